@@ -89,11 +89,11 @@ def test_survey_shows_cards_by_address(hardware: NodeHardware) -> None:
     check_survey(hardware)
 
 
-def test_well_cards_say_so(hardware: NodeHardware) -> None:
+def test_well_cards_report_so(hardware: NodeHardware) -> None:
     check_readings(hardware)
 
 
-def test_a_card_that_knows_mig_tells_what_it_can_be_divided_by(hardware: NodeHardware) -> None:
+def test_a_card_that_has_mig_reports_what_it_can_be_divided_by(hardware: NodeHardware) -> None:
     card = first(hardware)
     assert card.mig_enabled is False
     assert not card.mig_pending

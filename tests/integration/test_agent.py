@@ -149,7 +149,7 @@ async def running(fresh_nats: NatsServer, exporter: Exporter, pace: Pace, tmp_pa
             await task
 
 
-async def test_an_exporter_that_stops_moving_on_is_told_of_and_so_is_one_that_moves_on_again(running: Running) -> None:
+async def test_an_exporter_that_stops_moving_on_is_reported_and_so_is_one_that_moves_on_again(running: Running) -> None:
     looks_until_lost = int(HEARTBEAT_MAX_AGE_S / SCRAPE_PERIOD_S) + 1
     await running.beat(HEARTBEATS_REPORTED + 3)
     assert await running.recorded() == [True] * HEARTBEATS_REPORTED
@@ -163,7 +163,7 @@ async def test_an_exporter_that_stops_moving_on_is_told_of_and_so_is_one_that_mo
     assert len({event.epoch for event in events}) == 1
 
 
-async def test_an_exporter_that_dies_is_told_of_and_so_is_its_return(running: Running, exporter: Exporter) -> None:
+async def test_an_exporter_that_dies_is_reported_and_so_is_its_return(running: Running, exporter: Exporter) -> None:
     await running.beat(2)
     assert await running.recorded() == [True] * 3
     await exporter.die()
@@ -259,7 +259,7 @@ def decoded(message: Message) -> Decoded:
     return decode(message.data)
 
 
-def test_an_agent_that_does_not_know_its_node_says_so(tmp_path: Path) -> None:
+def test_an_agent_that_does_not_know_its_node_reports_so(tmp_path: Path) -> None:
     recorded = gpuledger(tmp_path, "agent", "run", "--nats-url", "nats://127.0.0.1:4222")
     assert (recorded.returncode, recorded.stdout) == (2, b"")
     assert recorded.stderr == b"Error: The node's name is missing; give --node, or set NODE_NAME.\n"

@@ -36,12 +36,12 @@ def root() -> Iterator[Path]:
         yield root
 
 
-async def test_an_agent_that_restarts_without_the_bus_offers_what_it_offered_and_tells_nothing_twice(
+async def test_an_agent_that_restarts_without_the_bus_offers_what_it_offered_and_reports_nothing_twice(
     place: Place,
 ) -> None:
     await place.use(2)
     await place.kubelet.allocate("gpu.deckhouse.io/training", 1, "trainer")
-    await place.saw(1, AllocationObserved)
+    await place.recorded_at_least(1, AllocationObserved)
     first, second = place.agent.cards()
     await place.agent.inject(f"xid:119@{second}")
     await place.lists(2, healthy=1)
@@ -67,11 +67,11 @@ async def test_an_agent_that_restarts_without_the_bus_offers_what_it_offered_and
     assert not await place.recorded(DevicePoolRefused)
 
 
-async def test_what_pools_want_is_done_without_the_bus(place: Place) -> None:
+async def test_what_pools_desire_is_done_without_the_bus(place: Place) -> None:
     place.agent.environ[FAULT] = DRIVER_MISSING
     await place.agent.start()
     await place.set_desired(*desired_devices(place.agent, 0))
-    await place.saw(1, DevicePoolRefused)
+    await place.recorded_at_least(1, DevicePoolRefused)
     await place.drained()
     place.nats.kill()
     await place.agent.kill()
@@ -79,7 +79,7 @@ async def test_what_pools_want_is_done_without_the_bus(place: Place) -> None:
     await place.agent.start()
     await place.lists(1)
     await asyncio.to_thread(place.nats.start)
-    await place.saw(1, DevicePoolApplied)
+    await place.recorded_at_least(1, DevicePoolApplied)
     await place.nothing_is_lost()
 
 

@@ -131,7 +131,7 @@ async def test_an_nkey(tmp_path: Path) -> None:
     ],
     ids=["no file", "empty", "another kind of seed", "damaged", "another kind of seed with a JWT"],
 )
-async def test_a_credentials_file_that_is_none_is_told_of(text: str | None, recorded: str, tmp_path: Path) -> None:
+async def test_a_credentials_file_that_is_none_is_reported(text: str | None, recorded: str, tmp_path: Path) -> None:
     file = tmp_path / "agent.creds"
     if text is not None:
         file.write_text(text)
@@ -256,7 +256,7 @@ async def test_a_client_certificate(tmp_path: Path) -> None:
         await is_not_let_in(url, ANONYMOUS, "(?i)certificate")
 
 
-async def test_nothing_is_said_to_a_server_that_offers_no_tls(tmp_path: Path) -> None:
+async def test_nothing_is_reported_to_a_server_that_offers_no_tls(tmp_path: Path) -> None:
     logins = "authorization: { user: u, password: p }"
     with written_server(logins) as server:
         certificates = Certificates(tmp_path)
@@ -267,7 +267,7 @@ async def test_nothing_is_said_to_a_server_that_offers_no_tls(tmp_path: Path) ->
             await is_not_let_in(url, identity, "does not ask for TLS")
 
 
-async def test_certificates_that_are_none_are_told_of(tmp_path: Path) -> None:
+async def test_certificates_that_are_none_are_reported(tmp_path: Path) -> None:
     empty = tmp_path / "ca.pem"
     empty.write_text("")
     for identity in (NatsIdentity(ca=empty), NatsIdentity(ca=tmp_path / "missing.pem")):

@@ -85,7 +85,7 @@ async def following(link: SharedConnection[EdgeLedger], store: Kept) -> AsyncIte
             await task
 
 
-async def test_orders_come_as_they_are_published_alone_or_among_many(
+async def test_desired_devices_come_as_they_are_published_alone_or_among_many(
     server: ConfinedServer, link: SharedConnection[EdgeLedger]
 ) -> None:
     async with following(link, Kept()) as board, jetstream_ledger(server.url) as ledger:
@@ -99,7 +99,7 @@ async def test_orders_come_as_they_are_published_alone_or_among_many(
             assert (await edge.publish(fact)).sequence == 500
 
 
-async def test_orders_outlive_the_server_the_agent_and_the_generation(
+async def test_desired_devices_outlive_the_server_the_agent_and_the_generation(
     server: ConfinedServer, link: SharedConnection[EdgeLedger]
 ) -> None:
     store = Kept()

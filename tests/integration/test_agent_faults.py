@@ -40,7 +40,7 @@ async def place(fresh_nats: NatsServer) -> AsyncIterator[Place]:
 # --- The disk is full, or takes nothing at all.
 
 
-async def test_a_full_disk_is_told_of_and_harms_neither_kubelet_nor_ledger(place: Place) -> None:
+async def test_a_full_disk_is_reported_and_harms_neither_kubelet_nor_ledger(place: Place) -> None:
     await place.use(1)
     pid = _pid(place.agent)
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
@@ -49,7 +49,7 @@ async def test_a_full_disk_is_told_of_and_harms_neither_kubelet_nor_ledger(place
     await place.lists(1, healthy=0)
     await place.agent.healthy(durable=False)
     await place.verdicts(card, False)
-    await place.saw(1, DeviceErrorsObserved)
+    await place.recorded_at_least(1, DeviceErrorsObserved)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
     await place.agent.inject(f"recover@{card}")
     await place.lists(1)
@@ -60,7 +60,7 @@ async def test_a_full_disk_is_told_of_and_harms_neither_kubelet_nor_ledger(place
     assert (await place.recorded(NodeAgentStarted))[-1].durable
 
 
-async def test_a_state_folder_that_takes_nothing_is_told_of(place: Place) -> None:
+async def test_a_state_folder_that_takes_nothing_is_reported(place: Place) -> None:
     with _read_only(place.agent.state_dir):
         await place.agent.start(wait=False)
         await place.agent.logs("is up")
@@ -125,13 +125,13 @@ async def test_a_driver_that_comes_later_is_waited_for(place: Place) -> None:
     place.agent.environ[FAULT] = DRIVER_MISSING
     await place.agent.start()
     await place.set_desired(*desired_devices(place.agent, 0))
-    (seen, *_) = await place.saw(1, NodeDevicesObserved)
+    (seen, *_) = await place.recorded_at_least(1, NodeDevicesObserved)
     assert (seen.driver_missing, {card.uuid for card in seen.cards}) == (True, {None})
-    (refused, *_) = await place.saw(1, DevicePoolRefused)
+    (refused, *_) = await place.recorded_at_least(1, DevicePoolRefused)
     assert refused.reason == "DriverMissing"
     await place.agent.inject("recover")
     await place.lists(1)
-    assert await place.saw(1, DevicePoolApplied)
+    assert await place.recorded_at_least(1, DevicePoolApplied)
 
     async def is_seen() -> bool:
         return not (await place.recorded(NodeDevicesObserved))[-1].driver_missing
@@ -156,7 +156,7 @@ async def test_a_driver_that_goes_and_comes_back_leaves_the_pool_its_cards(place
     assert not await place.recorded(DevicePoolRefused)
 
 
-async def test_a_driver_that_hangs_is_told_of_and_the_kubelet_keeps_its_list(place: Place) -> None:
+async def test_a_driver_that_hangs_is_reported_and_the_kubelet_keeps_its_list(place: Place) -> None:
     await place.use(2)
     pid = _pid(place.agent)
     lists = len(place.kubelet.resources["gpu.deckhouse.io/training"].lists)
@@ -178,7 +178,7 @@ async def test_a_driver_that_hangs_is_told_of_and_the_kubelet_keeps_its_list(pla
     await place.nothing_is_lost()
 
 
-async def test_an_agent_whose_driver_hangs_ends_when_it_is_told_to(place: Place) -> None:
+async def test_an_agent_whose_driver_hangs_ends_when_it_is_stopped(place: Place) -> None:
     await place.use(1)
     await place.agent.inject("hang")
     await place.agent.logs("has not come back from an earlier call")
@@ -258,7 +258,7 @@ async def test_what_the_server_does_not_allow_is_told_and_ends_nothing(user: str
 # --- Errors that come fast.
 
 
-async def test_ten_errors_of_a_kind_are_told_together(place: Place) -> None:
+async def test_ten_errors_of_a_kind_are_reported_together(place: Place) -> None:
     await place.use(1)
     for _ in range(10):
         await place.agent.inject("xid:31@0")

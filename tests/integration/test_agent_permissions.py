@@ -221,7 +221,7 @@ async def test_answers_are_sent_under_other_names_only_where_agents_share_the_ac
     assert recorded == (allowed | set(forged) if server.layout == "together" else allowed)
 
 
-async def test_what_may_not_be_published_is_told_at_once_and_costs_nothing_else(
+async def test_what_may_not_be_published_is_reported_at_once_and_costs_nothing_else(
     server: ConfinedServer, ledger: JetStreamLedger
 ) -> None:
     others = "ledger.node.gpu-02%2Eexample%2Ecom"
@@ -243,7 +243,7 @@ async def test_what_may_not_be_published_is_told_at_once_and_costs_nothing_else(
         assert (await edge.publish(fact(2))).sequence == 1
 
 
-async def test_another_nodes_credentials_are_told_of(server: ConfinedServer, ledger: JetStreamLedger) -> None:
+async def test_another_nodes_credentials_are_reported(server: ConfinedServer, ledger: JetStreamLedger) -> None:
     async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(PermissionDeniedError, match=r"does not let us (listen on _inbox_node|publish to)"):
             async with connect_edge(server.agent_url(OTHER), name="agent", node=NODE):
@@ -256,7 +256,7 @@ async def test_no_ledger_is_made_by_an_agent(server: ConfinedServer) -> None:
             pass
 
 
-async def test_a_wrong_password_is_told_of(server: ConfinedServer) -> None:
+async def test_a_wrong_password_is_reported(server: ConfinedServer) -> None:
     url = server.agent_url(NODE).replace(":agent@", ":wrong@")
     with pytest.raises(LedgerUnavailableError, match=r"(?i)authorization"):
         async with connect_edge(url, name="agent", node=NODE, connect_timeout_s=2.0):

@@ -139,7 +139,7 @@ class Circle:
         """How many units each pool offers."""
         return dict(table(self.url, "gpu_pool_total", "pool, total"))
 
-    async def saw(self, count: int, *kinds: type[Payload]) -> list[tuple[str, Any]]:
+    async def recorded_at_least(self, count: int, *kinds: type[Payload]) -> list[tuple[str, Any]]:
         """What the ledger has of these kinds, once there are so many."""
 
         async def has() -> bool:
@@ -207,7 +207,7 @@ async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -
 
     given = await circle.kubelet.allocate(resource, 1, "trainer")
     assert dict(given.envs) == {"NVIDIA_VISIBLE_DEVICES": card}
-    ((_, allocation),) = await circle.saw(1, AllocationObserved)
+    ((_, allocation),) = await circle.recorded_at_least(1, AllocationObserved)
     assert (allocation.node, allocation.namespace, allocation.pod) == (NODE, "default", "trainer")
     assert [(one.resource, one.devices) for one in allocation.resources] == [(resource, (card,))]
 
@@ -215,7 +215,9 @@ async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -
     await circle.place.lists(1, resource=resource, healthy=0)
     await circle.becomes(name, "Faulted")
     await circle.comes(name, CARD, "Pending")
-    await circle.saw(1, DeviceErrorsObserved)  # a look saw that it does not answer, so that one sees it come back
+    await circle.recorded_at_least(
+        1, DeviceErrorsObserved
+    )  # a look saw that it does not answer, so that one sees it come back
     await circle.agent.inject(f"recover@{card}")
     await circle.place.lists(1, resource=resource)
     await circle.becomes(name, "Ready")
@@ -230,7 +232,7 @@ async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -
     assert not await circle.recorded(DevicePoolReleased)
     circle.kubelet.release("trainer")
     await circle.comes(name, None, None)
-    await circle.saw(1, AllocationEnded)
+    await circle.recorded_at_least(1, AllocationEnded)
     assert circle.states()[name] == "Ready"
     words = [data for _, data in await circle.recorded(*ANSWERS)]
     refused = [data.reason for data in words if isinstance(data, DevicePoolRefused)]
@@ -261,7 +263,7 @@ async def test_cards_are_divided_and_sliced_and_divided_anew(circle: Circle) -> 
 
     given = await circle.kubelet.allocate(mig, 1, "trainer")
     assert given.envs["NVIDIA_VISIBLE_DEVICES"] in first
-    await circle.saw(1, AllocationObserved)
+    await circle.recorded_at_least(1, AllocationObserved)
     await circle.record((MIG, pool("MIG", mig_profile="3g.40gb", generation=2)))
     await circle.withdrawn(mig)
     await circle.allocations_read_again()

@@ -144,7 +144,7 @@ async def test_a_file_that_may_grow_no_further_is_a_disk_that_is_full(
     assert starts[:2] == [True, False]
 
 
-async def test_a_file_system_that_is_full_is_told_of(clean_nats_url: str, folder: Path, children: Children) -> None:
+async def test_a_file_system_that_is_full_is_reported(clean_nats_url: str, folder: Path, children: Children) -> None:
     mounted = folder.parent / "full"
     mounted.mkdir()
     mount = await asyncio.to_thread(

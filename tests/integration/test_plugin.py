@@ -62,7 +62,7 @@ async def test_each_resource_is_registered_by_its_own_socket(kubelet: FakeKubele
     assert sockets(kubelet) == set(), "a clean end leaves none behind"
 
 
-async def test_units_that_come_and_go_are_told_without_registering_again(kubelet: FakeKubelet) -> None:
+async def test_units_that_come_and_go_are_reported_without_registering_again(kubelet: FakeKubelet) -> None:
     board = board_of(ResourceOffer(LOCAL, whole_cards(0)))
     async with running(plugin_of(kubelet, board)):
         await knows(kubelet, LOCAL, "GPU-0")
@@ -83,7 +83,7 @@ async def test_a_card_turns_unhealthy_and_recovers(kubelet: FakeKubelet) -> None
         await knows(kubelet, LOCAL, "GPU-0::0", "GPU-0::1", "GPU-1")
 
 
-async def test_numa_nodes_are_told_where_they_are_known(kubelet: FakeKubelet) -> None:
+async def test_numa_nodes_are_reported_where_they_are_known(kubelet: FakeKubelet) -> None:
     board = board_of(ResourceOffer(LOCAL, whole_cards(0, 1)), cards=[card(0, numa_node=1), card(1, numa_node=-1)])
     async with running(plugin_of(kubelet, board)):
         await knows(kubelet, LOCAL, "GPU-0", "GPU-1")
@@ -219,7 +219,7 @@ async def test_a_stream_that_the_kubelet_ends_is_no_restart(kubelet: FakeKubelet
         assert (kubelet.plugins / socket_name(LOCAL)).stat().st_ino == before
 
 
-async def test_a_kubelet_that_ends_the_wrong_stream_is_told_again_soon(kubelet: FakeKubelet) -> None:
+async def test_a_kubelet_that_ends_the_wrong_stream_is_reported_again_soon(kubelet: FakeKubelet) -> None:
     """It takes the end of the stream before for that of the one which it has just opened."""
     looks = 0
 

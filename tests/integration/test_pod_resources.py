@@ -71,7 +71,7 @@ async def registered(kubelet: FakeKubelet) -> None:
     await eventually(is_listed)
 
 
-async def test_what_containers_have_is_told_on_change_only(kubelet: FakeKubelet, listens: Listens) -> None:
+async def test_what_containers_have_is_reported_on_change_only(kubelet: FakeKubelet, listens: Listens) -> None:
     board = Board()
     holds(kubelet, "pod", "GPU-1::0", "GPU-0::1")
     holds(kubelet, "other", "nic-1", resource="rdma/hca")
@@ -194,7 +194,7 @@ async def test_one_list_without_what_was_just_allocated_frees_nothing(kubelet: F
     assert listens.facts == [], "the ledger is told of containers"
 
 
-async def test_an_agent_that_was_away_tells_what_ended_meanwhile(kubelet: FakeKubelet) -> None:
+async def test_an_agent_that_was_away_reports_what_ended_meanwhile(kubelet: FakeKubelet) -> None:
     keep = Remembers()
     holds(kubelet, "pod", "GPU-0")
     holds(kubelet, "stays", "GPU-1")
@@ -209,7 +209,7 @@ async def test_an_agent_that_was_away_tells_what_ended_meanwhile(kubelet: FakeKu
     assert orjson.loads(keep.values[STATE_KEY]) == ["w1/default/stays/main"]
 
 
-async def test_what_is_told_is_kept_before(kubelet: FakeKubelet) -> None:
+async def test_what_is_reported_is_stored_before(kubelet: FakeKubelet) -> None:
     keep = Remembers()
     holds(kubelet, "pod", "GPU-0")
     kept: list[bytes | None] = []
@@ -224,7 +224,7 @@ async def test_what_is_told_is_kept_before(kubelet: FakeKubelet) -> None:
     assert kept == [orjson.dumps([MAIN])]
 
 
-async def test_more_containers_than_can_be_kept_end_no_agent(kubelet: FakeKubelet, tmp_path: Path) -> None:
+async def test_more_containers_than_can_be_stored_end_no_agent(kubelet: FakeKubelet, tmp_path: Path) -> None:
     """People name pods, and ten short containers of a pod may share a card: what they do must not stop the agent."""
     pods = [f"{number:03}-{'x' * 249}" for number in range(250)]
     for number, pod in enumerate(pods):
@@ -240,7 +240,7 @@ async def test_more_containers_than_can_be_kept_end_no_agent(kubelet: FakeKubele
         assert 150 < len(kept) < 250
 
 
-async def test_what_was_kept_and_cannot_be_read_is_as_good_as_nothing(kubelet: FakeKubelet, listens: Listens) -> None:
+async def test_what_was_stored_and_cannot_be_read_is_as_good_as_nothing(kubelet: FakeKubelet, listens: Listens) -> None:
     holds(kubelet, "pod", "GPU-0")
     for value in (b"\xff", b"{}", b"[1]"):
         keep = Remembers()

@@ -87,7 +87,7 @@ def decide(card: CardHealth, step: Step, now: Instant, rules: Rules) -> HealthDe
 
 @settings(max_examples=300, deadline=None)
 @given(steps)
-def test_fit_and_unfit_are_told_in_turns_and_are_what_stands_on_the_board(what: list[Step]) -> None:
+def test_fit_and_unfit_are_reported_in_turns_and_are_what_stands_on_the_board(what: list[Step]) -> None:
     recorded = run(what)
     healthy = [verdict[0] for verdict in recorded.verdicts]
     assert all(one != other for one, other in pairwise(healthy))
@@ -135,7 +135,7 @@ def failures(recorded: Result) -> int:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.builds(Step, st.sampled_from([0.0, 0.01, 1.0, 11.0]), numbers), max_size=200))
-def test_errors_are_told_by_a_bounded_number_of_events_that_counts_all_of_them(what: list[Step]) -> None:
+def test_errors_are_reported_by_a_bounded_number_of_events_that_counts_all_of_them(what: list[Step]) -> None:
     recorded = run(what)
     _, rest = on_time_all(recorded.cards, Instant(inf, recorded.now.at), RULES)
     data = [fact.data for fact in (*recorded.facts, *rest)]
@@ -148,7 +148,7 @@ def test_errors_are_told_by_a_bounded_number_of_events_that_counts_all_of_them(w
 
 @settings(max_examples=200, deadline=None)
 @given(steps)
-def test_no_errors_are_told_to_have_begun_after_they_ended(what: list[Step]) -> None:
+def test_no_errors_are_reported_to_have_begun_after_they_ended(what: list[Step]) -> None:
     for fact in run(what).facts:
         if isinstance(fact.data, DeviceErrorsObserved):
             assert fact.data.first_at <= fact.time

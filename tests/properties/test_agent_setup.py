@@ -255,7 +255,7 @@ QUIET: Final[tuple[Any, ...]] = ("wait", 2.0)
 @example([WHOLE, QUIET, ("divisible", 0)])
 @example([("unknown",), WHOLE, ("foreign", 0), QUIET])
 @given(st.lists(moves, max_size=40))
-def test_nothing_in_use_is_touched_and_all_ends_as_wanted(recorded: list[tuple[Any, ...]]) -> None:
+def test_nothing_in_use_is_touched_and_all_ends_as_desired(recorded: list[tuple[Any, ...]]) -> None:
     async def record() -> None:
         story = Story()
         for move in recorded:
@@ -267,7 +267,7 @@ def test_nothing_in_use_is_touched_and_all_ends_as_wanted(recorded: list[tuple[A
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(moves, max_size=30))
-def test_no_result_is_told_twice_in_a_row(recorded: list[tuple[Any, ...]]) -> None:
+def test_no_result_is_reported_twice_in_a_row(recorded: list[tuple[Any, ...]]) -> None:
     async def record() -> None:
         story = Story()
         last: dict[str, tuple[Any, ...]] = {}
@@ -308,12 +308,12 @@ memories = st.builds(SetupState, st.dictionaries(st.text(), held), st.dictionari
 
 
 @given(memories)
-def test_what_is_kept_comes_back(state: SetupState) -> None:
+def test_what_is_stored_comes_back(state: SetupState) -> None:
     assert load(dump(state)) == state
 
 
 @given(st.binary())
-def test_a_broken_value_is_told_apart(kept: bytes) -> None:
+def test_a_broken_value_is_rejected(kept: bytes) -> None:
     try:
         load(kept)
     except ValueError:

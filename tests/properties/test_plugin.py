@@ -61,7 +61,7 @@ def choices(draw: st.DrawFn) -> Choice:
 
 
 @given(choices())
-def test_a_choice_is_of_the_size_asked_of_what_is_there_with_what_must_be(choice: Choice) -> None:
+def test_a_choice_is_of_the_size_requested_of_what_is_there_with_what_must_be(choice: Choice) -> None:
     made = choice.made()
     assert len(made) == len(set(made)) == choice.size
     assert set(choice.must) <= set(made) <= set(choice.available)
@@ -106,7 +106,7 @@ LISTS = st.dictionaries(
 
 
 @given(st.sets(st.sampled_from("abcd")), st.lists(st.tuples(LISTS, st.booleans()), min_size=1))
-def test_what_was_told_is_the_last_list(
+def test_what_was_reported_is_the_last_list(
     kept: set[str], looks: list[tuple[dict[str, AllocationObserved], bool]]
 ) -> None:
     recorded: RecordedAllocations = dict.fromkeys(kept)

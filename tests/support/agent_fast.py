@@ -28,7 +28,11 @@ PAUSES: Final[dict[str, dict[str, float]]] = {
     "gpuledger.agent.setup.situation": {"SETTLE_S": 2.0},
 }
 
-RETRYING: Final = ("gpuledger.agent.desired_devices", "gpuledger.agent.outbox.outbox", "gpuledger.agent.setup.timing")
+WITH_BACKOFF: Final = (
+    "gpuledger.agent.desired_devices",
+    "gpuledger.agent.outbox.outbox",
+    "gpuledger.agent.setup.timing",
+)
 
 FAULT: Final = "GPULEDGER_TEST_FAULT"
 """An environment variable: the fault that the hardware has when the agent begins."""
@@ -36,24 +40,24 @@ FAULT: Final = "GPULEDGER_TEST_FAULT"
 QUIET: Final = "GPULEDGER_TEST_QUIET_S"
 """An environment variable: for how long a card is unfit after an error that left no trace, where not as ever."""
 
-CALL_BOUNDS_S: Final = (1.0, 0.5, 2.0)
+CALL_TIMEOUTS_S: Final = (1.0, 0.5, 2.0)
 """How long a survey, a reading and a change of simulated hardware may take."""
 
 LOCK_WAIT_S: Final = 0.5
 CONNECT_S: Final = 1.0
 
 
-def hurry() -> None:
+def shorten_pauses() -> None:
     """Cut the pauses of the agent that this process is going to be."""
     for module, pauses in PAUSES.items():
         loaded = import_module(module)
         for name, seconds in pauses.items():
             assert isinstance(getattr(loaded, name), float), f"{module} has no pause {name}"
             setattr(loaded, name, seconds)
-    for module in RETRYING:
+    for module in WITH_BACKOFF:
         assert isinstance(import_module(module).RETRY, Backoff), f"{module} has no backoff"
         vars(import_module(module))["RETRY"] = Backoff(first_s=0.2, max_s=0.5)
-    import_module("gpuledger.agent.hardware.calls").CallTimeouts.__init__.__defaults__ = CALL_BOUNDS_S
+    import_module("gpuledger.agent.hardware.calls").CallTimeouts.__init__.__defaults__ = CALL_TIMEOUTS_S
     import_module("gpuledger.agent.outbox.spool").Spool.__init__.__kwdefaults__["lock_wait_s"] = LOCK_WAIT_S
     import_module("gpuledger.ledger.edge").connect_edge.__wrapped__.__kwdefaults__["connect_timeout_s"] = CONNECT_S
     if quiet := os.environ.get(QUIET):
@@ -64,19 +68,19 @@ def hurry() -> None:
 def apply_fault(fault: str) -> None:
     """Have this process's hardware a fault from the start."""
     process: Any = import_module("gpuledger.agent.process")
-    choose = process.open_hardware
+    open_hardware = process.open_hardware
 
-    def chosen(*arguments: object) -> object:
-        hardware = choose(*arguments)
+    def opened(*arguments: object) -> object:
+        hardware = open_hardware(*arguments)
         hardware.inject(fault)
         return hardware
 
-    process.open_hardware = chosen
+    process.open_hardware = opened
 
 
 if __name__ == "__main__":
     exclude_modules()
-    hurry()
+    shorten_pauses()
     if fault := os.environ.get(FAULT):
         apply_fault(fault)
     sys.exit(import_module("gpuledger.agent.__main__").main())

@@ -64,15 +64,15 @@ class Time:
 class Disk:
     """What is kept, and what was told, in order."""
 
-    kept: dict[str, bytes] = field(default_factory=dict)
+    stored: dict[str, bytes] = field(default_factory=dict)
     recorded: list[AgentFact] = field(default_factory=list)
     writes: int = 0
 
     def get(self, name: str) -> bytes | None:
-        return self.kept.get(name)
+        return self.stored.get(name)
 
     async def put(self, name: str, value: bytes) -> None:
-        self.kept[name] = value
+        self.stored[name] = value
         self.writes += 1
 
     async def record(self, facts: Sequence[AgentFact]) -> None:

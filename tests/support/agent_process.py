@@ -178,7 +178,7 @@ class Place:
         """What the agent told of these kinds, in order."""
         return [event.data for event in await self.events() if isinstance(event.data, kinds)]
 
-    async def saw(self, count: int, *kinds: type[Payload]) -> list[Any]:
+    async def recorded_at_least(self, count: int, *kinds: type[Payload]) -> list[Any]:
         """What the agent told of these kinds, once there are so many."""
 
         async def has() -> bool:
@@ -214,7 +214,7 @@ class Place:
         await self.agent.start()
         await self.set_desired(*desired_devices(self.agent, *range(count), **more))
         await self.lists(count)
-        await self.saw(count, DevicePoolApplied)
+        await self.recorded_at_least(count, DevicePoolApplied)
         await self.drained()
 
     async def set_desired(self, *devices: WantedDevice) -> None:

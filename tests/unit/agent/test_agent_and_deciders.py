@@ -133,7 +133,7 @@ async def test_mig_that_is_turned_on_changes_neither_card_nor_health() -> None:
         assert one.services.states() == {NAME: ("Faulted", "HardwareFault")}
 
 
-async def test_a_card_that_never_said_who_it_is_recovers() -> None:
+async def test_a_card_that_never_reported_who_it_is_recovers() -> None:
     async with watched(survey=SURVEY._replace(cards=(LOST,))) as one:
         one.calls.read[PLACE] = CardLostError("gone")
         await one.advance(20)
@@ -144,7 +144,7 @@ async def test_a_card_that_never_said_who_it_is_recovers() -> None:
         assert [(d.name, d.uuid) for d in one.services.devices()] == [(NAME, UUID)]
 
 
-async def test_an_agent_that_forgot_everything_tells_that_a_card_is_fit() -> None:
+async def test_an_agent_that_forgot_everything_reports_that_a_card_is_fit() -> None:
     async with watched() as one:
         await one.strike(95)
         await one.advance(20)
@@ -154,7 +154,7 @@ async def test_an_agent_that_forgot_everything_tells_that_a_card_is_fit() -> Non
         assert one.services.states() == {NAME: READY}
 
 
-async def test_an_agent_killed_before_its_word_was_kept_still_tells_that_a_card_is_fit() -> None:
+async def test_an_agent_killed_before_its_word_was_stored_still_reports_that_a_card_is_fit() -> None:
     async with watched() as one:
         await one.strike(95)
         record, lost = one.record, list[AgentFact]()
@@ -176,7 +176,7 @@ async def test_an_agent_killed_before_its_word_was_kept_still_tells_that_a_card_
         assert one.services.states() == {NAME: READY}
 
 
-async def test_a_node_that_was_made_anew_hears_again_that_a_card_is_unfit() -> None:
+async def test_a_node_that_was_made_anew_records_again_that_a_card_is_unfit() -> None:
     async with watched() as one:
         one.calls.read[PLACE] = Readings(remap_failed=True)
         await one.advance(20)
@@ -279,7 +279,7 @@ async def test_a_card_that_flaps_for_hours_floods_nobody() -> None:
         assert len(one.recorded) - before < 300
 
 
-async def test_thousands_of_errors_of_a_card_that_nobody_knows_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_thousands_of_errors_of_an_unknown_card_are_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
     monkeypatch.setattr("gpuledger.agent.health.part.log.warning", lambda text, **_more: logged.append(text))
     async with watched() as one:

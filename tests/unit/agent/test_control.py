@@ -8,7 +8,7 @@ from gpuledger.agent.control import request_fault
 from gpuledger.agent.errors import ControlError
 
 
-async def test_an_agent_of_another_user_is_told_apart_from_one_that_is_not_there(
+async def test_an_agent_of_another_user_is_distinguished_from_one_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ControlError, match="No agent with simulated hardware runs on"):

@@ -109,14 +109,14 @@ def edge() -> MemoryEdge:
     return MemoryEdge(MemoryLedger())
 
 
-async def test_a_ledger_without_a_list_wants_nothing(edge: MemoryEdge) -> None:
+async def test_a_ledger_without_a_list_desires_nothing(edge: MemoryEdge) -> None:
     async with running(edge) as at_work:
         await at_work.wants()
         assert at_work.store.values == {}
         assert at_work.part.alive_at is not None
 
 
-async def test_nothing_is_known_while_the_ledger_cannot_be_asked(edge: MemoryEdge) -> None:
+async def test_nothing_is_known_while_the_ledger_cannot_be_queried(edge: MemoryEdge) -> None:
     edge.away = "it is away"
     async with running(edge) as at_work:
 
@@ -139,7 +139,7 @@ async def test_the_last_list_counts(edge: MemoryEdge) -> None:
         await at_work.wants()
 
 
-async def test_a_list_is_kept_before_it_is_followed(edge: MemoryEdge) -> None:
+async def test_a_list_is_stored_before_it_is_followed(edge: MemoryEdge) -> None:
     store, seen = Kept(), []
     async with running(edge, store) as at_work:
         await at_work.wants()
@@ -150,7 +150,7 @@ async def test_a_list_is_kept_before_it_is_followed(edge: MemoryEdge) -> None:
     assert store.values[STATE_KEY].startswith(b"1/1\n{")
 
 
-async def test_what_was_wanted_is_known_without_the_ledger(edge: MemoryEdge) -> None:
+async def test_what_was_desired_is_known_without_the_ledger(edge: MemoryEdge) -> None:
     store = Kept()
     await edge.publish(order(1, "a"))
     async with running(edge, store) as at_work:
@@ -211,7 +211,7 @@ async def test_what_is_no_list_of_pools_for_this_node_changes_nothing(refused: O
 
 
 @pytest.mark.parametrize("kept", [b"", b"1/x\n{}", b"1/1\n", b"1/1\n{}", b"\xff"])
-async def test_what_is_kept_and_cannot_be_read_is_not_known(kept: bytes, edge: MemoryEdge) -> None:
+async def test_what_is_stored_and_cannot_be_read_is_not_known(kept: bytes, edge: MemoryEdge) -> None:
     store = Kept()
     store.values[STATE_KEY] = kept
     async with running(edge, store) as at_work:
@@ -219,7 +219,7 @@ async def test_what_is_kept_and_cannot_be_read_is_not_known(kept: bytes, edge: M
         await at_work.wants("a")
 
 
-def test_another_nodes_list_is_not_kept_for_this_one() -> None:
+def test_another_nodes_list_is_not_stored_for_this_one() -> None:
     with pytest.raises(ForeignListError, match=r"list of /services/pools for w\.1, not that of pools for w\.2"):
         read_stored("w.2", b"1/1\n" + order(1).data)
 

@@ -74,7 +74,7 @@ def event(survey: Survey) -> tuple[NodeDevicesObserved, list[str]]:
     return NodeDevicesObserved.model_validate_json(made.model_dump_json()), notes
 
 
-def test_every_field_of_a_card_is_told() -> None:
+def test_every_field_of_a_card_is_reported() -> None:
     recorded, notes = event(SURVEY._replace(cards=(SLICED,)))
     assert notes == []
     assert recorded.model_dump(exclude_none=True) == {
@@ -109,7 +109,7 @@ def test_every_field_of_a_card_is_told() -> None:
     ("facts", "capable"),
     [(CARD, True), (CARD._replace(mig_enabled=None), False), (LOST, None), (SLICED._replace(mig_enabled=None), True)],
 )
-def test_whether_a_card_knows_mig(facts: CardFacts, capable: bool | None) -> None:
+def test_whether_a_card_has_mig(facts: CardFacts, capable: bool | None) -> None:
     assert event(SURVEY._replace(cards=(facts,)))[0].cards[0].mig_capable is capable
 
 
@@ -134,7 +134,7 @@ def test_whether_a_card_knows_mig(facts: CardFacts, capable: bool | None) -> Non
         ({"instances": (Instance("MIG-1", "1g.10gb", -1, 1),)}, {"mig_instances": ()}),
     ],
 )
-def test_what_a_driver_says_that_is_odd_is_cut_or_left_out_and_noted(
+def test_what_a_driver_reports_that_is_odd_is_cut_or_left_out_and_noted(
     odd: dict[str, Any], recorded: dict[str, Any]
 ) -> None:
     known, notes = event(SURVEY._replace(cards=(CARD._replace(**odd),)))
@@ -143,7 +143,7 @@ def test_what_a_driver_says_that_is_odd_is_cut_or_left_out_and_noted(
 
 
 @pytest.mark.parametrize("odd", [{"address": "17"}, {"pci_vendor": ""}, {"pci_device": "xyz"}])
-def test_a_card_that_cannot_be_told_of_hides_no_other(odd: dict[str, Any]) -> None:
+def test_a_card_that_cannot_be_reported_hides_no_other(odd: dict[str, Any]) -> None:
     other = CARD._replace(address="0000:3d:00.0", uuid="GPU-3d")
     known, notes = event(SURVEY._replace(cards=(CARD._replace(**odd), other)))
     assert [card.uuid for card in known.cards] == ["GPU-3d"]
@@ -175,7 +175,7 @@ odd_cards = st.builds(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(odd_cards, max_size=4), texts, texts)
-def test_whatever_a_driver_says_the_event_can_be_decoded(cards: list[CardFacts], driver: str, cuda: str) -> None:
+def test_whatever_a_driver_reports_the_event_can_be_decoded(cards: list[CardFacts], driver: str, cuda: str) -> None:
     event(Survey(tuple(cards), driver, cuda))
 
 
@@ -210,13 +210,13 @@ def test_a_card_that_moved_left_nothing_of_itself_where_it_was() -> None:
     assert [card.uuid for card in known.survey.cards] == [None, UUID]
 
 
-def test_who_was_where_is_kept() -> None:
+def test_who_was_where_is_stored() -> None:
     known = with_survey(SurveyHistory(), SURVEY._replace(cards=(SLICED,)))
     assert load(dump(known.identities)) == known.identities
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b'{"a": 1}', b'{"a": {}}', b'{"a": {"compute": [1], "profiles": []}}'])
-def test_what_was_kept_and_cannot_be_read_is_nobody(value: bytes) -> None:
+def test_what_was_stored_and_cannot_be_read_is_nobody(value: bytes) -> None:
     assert load(value) == {}
 
 
@@ -237,7 +237,7 @@ surveys = st.lists(places, unique=True).map(
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(surveys | st.just(HungError("hangs")), min_size=1, max_size=12), surveys)
-def test_what_was_told_last_is_the_last_survey(before: list[Survey | HardwareError], last: Survey) -> None:
+def test_what_was_reported_last_is_the_last_survey(before: list[Survey | HardwareError], last: Survey) -> None:
     async def run() -> Discovered:
         one = Discovered(last)
         one.calls.survey_result = before[0]
@@ -253,7 +253,7 @@ def test_what_was_told_last_is_the_last_survey(before: list[Survey | HardwareErr
     assert all(earlier != later for earlier, later in zip(one.recorded, one.recorded[1:], strict=False))
 
 
-async def test_what_changed_stands_on_the_board_before_it_is_told() -> None:
+async def test_what_changed_stands_on_the_board_before_it_is_reported() -> None:
     one = Discovered()
     async with one.running():
         assert one.board.state.survey == SURVEY
@@ -271,7 +271,7 @@ async def test_where_nothing_changed_no_event_is_made(monkeypatch: pytest.Monkey
         assert (one.calls.surveys, len(one.recorded), one.disk.writes) == (21, 1, 1)
 
 
-async def test_cards_are_told_of_anew_now_and_then() -> None:
+async def test_cards_are_reported_anew_now_and_then() -> None:
     one = Discovered()
     async with one.running():
         await one.see(SURVEY, looks=int(2 * REFRESH_S / POLL_PERIOD_S))
@@ -283,7 +283,7 @@ def test_not_all_nodes_speak_at_once() -> None:
     assert 200 < sum(spoke) < 500
 
 
-async def test_a_survey_that_fails_says_nothing_and_health_shows_it() -> None:
+async def test_a_survey_that_fails_reports_nothing_and_health_shows_it() -> None:
     one = Discovered()
     async with one.running():
         await one.see(HungError("the driver hangs"), looks=5)

@@ -62,13 +62,13 @@ def test_the_newest_series_counts(text: str) -> None:
         (f"{METRIC}{{gpu=\n", "cannot be read"),
     ],
 )
-def test_metrics_that_do_not_say_so_are_told_apart(text: str, said: str) -> None:
+def test_metrics_that_do_not_report_so_are_rejected(text: str, said: str) -> None:
     with pytest.raises(MonitoringError, match=said):
         newest_update(text)
 
 
 @given(st.text(), st.text(st.characters(exclude_characters="\n")))
-def test_whatever_an_exporter_says_is_a_time_or_an_error(anything: str, rest: str) -> None:
+def test_whatever_an_exporter_reports_is_a_time_or_an_error(anything: str, rest: str) -> None:
     for text in (anything, f"{anything}\n{METRIC}{rest}\n{anything}"):
         with suppress(MonitoringError):
             assert newest_update(text).tzinfo is UTC
@@ -97,7 +97,7 @@ def test_a_heartbeat_is_two_minutes_old_at_most(updated_s: float, fresh: bool) -
     assert (recorded.fresh, recorded.updated_at) == (fresh, later(updated_s))
 
 
-def test_what_stops_moving_on_is_lost_after_two_minutes_whatever_its_clock_says() -> None:
+def test_what_stops_moving_on_is_lost_after_two_minutes_whatever_its_clock_reports() -> None:
     for ahead_s in (0.0, 100.0):
         monitoring = HeartbeatTracker()
         recorded = [seen(monitoring, ahead_s, 15 * look) for look in range(12)]
@@ -130,7 +130,7 @@ def beats(monitoring: HeartbeatTracker, first_s: int, number: int) -> Iterator[b
         yield seen(monitoring, first_s + beat, first_s + beat) is not None
 
 
-def test_the_first_looks_in_a_row_are_told() -> None:
+def test_the_first_polls_in_a_row_are_reported() -> None:
     monitoring = HeartbeatTracker()
     assert list(beats(monitoring, 0, 13)) == [True] * 10 + [False] * 3
     assert [monitoring.on_failure() is not None for _ in range(13)] == [True] * 10 + [False] * 3
@@ -138,7 +138,7 @@ def test_the_first_looks_in_a_row_are_told() -> None:
 
 
 @given(st.lists(st.sampled_from(["beat", "miss"]), max_size=80))
-def test_who_counts_what_is_told_knows_how_many_beats_there_were(looks: list[str]) -> None:
+def test_who_counts_what_is_reported_has_how_many_beats_there_were(looks: list[str]) -> None:
     """A reader's count of beats in a row is the true one, up to as many as may be asked for."""
     monitoring, counted, true = HeartbeatTracker(), 0, 0
     for number, look in enumerate(looks):

@@ -20,7 +20,7 @@ def units(board: Board) -> Mapping[str, float]:
     return {sample.labels["health"]: sample.value for sample in samples}
 
 
-def test_units_are_healthy_in_metrics_where_the_kubelet_is_told_that_they_are() -> None:
+def test_units_are_healthy_in_metrics_where_the_kubelet_is_reported_that_they_are() -> None:
     board = Board()
     board.put(survey=Survey((card(0), card(1))), offers=(ResourceOffer(POOL, whole_cards(0, 1, 2)),))
     assert units(board) == {"Unhealthy": 3}, "nobody has looked at them yet"

@@ -29,26 +29,26 @@ class Outbox:
     """Keeps what it is told; `lets_go` says whether it brings it away."""
 
     def __init__(self, *, lets_go: bool = True) -> None:
-        self.kept: list[AgentFact] = []
+        self.stored: list[AgentFact] = []
         self.sent: list[AgentFact] = []
         self._lets_go = lets_go
 
     async def record(self, facts: Sequence[AgentFact]) -> None:
-        self.kept += facts
+        self.stored += facts
 
     async def run(self, connect: Connect) -> None:
         async with connect():
             while True:
                 if self._lets_go:
-                    self.sent, self.kept = [*self.sent, *self.kept], []
+                    self.sent, self.stored = [*self.sent, *self.stored], []
                 await asyncio.sleep(0)
 
     async def drained(self) -> None:
-        while self.kept:  # noqa: ASYNC110 - it is over within some turns of the loop
+        while self.stored:  # noqa: ASYNC110 - it is over within some turns of the loop
             await asyncio.sleep(0)
 
     def describe(self) -> dict[str, object]:
-        return {"waiting": len(self.kept)}
+        return {"waiting": len(self.stored)}
 
 
 class Worker:
@@ -91,7 +91,7 @@ def beat(second: int = 0) -> AgentFact:
     return AgentFact("w1", NodeMonitoringObserved(fresh=True), NOON.replace(second=second))
 
 
-async def test_what_parts_tell_is_kept_and_brought_away() -> None:
+async def test_what_parts_report_is_stored_and_brought_away() -> None:
     outbox = Outbox()
     async with running(Worker("one", lambda record: record([beat(1)])), outbox=outbox):
 
@@ -160,7 +160,7 @@ async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixt
     assert logged.count("a part works again") == 1
 
 
-async def test_looks_are_told_anew_once_somebody_counts_them() -> None:
+async def test_polls_are_reported_anew_once_somebody_counts_them() -> None:
     looks = 2 * HEARTBEATS_REPORTED
     watch = exporter([f"{METRIC} {NOON.timestamp() + second}" for second in range(2 * looks)])
     recorded = [await watch.poll() for _ in range(looks)]

@@ -38,7 +38,7 @@ class Outbox:
         return {}
 
 
-def test_troubles_of_parts_are_told_and_are_no_illness() -> None:
+def test_troubles_of_parts_are_reported_and_are_no_illness() -> None:
     health = Supervisor("w1", [Troubled("driver", "it hangs"), Troubled("kubelet", None)], Outbox()).health()
     assert health.ok
     assert health.document["troubles"] == {"driver": "it hangs"}

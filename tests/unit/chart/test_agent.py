@@ -127,7 +127,7 @@ def test_lint_finds_nothing(case: str) -> None:
     assert "WARNING" not in result.out
 
 
-def test_there_is_none_unless_asked_for() -> None:
+def test_there_is_none_unless_requested_for() -> None:
     made = render(WITH_SECRET)
     assert "DaemonSet" not in made.kinds()
     assert AGENT not in made.names("PodDisruptionBudget")
@@ -239,7 +239,7 @@ def test_another_kubelets_folder_is_mounted_and_named() -> None:
     assert environ(made)[names.STATE_DIR] == "/data/agent"
 
 
-def test_it_may_do_what_the_driver_asks_for_and_no_more() -> None:
+def test_it_may_do_what_the_driver_requests_for_and_no_more() -> None:
     made = plain()
     assert container_of(made)["securityContext"] == {
         "runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False, "allowPrivilegeEscalation": False,
@@ -251,7 +251,7 @@ def test_it_may_do_what_the_driver_asks_for_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(("case", "divides"), [("plain", True), ("without-mig", False), ("privileged", True)])
-def test_the_runtime_is_asked_for_no_more_than_it_grants(case: str, divides: bool) -> None:
+def test_the_runtime_is_requested_for_no_more_than_it_grants(case: str, divides: bool) -> None:
     env = {name: one["value"] for name, one in env_of(render(CASES[case])).items() if name.startswith("NVIDIA_")}
     both = {"NVIDIA_MIG_CONFIG_DEVICES": "all", "NVIDIA_MIG_MONITOR_DEVICES": "all"}
     assert env == {
@@ -268,7 +268,7 @@ def test_its_runtime_class_is_its_own_or_the_components(own: str, components: st
     assert pod_of(render(given)).get("runtimeClassName") == expected
 
 
-def test_it_runs_on_every_node_with_gpus_and_where_it_is_told_to() -> None:
+def test_it_runs_on_every_node_with_gpus_and_where_it_is_reported_to() -> None:
     (term,) = pod_of(plain())["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
         "nodeSelectorTerms"
     ]
@@ -279,7 +279,7 @@ def test_it_runs_on_every_node_with_gpus_and_where_it_is_told_to() -> None:
     assert (pod["affinity"], pod["tolerations"]) == (own, [{"key": "gpu"}])
 
 
-def test_it_is_kept_as_the_components_are() -> None:
+def test_it_is_stored_as_the_components_are() -> None:
     made = plain()
     shipped = component_daemon_sets()[0]["spec"]["template"]["spec"]
     assert pod_of(made)["priorityClassName"] == shipped["priorityClassName"]
@@ -344,7 +344,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("given", "expected"), WRONG, ids=[expected for _, expected in WRONG])
-def test_wrong_values_are_refused_in_words(given: dict[str, Any], expected: str) -> None:
+def test_wrong_values_are_refused_in_messages(given: dict[str, Any], expected: str) -> None:
     result = template(given)
     assert result.code != 0
     assert expected in result.err

@@ -22,7 +22,7 @@ OTHERS_METRICS = {
 }  # fmt: skip
 
 
-def test_every_alert_has_a_page_and_asks_for_metrics_that_there_are() -> None:
+def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> None:
     rule = render(RULES).one("PrometheusRule")
     assert rule["metadata"]["labels"]["release"] == "prom"
     rules = [one for group in rule["spec"]["groups"] for one in group["rules"]]

@@ -122,7 +122,7 @@ async def test_an_error_of_a_card_comes(made: Bench, calls: HardwareCalls) -> No
     assert await waiting == Xid(SECOND, 43)
 
 
-async def test_an_error_that_comes_while_nobody_waits_any_more_is_kept(made: Bench, calls: HardwareCalls) -> None:
+async def test_an_error_that_comes_while_nobody_waits_any_more_is_stored(made: Bench, calls: HardwareCalls) -> None:
     await calls.survey()
     waiting = asyncio.create_task(calls.next_xid())
     await eventually(lambda: _is("nvmlEventSetWait_v2" in made.nvml.calls))
@@ -140,7 +140,7 @@ async def test_waiting_for_errors_keeps_no_call_waiting(calls: HardwareCalls) ->
     waiting.cancel()
 
 
-async def test_after_its_end_nothing_is_asked(made: Bench, calls: HardwareCalls) -> None:
+async def test_after_its_end_nothing_is_called(made: Bench, calls: HardwareCalls) -> None:
     await calls.survey()
     await calls.close()
     await calls.close()

@@ -59,13 +59,13 @@ def test_reasons_for_slow_clocks(reasons: int, names: set[str]) -> None:
     assert throttles(pynvml, reasons) == names
 
 
-def test_an_older_driver_is_asked_by_the_older_name(one: Bench) -> None:
+def test_an_older_driver_is_called_by_the_older_name(one: Bench) -> None:
     one.nvml.errors["nvmlDeviceGetCurrentClocksEventReasons"] = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
     one.card(FIRST).reasons = pynvml.nvmlClocksThrottleReasonHwThermalSlowdown
     assert one.hardware.readings(FIRST).throttled == {"HwThermalSlowdown"}
 
 
-def test_a_card_that_tells_nothing_is_well(one: Bench) -> None:
+def test_a_card_that_reports_nothing_is_well(one: Bench) -> None:
     silent = ("TotalEccErrors", "RemappedRows", "FieldValues", "NvLinkState")
     one.nvml.errors.update({f"nvmlDeviceGet{name}": pynvml.NVML_ERROR_NOT_SUPPORTED for name in silent})
     assert one.hardware.readings(FIRST) == Readings()
@@ -128,7 +128,7 @@ def test_links_that_mig_switches_off_are_not_down(one: Bench) -> None:
         (77, "Action77"),
     ],
 )
-def test_what_the_driver_says_that_a_card_needs(one: Bench, action: int, named: str | None) -> None:
+def test_what_the_driver_reports_that_a_card_needs(one: Bench, action: int, named: str | None) -> None:
     one.card(FIRST).fields = {(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0): action}
     assert one.hardware.readings(FIRST).recovery == named
 

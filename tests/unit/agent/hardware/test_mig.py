@@ -41,7 +41,7 @@ def test_names_of_profiles(expected: str, name: str) -> None:
     assert profile_name(expected) == name
 
 
-def test_a_mode_that_waits_for_a_reset_is_told(tmp_path: Path) -> None:
+def test_a_mode_that_waits_for_a_reset_is_reported(tmp_path: Path) -> None:
     created = bench(tmp_path, h100(FIRST, needs_reset=True))
     assert created.hardware.set_mig(FIRST, enabled=True) is False
     card = created.hardware.survey().cards[0]
@@ -143,7 +143,7 @@ def test_users_of_the_card_and_of_an_instance(one: Bench) -> None:
     assert one.hardware.users(FIRST) == {used.uuid, WHOLE_CARD}
 
 
-def test_users_that_nobody_tells_are_an_error_and_keep_instances(one: Bench) -> None:
+def test_users_that_nobody_reports_are_an_error_and_keep_instances(one: Bench) -> None:
     created = one.hardware.create_instance(FIRST, "1g.10gb", 0)
     for kind in ("Compute", "Graphics"):
         one.nvml.errors[f"nvmlDeviceGet{kind}RunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
@@ -154,7 +154,7 @@ def test_users_that_nobody_tells_are_an_error_and_keep_instances(one: Bench) -> 
     assert instances(one) == (created,)
 
 
-def test_instances_whose_users_only_some_tell_are_kept(one: Bench) -> None:
+def test_instances_whose_users_only_some_report_are_stored(one: Bench) -> None:
     one.hardware.create_instance(FIRST, "1g.10gb", 0)
     silent = one.hardware.create_instance(FIRST, "1g.10gb", 1)
     card = one.card(FIRST)
@@ -165,7 +165,7 @@ def test_instances_whose_users_only_some_tell_are_kept(one: Bench) -> None:
         one.hardware.destroy_instance(FIRST, silent.uuid)
 
 
-def test_who_tells_of_graphics_alone_tells_nothing(one: Bench) -> None:
+def test_graphics_processes_alone_are_not_enough(one: Bench) -> None:
     one.nvml.errors["nvmlDeviceGetComputeRunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
     with pytest.raises(UnsupportedError):
         one.hardware.users(FIRST)

@@ -29,7 +29,7 @@ def reads(created: Bench, name: str) -> int:
     return created.nvml.calls.count(name)
 
 
-def test_what_is_told_of_a_card(two: Bench) -> None:
+def test_what_is_reported_a_card(two: Bench) -> None:
     card = two.hardware.survey().cards[0]
     assert card._replace(profiles=()) == (
         FIRST,
@@ -60,7 +60,7 @@ def test_what_is_told_of_a_card(two: Bench) -> None:
     ]
 
 
-def test_versions_are_told(two: Bench) -> None:
+def test_versions_are_reported(two: Bench) -> None:
     survey = two.hardware.survey()
     assert (survey.driver_version, survey.cuda_version) == ("570.86.15", "12.8")
 
@@ -121,7 +121,7 @@ def test_errors_are_translated(code: int, ours: type[HardwareError]) -> None:
     assert f"NVML error {code}" in str(error)
 
 
-def test_the_librarys_error_is_kept_as_the_cause() -> None:
+def test_the_librarys_error_is_stored_as_the_cause() -> None:
     with pytest.raises(BusyError) as raised, translating_errors(pynvml, "Changing"):
         raise pynvml.NVMLError(pynvml.NVML_ERROR_IN_USE)
     assert isinstance(raised.value.__cause__, pynvml.NVMLError)

@@ -50,12 +50,12 @@ def test_a_document_holds_all_of_a_recording(replaced: Bench) -> None:
     assert samples["survey"]["cards"][0]["instances"][0]["profile"] == "3g.40gb"
 
 
-def test_readings_go_on_with_each_look_and_stay_at_the_last(replaced: Bench) -> None:
+def test_readings_go_on_with_each_poll_and_stay_at_the_last(replaced: Bench) -> None:
     played = RecordedHardware(counting_up(replaced, 3))
     assert [played.readings(FIRST).ecc_corrected_volatile for _ in range(5)] == [0, 1, 2, 2, 2]
 
 
-def test_looks_at_one_card_are_none_at_another(replaced: Bench) -> None:
+def test_polls_at_one_card_are_none_at_another(replaced: Bench) -> None:
     played = RecordedHardware(counting_up(replaced, 2))
     played.readings(SECOND)
     assert played.readings(FIRST).ecc_corrected_volatile == 0
@@ -90,7 +90,7 @@ def test_a_machine_without_a_driver(replaced: Bench) -> None:
             call(FIRST)
 
 
-def test_users_that_nobody_could_tell(replaced: Bench) -> None:
+def test_users_that_nobody_could_report(replaced: Bench) -> None:
     for kind in ("Compute", "Graphics"):
         replaced.nvml.errors[f"nvmlDeviceGet{kind}RunningProcesses_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
     with pytest.raises(UnsupportedError):
@@ -145,7 +145,7 @@ def test_so_many_moments_are_not_recorded(replaced: Bench, moments: int) -> None
         ("{", "[", "Invalid JSON"),
     ],
 )
-def test_what_is_no_recording_is_told(replaced: Bench, old: str, new: str, says: str) -> None:
+def test_what_is_no_recording_is_reported(replaced: Bench, old: str, new: str, says: str) -> None:
     document = write_recording(recorded(replaced)).decode()
     assert old in document
     with pytest.raises(RecordingError, match=says):

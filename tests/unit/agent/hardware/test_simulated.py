@@ -39,7 +39,7 @@ def test_the_same_names_give_the_same_cards_and_others_do_not() -> None:
 
 
 @pytest.mark.parametrize("model", CARD_MODELS)
-def test_what_is_told_of_a_card_has_the_form_that_events_have(model: str) -> None:
+def test_what_is_reported_a_card_has_the_form_that_events_have(model: str) -> None:
     for card in SimulatedHardware(f"{CARDS_MAX}x{model}").survey().cards:
         assert re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", card.address)
         assert re.fullmatch(r"GPU-[0-9a-f-]{36}", card.uuid or "")
@@ -88,7 +88,7 @@ def test_a_bridge_goes_over_two_cards() -> None:
         ("8xH100,9xT4", "1 to 16"),
     ],
 )
-def test_a_spec_that_makes_no_sense_is_told_what_would(spec: str, said: str) -> None:
+def test_an_invalid_spec_is_explained(spec: str, said: str) -> None:
     with pytest.raises(HardwareSpecError, match=said):
         SimulatedHardware(spec)
 
@@ -129,7 +129,7 @@ def a100() -> SimulatedHardware:
     return hardware
 
 
-def test_instances_are_told_by_their_places(a100: SimulatedHardware) -> None:
+def test_instances_are_reported_by_their_places(a100: SimulatedHardware) -> None:
     later = a100.create_instance(FIRST, "3g.40gb", 4)
     earlier = a100.create_instance(FIRST, "1g.10gb", 0)
     assert (earlier.profile, earlier.start, earlier.size) == ("1g.10gb", 0, 1)
@@ -159,7 +159,7 @@ def test_no_instance_is_made_while_mig_is_off() -> None:
         SimulatedHardware("1xA100").create_instance(FIRST, "1g.10gb", 0)
 
 
-def test_a_card_that_knows_no_mig_does_none() -> None:
+def test_a_card_that_has_no_mig_does_none() -> None:
     hardware = SimulatedHardware("1xT4")
     assert (_card(hardware).mig_enabled, _card(hardware).profiles) == (None, ())
     with pytest.raises(UnsupportedError, match="Tesla T4"):

@@ -114,7 +114,7 @@ def test_without_a_driver_only_the_bus_is_seen() -> None:
     assert hardware.survey().driver_version is not None
 
 
-def test_errors_come_in_their_order_and_stay_until_somebody_asks() -> None:
+def test_errors_come_in_their_order_and_stay_until_they_are_read() -> None:
     hardware = SimulatedHardware("2xH100")
     for fault in ("xid:31", "xid:13@1", "xid:79"):
         hardware.inject(fault)
@@ -158,7 +158,7 @@ def test_who_waits_for_an_error_is_woken_by_the_end() -> None:
         hardware.wait_xid(LONG_S)
 
 
-def test_calls_hang_until_the_driver_answers_again_and_errors_are_told_all_the_same() -> None:
+def test_calls_hang_until_the_driver_answers_again_and_errors_are_reported_all_the_same() -> None:
     with ThreadPoolExecutor() as threads, closing(SimulatedHardware("1xH100")) as hardware:
         hardware.inject("hang")
         hanging = [threads.submit(hardware.users, FIRST) for _ in range(2)]
@@ -193,13 +193,13 @@ def test_a_fault_is_read(text: str, fault: InjectedFault) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "fire", "xid", "xid:", "xid:0", "xid:1024", "xid:NUMBER", "xid:-1", "xid:99999"])
-def test_what_is_no_fault_is_told_which_there_are(text: str) -> None:
+def test_an_unknown_fault_lists_the_faults(text: str) -> None:
     with pytest.raises(InjectedFaultError, match="off-bus"):
         SimulatedHardware("1xH100").inject(text)
 
 
 @pytest.mark.parametrize("target", ["2", "-1", "", "0000:18:00.1", "GPU-1"])
-def test_what_is_no_card_is_told_which_there_are(target: str) -> None:
+def test_an_unknown_card_lists_the_cards(target: str) -> None:
     with pytest.raises(InjectedFaultError, match=r"0 is 0000:17:00\.0, 1 is 0000:18:00\.0"):
         SimulatedHardware("2xH100").inject(f"thermal@{target}")
 
@@ -228,13 +228,13 @@ def test_a_card_is_named_by_number_address_or_uuid() -> None:
 
 
 @pytest.mark.parametrize("fault", [name.replace("NUMBER", "31") for name in FAULTS])
-def test_every_fault_that_is_listed_can_be_had_and_is_told(fault: str) -> None:
+def test_every_fault_that_is_listed_can_be_had_and_is_reported(fault: str) -> None:
     said = SimulatedHardware("2xH100").inject(fault)
     assert said.startswith(fault)
     assert said.endswith(".")
 
 
-def test_readings_have_the_words_of_the_real_driver() -> None:
+def test_readings_have_the_messages_of_the_real_driver() -> None:
     hardware = SimulatedHardware("1xH100")
     for fault in ("thermal", "power-brake", "row-remap-pending"):
         hardware.inject(fault)

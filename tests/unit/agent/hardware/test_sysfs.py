@@ -35,7 +35,7 @@ def test_a_card_without_a_driver(tmp_path: Path) -> None:
     assert card.facts == CardFacts(FIRST, "10de", "2330", "0302", numa_node=0, pci_path=("0000:16:01.0",))
 
 
-def test_the_kernel_driver_is_told(tmp_path: Path) -> None:
+def test_the_kernel_driver_is_reported(tmp_path: Path) -> None:
     put_on_bus(tmp_path, FIRST, driver="vfio-pci")
     assert pci_cards(tmp_path)[FIRST].driver == "vfio-pci"
 

@@ -38,7 +38,7 @@ def test_one_set_of_events_serves_all_cards_and_all_waits(two: Bench) -> None:
     assert two.nvml.calls.count("nvmlDeviceRegisterEvents") == 2
 
 
-def test_what_came_before_mig_was_changed_is_kept(two: Bench) -> None:
+def test_what_came_before_mig_was_changed_is_stored(two: Bench) -> None:
     two.nvml.xid(two.card(FIRST), 31)
     two.nvml.xid(two.card(SECOND), 43)
     two.hardware.set_mig(FIRST, enabled=True)
@@ -47,7 +47,7 @@ def test_what_came_before_mig_was_changed_is_kept(two: Bench) -> None:
     assert two.hardware.wait_xid(SOON_S) == Xid(FIRST, 13)
 
 
-def test_what_comes_before_anybody_waits_is_kept(two: Bench) -> None:
+def test_what_comes_before_anybody_waits_is_stored(two: Bench) -> None:
     two.nvml.xid(two.card(SECOND), 79)
     assert two.hardware.wait_xid(0.0) == Xid(SECOND, 79)
 
@@ -61,7 +61,7 @@ def test_the_last_word_of_a_card_that_fell_off_the_bus_is_its(two: Bench, change
     assert two.hardware.wait_xid(SOON_S) == Xid(FIRST, 79)
 
 
-def test_what_came_before_the_driver_was_let_go_of_is_kept(two: Bench) -> None:
+def test_what_came_before_the_driver_was_let_go_of_is_stored(two: Bench) -> None:
     two.nvml.xid(two.card(FIRST), 79)
     two.card(SECOND).left = True
     two.hardware.survey()

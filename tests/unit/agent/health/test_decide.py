@@ -48,7 +48,7 @@ def _brief(fact: AgentFact) -> str:
 
 
 @pytest.mark.parametrize("number", [13, 31, 43, 45, 68, 109])
-def test_errors_of_applications_are_told_as_theirs(number: int) -> None:
+def test_errors_of_applications_are_reported_as_theirs(number: int) -> None:
     assert DEFAULT_CLASSES.xid(number).severity is Severity.APPLICATION
 
 
@@ -64,7 +64,7 @@ def test_everything_else_is_a_warning(number: int) -> None:
     assert symptom.message
 
 
-def test_settings_say_otherwise() -> None:
+def test_settings_report_otherwise() -> None:
     classes = parse_classes(" 79=warning, 31=fault,63=ignore ,NvlinkDown=fault,,")
     assert [classes.xid(number).severity.value for number in (79, 31, 63, 48)] == [
         "warning",
@@ -90,7 +90,7 @@ def test_settings_say_otherwise() -> None:
         ("OffTheBus=application", "never an application's"),
     ],
 )
-def test_settings_that_cannot_be_read_say_why(text: str, said: str) -> None:
+def test_settings_that_cannot_be_read_report_why(text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         parse_classes(text)
 
@@ -117,7 +117,7 @@ def test_what_readings_show(readings: Readings | None, kinds: dict[str, str]) ->
     assert {symptom.kind: symptom.severity.value for symptom in symptoms_of(readings, DEFAULT_CLASSES)} == kinds
 
 
-def test_a_fault_is_told_at_once_with_where_the_card_is() -> None:
+def test_a_fault_is_reported_at_once_with_where_the_card_is() -> None:
     decision = strike(HEALTHY, 79, 5)
     assert brief(decision.facts) == ["failed XID 79", "unfit XID 79"]
     assert {fact.subject for fact in decision.facts} == {UUID}
@@ -127,7 +127,7 @@ def test_a_fault_is_told_at_once_with_where_the_card_is() -> None:
     assert decision.facts[0].time == moment(5).at
 
 
-def test_a_card_without_a_uuid_is_told_of_by_its_place_and_recovers_under_it() -> None:
+def test_a_card_without_a_uuid_is_reported_by_its_place_and_recovers_under_it() -> None:
     card, facts = look(CardHealth(PLACE), None, 0)
     assert {fact.subject for fact in facts} == {SLOT}
     card = with_survey(NodeCards({PLACE: card}), SURVEY).here[PLACE]
@@ -188,7 +188,7 @@ def test_a_card_is_fit_when_its_driver_was_loaded_anew() -> None:
     assert brief(look(card, WELL, 10).facts) == ["fit"]
 
 
-def test_what_readings_show_ends_when_two_looks_in_a_row_do_not() -> None:
+def test_what_readings_show_ends_when_two_polls_in_a_row_do_not() -> None:
     card, facts = look(HEALTHY, Readings(remap_failed=True), 0)
     assert brief(facts) == ["failed RemapFailed", "unfit RemapFailed"]
     recorded = []
@@ -213,7 +213,7 @@ def test_what_readings_show_again_and_again_has_to_stay_away_for_longer() -> Non
     assert card.faults[0].clear_after_s == 0
 
 
-def test_how_a_card_stands_is_told_once_after_it_came() -> None:
+def test_how_a_card_stands_is_reported_once_after_it_came() -> None:
     card, facts = look(CardHealth(PLACE, UUID), WELL, 0)
     assert brief(facts) == ["fit"]
     assert look(card, WELL, 5).facts == ()
@@ -251,7 +251,7 @@ def test_a_reset_does_not_end_what_readings_still_show() -> None:
     assert brief(look(card, WELL, 20).facts) == ["fit"]
 
 
-def test_throttling_is_told_when_it_lasts_and_when_it_ends() -> None:
+def test_throttling_is_reported_when_it_lasts_and_when_it_ends() -> None:
     hot = Readings(throttled=frozenset({"HwThermalSlowdown"}))
     card, recorded = HEALTHY, []
     for at_s in range(0, 90, 5):
@@ -265,19 +265,19 @@ def test_throttling_is_told_when_it_lasts_and_when_it_ends() -> None:
     assert not card.warnings
 
 
-def test_throttling_that_comes_and_goes_is_not_told() -> None:
+def test_throttling_that_comes_and_goes_is_not_reported() -> None:
     card = HEALTHY
     for at_s in range(0, 600, 5):
         card, facts = look(card, Readings(throttled=frozenset({"HwSlowdown"} if at_s % 10 else ())), at_s)
         assert not facts
 
 
-def test_a_look_that_shows_nothing_new_makes_nothing_new() -> None:
+def test_a_poll_that_shows_nothing_new_makes_nothing_new() -> None:
     card, _ = look(HEALTHY, WELL, 0)
     assert look(card, Readings(*WELL), 5).card is card
 
 
-def test_what_is_ignored_is_not_told() -> None:
+def test_what_is_ignored_is_not_reported() -> None:
     rules = replace(RULES, classes=parse_classes("79=ignore,OffTheBus=ignore,EccUncorrected=ignore"))
     card, facts = strike(HEALTHY, 79, 0, rules)
     assert (card, facts) == (HEALTHY, ())
@@ -294,7 +294,7 @@ def test_a_counter_may_be_made_a_fault() -> None:
     assert brief(look(card, Readings(nvlink_errors=7), 5 + CLEAR_AFTER_S, rules).facts) == ["fit"]
 
 
-def test_a_card_with_too_many_kinds_of_errors_has_them_told_as_one() -> None:
+def test_a_card_with_too_many_kinds_of_errors_has_them_reported_as_one() -> None:
     card, recorded = HEALTHY, list[str]()
     for number in range(200, 300):
         card, facts = strike(card, number, 0)
@@ -326,7 +326,7 @@ def test_a_card_is_known_by_its_uuid_wherever_it_sits() -> None:
     assert cards.unfit() == {other.address: "XID 95"}
 
 
-def test_an_unfit_card_that_left_is_remembered_and_told_to_be_fit_when_it_is_back() -> None:
+def test_an_unfit_card_that_left_is_stored_and_reported_to_be_fit_when_it_is_back() -> None:
     card, _ = strike(HEALTHY, 95, 0)
     elsewhere = SURVEY._replace(cards=(CARD._replace(uuid="GPU-new"),))
     cards = with_survey(NodeCards({PLACE: card}), elsewhere)
@@ -338,13 +338,13 @@ def test_an_unfit_card_that_left_is_remembered_and_told_to_be_fit_when_it_is_bac
     assert with_decision(cards, decision).unfit() == {}
 
 
-def test_what_was_remembered_but_perhaps_not_told_is_told() -> None:
+def test_what_was_stored_but_perhaps_not_reported_is_reported() -> None:
     card, _ = strike(look(HEALTHY, WELL, 0).card, 95, 1)
     cards = with_survey(load(dump(NodeCards({PLACE: card}), pending={PLACE}), moment(2)), SURVEY)
     assert brief(look(cards.here[PLACE], WELL, 5).facts) == ["failed XID 95", "unfit XID 95"]
 
 
-def test_what_is_remembered_goes_on_by_the_time_that_passed() -> None:
+def test_what_is_stored_goes_on_by_the_time_that_passed() -> None:
     card, _ = strike(HEALTHY, 95, 0)
     later = moment(CLEAR_AFTER_S - 10)._replace(monotonic_s=3.0)
     kept = with_survey(load(dump(NodeCards({PLACE: card})), later), SURVEY).here[PLACE]
@@ -391,6 +391,6 @@ def test_a_restart_forgets_neither_counters_nor_what_a_card_had_before() -> None
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"version": 2, "cards": []}', b'{"version": 1, "cards": [1]}'])
-def test_what_cannot_be_read_is_told_apart(value: bytes) -> None:
+def test_what_cannot_be_read_is_rejected(value: bytes) -> None:
     with pytest.raises(HealthStateError):
         load(value, moment(0))

@@ -92,7 +92,7 @@ async def test_an_error_comes_on_the_board_without_a_timer_and_before_the_disk(w
         never.set()
 
 
-async def test_a_card_recovers_and_who_counts_heartbeats_hears_of_it_once_that_is_told(watched: Watched) -> None:
+async def test_a_card_recovers_and_the_exporters_part_is_notified_once_that_is_recorded(watched: Watched) -> None:
     told_before: list[int] = []
     watched.recover = lambda: told_before.append(len(watched.verdicts))  # type: ignore[method-assign]
     watched.part._on_recovered = watched.recover
@@ -104,7 +104,7 @@ async def test_a_card_recovers_and_who_counts_heartbeats_hears_of_it_once_that_i
         assert told_before == [1, 3]
 
 
-async def test_a_lost_card_is_unfit_and_the_others_are_looked_at(watched: Watched) -> None:
+async def test_a_lost_card_is_unfit_and_the_others_are_polled(watched: Watched) -> None:
     watched.board.put(survey=TWO)
     watched.calls.read[PLACE] = CardLostError("gone")
     async with watched.running():
@@ -144,7 +144,7 @@ async def test_a_driver_that_goes_takes_all_cards_with_it_at_once(watched: Watch
         assert watched.board.state.unfit == {}
 
 
-async def test_a_driver_that_hangs_says_nothing_of_the_cards_and_health_shows_it(watched: Watched) -> None:
+async def test_a_driver_that_hangs_reports_nothing_of_the_cards_and_health_shows_it(watched: Watched) -> None:
     watched.calls.read[PLACE] = HungError("the driver hangs")
     async with watched.running():
         assert watched.board.state.unfit is None
@@ -185,7 +185,7 @@ async def test_errors_of_a_card_that_nobody_sees_are_passed_over(watched: Watche
         assert len(watched.disk.recorded) == 1
 
 
-async def test_a_restart_tells_how_a_card_stands_and_counts_no_failure_twice(watched: Watched) -> None:
+async def test_a_restart_reports_how_a_card_stands_and_counts_no_failure_twice(watched: Watched) -> None:
     async with watched.running():
         await watched.strike(95)
     again = Watched(watched.disk)
@@ -198,7 +198,7 @@ async def test_a_restart_tells_how_a_card_stands_and_counts_no_failure_twice(wat
         assert again.verdicts == [(UUID, True), (UUID, False), (UUID, False), (UUID, True)]
 
 
-async def test_a_verdict_that_never_reached_the_disk_is_told_after_the_restart(watched: Watched) -> None:
+async def test_a_verdict_that_never_reached_the_disk_is_reported_after_the_restart(watched: Watched) -> None:
     async def crash(facts: Sequence[AgentFact]) -> None:
         if any(isinstance(fact.data, DeviceFailed) for fact in facts):
             raise OSError("killed")
@@ -214,7 +214,7 @@ async def test_a_verdict_that_never_reached_the_disk_is_told_after_the_restart(w
         assert (again.verdicts, again.failures) == ([(UUID, False)], 1)
 
 
-async def test_what_was_counted_is_told_at_the_end(watched: Watched) -> None:
+async def test_what_was_counted_is_reported_at_the_end(watched: Watched) -> None:
     async with watched.running():
         for _ in range(5):
             await watched.strike(31)
@@ -230,7 +230,7 @@ async def test_a_quiet_node_writes_nothing_more(watched: Watched) -> None:
 
 
 async def test_rubbish_on_the_disk_is_no_reason_not_to_watch(watched: Watched) -> None:
-    watched.disk.kept["health"] = b"rubbish"
+    watched.disk.stored["health"] = b"rubbish"
     async with watched.running():
         assert watched.board.state.unfit == {}
 

@@ -36,7 +36,7 @@ def seen(*containers: ContainerResources) -> dict[str, AllocationObserved]:
     return dict(allocations("w1", listing(*containers)))
 
 
-def test_resources_of_our_groups_are_told_and_others_are_not() -> None:
+def test_resources_of_our_groups_are_reported_and_others_are_not() -> None:
     held = [
         devices("nvidia.com/gpu", "b"),
         devices(POOL, "x"),
@@ -61,7 +61,7 @@ def test_containers_without_gpus_are_passed_over() -> None:
     assert found == {}
 
 
-def test_claims_are_told_by_the_device_they_hold() -> None:
+def test_claims_are_reported_by_the_device_they_hold() -> None:
     one = claim("c", ("gpu.nvidia.com", "w1", "gpu-1"), ("gpu.nvidia.com", "w1", "gpu-0"), ("", "", ""))
     found = seen(ContainerResources(name="main", dynamic_resources=[one]))
     assert found["w1/ns/pod/main"].claims == tuple(
@@ -86,7 +86,7 @@ def test_names_that_no_event_can_hold_are_left_out() -> None:
     assert len(seen(many)["w1/ns/pod/main"].resources[0].devices) == DEVICE_IDS_MAX
 
 
-def test_an_id_that_is_too_long_ends_in_a_hash_that_tells_it_from_others() -> None:
+def test_an_id_that_is_too_long_ends_in_a_hash_that_distinguishes_it() -> None:
     long = [subject_of("n" * 253, "ns", "p" * 250 + end, "main") for end in "ab"]
     assert len(set(long)) == 2
     assert {len(one) for one in long} == {SUBJECT_LENGTH_MAX}

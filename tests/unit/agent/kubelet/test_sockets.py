@@ -46,7 +46,7 @@ def test_only_leftovers_of_ours_are_removed(tmp_path: Path) -> None:
     assert remove_leftovers(tmp_path / "none") == []
 
 
-def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:
+def test_what_stands_in_the_way_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "gpuledger-a-12345678.sock").mkdir()
     with pytest.raises(SocketError, match="remove it by hand"):

@@ -146,7 +146,7 @@ class Life:
 @pytest.mark.parametrize(
     ("kind", "times", "step"), [("kill", 1, 1), ("full", 1, 2), ("full", 4, 5), ("io", 2, 3), ("damaged", 1, 2)]
 )
-def test_a_call_that_fails_loses_nothing_untold(
+def test_a_call_that_fails_loses_nothing_pending(
     kind: str, times: int, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = sqlite3.connect

@@ -89,7 +89,7 @@ def test_damage_that_a_database_does_not_see_keeps_no_agent_from_its_work(node: 
     assert "e1" in found.dropped or damage in UNKNOWABLE
 
 
-def test_what_waited_in_a_file_that_cannot_be_gone_on_with_is_told_as_lost(node: Node) -> None:
+def test_what_waited_in_a_file_that_cannot_be_gone_on_with_is_reported_as_lost(node: Node) -> None:
     store = node.begin()
     store.record([fact(1), fact(2)])
     store.close()
@@ -263,7 +263,7 @@ async def test_what_arrives_while_the_last_is_found_sent_is_waited_for(node: Nod
         assert len(calm) >= 5
 
 
-async def test_what_fails_to_be_kept_is_kept_for_nobody(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_fails_to_be_stored_is_stored_for_nobody(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     async with outbox_of(node) as outbox:
         with monkeypatch.context() as patched:
             patched.setattr(outbox._store, "record", lambda _: 1 / 0)

@@ -106,7 +106,7 @@ async def test_facts_are_recorded_as_the_agents_in_order_without_gaps(node: Node
         assert outbox.describe()["ledger"] == "ok"
 
 
-async def test_the_next_run_goes_on_with_the_numbers_and_says_how_the_last_one_ended(
+async def test_the_next_run_goes_on_with_the_numbers_and_reports_how_the_last_one_ended(
     node: Node, tmp_path: Path
 ) -> None:
     async with node.outbox() as outbox:
@@ -150,7 +150,7 @@ async def test_what_was_not_acknowledged_is_sent_again_as_it_was(node: Node) -> 
     assert numbers_in(node.log.events()) == [1, 2]
 
 
-async def test_an_event_that_the_ledger_never_takes_blocks_nobody_and_is_told(node: Node) -> None:
+async def test_an_event_that_the_ledger_never_takes_blocks_nobody_and_is_reported(node: Node) -> None:
     node.log.size_max = 2_000
     node.log.away = True
     async with node.running() as outbox:
@@ -231,7 +231,7 @@ async def test_a_disk_that_takes_nothing_loses_nothing(node: Node) -> None:
     assert node.starts() == [("e1", False, True), ("e2", True, False), ("e3", True, True), ("e3", True, True)]
 
 
-async def test_a_disk_that_cannot_even_be_looked_at_is_waited_for(node: Node) -> None:
+async def test_a_disk_that_cannot_even_be_polled_is_waited_for(node: Node) -> None:
     async with node.outbox() as outbox:
         await record(outbox, 1)
     node.disk.closed = True
@@ -315,7 +315,7 @@ async def test_a_fact_that_no_subject_can_name_costs_no_number(node: Node) -> No
     assert numbers_in(node.log.events()) == [3]
 
 
-async def test_times_never_go_back_and_a_clock_that_was_set_is_told(node: Node) -> None:
+async def test_times_never_go_back_and_a_clock_that_was_set_is_reported(node: Node) -> None:
     async with node.running() as outbox:
         await outbox.record([fact(1, at=NOON + timedelta(seconds=10))])
         node.time.now -= timedelta(seconds=60)
@@ -362,7 +362,7 @@ def test_a_clock_jumped(wall: float, passed: float, jump: float | None) -> None:
     assert jump_s(Instant(0.0, NOON), Instant(passed, NOON + timedelta(seconds=wall))) == jump
 
 
-async def test_what_was_dropped_is_told_by_the_next_run(node: Node) -> None:
+async def test_what_was_dropped_is_reported_by_the_next_run(node: Node) -> None:
     async with node.outbox(SMALL) as outbox:
         for number in range(20):
             await record(outbox, number)

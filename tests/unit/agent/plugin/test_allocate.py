@@ -21,7 +21,7 @@ NVIDIA = "nvidia.com/gpu"
         (["GPU-0", "GPU-0"], "GPU-0"),
     ],
 )
-def test_devices_are_handed_over_once_in_the_order_asked(asked: list[str], visible: str) -> None:
+def test_devices_are_handed_over_once_in_the_order_requested(asked: list[str], visible: str) -> None:
     assert allocate(UNITS, asked, DeviceInjection(), None) == ContainerAllocation(
         {"NVIDIA_VISIBLE_DEVICES": visible}, ()
     )
@@ -35,7 +35,7 @@ def test_devices_are_handed_over_once_in_the_order_asked(asked: list[str], visib
         ("both", {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}, (f"{NVIDIA}=GPU-0",)),
     ],
 )
-def test_a_strategy_says_by_which_way(strategy: Strategy, envs: dict[str, str], cdi: tuple[str, ...]) -> None:
+def test_a_strategy_reports_by_which_way(strategy: Strategy, envs: dict[str, str], cdi: tuple[str, ...]) -> None:
     assert allocate(UNITS, ["GPU-0"], DeviceInjection(strategy), None) == ContainerAllocation(envs, cdi)
 
 

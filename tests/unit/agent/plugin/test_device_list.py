@@ -45,7 +45,7 @@ def test_each_id_is_listed_once_in_the_offers_order() -> None:
     assert found["x/y"] == ()
 
 
-def test_ids_that_no_kubelet_takes_are_left_out_and_told() -> None:
+def test_ids_that_no_kubelet_takes_are_left_out_and_reported() -> None:
     odd = tuple(DeviceUnit(name, "GPU-0", address(0)) for name in ("", "x" * 63, "y" * 64))
     seen = BoardState(offers=(ResourceOffer(POOL, odd),))
     assert [one.unit.id for one in device_lists(seen)[POOL]] == ["x" * 63]

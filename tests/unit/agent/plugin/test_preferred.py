@@ -87,7 +87,7 @@ def test_slices_are_spread_over_cards(taken: list[str], must: list[str], size: i
     assert chosen(units, [card(index) for index in range(3)], size, taken=taken, must=must) == expected
 
 
-def test_ids_that_nobody_knows_come_last() -> None:
+def test_unknown_ids_come_last() -> None:
     assert preferred(whole_cards(5), [], ["odd", "GPU-5"], [], 1) == ("GPU-5",)
     assert preferred(whole_cards(5), [], ["odd", "GPU-5"], [], 2) == ("GPU-5", "odd")
 

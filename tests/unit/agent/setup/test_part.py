@@ -10,7 +10,7 @@ from gpuledger.domain.mig.plan import Destroy, MigState
 from support.device_setup import SMALL, Node, desired, desired_list, later, ready
 
 
-async def test_a_whole_card_is_offered_and_told_without_touching_it() -> None:
+async def test_a_whole_card_is_offered_and_reported_without_touching_it() -> None:
     node = Node()
     node.see_use()
     node.set_desired(desired(node))
@@ -57,7 +57,7 @@ async def test_an_unchanged_wish_does_nothing_at_all() -> None:
     assert (node.calls.changes, node.recorded(), node.calls.surveys) == ([], [], surveys)
 
 
-async def test_what_is_asked_anew_is_told_anew_and_changes_nothing() -> None:
+async def test_what_is_requested_anew_is_reported_anew_and_changes_nothing() -> None:
     node = await ready(mig_profile=SMALL)
     node.set_desired(later(desired_list(node)[0]))
     await node.settle()
@@ -65,7 +65,7 @@ async def test_what_is_asked_anew_is_told_anew_and_changes_nothing() -> None:
     assert node.calls.changes == []
 
 
-async def test_a_card_is_found_by_its_address_where_its_uuid_is_not_said() -> None:
+async def test_a_card_is_found_by_its_address_where_its_uuid_is_not_reported() -> None:
     node = Node()
     node.see_use()
     node.set_desired(desired(node, uuid=None, pci_address="0000" + node.card().address.upper()))
@@ -73,7 +73,7 @@ async def test_a_card_is_found_by_its_address_where_its_uuid_is_not_said() -> No
     assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
 
-async def test_what_is_wanted_one_after_the_other_is_applied_together() -> None:
+async def test_what_is_desired_one_after_the_other_is_applied_together() -> None:
     node = Node()
     node.see_use()
     node.set_desired(desired(node))
@@ -95,7 +95,7 @@ async def test_wishes_that_never_rest_are_granted_all_the_same() -> None:
     assert node.recorded() != []
 
 
-async def test_while_nobody_has_told_what_is_wanted_nothing_changes() -> None:
+async def test_while_nobody_has_reported_what_is_desired_nothing_changes() -> None:
     node = await ready(mig_profile=SMALL)
     offered = node.offered()
     node.restart()
@@ -106,7 +106,7 @@ async def test_while_nobody_has_told_what_is_wanted_nothing_changes() -> None:
     assert (node.calls.changes, node.recorded()) == ([], [])
 
 
-async def test_nothing_is_divided_or_told_anew_after_a_restart() -> None:
+async def test_nothing_is_divided_or_reported_anew_after_a_restart() -> None:
     node = await ready(mig_profile=SMALL)
     wishes, offered = desired_list(node), node.offered()
     node.restart()
@@ -190,7 +190,7 @@ async def test_what_a_card_does_not_know_is_refused_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("fail_at", range(8))
-async def test_a_step_that_fails_is_told_the_card_restored_and_tried_again(fail_at: int) -> None:
+async def test_a_step_that_fails_is_reported_the_card_restored_and_tried_again(fail_at: int) -> None:
     node = Node()
     node.see_use()
     node.calls.fail_at = fail_at
@@ -294,7 +294,7 @@ async def test_a_driver_that_hangs_refuses_what_is_new_and_keeps_the_rest() -> N
     assert node.recorded() == [("gpu-1", "applied", "p", 7)]
 
 
-async def test_without_a_driver_the_refusal_says_so() -> None:
+async def test_without_a_driver_the_refusal_reports_so() -> None:
     node = Node()
     node.see_use()
     node.set_desired(desired(node))

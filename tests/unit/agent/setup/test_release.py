@@ -13,7 +13,7 @@ from support.device_setup import HALF, SETTLED_S, SMALL, Node, desired, desired_
 from support.waiting import eventually
 
 
-async def test_what_is_released_is_withdrawn_at_once_cleared_and_told() -> None:
+async def test_what_is_released_is_withdrawn_at_once_cleared_and_reported() -> None:
     node = await ready(mig_profile=SMALL)
     node.set_desired(later(desired_list(node)[0], releasing=True))
     await node.reconcile()
@@ -44,7 +44,7 @@ async def test_what_is_in_use_is_not_taken_back_before_it_is_free() -> None:
 
 
 @pytest.mark.parametrize("by", ["container", "process"])
-async def test_a_whole_card_in_use_is_not_told_released(by: str) -> None:
+async def test_a_whole_card_in_use_is_not_reported_released(by: str) -> None:
     node = await ready()
     unit = node.units()[0]
     if by == "container":
@@ -101,14 +101,14 @@ async def test_while_the_use_is_unknown_nothing_is_taken_back_or_divided(change:
     assert node.recorded() == [("gpu-0", "released", "p") if change == "release" else ("gpu-0", "applied", "p", 2)]
 
 
-async def test_a_device_that_is_wanted_no_more_is_cleared_and_nothing_told() -> None:
+async def test_a_device_that_is_desired_no_more_is_cleared_and_nothing_reported() -> None:
     node = await ready(mig_profile=SMALL)
     node.set_desired()
     await node.settle()
     assert (node.card().mig_enabled, node.offered(), node.recorded()) == (False, {}, [])
 
 
-async def test_a_device_whose_pool_gave_it_back_is_told_released_though_it_is_gone_from_the_list() -> None:
+async def test_a_device_whose_pool_gave_it_back_is_reported_released_though_it_is_gone_from_the_list() -> None:
     node = await ready(mig_profile=SMALL)
     node.set_desired(later(desired_list(node)[0], releasing=True))
     await node.reconcile()
@@ -142,7 +142,7 @@ async def test_a_card_that_is_gone_is_released_and_one_that_is_silent_is_waited_
     assert node.recorded() == [("gpu-0", "released", "p")]
 
 
-async def test_what_nobody_remembers_is_released_when_asked() -> None:
+async def test_what_nobody_remembers_is_released_when_requested() -> None:
     node = Node()
     node.see_use()
     node.set_desired(desired(node, releasing=True))
@@ -186,7 +186,7 @@ async def test_a_card_whose_units_somebody_else_gave_away_is_waited_for() -> Non
     assert node.recorded() == [("gpu-0", "applied", "p", None)]
 
 
-async def test_a_card_whose_users_nobody_knows_yet_is_not_offered_anew() -> None:
+async def test_a_card_whose_users_are_unknown_is_not_offered_anew() -> None:
     node = Node()
     node.set_desired(desired(node))
     await node.settle(KUBELET_SILENT_S)
@@ -223,7 +223,7 @@ async def test_nothing_that_may_be_gone_is_offered_because_something_else_is_wit
     assert node.offered() == {}
 
 
-async def test_an_idle_instance_that_vanished_is_made_again_and_told() -> None:
+async def test_an_idle_instance_that_vanished_is_made_again_and_reported() -> None:
     node = await ready(mig_profile=SMALL)
     node.hardware.destroy_instance(node.card().address, node.units()[2].uuid)
     await node.settle()
@@ -249,7 +249,7 @@ async def test_an_instance_made_by_hand_is_taken_back_when_it_is_free() -> None:
     assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
-async def test_after_a_reboot_of_the_node_the_card_is_divided_again_and_no_loss_is_told() -> None:
+async def test_after_a_reboot_of_the_node_the_card_is_divided_again_and_no_loss_is_reported() -> None:
     node = await ready(mig_profile=SMALL)
     wishes = desired_list(node)
     for unit in node.units():
