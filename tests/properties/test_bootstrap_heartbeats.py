@@ -32,21 +32,21 @@ def begins(looks: Heartbeats, length: int) -> int | None:
 
 @running(max_examples=300, deadline=None)
 @given(looks=heartbeats)
-def test_of_each_number_of_looks_in_a_row_it_is_known_when_the_last_ones_began(looks: Heartbeats) -> None:
+def test_of_each_number_of_heartbeats_in_a_row_it_is_known_when_the_last_ones_began(looks: Heartbeats) -> None:
     expected = [begins(looks, length) for length in range(HEARTBEATS_MAX, 0, -1)]
     assert heartbeat_times(row_after(looks)) == [second(at) for at in expected if at is not None]
 
 
 @running(max_examples=300, deadline=None)
 @given(looks=heartbeats, data=st.data())
-def test_what_counts_now_does_not_depend_on_the_order_of_looks(looks: Heartbeats, data: st.DataObject) -> None:
+def test_what_counts_now_does_not_depend_on_the_order_of_heartbeats(looks: Heartbeats, data: st.DataObject) -> None:
     in_time, mixed = row_after(looks), row_after(data.draw(st.permutations(looks)))
     assert (unbroken_heartbeats(mixed), mixed.stale_at) == (unbroken_heartbeats(in_time), in_time.stale_at)
 
 
 @running(max_examples=300, deadline=None)
 @given(looks=heartbeats, data=st.data())
-def test_a_late_loss_never_makes_more_looks_a_row(looks: Heartbeats, data: st.DataObject) -> None:
+def test_a_late_loss_never_makes_a_longer_run(looks: Heartbeats, data: st.DataObject) -> None:
     """One that is later than every other loss is told after all fresh looks; what is known is then never too much."""
     lost = [at for at, fresh in looks if not fresh]
     late = [*(one for one in looks if one[0] not in lost[-1:]), *((at, False) for at in lost[-1:])]
