@@ -1,4 +1,4 @@
-"""One node's agent, and its outbox for an hour, while the bus is away: it acts as before, and tells all of it later."""
+"""A node's agent while the bus is away, and its outbox for an hour: it works on, and publishes everything later."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Every way in which docs/agent-credentials.md says that an agent may show who it is, on real servers."""
+"""Every way to authenticate an agent that docs/agent-credentials.md describes, on real servers."""
 
 import asyncio
 import json

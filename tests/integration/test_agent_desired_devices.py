@@ -1,4 +1,4 @@
-"""An agent's orders from a real server that confines it, over the connection that its outbox uses as well."""
+"""An agent's desired devices from a real server that confines it, over the connection that its outbox shares."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence

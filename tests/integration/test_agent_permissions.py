@@ -1,4 +1,4 @@
-"""The permissions of an agent on real servers: they are enough for all that it does, and for nothing else."""
+"""The permissions of an agent on real servers: enough for all that it does, and for nothing else."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

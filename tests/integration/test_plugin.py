@@ -1,4 +1,4 @@
-"""The device plugin against a kubelet that behaves as the real one does, in whatever order they come and go."""
+"""The device plugin with a kubelet that behaves as a real one, in whatever order both come and go."""
 
 import asyncio
 from collections import Counter

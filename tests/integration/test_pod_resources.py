@@ -1,4 +1,4 @@
-"""Who has which units, as a kubelet says: what comes to the board and the ledger, whatever becomes of the kubelet."""
+"""The units that containers hold, by a kubelet's lists: what reaches the board and the ledger."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Whatever happens to a card: what is told of its health is right, bounded, and the same after a restart."""
+"""Whatever happens to a card, its health is recorded rightly, in bounded events, and the same after a restart."""
 
 from itertools import groupby, pairwise
 from math import inf

@@ -1,4 +1,4 @@
-"""Whatever is asked, used, broken and restarted: nothing in use is touched, and in the end all is as wanted."""
+"""Whatever is desired, used, broken and restarted, nothing in use is touched, and all ends as desired."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

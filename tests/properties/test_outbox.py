@@ -1,4 +1,4 @@
-"""Whatever befalls an outbox: what was told is recorded once and in order, or is named as dropped."""
+"""Whatever happens to an outbox, its facts are published once and in order, or named as dropped."""
 
 import tempfile
 from itertools import count, takewhile

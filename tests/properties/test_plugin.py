@@ -1,4 +1,4 @@
-"""What holds of every choice of units, and of every row of lists that a kubelet may give."""
+"""Properties of every choice of units, and of every sequence of a kubelet's lists."""
 
 from collections import Counter
 from datetime import UTC, datetime

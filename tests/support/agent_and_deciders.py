@@ -1,4 +1,4 @@
-"""A node's agent in process, and what the real deciders of inventory and preparation make of what it tells."""
+"""A node's agent in process, and what the real deciders of inventory and preparation make of its facts."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""The names under which an agent's metrics are scraped."""
+"""The names of an agent's metrics."""
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.metrics import AgentMetrics

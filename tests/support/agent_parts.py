@@ -1,4 +1,4 @@
-"""What a part of the agent stands on in a test: hardware that says what it is told to, time that stands still, disk."""
+"""The surroundings of a part in a test: scripted hardware, time that stands still, and a disk."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A node's agent as a process of its own on simulated hardware, which tests start, fault, kill and start again."""
+"""A node's agent as a process of its own on simulated hardware, which tests start, fault, kill and restart."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Machines for tests of hardware: each implementation of the seam on cards alike, and how to do things to them."""
+"""Machines for tests of hardware: equal cards in each implementation, and ways to act on them."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What whoever injects a fault is told where that does not work out."""
+"""The errors of the control socket."""
 
 from pathlib import Path
 

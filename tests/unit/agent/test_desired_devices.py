@@ -1,4 +1,4 @@
-"""Which lists of wanted devices an agent follows, what it knows without the ledger, and how connections are shared."""
+"""The lists of desired devices that an agent follows, with and without the ledger, and connections that parts share."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Discovery: what is told of a node's cards, when, and under which identity."""
+"""Discovery: what it records of a node's cards, when, and under which identity."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The agent's look at the exporter: what it reads, when the heart beats, and which looks are told."""
+"""The exporter's metrics: how they are read, when they are a heartbeat, and which heartbeats are recorded."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What an agent's metrics say of units is what its kubelet is told of them."""
+"""The agent's metrics of units agree with the lists that its kubelet gets."""
 
 from collections.abc import Mapping
 

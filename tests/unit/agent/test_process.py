@@ -1,4 +1,4 @@
-"""How the agent's process ends: what it still has to do is not cut short, and nothing of it goes on behind."""
+"""The end of the agent's process: orderly, complete, and with nothing left running."""
 
 import asyncio
 

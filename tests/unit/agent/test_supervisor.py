@@ -1,4 +1,4 @@
-"""The agent around its parts: what ends it, what its health says, and what it waits for at the end; its settings."""
+"""The supervisor of the agent: what ends it, its health, and what it waits for at the end; the agent's settings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""What the agent says of troubles that are not its own, and a state folder that cannot have the socket for faults."""
+"""Troubles outside the agent in its health, and a state folder that cannot have a control socket."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a card says of its health, by NVML."""
+"""A card's health in NVML."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How NVML's cards are divided: what was made half, what is refused, and who uses what."""
+"""MIG partitions in NVML: incomplete ones, refused changes, and users."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the agent calls in NVIDIA's module is there, and the fake driver has it as the real module does."""
+"""NVIDIA's module has every name that the agent calls, and the fake driver has it in the same form."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The real hardware over a fake driver: what is told of cards, and drivers and cards that come and go."""
+"""Real hardware over a fake driver: surveys, and drivers and cards that come and go."""
 
 from importlib import reload
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Simulated hardware: which cards a spec gives, and how they are divided."""
+"""Simulated hardware: the cards of a spec, and their partitions."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor

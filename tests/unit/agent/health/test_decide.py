@@ -1,4 +1,4 @@
-"""How bad errors of cards are, what readings show, and what follows for a card."""
+"""The severity of errors, the symptoms in readings, and what follows for a card."""
 
 from dataclasses import replace
 

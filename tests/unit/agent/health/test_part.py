@@ -1,4 +1,4 @@
-"""The watch over the cards' health: what comes on the board, what is told, and what a restart knows."""
+"""The health part: what it puts on the board, what it records, and what it knows after a restart."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

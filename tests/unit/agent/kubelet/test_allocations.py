@@ -1,4 +1,4 @@
-"""What a kubelet's list of pods becomes: allocations of GPUs and what is in use, in words that events can hold."""
+"""The kubelet's list of pods as allocations of GPUs and units in use, within the bounds of events."""
 
 from gpuledger.agent.kubelet.allocations import allocations, in_use, subject_of
 from gpuledger.agent.kubelet.podresources_pb2 import (

@@ -1,4 +1,4 @@
-"""Sockets by their files: names that differ where resources do, and a folder in which only ours are touched."""
+"""Socket files: names that differ where resources do, and a folder in which only the agent's own are touched."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What an outbox does about a folder that is not as it left it: damaged, or put back to an earlier state."""
+"""An outbox in a folder that was damaged, or put back to an earlier state."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""The outbox of an agent: what is told comes to the ledger in order, each once, whatever the ledger and the disk do."""
+"""The outbox publishes recorded facts in order, each once, whatever the ledger and the disk do."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a container gets for its units: devices by UUID, each once, by the environment or by CDI."""
+"""Containers get the devices of their units by UUID, each once, by the environment or by CDI."""
 
 import pytest
 

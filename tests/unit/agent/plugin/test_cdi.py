@@ -1,4 +1,4 @@
-"""Which devices CDI specifications name, whatever else lies in their folders."""
+"""The devices that CDI specifications name, whatever else is in their folders."""
 
 import json
 import os

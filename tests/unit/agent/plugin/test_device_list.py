@@ -1,4 +1,4 @@
-"""What the kubelet is told of units, after what discovery, health and set-up found."""
+"""The units that the kubelet gets, from what discovery, health and setup found."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Which free units a container should rather get, on the machines that there are."""
+"""The free units that suit a container best, on real machines' topologies."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How often a kubelet that cannot be told of a resource is tried again, and what is looked at meanwhile."""
+"""How a resource retries its registration, and what it checks meanwhile."""
 
 import asyncio
 from collections.abc import Iterator

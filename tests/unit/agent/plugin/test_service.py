@@ -1,4 +1,4 @@
-"""Lists as they go to a kubelet that reads at its own pace."""
+"""Lists for a kubelet that reads at its own pace."""
 
 import asyncio
 from typing import Any

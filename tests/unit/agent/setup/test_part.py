@@ -1,4 +1,4 @@
-"""Devices set up for pools: every rule of it, on simulated cards."""
+"""Setting devices up for pools: each rule, on simulated cards."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Devices taken back, and cards that others use or change: nothing that is in use is touched."""
+"""Clearing devices, and cards that others use or change: nothing in use is touched."""
 
 import asyncio
 from typing import Any
