@@ -41,7 +41,7 @@ moves = st.one_of(
     st.tuples(st.just("divisible"), indices),
     st.tuples(st.just("replace"), indices, st.integers(0, 1)),
     st.tuples(st.just("unknown")),
-    st.tuples(st.just("known")),
+    st.tuples(st.just("observe use")),
     st.tuples(st.just("off")),
     st.tuples(st.just("on")),
     st.tuples(st.just("restart")),
