@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError, HungError
 from gpuledger.agent.health.card import Rules
-from gpuledger.agent.health.classes import APPLICATION_XIDS
+from gpuledger.agent.health.severity import APPLICATION_XIDS
 from gpuledger.events.device import DeviceFailed
 from support.agent_and_deciders import Watched, watched
 from support.agent_parts import CARD, NODE, SURVEY, Disk

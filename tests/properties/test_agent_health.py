@@ -11,8 +11,8 @@ from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.aggregation import BURST_S, KINDS_MAX
 from gpuledger.agent.health.card import CLEAR_AFTER_MAX_S, RECOVERY_POLLS, CardHealth, Rules
 from gpuledger.agent.health.cards import NOT_LOOKED_AT, NodeCards, on_time_all, with_decision, with_survey
-from gpuledger.agent.health.classes import APPLICATION_XIDS, DEFAULT_CLASSES, Severity
 from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings
+from gpuledger.agent.health.severity import APPLICATION_XIDS, DEFAULT_CLASSES, Severity
 from gpuledger.agent.health.state import dump, load
 from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.domain.sources.numbers import Numbers, Range, Seen
+from gpuledger.domain.sources.deduplication import Numbers, Range, Seen
 from gpuledger.domain.table import Table
 from gpuledger.domain.workloads.fold import Allocation
 from gpuledger.events.device import DeviceInserted, DeviceRemoved

@@ -18,8 +18,8 @@ from gpuledger.agent.exporter import ExporterMonitor, scraper
 from gpuledger.agent.hardware.calls import HardwareCalls
 from gpuledger.agent.hardware.factory import open_hardware
 from gpuledger.agent.health.card import Rules
-from gpuledger.agent.health.classes import parse_classes
 from gpuledger.agent.health.part import HealthMonitor
+from gpuledger.agent.health.severity import parse_classes
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES

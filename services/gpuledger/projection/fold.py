@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from gpuledger.domain.fact import Fact, Handler, State
-from gpuledger.domain.sources.numbers import Seen
+from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import Decoded, Event, Undecoded, nats_subject_of, parse, with_payload
 from gpuledger.events.errors import EventError, MalformedEventError, SubjectError, UnknownEventTypeError

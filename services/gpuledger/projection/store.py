@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection
 
 from gpuledger.db.locks import lock_until_commit
-from gpuledger.domain.sources.numbers import Numbers, Seen
+from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.ledger.api import Message, Outgoing, Position

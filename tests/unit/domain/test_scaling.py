@@ -10,7 +10,7 @@ from gpuledger.deciders.sources.decide import GAPS_PER_ASK_MAX
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.devices.contradictions import TWO_DEVICES, TWO_SLOTS
 from gpuledger.domain.devices.fold import Devices
-from gpuledger.domain.sources.numbers import HOLES_MAX
+from gpuledger.domain.sources.deduplication import HOLES_MAX
 from gpuledger.domain.table import Table
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.payload import Payload

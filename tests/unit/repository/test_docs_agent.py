@@ -8,8 +8,8 @@ from gpuledger.agent.board import Board, DeviceUnit, ResourceOffer
 from gpuledger.agent.hardware.api import CardFacts, Survey
 from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
-from gpuledger.agent.health import classes
-from gpuledger.agent.health.classes import DEFAULT_CLASSES, OTHER, Severity
+from gpuledger.agent.health import severity
+from gpuledger.agent.health.severity import DEFAULT_CLASSES, OTHER, Severity
 from gpuledger.events.catalogue import registry
 from gpuledger.events.publishing import SourceKind
 from gpuledger.runtime.settings import METRICS_LISTEN, NATS_URL
@@ -48,7 +48,7 @@ def test_the_table_of_classes_is_the_agents() -> None:
     named = {name for found in documented.values() for name in found if not name.isdigit()} - {ALL_OTHERS}
     for name in named:
         assert name in documented[DEFAULT_CLASSES.reading(name).severity.value]
-    kinds = {value for value in vars(classes).values() if isinstance(value, str) and value.isalpha()}
+    kinds = {value for value in vars(severity).values() if isinstance(value, str) and value.isalpha()}
     assert named == kinds - {OTHER}
     assert ALL_OTHERS in documented["warning"]
 

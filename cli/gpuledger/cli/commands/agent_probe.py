@@ -13,7 +13,7 @@ import typer
 from gpuledger.agent.hardware.api import CardFacts, NodeHardware, Readings, Survey
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
 from gpuledger.agent.hardware.factory import open_hardware
-from gpuledger.agent.health.classes import ErrorClasses, Severity, parse_classes
+from gpuledger.agent.health.severity import ErrorClasses, Severity, parse_classes
 from gpuledger.agent.health.symptoms import symptoms_of
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Column, Output, View, message, render

@@ -5,7 +5,7 @@ The number of windows of a card is bounded, so that neither memory nor events gr
 
 from typing import Final, Literal, NamedTuple
 
-from gpuledger.agent.health.classes import OTHER
+from gpuledger.agent.health.severity import OTHER
 from gpuledger.agent.part import Instant
 from gpuledger.events.device import DeviceErrorsObserved
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.aggregation import Windows
-from gpuledger.agent.health.classes import DEFAULT_CLASSES, POWER, THERMAL, ErrorClasses
+from gpuledger.agent.health.severity import DEFAULT_CLASSES, POWER, THERMAL, ErrorClasses
 from gpuledger.agent.part import Instant
 from gpuledger.domain.inventory.device_names import place_of
 

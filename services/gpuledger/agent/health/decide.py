@@ -22,7 +22,7 @@ from gpuledger.agent.health.card import (
     LastingWarning,
     Rules,
 )
-from gpuledger.agent.health.classes import OFF_THE_BUS, Severity, Symptom
+from gpuledger.agent.health.severity import OFF_THE_BUS, Severity, Symptom
 from gpuledger.agent.health.symptoms import new_errors, symptoms_of, was_reset_between
 from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged

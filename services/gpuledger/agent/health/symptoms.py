@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.health.classes import (
+from gpuledger.agent.health.severity import (
     ACTION_NEEDED,
     ECC_UNCORRECTED,
     NVLINK_DOWN,

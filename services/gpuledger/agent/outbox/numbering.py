@@ -1,7 +1,7 @@
 """Turns facts into waiting events: numbered in order, with times that do not go back, within the bounds of the queue.
 
 All of it happens in one transaction of the queue, which also stores the numbering: a number is given out with its
-event, or not at all. Readers bound the gaps of an epoch (`gpuledger.domain.sources.numbers`) and reject what comes
+event, or not at all. Readers bound the gaps of an epoch (`gpuledger.domain.sources.deduplication`) and reject what comes
 after more; so an epoch ends before more of its events are at risk than that, and when some were dropped.
 """
 
@@ -14,7 +14,7 @@ from gpuledger.agent.outbox.clock import event_time
 from gpuledger.agent.outbox.entry import Entry, EventNumbering, QueueBounds, dropped, entry_of, source_of
 from gpuledger.agent.outbox.queue import EventQueue, QueueState
 from gpuledger.agent.part import AgentFact
-from gpuledger.domain.sources.numbers import HOLES_MAX
+from gpuledger.domain.sources.deduplication import HOLES_MAX
 from gpuledger.runtime.clock import NewId
 
 EPOCH_AT_RISK_MAX: Final = HOLES_MAX // 2

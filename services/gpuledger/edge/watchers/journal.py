@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, count
 from typing import Final
 
-from gpuledger.domain.sources.numbers import Numbers, Seen
+from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.edge.watchers.decide import AnyKind, LastRecord, NewFact, note
 from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.ids import derived_id

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import orjson
 
-from gpuledger.domain.sources.numbers import Numbers
+from gpuledger.domain.sources.deduplication import Numbers
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
 from gpuledger.events.ids import imported_id
 from gpuledger.events.source import SourceCompleted

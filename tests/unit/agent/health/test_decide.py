@@ -8,8 +8,8 @@ from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.aggregation import BURST_S, KINDS_MAX
 from gpuledger.agent.health.card import CLEAR_AFTER_MAX_S, CLEAR_AFTER_S, REPEATED_S, THROTTLE_S, CardHealth, Rules
 from gpuledger.agent.health.cards import NodeCards, with_decision, with_survey
-from gpuledger.agent.health.classes import DEFAULT_CLASSES, Severity, parse_classes
 from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings, on_time
+from gpuledger.agent.health.severity import DEFAULT_CLASSES, Severity, parse_classes
 from gpuledger.agent.health.state import HealthStateError, dump, load
 from gpuledger.agent.health.symptoms import symptoms_of
 from gpuledger.agent.part import AgentFact

@@ -19,7 +19,7 @@ from gpuledger.agent.outbox.outbox import Outbox, open_outbox
 from gpuledger.agent.outbox.spool import FILE, open_spool
 from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX, OutboxStore
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.domain.sources import numbers as domain_numbers
+from gpuledger.domain.sources import deduplication
 from gpuledger.events.node import NodeAgentStarted
 from gpuledger.events.source import SourceRejected
 from gpuledger.ledger.api import Message, Outgoing
@@ -154,9 +154,9 @@ def test_a_folder_put_back_to_an_earlier_state_gives_no_number_twice_after_a_boo
 def test_no_epoch_gets_more_holes_than_its_readers_bear(
     node: Node, outages: int, events: int, waiting_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert 2 * numbering.EPOCH_AT_RISK_MAX <= domain_numbers.HOLES_MAX
+    assert 2 * numbering.EPOCH_AT_RISK_MAX <= deduplication.HOLES_MAX
     monkeypatch.setattr(numbering, "EPOCH_AT_RISK_MAX", 30)
-    monkeypatch.setattr(domain_numbers, "HOLES_MAX", 30)
+    monkeypatch.setattr(deduplication, "HOLES_MAX", 30)
     numbers = count(1)
     store = node.begin(
         sizes=DEFAULT_SIZES._replace(spool=QueueBounds(waiting_max, 1 << 20), batch=QueueBounds(3, 1 << 20))

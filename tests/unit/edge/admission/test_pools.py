@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuledger.api.kinds import GPU_POOLS
 from gpuledger.domain.pools.validation import problems
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.rules.pool_spec import manifest_problems
+from gpuledger.edge.admission.rules.pool_manifest import manifest_problems
 from gpuledger.edge.admission.serving.review import CREATE, DELETE, UPDATE, AdmissionResponse
 from gpuledger.edge.watchers.decide import ObjectPart
 from gpuledger.edge.watchers.resources.gpupools import KIND, read

@@ -9,7 +9,7 @@ from gpuledger.edge.statuswriter.cache.objects import HOUR_S, ObjectState
 from gpuledger.edge.statuswriter.events.recorder import PendingQueue
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
-from gpuledger.edge.statuswriter.throttle.write_limits import correction_allowed_at_s, note_correction
+from gpuledger.edge.statuswriter.throttle.drift_limit import correction_allowed_at_s, note_correction
 from gpuledger.runtime.backoff import Backoff
 from support.statuswriter_parts import DEVICE, NODE, Clock
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuledger.edge.statuswriter.cache.objects import ObjectCache
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.edge.statuswriter.reconcile.decide import Action
-from gpuledger.edge.statuswriter.throttle.write_limits import WRITES_TIMED, WriteInterval
+from gpuledger.edge.statuswriter.throttle.write_interval import WRITES_TIMED, WriteInterval
 
 PAUSE_S = 0.2
 SLICE, OTHER = Key(Kind.SLICE, "pool-1"), Key(Kind.SLICE, "pool-2")

@@ -18,7 +18,7 @@ from gpuledger.api.pool_spec import (
 )
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.errors import DenialError
-from gpuledger.edge.admission.rules.pool_spec import manifest_problems
+from gpuledger.edge.admission.rules.pool_manifest import manifest_problems
 from gpuledger.edge.admission.serving.review import (
     ALLOWED,
     CREATE,

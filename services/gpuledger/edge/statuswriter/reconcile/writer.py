@@ -32,12 +32,9 @@ from gpuledger.edge.statuswriter.reconcile.responses import SOMEBODY, extra_of, 
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.settings import WriteContext
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker, is_for_all
+from gpuledger.edge.statuswriter.throttle.drift_limit import correction_allowed_at_s, note_correction
 from gpuledger.edge.statuswriter.throttle.lag import Lag
-from gpuledger.edge.statuswriter.throttle.write_limits import (
-    WriteInterval,
-    correction_allowed_at_s,
-    note_correction,
-)
+from gpuledger.edge.statuswriter.throttle.write_interval import WriteInterval
 
 STEPS_MAX = 6
 """Requests for one object in a row; an object that needs more waits as after a failure."""

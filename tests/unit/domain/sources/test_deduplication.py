@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.sources.numbers import HOLES_MAX, HolesError, Numbers, Seen
+from gpuledger.domain.sources.deduplication import HOLES_MAX, HolesError, Numbers, Seen
 
 
 @given(st.lists(st.integers(1, 60)))

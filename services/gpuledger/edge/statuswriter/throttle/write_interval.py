@@ -1,10 +1,8 @@
-"""Limits how often one object is written: how often drift is corrected, and how soon a status follows the last one.
+"""Limits how soon an object's status is written again after the last time.
 
-Pure; times are arguments. Nobody is fought in a loop: an object that somebody else keeps changing is corrected so many
-times an hour, and then left alone until the first of these corrections is an hour old. The first write of a status goes
-at once. Changes that come during the pause after it are one write when the pause is over. The pause lies between the
-moments at which others see the writes: a write is visible when it is answered, and the next one no sooner than the
-fastest of the last ones took, so that much earlier it may be sent.
+Pure; times are arguments. The first write of a status goes at once. Changes that come during the pause after it are one
+write when the pause is over. The pause lies between the moments at which others see the writes: a write is visible when
+it is answered, and the next one no sooner than the fastest of the last ones took, so it may be sent that much earlier.
 """
 
 from collections import deque
@@ -12,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from gpuledger.edge.statuswriter.cache.objects import HOUR_S, ObjectCache, ObjectState
+from gpuledger.edge.statuswriter.cache.objects import ObjectCache
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.edge.statuswriter.reconcile.decide import Action
 
@@ -21,17 +19,6 @@ PACED_KINDS: Final = frozenset({Kind.SLICE})
 
 WRITES_TIMED: Final = 64
 """The fastest of so many last writes says how long the next one takes at least."""
-
-
-def correction_allowed_at_s(state: ObjectState, per_hour_max: int, now_s: float) -> float:
-    """When drift of the object may be corrected; not later than now where it may be at once."""
-    times = state.corrected_at_s
-    return now_s if len(times) < per_hour_max else times[-per_hour_max] + HOUR_S
-
-
-def note_correction(state: ObjectState, per_hour_max: int, now_s: float) -> None:
-    """Drift is being corrected."""
-    state.corrected_at_s = (*state.corrected_at_s, now_s)[-per_hour_max:]
 
 
 class WriteInterval:
