@@ -1,8 +1,8 @@
 """Turns facts into waiting events: numbered in order, with times that do not go back, within the bounds of the queue.
 
 All of it happens in one transaction of the queue, which also stores the numbering: a number is given out with its
-event, or not at all. Readers bound the gaps of an epoch (`gpuledger.domain.sources.deduplication`) and reject what comes
-after more; so an epoch ends before more of its events are at risk than that, and when some were dropped.
+event, or not at all. Readers bound the gaps of an epoch (`gpuledger.domain.sources.deduplication`) and reject what
+comes after more; so an epoch ends before more of its events are at risk than that, and when some were dropped.
 """
 
 from collections.abc import Sequence
