@@ -56,7 +56,7 @@ def serve(environ: Mapping[str, str]) -> int:
     """Run the agent that the environment describes until a signal stops it; returns the exit code."""
     configure_logging()
     try:
-        asyncio.run(run_until_stopped(_work(read_agent_settings(environ)), _say, ending_max_s=ENDING_MAX_S))
+        asyncio.run(run_until_stopped(_work(read_agent_settings(environ)), _print, ending_max_s=ENDING_MAX_S))
     except SettingsError as error:
         return _failed(error, USAGE)
     except FolderTakenError as error:
@@ -91,7 +91,7 @@ async def _work(settings: AgentSettings) -> None:
         inject = getattr(hardware, "inject", None)
         if inject is not None:
             await stack.enter_async_context(control_socket(settings.state_dir, inject))
-        _say(f"The agent of {settings.node} is up; metrics {url}/metrics, health {url}/healthz")
+        _print(f"The agent of {settings.node} is up; metrics {url}/metrics, health {url}/healthz")
         await supervisor.run(connection.connect)
 
 
@@ -140,7 +140,7 @@ async def _connect(node: str, nats: NatsSettings) -> AsyncIterator[EdgeLedger]:
         yield ledger
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     """Print a message; the reader of stderr may be gone."""
     try:
         print(text, file=sys.stderr, flush=True)  # noqa: T201 - the program's own message, beside its log
@@ -149,5 +149,5 @@ def _say(text: str) -> None:
 
 
 def _failed(error: Exception, code: int) -> int:
-    _say(f"Error: {error}")
+    _print(f"Error: {error}")
     return code

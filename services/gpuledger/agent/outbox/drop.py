@@ -21,9 +21,11 @@ ROOM_SHARE: Final = 0.75
 """Drops are recorded when the queue is no fuller than this: earlier, they would push out waiting events."""
 
 
-def in_order(held: Iterable[QueuedEvent]) -> list[QueuedEvent]:
+def in_order(queued: Iterable[QueuedEvent]) -> list[QueuedEvent]:
     """The events that may be dropped, in that order."""
-    return sorted((one for one in held if one.priority < DropClass.NEVER), key=lambda one: (one.priority, one.position))
+    return sorted(
+        (one for one in queued if one.priority < DropClass.NEVER), key=lambda one: (one.priority, one.position)
+    )
 
 
 def victims(candidates: Iterable[QueuedEvent], events: int, size: int) -> list[QueuedEvent]:

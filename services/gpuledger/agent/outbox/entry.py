@@ -95,9 +95,9 @@ def entry_of(
     return Entry(position, epoch, number, priority, time, Outgoing(nats_subject_of(event), event_id, encode(event)))
 
 
-def dropped(held: Iterable[QueuedEvent], reason: str) -> list[Drops]:
+def dropped(queued: Iterable[QueuedEvent], reason: str) -> list[Drops]:
     """One record of dropped events for each event."""
-    return [Drops(one.epoch, reason, 1, one.number, one.number) for one in held]
+    return [Drops(one.epoch, reason, 1, one.number, one.number) for one in queued]
 
 
 def merged(drops: Iterable[Drops]) -> tuple[Drops, ...]:

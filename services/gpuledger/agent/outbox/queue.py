@@ -43,11 +43,11 @@ class QueueState(NamedTuple):
         left: dict[str, int] = {}
         for one in gone:
             left[one.epoch] = left.get(one.epoch, 0) + 1
-        held = [drops._replace(events=drops.events - left.get(drops.epoch, 0)) for drops in self.waiting_by_epoch]
+        queued = [drops._replace(events=drops.events - left.get(drops.epoch, 0)) for drops in self.waiting_by_epoch]
         return self._replace(
             events=self.events - len(gone),
             size=self.size - sum(one.size for one in gone),
-            waiting_by_epoch=tuple(drops for drops in held if drops.events),
+            waiting_by_epoch=tuple(drops for drops in queued if drops.events),
         )
 
 
@@ -77,7 +77,7 @@ class EventQueue(Protocol):
         """The events that may be dropped, in that order: none of the first `batch`, which may be on their way."""
         ...
 
-    def drop(self, held: Sequence[QueuedEvent]) -> None:
+    def drop(self, queued: Sequence[QueuedEvent]) -> None:
         """Remove events from the queue; in a transaction."""
         ...
 
@@ -147,11 +147,11 @@ class MemoryQueue:
             in_order(QueuedEvent(one.position, one.epoch, one.number, one.priority, one.size) for one in behind)
         )
 
-    def drop(self, held: Sequence[QueuedEvent]) -> None:
+    def drop(self, queued: Sequence[QueuedEvent]) -> None:
         """See `EventQueue.drop`."""
-        for one in held:
+        for one in queued:
             del self._entries[one.position]
-        self.state = self.state.without(held)
+        self.state = self.state.without(queued)
 
     def note(self, drops: Iterable[Drops]) -> None:
         """See `EventQueue.note`."""

@@ -117,10 +117,10 @@ class Spool:
         )
         return map(QueuedEvent._make, found)
 
-    def drop(self, held: Sequence[QueuedEvent]) -> None:
+    def drop(self, queued: Sequence[QueuedEvent]) -> None:
         """See `EventQueue.drop`."""
-        self._connection.executemany("DELETE FROM event WHERE position = ?", ((one.position,) for one in held))
-        self.state = self.state.without(held)
+        self._connection.executemany("DELETE FROM event WHERE position = ?", ((one.position,) for one in queued))
+        self.state = self.state.without(queued)
 
     def note(self, drops: Iterable[Drops]) -> None:
         """See `EventQueue.note`."""

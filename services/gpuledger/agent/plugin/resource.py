@@ -106,10 +106,10 @@ class PluginResource:
         elif kubelet == self._registered_with and self._own is not None and not self._is_served():
             await self._close()
             self._polls_to_wait = STREAM_END_POLLS
-        elif await self._serve_anew() or kubelet != self._registered_with or self._is_unwatched():
+        elif await self._ensure_served() or kubelet != self._registered_with or self._is_unwatched():
             await self._register(kubelet)
 
-    async def _serve_anew(self) -> bool:
+    async def _ensure_served(self) -> bool:
         """Serve on a new socket if the own one is gone; returns whether that was so."""
         path = socket_path(self._folder, self.service.resource)
         if self._is_served():
