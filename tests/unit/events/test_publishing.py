@@ -28,7 +28,7 @@ SOURCES = {
     SourceKind.IMPORTERS: "/import/titan",
     SourceKind.WATCHERS: "/watchers/nodes",
     SourceKind.OPERATORS: "/operators/alice",
-    **{kind: f"/services/{kind}" for kind in OURS},
+    **{kind: f"/services/{kind}" for kind in sorted(OURS)},
 }
 SUBJECTS = {"node": "n1", "allocation": "n1/team/pod/container"}
 ELSEWHERE = {"node": "n2", "allocation": "n2/team/pod/container"}
