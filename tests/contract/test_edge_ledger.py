@@ -99,7 +99,7 @@ async def test_the_newest_is_as_readers_have_it(ledger: JetStreamLedger, clean_n
         assert [await edge.newest(WANTED)] == await everything(ledger)
 
 
-async def test_where_there_is_no_ledger_it_says_so_and_makes_none(clean_nats_url: str) -> None:
+async def test_a_missing_ledger_is_an_error_and_none_is_made(clean_nats_url: str) -> None:
     with pytest.raises(LedgerUnavailableError, match="There is no ledger on this server yet"):
         async with edge_of(clean_nats_url, stream_timeout_s=SHORT_S):
             pass
@@ -138,7 +138,7 @@ async def test_another_generation_is_found_by_the_next_connection(ledger: JetStr
         assert numbers_of(await everything(successor)) == list(range(30))
 
 
-async def test_a_stream_that_gives_nothing_directly_is_told_of(clean_nats_url: str) -> None:
+async def test_a_stream_without_direct_gets_is_reported(clean_nats_url: str) -> None:
     client = await nats.connect(clean_nats_url)
     jetstream: JetStreamContext = client.jetstream()
     await jetstream.add_stream(stream_config(1).evolve(allow_direct=False))

@@ -256,7 +256,7 @@ async def test_a_password_that_makes_the_url_malformed_is_not_shown(password: st
     assert "hidden" not in str(caught.value)
 
 
-async def test_a_wrong_password_is_said_without_showing_it(nats_url: str) -> None:
+async def test_the_error_of_a_wrong_password_does_not_show_it(nats_url: str) -> None:
     wrong = nats_url.replace("@", "-wrong@")
     with pytest.raises(LedgerUnavailableError, match=r"(?i)authorization") as caught:
         async with connect_ledger(wrong, name="test", connect_timeout_s=2.0):
@@ -264,7 +264,7 @@ async def test_a_wrong_password_is_said_without_showing_it(nats_url: str) -> Non
     assert "-wrong" not in str(caught.value)
 
 
-async def test_a_server_that_hangs_up_is_said_to_refuse_perhaps() -> None:
+async def test_a_server_that_hangs_up_may_refuse_us() -> None:
     async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b'INFO {"max_payload": 1048576}\r\n')
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -290,7 +290,7 @@ async def test_a_subject_that_is_none_is_refused(ledger: JetStreamLedger) -> Non
     await ledger.publish(outgoing(2))
 
 
-async def test_publishing_where_no_stream_listens_says_so(clean_nats_url: str) -> None:
+async def test_publishing_where_no_stream_listens_is_an_error(clean_nats_url: str) -> None:
     async with jetstream_ledger(clean_nats_url, publish_timeout_s=0.3) as ledger:
         with pytest.raises(PublishError, match="no stream takes the subject"):
             await ledger.publish(Outgoing("elsewhere", "id", b""))

@@ -241,7 +241,7 @@ async def test_a_burst_is_not_lost_on_a_slow_reader(ledger: Ledger) -> None:
     assert numbers == list(range(1, BURST))
 
 
-async def test_a_closed_reader_says_so(ledger: Ledger) -> None:
+async def test_a_closed_reader_is_an_error(ledger: Ledger) -> None:
     async with ledger.read() as reader:
         pass
     with pytest.raises(LedgerUnavailableError, match="closed"):

@@ -56,14 +56,14 @@ def refused() -> float:
 
 
 @pytest.mark.parametrize("context", [None, NO_CERTIFICATE], ids=["idle", "no handshake"])
-async def test_who_comes_beyond_the_bound_is_hung_up_on_and_counted(context: ssl.SSLContext | None) -> None:
+async def test_connections_beyond_the_bound_are_closed_and_counted(context: ssl.SSLContext | None) -> None:
     before = refused()
     async with server(context, connections_max=2) as url, connected(url), connected(url), connected(url) as third:
         assert await is_hung_up_on(third)
         assert refused() == before + 1
 
 
-async def test_who_goes_makes_room() -> None:
+async def test_a_closed_connection_makes_room() -> None:
     async def is_served() -> bool:
         try:
             async with aiohttp.ClientSession(url) as session, session.get("/") as response:
@@ -78,12 +78,12 @@ async def test_who_goes_makes_room() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST /validate HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a head"])
-async def test_who_asks_nothing_whole_is_hung_up_on(sent: bytes) -> None:
+async def test_a_connection_without_a_whole_request_is_closed(sent: bytes) -> None:
     async with server(idle_timeout_s=0.05) as url, connected(url) as connection:
         connection[1].write(sent)
         assert await is_hung_up_on(connection)
 
 
-async def test_who_shakes_no_hands_is_hung_up_on() -> None:
+async def test_a_connection_without_a_handshake_is_closed() -> None:
     async with server(NO_CERTIFICATE, handshake_timeout_s=0.05) as url, connected(url) as connection:
         assert await is_hung_up_on(connection)

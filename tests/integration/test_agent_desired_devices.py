@@ -120,7 +120,9 @@ async def test_desired_devices_outlive_the_server_the_agent_and_the_generation(
                 await wants(board, "c")
 
 
-async def test_without_a_ledger_nothing_is_known(server: ConfinedServer, link: SharedConnection[EdgeLedger]) -> None:
+async def test_without_a_ledger_there_are_no_desired_devices(
+    server: ConfinedServer, link: SharedConnection[EdgeLedger]
+) -> None:
     async with following(link, Kept()) as board:
         for _ in range(2):
             with pytest.raises(LedgerUnavailableError, match="There is no ledger on this server yet"):

@@ -231,7 +231,7 @@ async def test_the_end_does_not_wait_for_a_bus_that_is_away(place: Place) -> Non
     [(NODE, "wrong", "uthorization"), (OTHER, "agent", "does not let us")],
     ids=["a wrong password", "another node's credentials"],
 )
-async def test_what_the_server_does_not_allow_is_told_and_ends_nothing(user: str, password: str, message: str) -> None:
+async def test_a_refusal_of_the_server_is_reported_and_ends_nothing(user: str, password: str, message: str) -> None:
     with confined_server("apart", [NODE, OTHER]) as nats:
         good = nats.agent_url(NODE)
         async with a_place(nats, url=good) as place:

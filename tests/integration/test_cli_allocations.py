@@ -68,7 +68,7 @@ def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     return cli
 
 
-def test_who_has_what_now(cli: Cli) -> None:
+def test_current_allocations(cli: Cli) -> None:
     (heading, *lines) = [line.split() for line in cli("get", "allocations").out.splitlines()]
     assert heading == ["NODE", "NAMESPACE", "POD", "CONTAINER", "RESOURCE", "DEVICE", "SLICE", "SINCE"]
     assert lines == [

@@ -97,7 +97,7 @@ def test_no_address_is_refused_at_once(up: Up, cli: Cli) -> None:
     assert cli("up", "--listen", "9100").code == 2
 
 
-def test_doctor_looks_at_everything_and_starts_nothing(up: Up, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_checks_everything_and_starts_nothing(up: Up, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     found = cli("doctor", "-o", "jsonl")
     assert found.code == 0, found.out
     statuses = {row["check"]: row["status"] for row in map(orjson.loads, found.out.splitlines())}

@@ -108,11 +108,11 @@ class TestNats:
         fresh_nats.start()
         assert fresh_nats.pid == pid
 
-    def test_refuses_who_does_not_know_the_password(self, fresh_nats: NatsServer) -> None:
+    def test_refuses_a_wrong_password(self, fresh_nats: NatsServer) -> None:
         with pytest.raises(LedgerUnavailableError, match="Authorization"):
             servers.nats_answer(f"nats://127.0.0.1:{fresh_nats.port}", "$JS.API.INFO")
 
-    def test_says_when_its_port_was_taken_while_it_was_down(
+    def test_reports_when_its_port_was_taken_while_it_was_down(
         self, fresh_nats: NatsServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("gpuledger.local.servers.server.PORT_RELEASE_TIMEOUT_S", 0.0)
@@ -141,12 +141,12 @@ class TestPostgres:
         held.close()
         assert fresh_postgres.url == before
 
-    def test_is_durable_and_speaks_utf8_and_utc(self, fresh_postgres: PostgresServer) -> None:
+    def test_is_durable_and_uses_utf8_and_utc(self, fresh_postgres: PostgresServer) -> None:
         names = ("fsync", "synchronous_commit", "server_encoding", "timezone", "listen_addresses")
         found = [query(fresh_postgres.url, f"SHOW {name}")[0][0] for name in names]
         assert found == ["on", "on", "UTF8", "UTC", "127.0.0.1"]
 
-    def test_refuses_who_does_not_know_the_password(self, fresh_postgres: PostgresServer) -> None:
+    def test_refuses_a_wrong_password(self, fresh_postgres: PostgresServer) -> None:
         with pytest.raises(psycopg.OperationalError, match="password"):
             query(f"postgresql://gpuledger@127.0.0.1:{fresh_postgres.port}/gpuledger", "SELECT 1")
 
@@ -199,7 +199,7 @@ class TestDataDirectory:
             assert (found.command, found.pid, found.started_at) == ("up", os.getpid(), "2026-01-02T12:00:01Z")
         assert read_running(data_dir) is None
 
-    async def test_a_second_holder_is_refused_and_told_what_to_do(self, data_dir: Path) -> None:
+    async def test_a_second_holder_is_refused_with_a_next_step(self, data_dir: Path) -> None:
         async with embedded_servers(data_dir, command="up", now=NOON):
             with pytest.raises(DataDirBusyError) as refused:
                 async with embedded_servers(data_dir, command="import titan", now=NOON, wait_s=DEADLINE_S):

@@ -25,7 +25,7 @@ def rows_of(database_url: str, pools: PoolsLog, *narrowed: str | None) -> list[d
         return connection.execute(query.encode()).fetchall()
 
 
-def test_who_asks_for_what(migrated_url: str) -> None:
+def test_pods_with_their_requests(migrated_url: str) -> None:
     pools = PoolsLog()
     pools.record("team-b/train", PodObserved(uid="u", node="w2", requests={A: 1, C: 2}), at=3)
     pools.record("team-a/waits", PodObserved(uid="u", requests={A: 4, B: 0, "cpu": 1, "example.com/a": 1}), at=2)
@@ -55,7 +55,7 @@ def test_who_asks_for_what(migrated_url: str) -> None:
         (None, "team-a", ["team-a/a of team-a/p"]),
     ],
 )
-def test_who_asks_for_one_pool_or_in_one_namespace(
+def test_pods_that_request_one_pool_or_are_in_one_namespace(
     migrated_url: str, pool: str | None, namespace: str | None, expected: list[str]
 ) -> None:
     pools = PoolsLog()

@@ -103,7 +103,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
     await assert_true(ledger, migrated_url, [PoolsProjection()])
 
 
-async def test_pods_that_ask_are_kept_as_long_as_they_are_there(ledger: JetStreamLedger, migrated_url: str) -> None:
+async def test_requesting_pods_are_kept_as_long_as_they_exist(ledger: JetStreamLedger, migrated_url: str) -> None:
     sources, requests = NumberedSources(), {"gpu.deckhouse.io/p": 2}
     facts: list[tuple[str, Payload]] = [
         *BEGIN,

@@ -20,7 +20,7 @@ async def test_questions_that_take_too_long_are_stopped(migrated_url: str) -> No
             await query(connection, "SELECT pg_sleep(60)")
 
 
-async def test_a_lost_connection_is_said_to_be_lost(migrated_url: str) -> None:
+async def test_a_lost_connection_is_reported(migrated_url: str) -> None:
     with pytest.raises(DatabaseUnavailableError, match="Cannot reach PostgreSQL at"):
         await _query_after_the_end(migrated_url)
 

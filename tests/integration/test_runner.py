@@ -44,7 +44,7 @@ async def test_catching_up_writes_rows_and_checkpoint(ledger: JetStreamLedger, u
     await assert_true(ledger, url, all_projections())
 
 
-async def test_catching_up_stops_at_what_it_was_told_in_whatever_batches(ledger: JetStreamLedger, url: str) -> None:
+async def test_catching_up_stops_at_the_given_position_in_whatever_batches(ledger: JetStreamLedger, url: str) -> None:
     head = await publish(ledger, failures(range(1, 51)))
     small = RunnerSettings(messages_per_batch=7)
     assert await Runner(DevicesProjection(), ledger, url, settings=small).catch_up(head)

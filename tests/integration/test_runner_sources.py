@@ -23,7 +23,7 @@ from support.waiting import eventually
 pytestmark = LEFT_OPEN
 
 
-async def test_an_event_turned_down_is_told_of(ledger: JetStreamLedger, url: str) -> None:
+async def test_a_rejected_event_is_reported(ledger: JetStreamLedger, url: str) -> None:
     await publish(ledger, failures(range(1, 3)))
     bad = (await ledger.publish(unfit(3, AGENT))).sequence
     head = await publish(ledger, failures(range(4, 6)))
@@ -69,7 +69,7 @@ async def _has_events(ledger: Ledger) -> bool:
     return await ledger.head() > 0
 
 
-async def test_a_gap_is_told_of_after_its_grace_and_closed_when_the_event_comes(
+async def test_a_gap_is_reported_after_its_grace_and_closed_when_the_event_comes(
     ledger: JetStreamLedger, url: str
 ) -> None:
     clock = Moving()

@@ -57,7 +57,7 @@ async def test_a_row_that_was_deleted_is_named(ledger: JetStreamLedger, url: str
     assert found.first.expected is not None
 
 
-async def test_a_row_that_nobody_told_of_is_named(ledger: JetStreamLedger, url: str) -> None:
+async def test_a_row_without_an_event_is_named(ledger: JetStreamLedger, url: str) -> None:
     execute(
         url,
         "INSERT INTO gpuledger_live.installation (device, slot, valid_from, retired, source, epoch) "

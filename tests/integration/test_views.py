@@ -295,7 +295,7 @@ def test_everything_is_documented(database: str) -> None:
     assert silent == []
 
 
-def test_the_documentation_says_what_the_comments_say(database: str) -> None:
+def test_the_documentation_agrees_with_the_comments(database: str) -> None:
     text = (ROOT / "docs" / "reports.md").read_text()
     with psycopg.connect(database) as connection:
         names = connection.execute(

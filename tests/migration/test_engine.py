@@ -11,7 +11,7 @@ from gpuledger.db.engine import AsyncConnection, connect
 TURNS_MAX = 100_000
 
 
-async def test_whoever_stops_connecting_at_whatever_moment_leaves_no_connection_open(
+async def test_cancelled_connecting_leaves_no_connection_open(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[AsyncConnection] = []

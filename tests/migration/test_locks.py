@@ -45,7 +45,7 @@ async def test_waiting_can_be_cancelled(database_url: str) -> None:
         assert await try_lock(one, "writer")
 
 
-async def test_a_lock_time_out_is_said_to_be_one(database_url: str) -> None:
+async def test_a_lock_time_out_is_reported_as_one(database_url: str) -> None:
     hurried = connect(database_url, application_name="two", options="-c lock_timeout=50ms")
     async with connect(database_url, application_name="one") as one, hurried as two:
         await lock(one, "writer")

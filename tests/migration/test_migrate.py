@@ -174,7 +174,7 @@ def test_a_newer_builds_database_is_left_alone(database_url: str) -> None:
         check_current(database_url)
 
 
-def test_the_migrations_lie_beside_the_code_and_are_all_known() -> None:
+def test_the_migrations_lie_beside_the_code_and_all_are_listed() -> None:
     folder = resources.files("gpuledger.db") / "migrations" / "versions"
     numbers = sorted(file.name[:4] for file in folder.iterdir() if file.name.endswith(".py"))
     assert tuple(numbers) == KNOWN_REVISIONS

@@ -48,7 +48,7 @@ async def opened(recording: Recording, database_url: str, monkeypatch: pytest.Mo
         yield Opened(database_url, len(recorded))
 
 
-def test_a_recorded_database_is_migrated_and_every_row_is_as_the_recorded_log_says(
+def test_a_recorded_database_is_migrated_and_every_row_agrees_with_the_recorded_log(
     opened: Opened, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cli = Cli(capsys)

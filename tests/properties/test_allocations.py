@@ -39,9 +39,7 @@ def holds(row: AllocationRange, at: datetime) -> bool:
 
 
 @given(facts=allocated, data=st.data())
-def test_ranges_are_what_was_told_last_in_whatever_order_it_came(
-    facts: list[RecordedFact], data: st.DataObject
-) -> None:
+def test_ranges_follow_the_last_reports_in_any_order(facts: list[RecordedFact], data: st.DataObject) -> None:
     events = data.draw(st.permutations(numbered(facts)))
     state = folded(AllocationsProjection(), log_of(events)).state.tables()
     ranges: list[AllocationRange] = list(state["container_allocation_history"].rows.values())

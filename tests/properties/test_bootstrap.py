@@ -149,7 +149,7 @@ class Preparation(RuleBasedStateMachine):
             self.record(NODE, heartbeat(fresh=fresh))
 
     @rule(driver=flags)
-    def agent_asks_the_driver(self, driver: bool) -> None:
+    def agent_queries_the_driver(self, driver: bool) -> None:
         self.record(NODE, cards(driver=driver))
 
     @rule(name=names, healthy=st.booleans())
@@ -205,7 +205,7 @@ class Preparation(RuleBasedStateMachine):
         self.follow(self.assignments(), self.node.wait(self.now))
 
     @rule(seconds=st.sampled_from([121, 301]), data=observed_components())
-    def time_passes_while_something_is_said(self, seconds: int, data: NodeComponentsObserved) -> None:
+    def time_passes_while_a_fact_is_recorded(self, seconds: int, data: NodeComponentsObserved) -> None:
         self.now += seconds
         self.follow(self.assignments(), self.node.race(self.now, self.now - 1, NODE, data))
 
@@ -230,7 +230,7 @@ class Preparation(RuleBasedStateMachine):
         assert status["ReadyForPooling"] == str(row.managed and row.complete and infrastructure and fit)
 
     @invariant()
-    def phase_is_what_the_conditions_say(self) -> None:
+    def phase_follows_from_the_conditions(self) -> None:
         if self.phase is None or not is_in_force(self.node.state):
             return
         status = {kind: recorded[0] for kind, recorded in self.node.conditions().items()}

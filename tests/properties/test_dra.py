@@ -194,7 +194,7 @@ def test_sums_of_counters_are_exact(taken: list[str], value: str) -> None:
 
 
 @given(text=texts)
-def test_a_quantity_is_what_it_says_and_says_what_it_is(text: str) -> None:
+def test_a_quantity_survives_parsing_and_printing(text: str) -> None:
     quantity = parse_quantity(text)
     assert Fraction(quantity.nanos, UNIT) == _fraction(text) == _fraction(str(quantity))
     assert str(parse_quantity(str(quantity))) == str(quantity)

@@ -49,7 +49,7 @@ def _facts(imported: Imported) -> Counter[tuple[datetime, str, str, str]]:
 
 
 @given(st.lists(rows, max_size=12), st.randoms(use_true_random=False))
-def test_any_order_of_rows_tells_the_same_facts_in_the_order_of_time(lines: list[str], random: Random) -> None:
+def test_any_order_of_rows_gives_the_same_facts_in_the_order_of_time(lines: list[str], random: Random) -> None:
     shuffled = random.sample(lines, len(lines))
     one, other = _imported(lines), _imported(shuffled)
     assert _facts(one) == _facts(other)

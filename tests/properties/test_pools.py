@@ -313,7 +313,7 @@ class PoolsMachine(RuleBasedStateMachine):
                 assert len(facts.condition.where("pool", pool_id)) == 5
 
     @invariant()
-    def every_device_that_stays_was_asked_for(self) -> None:
+    def every_device_that_stays_was_requested(self) -> None:
         facts = self.world.state
         for row in facts.assignment.rows.values():
             if row.phase in ("Pending", "Assigned") and facts.is_in_force():

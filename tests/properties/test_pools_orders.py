@@ -196,7 +196,7 @@ class OrdersMachine(RuleBasedStateMachine):
         self.world.fold = restored(self.world.fold)
 
     @invariant()
-    def every_device_of_a_pool_is_told_of_as_it_is(self) -> None:
+    def orders_list_every_device_of_a_pool(self) -> None:
         facts = self.facts
         if not facts.is_in_force():
             return
@@ -209,7 +209,7 @@ class OrdersMachine(RuleBasedStateMachine):
             assert one.resource == PoolRef.parse(one.pool).resource_name
 
     @invariant()
-    def the_rows_are_what_was_told(self) -> None:
+    def rows_agree_with_the_published_orders(self) -> None:
         orders = {node: (row.changed_at, last_orders(self.facts, node)) for node, row in self.facts.orders.rows.items()}
         expected = {node: (time, {one.device: one for one in found}) for node, (time, found) in self.lists.items()}
         assert orders == expected

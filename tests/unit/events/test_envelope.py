@@ -85,7 +85,7 @@ def test_unknown_attributes_and_fields_are_ignored() -> None:
     assert decode(orjson.dumps(newer)) == event()
 
 
-def test_the_payload_is_decoded_only_when_asked_for() -> None:
+def test_the_payload_is_decoded_only_on_demand() -> None:
     raw = orjson.dumps(document(type="io.gpuledger.slot.vanished.v1", data={"x": 1}))
     parsed = parse(raw)
     assert parsed.data == {"x": 1}

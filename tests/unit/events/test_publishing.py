@@ -81,7 +81,7 @@ def outcome(name: str, source: str, subject: str) -> str:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_type_says_who_publishes_it_about_what_and_when_it_is_dropped(name: str) -> None:
+def test_every_type_has_publishers_authority_and_a_drop_class(name: str) -> None:
     rule = MODELS[name].PUBLISH_RULE
     assert rule.publishers
     assert len(set(rule.publishers)) == len(rule.publishers)

@@ -52,7 +52,7 @@ def test_upcasting_leaves_the_recorded_data_alone() -> None:
     assert data == {"rpm": 900}
 
 
-def test_a_version_from_the_future_asks_for_an_upgrade() -> None:
+def test_a_version_from_the_future_suggests_an_upgrade() -> None:
     registry = grown()
     with pytest.raises(UnknownEventTypeError, match="upgrade the services"):
         registry.decode(TYPE.format(4), {})

@@ -90,7 +90,7 @@ def test_a_source_of_another_shape_is_refused(source: str) -> None:
         origin_of(source)
 
 
-def test_a_subject_says_who_wrote_what_about_whom() -> None:
+def test_a_subject_has_the_source_the_aggregate_and_the_event() -> None:
     subject = subject_of("/nodes/w.1/agent", "device", "GPU-1.2", "observed")
     assert subject == "ledger.node.w%2E1.device.GPU-1%2E2.observed"
     parsed = parse_subject(subject)

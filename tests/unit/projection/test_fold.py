@@ -149,7 +149,7 @@ def test_the_sources_service_finds_what_others_do_not_decode() -> None:
     assert [(row.events, row.missing) for row in fold.state.tables()["source"].rows.values()] == [(2, 0)]
 
 
-def test_only_the_sources_service_tells_of_gaps_and_rejections() -> None:
+def test_only_the_sources_service_reports_gaps_and_rejections() -> None:
     """Else an agent could make another's losses look known, or closed."""
     gap = SourceGapDetected(epoch="e1", first=5, last=9)
     forged = event(gap, "/nodes/n2/agent", number=1, source=AGENT)
@@ -183,7 +183,7 @@ def test_the_skipped_position_of_another_generation_is_another() -> None:
         fold.apply(bad_payload(1, SERVICE))
 
 
-def test_skipping_changes_nothing_for_who_went_past_it() -> None:
+def test_skipping_changes_nothing_for_a_fold_that_went_past_it() -> None:
     messages = [message(failure(number, SERVICE), number) for number in (1, 2, 3)]
     past = folded(SourcesProjection(), messages)
     later = Fold(SourcesProjection(), GENERATION, skipped=[Position(GENERATION, 2)])

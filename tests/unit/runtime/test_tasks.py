@@ -43,7 +43,7 @@ async def test_the_first_that_fails_ends_the_others_for_certain(monkeypatch: pyt
     assert turns == ["missed"]
 
 
-async def test_who_ends_first_ends_the_others() -> None:
+async def test_the_first_task_to_end_ends_the_others() -> None:
     ended: list[str] = []
 
     async def waits() -> None:
