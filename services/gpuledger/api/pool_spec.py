@@ -16,6 +16,9 @@ STRATEGIES: Final = (BIN_PACK, SPREAD)
 
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
+SELECTOR_OPERATORS: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
+"""Operators of label selectors, and whether an expression with the operator has values."""
+
 MANUAL: Final = "Manual"
 SELECTOR: Final = "Selector"
 """Modes of automatic approval in the module's settings."""

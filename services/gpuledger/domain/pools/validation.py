@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeGuard
 
 from gpuledger.api.mig_profile import MigProfile
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.api.pool_spec import BACKEND_DEVICE_PLUGIN, PROVIDER_NVIDIA, UNIT_MIG
+from gpuledger.api.pool_spec import BACKEND_DEVICE_PLUGIN, PROVIDER_NVIDIA, SELECTOR_OPERATORS, UNIT_MIG
 from gpuledger.api.reasons import PoolReason
 from gpuledger.domain.pools.spec import SPECS_CACHED_MAX, read_spec
 from gpuledger.events.pool import PoolDefined
@@ -23,7 +23,6 @@ RESOURCE_NAME_MAX: Final = 63
 A_PROFILE: Final = "a MIG profile, such as 1g.10gb or 1g.10gb+me"
 
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?").fullmatch
-_TAKES_VALUES: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 
 
 class PoolProblem(NamedTuple):
@@ -95,9 +94,9 @@ def slices_problems(slices: object, cap: int) -> Iterator[PoolProblem]:
 
 def expression_problems(field: str, operator: object, values: Iterable[object]) -> Iterator[PoolProblem]:
     """Whether an expression of a label selector has as many values as its operator takes."""
-    takes_values = _TAKES_VALUES.get(operator) if isinstance(operator, str) else None
+    takes_values = SELECTOR_OPERATORS.get(operator) if isinstance(operator, str) else None
     if takes_values is None:
-        text = f"operator: {operator!r} is not known; use {', '.join(_TAKES_VALUES)}"
+        text = f"operator: {operator!r} is not known; use {', '.join(SELECTOR_OPERATORS)}"
         yield PoolProblem(PoolReason.SELECTOR_INVALID, f"{field}.{text}")
     elif takes_values != bool(values):
         text = f"values: {operator} takes {'at least one' if takes_values else 'none'}"

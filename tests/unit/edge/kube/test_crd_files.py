@@ -31,7 +31,9 @@ from gpuledger.api.labels import (
     LABEL_PRESENT,
 )
 from gpuledger.api.phases import DeviceState
+from gpuledger.api.pool_spec import SELECTOR_OPERATORS
 from gpuledger.domain.dra.device_state import AvailabilityState, UnavailableReason
+from gpuledger.domain.dra.reach import OPERATORS
 from gpuledger.edge.kube import crds
 
 SHIPPED = crds.shipped()
@@ -144,6 +146,16 @@ def test_states_and_reasons_of_a_slices_devices_are_those_of_the_code() -> None:
     allowed = dict(nodes(schema(by_name("resourceslicestatuses.resource.gpuledger.io"))))
     assert set(allowed[".status.devices[].state"]["enum"]) == set(AvailabilityState)
     assert set(allowed[".status.devices[].stateReason"]["enum"]) == set(UnavailableReason) - {UnavailableReason.TAKEN}
+
+
+@pytest.mark.parametrize("resource", [GPU_POOLS, CLUSTER_GPU_POOLS], ids=lambda one: one.kind)
+def test_operators_of_label_selectors_are_those_of_the_code(resource: Resource) -> None:
+    allowed = dict(nodes(schema(by_name(resource.full_name))))
+    for selector in (".spec.nodeSelector", ".spec.deviceAssignment.autoApproveSelector"):
+        assert allowed[f"{selector}.matchExpressions[].operator"]["enum"] == list(SELECTOR_OPERATORS)
+        (rule,) = allowed[f"{selector}.matchExpressions[]"]["x-kubernetes-validations"]
+        assert str([name for name, has_values in SELECTOR_OPERATORS.items() if has_values]) in rule["rule"]
+    assert SELECTOR_OPERATORS.keys() < OPERATORS.keys()
 
 
 def test_the_description_names_every_condition_of_a_node() -> None:

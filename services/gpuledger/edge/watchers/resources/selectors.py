@@ -7,6 +7,7 @@ any: without one of its parts a selector selects too much.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gpuledger.api.pool_spec import SELECTOR_OPERATORS
 from gpuledger.edge.watchers.fields import FieldReader, is_storable, text
 from gpuledger.events.node import LABELS_MAX
 from gpuledger.events.payload import NAME_LENGTH_MAX
@@ -14,7 +15,6 @@ from gpuledger.events.pool import LISTED_MAX
 from gpuledger.events.reach import REQUIREMENTS_MAX
 
 _PARTS: Final = ("matchLabels", "matchExpressions")
-_TAKES_VALUES: Final = {"In": True, "NotIn": True, "Exists": False, "DoesNotExist": False}
 _NEVER: Final = {"key": "-", "operator": "In", "values": []}
 _LISTS: Final = {
     "inventoryIDs": "inventory_ids",
@@ -62,9 +62,9 @@ def _requirement(given: Mapping[str, Any], reader: FieldReader) -> dict[str, Any
     if names is None:
         return _NEVER
     values = _texts(given, "values", reader, REQUIREMENTS_MAX, may_be_empty=True)
-    if names["operator"] not in _TAKES_VALUES:
+    if names["operator"] not in SELECTOR_OPERATORS:
         reader.reject("operator", names["operator"])
-    elif _TAKES_VALUES[names["operator"]] is not bool(values):
+    elif SELECTOR_OPERATORS[names["operator"]] is not bool(values):
         reader.reject("values", given.get("values"))
     return names | {"values": values}
 
