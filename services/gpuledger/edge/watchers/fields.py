@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 
 from gpuledger.domain.quantities import parse_quantity
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart
 from gpuledger.events.envelope import SUBJECT_LENGTH_MAX
 from gpuledger.events.errors import SubjectError
@@ -27,15 +28,6 @@ CONTENT_BYTES_MAX: Final = 900 * 1024
 
 Lighten = Callable[[dict[str, Any]], str]
 """Removes the least important fields from the content, and says which."""
-
-NOTHING: Final[Mapping[str, Any]] = {}
-
-
-def mapping(value: object, *path: str) -> Mapping[str, Any]:
-    """The mapping at a path; an empty one where there is none."""
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else NOTHING
 
 
 def key_of(obj: Object) -> str:

@@ -9,7 +9,8 @@ from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pools import immutable_error
-from gpuledger.edge.admission.serving.review import CREATE, AdmissionRequest, AdmissionResponse, Object, Requester, part
+from gpuledger.edge.admission.serving.review import CREATE, AdmissionRequest, AdmissionResponse, Object, Requester
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.settings import SLICES_PER_UNIT_MAX
 
@@ -75,6 +76,6 @@ def _changed(before: PoolDefined, after: PoolDefined) -> list[str]:
 
 
 def _response(resource: Resource, obj: Object, cache: AdmissionCache) -> AdmissionResponse:
-    metadata = part(obj, "metadata")
+    metadata = mapping(obj, "metadata")
     name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
     return decide(AdmissionRequest("", CREATE, resource.plural, name, namespace, Requester(""), obj), cache)

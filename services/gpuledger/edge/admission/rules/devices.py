@@ -27,8 +27,8 @@ from gpuledger.edge.admission.serving.review import (
     AdmissionRequest,
     AdmissionResponse,
     Object,
-    part,
 )
+from gpuledger.edge.kube.objects import mapping
 
 ASSIGNMENTS: Final = (ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT)
 
@@ -115,9 +115,9 @@ def _check_readiness(request: AdmissionRequest, device: CachedDevice, pool: Cach
 
 
 def _labels(device: Object) -> Mapping[str, Any]:
-    return part(device, "metadata", "labels")
+    return mapping(device, "metadata", "labels")
 
 
 def _assignments(device: Object) -> dict[str, str]:
-    annotations = part(device, "metadata", "annotations")
+    annotations = mapping(device, "metadata", "annotations")
     return {name: str(annotations[name]) for name in ASSIGNMENTS if annotations.get(name)}

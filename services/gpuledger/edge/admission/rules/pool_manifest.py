@@ -16,7 +16,8 @@ from gpuledger.domain.pools.validation import (
     profile_problems,
     slices_problems,
 )
-from gpuledger.edge.admission.serving.review import Object, items, part
+from gpuledger.edge.admission.serving.review import Object
+from gpuledger.edge.kube.objects import items, mapping
 
 _PREFIX: Final = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?"
 _LABEL_KEY: Final = re.compile(rf"{_PREFIX}[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?").fullmatch
@@ -25,8 +26,8 @@ _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0
 
 def manifest_problems(pool: Object, *, slices_max: int) -> Iterator[str]:
     """What is wrong with a pool; `slices_max` is the module's setting `maxSlicesPerDevice`."""
-    spec, resource = part(pool, "spec"), part(pool, "spec", "resource")
-    if name := part(pool, "metadata").get("name"):
+    spec, resource = mapping(pool, "spec"), mapping(pool, "spec", "resource")
+    if name := mapping(pool, "metadata").get("name"):
         yield from _messages(name_problems(str(name)))
     yield from _messages(profile_problems(resource.get("unit"), resource.get("migProfile")))
     if (slices := resource.get("slicesPerUnit")) is not None:
@@ -35,8 +36,8 @@ def manifest_problems(pool: Object, *, slices_max: int) -> Iterator[str]:
     for name in ("include", "exclude"):
         profiles = items(spec, "deviceSelector", name, "migProfiles")
         yield from _each(profiles, f"spec.deviceSelector.{name}.migProfiles", MigProfile.parse, A_PROFILE)
-    yield from _assignment(part(spec, "deviceAssignment"), "spec.deviceAssignment")
-    yield from _scheduling(part(spec, "scheduling"), "spec.scheduling")
+    yield from _assignment(mapping(spec, "deviceAssignment"), "spec.deviceAssignment")
+    yield from _scheduling(mapping(spec, "scheduling"), "spec.scheduling")
 
 
 def _assignment(assignment: Object, field: str) -> Iterator[str]:
@@ -49,16 +50,16 @@ def _assignment(assignment: Object, field: str) -> Iterator[str]:
 def _scheduling(scheduling: Object, field: str) -> Iterator[str]:
     if "topologyKey" in scheduling:
         yield from _each([scheduling["topologyKey"]], f"{field}.topologyKey", _LABEL_KEY, "a label's key")
-    for index, taint in enumerate(map(part, items(scheduling, "taints"))):
+    for index, taint in enumerate(map(mapping, items(scheduling, "taints"))):
         yield from _each([taint.get("key")], f"{field}.taints[{index}].key", _LABEL_KEY, "a label's key")
         yield from _each([taint.get("value") or ""], f"{field}.taints[{index}].value", _LABEL_VALUE, "a label's value")
 
 
 def _selector(selector: object, field: str) -> Iterator[str]:
-    labels = part(selector, "matchLabels")
+    labels = mapping(selector, "matchLabels")
     yield from _each(labels, f"{field}.matchLabels", _LABEL_KEY, "a label's key")
     yield from _each(labels.values(), f"{field}.matchLabels", _LABEL_VALUE, "a label's value")
-    for index, one in enumerate(map(part, items(selector, "matchExpressions"))):
+    for index, one in enumerate(map(mapping, items(selector, "matchExpressions"))):
         at, values = f"{field}.matchExpressions[{index}]", items(one, "values")
         yield from _each([one.get("key")], f"{at}.key", _LABEL_KEY, "a label's key")
         yield from _each(values, f"{at}.values", _LABEL_VALUE, "a label's value")

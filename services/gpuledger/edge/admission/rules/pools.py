@@ -26,8 +26,8 @@ from gpuledger.edge.admission.serving.review import (
     AdmissionRequest,
     AdmissionResponse,
     Object,
-    part,
 )
+from gpuledger.edge.kube.objects import mapping
 
 IMMUTABLE: Final = ("provider", "backend", "resource", "deviceSelector")
 _DEFAULTS: Final[Object] = {
@@ -44,7 +44,7 @@ def review_pool(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionRe
     """Allow or deny the creation, change or deletion of a pool."""
     if request.operation == DELETE:
         return _deletion(request, cache)
-    spec, old = part(request.new, "spec"), part(request.old, "spec")
+    spec, old = mapping(request.new, "spec"), mapping(request.old, "spec")
     _check_maintenance(request)
     if request.operation != CREATE and spec == old:
         return ALLOWED
@@ -57,7 +57,9 @@ def review_pool(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionRe
 
 
 def _check_maintenance(request: AdmissionRequest) -> None:
-    new, old = (part(one, "metadata", "annotations").get(ANNOTATION_MAINTENANCE) for one in (request.new, request.old))
+    new, old = (
+        mapping(one, "metadata", "annotations").get(ANNOTATION_MAINTENANCE) for one in (request.new, request.old)
+    )
     if new != old and new not in (None, "", MAINTENANCE_ENABLED, MAINTENANCE_CONFIRMED):
         message = f"The annotation {ANNOTATION_MAINTENANCE} is {new!r}."
         raise DenialError("InvalidMaintenance", f"{message} Use {MAINTENANCE_ENABLED} or {MAINTENANCE_CONFIRMED}.")
@@ -73,7 +75,7 @@ def _check_spec(request: AdmissionRequest, cache: AdmissionCache) -> None:
 
 
 def _check_name(request: AdmissionRequest, cache: AdmissionCache) -> None:
-    own = PoolRef(request.name or str(part(request.new, "metadata").get("name") or ""), request.namespace)
+    own = PoolRef(request.name or str(mapping(request.new, "metadata").get("name") or ""), request.namespace)
     other = next((one.ref for one in cache.pools_named(own.name) if one.ref != own), None)
     if other is not None:
         message = f"There is the {other} already, and names of pools are unique in the cluster. Choose another name."
@@ -95,7 +97,7 @@ def immutable_error(fields: list[str]) -> DenialError:
 def _value(spec: Object, name: str) -> Any:  # noqa: ANN401 - JSON
     default = _DEFAULTS.get(name)
     if isinstance(default, dict):
-        return {**default, **part(spec, name)}
+        return {**default, **mapping(spec, name)}
     return spec.get(name, default) or default
 
 

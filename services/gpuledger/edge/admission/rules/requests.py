@@ -8,7 +8,8 @@ from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.pools.requests import ContainerRequest, is_sidecar, read_units, units_held
 from gpuledger.edge.admission.errors import DenialError
-from gpuledger.edge.admission.serving.review import Object, items, part
+from gpuledger.edge.admission.serving.review import Object
+from gpuledger.edge.kube.objects import items, mapping
 
 
 class PoolRequest(NamedTuple):
@@ -75,10 +76,10 @@ def _units(resource: str, container: PodContainer) -> int:
 
 
 def _containers(pod: Object) -> Iterator[PodContainer]:
-    spec = part(pod, "spec")
+    spec = mapping(pod, "spec")
     for plural, is_init in (("initContainers", True), ("containers", False)):
-        for one in map(part, items(spec, plural)):
-            limits, requests = (_of_pools(part(one, "resources", kind)) for kind in ("limits", "requests"))
+        for one in map(mapping, items(spec, plural)):
+            limits, requests = (_of_pools(mapping(one, "resources", kind)) for kind in ("limits", "requests"))
             yield PodContainer(str(one.get("name", "")), is_init, is_init and is_sidecar(one), limits, requests)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpuledger.domain.dra.objects import LabelledNode, NodeExpression
 from gpuledger.domain.dra.reach import OPERATORS, meets, whole_number
-from gpuledger.edge.admission.serving.review import Object, items, part
+from gpuledger.edge.admission.serving.review import Object
+from gpuledger.edge.kube.objects import items, mapping
 
 
 def expression(one: NodeExpression) -> dict[str, object]:
@@ -28,7 +29,7 @@ def of_labels(labels: Mapping[str, object]) -> list[NodeExpression]:
 
 def of_expressions(term: Object) -> list[NodeExpression]:
     """The requirements of a term's `matchExpressions`."""
-    found = map(part, items(term, "matchExpressions"))
+    found = map(mapping, items(term, "matchExpressions"))
     return [
         NodeExpression(str(one.get("key")), str(one.get("operator")), tuple(map(str, items(one, "values"))))
         for one in found

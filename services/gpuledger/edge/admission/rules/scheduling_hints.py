@@ -15,7 +15,8 @@ from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.admission.cache import CachedPool
 from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.requirements import contradiction, expression, in_words, of_expressions, of_labels
-from gpuledger.edge.admission.serving.review import Object, items, part
+from gpuledger.edge.admission.serving.review import Object
+from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.events.pool import PoolTaint
 
 POOL_LABEL: Final = f"{GPU_GROUP}/pool"
@@ -33,7 +34,7 @@ def with_hints(pod: Object, pool: CachedPool, settings: ModuleSettings) -> dict[
     Raises:
         DenialError: the pod has another pool's label, or can run on none of the pool's nodes.
     """
-    label = part(pod, "metadata", "labels").get(POOL_LABEL, pool.ref.name)
+    label = mapping(pod, "metadata", "labels").get(POOL_LABEL, pool.ref.name)
     if label != pool.ref.name:
         message = f"The pod asks for {pool.ref.name}, but its label {POOL_LABEL} says {label!r}. Remove the label."
         raise DenialError("PoolLabelConflict", message)
@@ -62,8 +63,8 @@ def _check_placement(pod: Object, pool: CachedPool) -> None:
 
     A pod that contradicts itself passes: it could not run without the pool either, and the scheduler says so.
     """
-    nodes, given = pool.spec.nodes, of_labels(part(pod, "spec", "nodeSelector"))
-    terms = [of_expressions(part(term)) for term in _required_terms(part(pod, "spec")) if _selects(part(term))]
+    nodes, given = pool.spec.nodes, of_labels(mapping(pod, "spec", "nodeSelector"))
+    terms = [of_expressions(mapping(term)) for term in _required_terms(mapping(pod, "spec")) if _selects(mapping(term))]
     possible = [term for term in terms or [[]] if contradiction([*given, *term]) is None]
     found = [contradiction([*nodes, *given, *term]) for term in possible]
     if not found or None in found:
@@ -84,7 +85,7 @@ def _selects(term: Object) -> bool:
 
 def _add_tolerations(spec: dict[str, Any], pool: CachedPool) -> None:
     for taint in pool.spec.definition.taints if pool.spec.definition.taints_enabled else ():
-        if not any(tolerates(part(one), taint) for one in items(spec, "tolerations")):
+        if not any(tolerates(mapping(one), taint) for one in items(spec, "tolerations")):
             how = {"operator": "Exists"} if taint.value is None else {"operator": "Equal", "value": taint.value}
             _list(spec, "tolerations").append({"key": taint.key, **how, "effect": taint.effect})
 
@@ -116,7 +117,7 @@ def _add_strategy(spec: dict[str, Any], pool: CachedPool, settings: ModuleSettin
 
 def _spread(spec: dict[str, Any], key: str, selector: Object) -> None:
     """Leave a pod alone that spreads over that key already; Kubernetes refuses two such constraints."""
-    if any(part(one).get("topologyKey") == key for one in items(spec, "topologySpreadConstraints")):
+    if any(mapping(one).get("topologyKey") == key for one in items(spec, "topologySpreadConstraints")):
         return
     constraint = {"maxSkew": _SKEW_MAX, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway"}
     _list(spec, "topologySpreadConstraints").append({**constraint, "labelSelector": selector})
@@ -127,14 +128,14 @@ def _pack(spec: dict[str, Any], key: str, selector: Object, *, in_all_namespaces
     if in_all_namespaces:
         term["namespaceSelector"] = {}
     preferred = items(spec, "affinity", "podAffinity", _PREFERRED)
-    if any(_is_about(part(one, "podAffinityTerm"), key, selector) for one in preferred):
+    if any(_is_about(mapping(one, "podAffinityTerm"), key, selector) for one in preferred):
         return
     terms = _list(_member(spec, "affinity", "podAffinity"), _PREFERRED)
     terms.append({"weight": _PACKING_WEIGHT, "podAffinityTerm": term})
 
 
 def _is_about(term: Object, key: str, selector: Object) -> bool:
-    return term.get("topologyKey") == key and part(term, "labelSelector", "matchLabels") == selector["matchLabels"]
+    return term.get("topologyKey") == key and mapping(term, "labelSelector", "matchLabels") == selector["matchLabels"]
 
 
 def _member(holder: dict[str, Any], *path: str) -> dict[str, Any]:

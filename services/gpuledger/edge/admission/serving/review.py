@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from gpuledger.edge.admission.errors import ReviewError
+from gpuledger.edge.kube.objects import NOTHING, items, mapping
 
 Object = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as JSON has it."""
@@ -21,8 +22,6 @@ FORBIDDEN: Final = 403
 CREATE: Final = "CREATE"
 UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
-
-NOTHING: Final[Object] = {}
 
 
 class Requester(NamedTuple):
@@ -77,17 +76,17 @@ def read_request(document: object) -> AdmissionRequest:
     request = document.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise ReviewError("The AdmissionReview has no request with a uid.")
-    user = part(request, "userInfo")
+    user = mapping(request, "userInfo")
     return AdmissionRequest(
         request["uid"],
         str(request.get("operation", "")),
-        str(part(request, "resource").get("resource", "")),
+        str(mapping(request, "resource").get("resource", "")),
         str(request.get("name") or ""),
         str(request.get("namespace") or ""),
         Requester(str(user.get("username") or ""), frozenset(map(str, items(user, "groups")))),
-        part(request, "object"),
-        part(request, "oldObject"),
-        str(part(request, "options").get("fieldManager") or ""),
+        mapping(request, "object"),
+        mapping(request, "oldObject"),
+        str(mapping(request, "options").get("fieldManager") or ""),
     )
 
 
@@ -103,16 +102,3 @@ def review_document(uid: str, response: AdmissionResponse) -> dict[str, Any]:
         answer["patchType"] = "JSONPatch"
         answer["patch"] = base64.b64encode(orjson.dumps(response.patch)).decode()
     return {"apiVersion": API_VERSION, "kind": KIND, "response": answer}
-
-
-def part(holder: object, *path: str) -> Object:
-    """The object at a path, empty if there is none."""
-    for name in path:
-        holder = holder.get(name) if isinstance(holder, Mapping) else None
-    return holder if isinstance(holder, Mapping) else NOTHING
-
-
-def items(holder: object, *path: str) -> list[Any]:
-    """The list at a path, empty if there is none."""
-    found = part(holder, *path[:-1]).get(path[-1])
-    return found if isinstance(found, list) else []

@@ -9,10 +9,10 @@ from typing import Any, Final
 import orjson
 
 from gpuledger.api.kinds import RESOURCE_CLAIMS
+from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import (
     FieldReader,
-    mapping,
     namespaced_name,
     skipped,
     text,
@@ -82,8 +82,7 @@ def selectors_of(holder: Mapping[str, Any], reader: FieldReader) -> list[str]:
 
 def _owner(metadata: Mapping[str, Any]) -> str | None:
     """The pod that the claim was created for."""
-    owners = metadata.get("ownerReferences")
-    pods = (mapping(one) for one in (owners if isinstance(owners, list) else ()))
+    pods = map(mapping, items(metadata, "ownerReferences"))
     return next((text(one.get("name")) for one in pods if one.get("kind") == "Pod" and one.get("controller")), None)
 
 

@@ -7,8 +7,9 @@ import orjson
 
 from gpuledger.api.kinds import PODS
 from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import key_of, mapping, name_of, packed, skipped, subject_text, text
+from gpuledger.edge.watchers.fields import key_of, name_of, packed, skipped, subject_text, text
 from gpuledger.edge.watchers.resources.pod_progress import progress_of
 from gpuledger.events.node import COMPONENT_PODS_MAX, ComponentPod, NodeComponentsObserved
 

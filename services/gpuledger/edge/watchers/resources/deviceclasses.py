@@ -3,8 +3,9 @@
 from typing import Final
 
 from gpuledger.api.kinds import DEVICE_CLASSES
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import FieldReader, mapping, name_of, skipped, uid_of
+from gpuledger.edge.watchers.fields import FieldReader, name_of, skipped, uid_of
 from gpuledger.edge.watchers.resources.claims import selectors_of
 from gpuledger.events.slice import DeviceClassDefined, DeviceClassRemoved
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from gpuledger.api.kinds import GPU_DEVICES, OUR_MANAGERS
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, is_our_label
+from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import chosen, key_of, mapping, name_of, packed
+from gpuledger.edge.watchers.fields import chosen, key_of, name_of, packed
 from gpuledger.events.device import MARKS_MAX, DeviceMarked
 from gpuledger.events.payload import TEXT_LENGTH_MAX
 
@@ -42,8 +43,7 @@ def _is_only_ours(metadata: Mapping[str, Any], where: str, key: str) -> bool:
 
 
 def _owners(metadata: Mapping[str, Any], where: str, key: str) -> Iterator[str]:
-    entries = metadata.get("managedFields")
-    for entry in entries if isinstance(entries, list) else ():
+    for entry in items(metadata, "managedFields"):
         if f"f:{key}" in mapping(entry, "fieldsV1", "f:metadata", where):
             yield str(mapping(entry).get("manager", ""))
 

@@ -20,10 +20,10 @@ from gpuledger.api.pool_spec import (
     TAINT_EFFECTS,
     UNITS,
 )
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import (
     FieldReader,
-    mapping,
     name_of,
     namespaced_name,
     skipped,

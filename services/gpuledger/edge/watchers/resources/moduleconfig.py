@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG, MODULE_CONFIGS
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import chosen, key_of, mapping, name_of, number, packed, shown, skipped, text
+from gpuledger.edge.watchers.fields import chosen, key_of, name_of, number, packed, shown, skipped, text
 from gpuledger.events.payload import TEXT_LENGTH_MAX
 from gpuledger.events.settings import HEARTBEATS_MAX, SELECTOR_LABELS_MAX, SLICES_PER_UNIT_MAX, SettingsChanged
 

@@ -4,8 +4,9 @@ from typing import Final
 
 from gpuledger.api.kinds import NAMESPACES
 from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import key_of, mapping, name_of, packed, skipped, uid_of
+from gpuledger.edge.watchers.fields import key_of, name_of, packed, skipped, uid_of
 from gpuledger.events.namespace import NamespaceGone, NamespaceObserved
 
 

@@ -11,8 +11,9 @@ import orjson
 
 from gpuledger.api.kinds import NODE_FEATURES
 from gpuledger.api.labels import GPU_CLASSES, NFD_NODE_NAME, NFD_PCI_DEVICE, NFD_WORKER_VERSION, VENDOR_NVIDIA
+from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import key_of, mapping, packed, skipped, text
+from gpuledger.edge.watchers.fields import key_of, packed, skipped, text
 from gpuledger.edge.watchers.resources.nodes import relevant_labels
 from gpuledger.events.node import (
     LABELS_MAX,
@@ -65,8 +66,7 @@ def may_be_gpu(device: Mapping[str, str]) -> bool:
 
 def _devices(feature: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """The PCI devices that may be GPUs, in their order, with the facts that are there."""
-    elements = feature.get("elements")
-    for element in elements if isinstance(elements, list) else ():
+    for element in items(feature, "elements"):
         attributes = mapping(element, "attributes")
         facts = {name: text(attributes.get(attribute)) for name, attribute in _ATTRIBUTES.items()}
         device = {name: value for name, value in facts.items() if value is not None}

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from gpuledger.api.kinds import NODES
 from gpuledger.api.labels import LABELS_OF_HARDWARE, NFD_LABEL_PREFIX, NFD_WORKER_VERSION
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import FieldReader, chosen, key_of, mapping, name_of, packed, skipped, text
+from gpuledger.edge.watchers.fields import FieldReader, chosen, key_of, name_of, packed, skipped, text
 from gpuledger.events.node import LABELS_MAX, NodeGone, NodeLabelled, NodeObserved, NodeUnlabelled
 from gpuledger.events.payload import NAME_LENGTH_MAX
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.pools.requests import is_sidecar
-from gpuledger.edge.watchers.fields import mapping, text
+from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.watchers.fields import text
 
 TERMINATING: Final = "Terminating"
 FAILED: Final = "Failed"
@@ -76,10 +77,9 @@ def progress_of(pod: Mapping[str, Any]) -> PodProgress:
 
 
 def _is_ready(status: Mapping[str, Any]) -> bool:
-    conditions = status.get("conditions")
-    found = (mapping(one) for one in (conditions if isinstance(conditions, list) else ()))
-    says = any(one.get("type") == "Ready" and one.get("status") == "True" for one in found)
-    return says and status.get("phase") not in ENDED
+    conditions = map(mapping, items(status, "conditions"))
+    is_reported = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return is_reported and status.get("phase") not in ENDED
 
 
 def _failure_of_pod(status: Mapping[str, Any]) -> ContainerFailure | None:
@@ -111,13 +111,9 @@ def _containers(
     pod: Mapping[str, Any], containers: str, statuses: str
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """Containers, each with its status; an empty one where there is none yet."""
-    found = {text(one.get("name")): one for one in _objects(mapping(pod, "status").get(statuses))}
-    for one in _objects(mapping(pod, "spec").get(containers)):
+    found = {text(one.get("name")): one for one in map(mapping, items(pod, "status", statuses))}
+    for one in map(mapping, items(pod, "spec", containers)):
         yield one, found.get(text(one.get("name")), {})
-
-
-def _objects(given: object) -> Iterator[Mapping[str, Any]]:
-    return (mapping(one) for one in (given if isinstance(given, list) else ()))
 
 
 def _failure_of(name: str, state: Mapping[str, Any], status: Mapping[str, Any]) -> ContainerFailure | None:

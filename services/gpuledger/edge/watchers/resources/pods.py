@@ -10,10 +10,10 @@ from typing import Any, Final
 from gpuledger.api.kinds import PODS
 from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.domain.pools.requests import ContainerRequest, is_sidecar, read_units, units_held
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import (
     FieldReader,
-    mapping,
     namespaced_name,
     skipped,
     text,

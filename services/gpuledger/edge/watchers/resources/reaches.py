@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpuledger.edge.watchers.fields import FieldReader, is_storable, mapping
+from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.watchers.fields import FieldReader, is_storable
 from gpuledger.events.reach import REQUIREMENTS_MAX, TERMS_MAX
 
 _SELECTIONS: Final = (("matchExpressions", False), ("matchFields", True))

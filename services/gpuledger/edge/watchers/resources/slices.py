@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gpuledger.api.kinds import RESOURCE_SLICES
+from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import FieldReader, amount, is_storable, mapping, name_of, skipped, text, uid_of
+from gpuledger.edge.watchers.fields import FieldReader, amount, is_storable, name_of, skipped, text, uid_of
 from gpuledger.edge.watchers.resources.reaches import reach_of
 from gpuledger.events.payload import BIGINT_MAX, TEXT_LENGTH_MAX
 from gpuledger.events.slice import (
