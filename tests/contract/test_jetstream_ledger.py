@@ -107,7 +107,7 @@ async def test_a_reader_gives_up_within_its_bound(fresh_nats: NatsServer) -> Non
         await ledger.publish(outgoing(1))
         await read_count(reader, 1)
         fresh_nats.kill()
-        # The second is said where a request was under way.
+        # The second is the message where a request was under way.
         with pytest.raises(LedgerUnavailableError, match=r"Start it again|does not answer .* running\?"):
             await asyncio.wait_for(reader.next_batch(), DEADLINE_S)
 

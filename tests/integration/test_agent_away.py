@@ -63,7 +63,9 @@ async def test_an_agent_that_restarts_without_the_bus_offers_what_it_offered_and
     await place.verdicts(second, False)
     await place.verdicts(first)
     observed = await place.recorded(AllocationObserved)
-    assert observed == observed[:1] * len(observed), "what a process before told is told again as it was, or not at all"
+    assert observed == observed[:1] * len(observed), (
+        "a report of an earlier process is repeated as it was, or not at all"
+    )
     assert not await place.recorded(DevicePoolRefused)
 
 

@@ -1,6 +1,6 @@
 """One node's agent, a process of its own, while what it needs is away, full, slow, wrong or dies.
 
-Whatever happens, it goes on to serve its kubelet, tells nothing twice, and what it cannot keep it says.
+Whatever happens, it serves its kubelet, reports nothing twice, and logs whatever it cannot store.
 """
 
 import asyncio

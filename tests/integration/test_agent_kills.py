@@ -1,6 +1,6 @@
 """Kill -9 of a node's agent and of its nats-server at moments drawn by a seed, while cards fail and pools change.
 
-Afterwards no number was used twice and none is missing, and kubelet, ledger and what pools want agree.
+Afterwards no number was used twice and none is missing, and kubelet, ledger and the desired devices agree.
 `GPULEDGER_FAULT_SEED` repeats a run, `GPULEDGER_FAULT_ROUNDS` says how many kills the long run has.
 """
 
@@ -36,7 +36,7 @@ XIDS = (13, 31, 48, 63, 79, 95, 119)
 
 
 class Setup(NamedTuple):
-    """How a pool wants cards, and what the kubelet has of each card then."""
+    """How a pool sets up its cards, and how many units of each card the kubelet then has."""
 
     pool: str
     unit: str
@@ -63,7 +63,7 @@ SETUPS = (
 
 
 class Story:
-    """What happens to a node, drawn by chance; `asked` is what pools want of each card, by number."""
+    """What happens to a node, drawn by chance; `desired` has each card's setup and order, by number."""
 
     def __init__(self, place: Place, chance: random.Random) -> None:
         self.place, self.chance = place, chance
@@ -113,7 +113,7 @@ class Story:
             await self.place.agent.inject(f"recover@{self.chance.randrange(CARDS)}")
 
     async def _want(self) -> None:
-        """Pools want other cards, or otherwise divided ones."""
+        """Pools order other cards, or divide them otherwise."""
         if not self._is_bus_there:
             return
         for number in self.chance.sample(range(CARDS), self.chance.randint(1, CARDS)):
@@ -173,7 +173,7 @@ async def _agrees(place: Place, story: Story) -> None:
 
 
 async def _gone(place: Place, story: Story) -> None:
-    """Containers end that have units of what pools want no more, or otherwise."""
+    """End the containers with units that no pool orders any more, or that are divided otherwise."""
     for (_, pod, _), had in list(place.kubelet.held.items()):
         for resource, ids in had.items():
             names = {_card_name(story, number, resource) for number in range(CARDS)}
@@ -278,7 +278,7 @@ async def _assert_reported_once(place: Place, rounds: int) -> None:
     for card in place.agent.cards():
         verdicts = [event.data.healthy for event in account.events if is_verdict(event, card)]
         repeated = sum(one == other for one, other in pairwise(verdicts))
-        assert repeated <= rounds, "a verdict is told again only where nobody knows whether it was told"
+        assert repeated <= rounds, "a verdict is repeated only where its first report may be lost"
 
 
 async def test_a_few_kills_lose_nothing_and_count_nothing_twice(fresh_nats: NatsServer) -> None:

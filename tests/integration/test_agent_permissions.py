@@ -81,7 +81,7 @@ def orders(number: int, subject: str = WANTED) -> Outgoing:
 
 
 def denied_to(what: str, subject: str) -> str:
-    """What the client library says of it."""
+    """The client library's message about it."""
     return f'nats: permissions violation for {what} to "{subject.lower()}"'
 
 
@@ -204,7 +204,7 @@ async def test_an_agent_may_listen_to_nothing_else(intruder: Intruder) -> None:
 async def test_answers_are_sent_under_other_names_only_where_agents_share_the_account(
     server: ConfinedServer, intruder: Intruder, ledger: JetStreamLedger
 ) -> None:
-    """Why agents belong in an account of their own: a server sends its answer wherever the question asks for it."""
+    """Why agents belong in an account of their own: a server responds to any subject that a request names."""
     forged = ("ledger.svc.pools.pool.p.changed", "ledger.node.gpu-02%2Eexample%2Ecom.device.d.happened", OTHERS_WANTED)
     for index, subject in enumerate(forged):
         await intruder.client.publish(

@@ -51,7 +51,7 @@ ASKED_TO_SETTLE = ceil(PAUSES["gpuledger.agent.setup.situation"]["SETTLE_S"] / P
 
 
 class Circle:
-    """A node with its services, and people and watchers who say things."""
+    """A node with its services, and facts of people and watchers."""
 
     def __init__(self, place: Place, ledger: JetStreamLedger, url: str) -> None:
         self.place, self.ledger, self.url = place, ledger, url
@@ -113,7 +113,7 @@ class Circle:
         await eventually(is_so)
 
     async def allocations_read_again(self) -> None:
-        """Return when the agent asked the kubelet so often who has what that it would have taken anything back."""
+        """Return when the agent has read the allocations often enough to take back whatever is free."""
         enough = self.kubelet.lists_served + ASKED_TO_SETTLE
 
         async def has_requests() -> bool:
@@ -164,7 +164,7 @@ async def circle(request: pytest.FixtureRequest, migrated_url: str) -> AsyncIter
 
 
 async def circle_holds(place: Place, ledger: JetStreamLedger, url: str) -> None:
-    """What is true whatever was played: the kubelet was told nothing odd, and the rows are what the log says."""
+    """Check what holds in every story: the kubelet got nothing odd, and the rows agree with the log."""
     assert (place.kubelet.refusals, place.kubelet.complaints) == ([], [])
     await place.drained()
     assert await place.agent.stop() == 0
@@ -236,7 +236,7 @@ async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -
     assert circle.states()[name] == "Ready"
     words = [data for _, data in await circle.recorded(*ANSWERS)]
     refused = [data.reason for data in words if isinstance(data, DevicePoolRefused)]
-    assert refused in ([], ["CardMissing"]), "a pool that asks again while the card is away is told so"
+    assert refused in ([], ["CardMissing"]), "a repeated order for a missing card is refused"
     kept = [type(data) for data in words if not isinstance(data, DevicePoolRefused)]
     assert kept == [DevicePoolApplied, DevicePoolApplied, DevicePoolReleased]
     order = [type(data) for _, data in await circle.recorded(AllocationEnded, DevicePoolReleased)]

@@ -32,7 +32,7 @@ from support.events import RecordedFact, hour
 
 OTHER = "other.example.com"
 LAST = 40
-"""The hour at which every made-up history ends; what is open then is looked at in rows that end."""
+"""The hour at which every made-up history ends; whatever is open then becomes a row that ends."""
 
 Row = dict[str, Any]
 
@@ -206,7 +206,7 @@ PLACES = ((DRIVER, "p", "a"), (DRIVER, "p", "m"))
 
 
 def _random_history(chance: random.Random) -> tuple[list[RecordedFact], list[Span]]:
-    """Claims that come and go in one pool of two devices, one of which is shared; the shares leave something."""
+    """Claims that come and go in a pool of one whole and one shared device; the shares leave something."""
     facts = [fact_at(0, "s", published("p", [device("a"), device("m", memory="1Ti")]))]
     spans: list[Span] = []
     free_from = 1

@@ -52,7 +52,7 @@ class Place:
         return [event for event in events if event.source == SOURCE]
 
     async def come(self, phase: str) -> None:
-        """Return when the log says that the node is in a phase, and nothing waits to be recorded."""
+        """Return when the log has the node in a phase, and nothing waits to be recorded."""
 
         async def has_come() -> bool:
             phases = [name for subject, name in steps(await self.decided()) if subject == NODE]

@@ -107,7 +107,7 @@ def test_filters_that_do_not_apply_are_refused(cli: Cli, arguments: tuple[str, .
 
 
 def test_the_past_and_the_state_as_recorded(cli: Cli) -> None:
-    """The facts were recorded in the order in which they happened, so both tell the same."""
+    """The facts were recorded in the order in which they happened, so both views agree."""
     for number in range(len(HISTORY) + 1):
         at = format_time(hour(HISTORY[number - 1].at if number else -1))
         if number < len(HISTORY) and number and HISTORY[number].at == HISTORY[number - 1].at:

@@ -70,7 +70,7 @@ def up() -> Iterator[Up]:
 
 
 def publish(up: Up, *raw: bytes) -> None:
-    """Publish what is no event, and wait until the log says of each that it was turned down."""
+    """Publish messages that are no events, and wait until the log has a rejection of each."""
 
     async def publish_them() -> int:
         async with connect_ledger(up.running.endpoints.nats_url, name="test") as ledger:

@@ -108,7 +108,7 @@ class Projector:
         self._listener = asyncio.create_task(self._listen())
 
     async def kill(self) -> None:
-        assert self._process.returncode is None, "the projector ended by itself; its stderr says why"
+        assert self._process.returncode is None, "the projector ended unexpectedly; see its stderr"
         self._process.kill()
         await self._process.wait()
         await self._listener
@@ -120,7 +120,7 @@ class Projector:
 
 
 class Publisher:
-    """Publishes the story as far as allowed, going on with the same events whatever happens, until told to stop."""
+    """Publishes the story as far as allowed, going on with the same events whatever happens, until it is stopped."""
 
     def __init__(self, ledger: JetStreamLedger, story: Iterator[Outgoing]) -> None:
         self.published: list[Outgoing] = []

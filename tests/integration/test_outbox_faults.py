@@ -30,7 +30,7 @@ CHILD = (
 
 
 class Children:
-    """Processes that tell `count` facts each, from number `first` on, and say of each where it is kept."""
+    """Processes that record `count` facts each, from number `first` on, and print where each is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class Children:
 
 
 def kept(folder: Path) -> list[int]:
-    """The numbers of the facts that were said to be on disk."""
+    """The numbers of the facts that were logged as on disk."""
     lines = (folder.parent / "log").read_text().splitlines()
     return [int(line.removeprefix("kept ")) for line in lines if line.startswith("kept ")]
 

@@ -51,7 +51,7 @@ ON_NUMA_NODE_0 = text(3, text(1))
 
 
 def listing(second: bytes) -> bytes:
-    """Two devices, the second of which has this health."""
+    """Two devices; the second has this health."""
     return text(1, text(1, b"GPU-0::0"), text(2, b"Healthy"), ON_NUMA_NODE_1) + text(
         1, text(1, b"GPU-1::0"), text(2, second), ON_NUMA_NODE_0
     )

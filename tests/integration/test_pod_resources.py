@@ -46,7 +46,7 @@ def in_use(board: Board) -> dict[str, set[str]]:
 
 
 async def polled(kubelet: FakeKubelet, times: int = 2) -> None:
-    """Wait until the kubelet was asked so many times more, the last of which was answered."""
+    """Wait until the kubelet has answered so many more requests for its lists."""
     goal = kubelet.lists_served + times + 1
 
     async def so() -> bool:
@@ -171,7 +171,7 @@ async def test_what_was_just_allocated_is_in_use_though_no_list_has_it(kubelet: 
             return pods.errors >= errors + 3
 
         await eventually(missed)
-        assert in_use(board) == {POOL: {"GPU-0::0"}}, "nobody has said anything else"
+        assert in_use(board) == {POOL: {"GPU-0::0"}}, "nothing else was reported"
         kubelet.refuses_lists = False
 
         async def free() -> bool:
@@ -191,7 +191,7 @@ async def test_one_list_without_what_was_just_allocated_frees_nothing(kubelet: F
     assert in_use(board) == {POOL: {"GPU-0"}}
     await part._poll(listens)
     assert in_use(board) == {}
-    assert listens.facts == [], "the ledger is told of containers"
+    assert listens.facts == [], "the ledger has reports on containers"
 
 
 async def test_an_agent_that_was_away_reports_what_ended_meanwhile(kubelet: FakeKubelet) -> None:

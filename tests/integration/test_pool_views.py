@@ -1,4 +1,4 @@
-"""The report on pods that ask for units of pools, over what a few facts fold to."""
+"""The report on pods that request units of pools, over the rows of a few facts."""
 
 from typing import Any
 

@@ -37,7 +37,7 @@ async def becomes(name: str, value: float) -> None:
 
 @asynccontextmanager
 async def supervised(ledger: JetStreamLedger, url: str) -> AsyncIterator[None]:
-    """The devices projection, looked at often, at a time that stands still."""
+    """The devices projection, sampled often, at a time that stands still."""
     supervision = Supervision([DevicesProjection()], ledger, url, lambda: LATER, check_interval_s=0.02)
     tasks = [asyncio.create_task(work) for work in supervision.work()]
     try:

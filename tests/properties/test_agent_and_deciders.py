@@ -39,7 +39,7 @@ class Machine:
         self.sliced: set[str] = set()
 
     def show(self) -> None:
-        """Have the hardware say so."""
+        """Have the hardware report it."""
         calls = self.one.calls
         there = {place: uuid for place, uuid in self.slots.items() if uuid is not None}
         cards = tuple(self._facts(place, uuid) for place, uuid in sorted(there.items()))
@@ -60,7 +60,7 @@ class Machine:
         return self.odd.get(uuid, Readings(ecc_uncorrected_volatile=0))
 
     def mend(self) -> None:
-        """All is well, and told so of the Node too; empty slots stay empty."""
+        """Everything works, and the Node's facts agree; empty slots stay empty."""
         self.silent, self.driver, self.odd = set(), None, {}
         self.one.metrics = True
         self.label()

@@ -125,7 +125,7 @@ def test_a_restart_at_any_point_changes_no_verdict(what: list[Step], data: st.Da
 
 
 def turns(recorded: Result) -> list[bool]:
-    """The verdicts without those that say what the one before said."""
+    """The verdicts without repetitions of the one before."""
     return [healthy for healthy, _ in groupby(healthy for healthy, _ in recorded.verdicts)]
 
 

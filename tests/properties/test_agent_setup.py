@@ -95,7 +95,7 @@ class Story:
         self.offered = offered
 
     async def end(self) -> None:
-        """Nothing is in the way any more; all comes to what is wanted last, and stays."""
+        """Nothing is in the way any more; everything reaches the last desired state, and stays."""
         node = self.node
         node.in_use, node.calls.fail_at = {}, None
         node.hardware.inject("recover")
@@ -158,7 +158,7 @@ class Story:
             self._observe_use()
 
     def _take_late(self, number: int) -> None:
-        """The kubelet gives away what was withdrawn, because it has not heard of that."""
+        """The kubelet allocates a withdrawn unit, because it has no new list yet."""
         late = sorted(key for key, at in self.seen_at.items() if self.node.now - at < SETTLE_S)
         if late:
             resource, unit, uuid = late[number % len(late)]

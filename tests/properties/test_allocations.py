@@ -1,4 +1,4 @@
-"""Who has what at any time is what was told last by then; the model is computed from the set of facts alone."""
+"""Allocations at any time follow the last reports by then; the model uses the set of facts alone."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,7 +17,7 @@ Held = set[tuple[str, str | None, str, int | None]]
 
 
 def last_reported(facts: Sequence[RecordedFact], at: int) -> Held:
-    """What containers have by brute force: each has what was told of it last."""
+    """What containers have by brute force: the last report on each."""
     held: Held = set()
     for allocation in {one.subject for one in facts}:
         reports = [one for one in facts if one.subject == allocation and one.at <= at]

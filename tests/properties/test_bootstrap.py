@@ -83,7 +83,7 @@ module_settings = st.builds(
 
 
 class Preparation(RuleBasedStateMachine):
-    """One node, two places for devices, and everybody who speaks of them; time never stands still."""
+    """One node, two places for devices, and everybody who reports on them; time never stands still."""
 
     def __init__(self) -> None:
         super().__init__()

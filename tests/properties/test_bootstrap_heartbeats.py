@@ -47,7 +47,7 @@ def test_what_counts_now_does_not_depend_on_the_order_of_heartbeats(looks: Heart
 @running(max_examples=300, deadline=None)
 @given(looks=heartbeats, data=st.data())
 def test_a_late_loss_never_makes_a_longer_run(looks: Heartbeats, data: st.DataObject) -> None:
-    """One that is later than every other loss is told after all fresh looks; what is known is then never too much."""
+    """A loss later than every other is recorded after all fresh heartbeats; the row then never claims too much."""
     lost = [at for at, fresh in looks if not fresh]
     late = [*(one for one in looks if one[0] not in lost[-1:]), *((at, False) for at in lost[-1:])]
     current, right = heartbeat_times(row_after(late)), heartbeat_times(row_after(looks))

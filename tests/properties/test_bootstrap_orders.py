@@ -1,4 +1,4 @@
-"""Whoever is heard first: what several publishers say of a node at a time leads to the same preparation.
+"""Any order of publishers: their simultaneous facts about a node lead to the same preparation.
 
 Each publisher's own facts keep their order, as the log keeps them; how they interleave is chance.
 """
@@ -27,7 +27,7 @@ from support.bootstrap import (
 
 
 class Report(NamedTuple):
-    """Something said: when, about whom, and what."""
+    """A fact: when, its subject, and its data."""
 
     at: int
     subject: str

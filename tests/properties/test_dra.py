@@ -122,7 +122,7 @@ def test_of_what_is_gone_only_the_past_is_kept(facts: list[SubjectFact]) -> None
 
 @given(facts=stories, steps=st.lists(st.integers(0, 2), min_size=STORY_LENGTH_MAX, max_size=STORY_LENGTH_MAX))
 def test_the_past_is_what_the_present_was(facts: list[SubjectFact], steps: list[int]) -> None:
-    """Of every moment the rows say what the fold said when it had heard all of that moment; each exactly once."""
+    """For every moment the rows have the state of the fold after all facts of that moment; each exactly once."""
     recorded, clock = RecordedSlices(), 0
     moments: dict[datetime, list[list[Any]]] = {}
     for step, one in zip(steps, facts, strict=False):

@@ -214,7 +214,7 @@ def holds(row: Allocation, at: datetime) -> bool:
 
 
 def held_after(recorded: list[RecordedFact]) -> int:
-    """What one workload holds after these facts, told in the order of time and an end after what it ends."""
+    """What one workload holds after these facts, in the order of time and an end after what it ends."""
     held = 0
     for one in sorted(recorded, key=lambda one: (one.at, isinstance(one.data, WorkloadEnded))):
         if isinstance(one.data, WorkloadScheduled):

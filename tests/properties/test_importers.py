@@ -1,4 +1,4 @@
-"""What holds for any file: the order of its rows says nothing, and sorting in runs is sorting."""
+"""What holds for any file: the order of its rows does not matter, and sorting in runs is sorting."""
 
 import asyncio
 import tempfile

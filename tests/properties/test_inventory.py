@@ -1,4 +1,4 @@
-"""What holds for every stream of what is said about nodes and cards: one device for each card, decided once."""
+"""What holds for every stream of facts about nodes and cards: one device for each card, decided once."""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from support.inventory import MODULE, RecordedInventory, card, cards_seen, featu
 
 
 class Report(NamedTuple):
-    """Something said: when in hours, about whom, and what."""
+    """A fact: its hour, its subject, and its data."""
 
     at: int
     subject: str

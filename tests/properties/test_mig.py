@@ -1,4 +1,4 @@
-"""A MIG plan gets the most that can be had, by steps each of which the card allows, and touches nothing in use."""
+"""A MIG plan makes as many instances as possible, by steps that the card allows, and touches nothing in use."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -101,7 +101,7 @@ def _best(card: MigState, profile_name: str) -> Best:
 
 @st.composite
 def odd_profiles(draw: st.DrawFn) -> tuple[Profile, ...]:
-    """Profiles as no card has them, one of which is the whole card."""
+    """Profiles as no card has them; one is the whole card."""
     slices = draw(st.integers(1, 8))
     whole = draw(st.integers(1, 8))
     found = [Profile("whole", whole, slices, (0,), 1, 8192)]
@@ -130,7 +130,7 @@ def cards(draw: st.DrawFn) -> MigState:
 
 
 FEW = (Profile("whole", 8, 4, (0,), 1, 4096), Profile("few", 1, 1, (0, 1, 2, 3), 2, 1024))
-"""A profile of which there may be fewer than there are places."""
+"""A profile with fewer instances than places."""
 
 
 @st.composite

@@ -148,7 +148,7 @@ class Outboxes(RuleBasedStateMachine):
         self.may_forget |= self._only_in_memory()
 
     def _only_in_memory(self) -> set[int]:
-        """What goes with the process, which told that it might: any fact that memory gave up is among it."""
+        """The facts lost with the process, which logged that they might be: any fact that memory gave up is among them."""
         assert self.store._memory is not None
         events = [decode(entry.message.data) for entry in self.store._memory.entries]
         if self.store._memory.state.drops or any(isinstance(event.data, NodeEventsDropped) for event in events):

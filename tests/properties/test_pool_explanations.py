@@ -1,4 +1,4 @@
-"""A pod is said to fit on exactly those nodes on which a recount finds room for it, whatever else there is."""
+"""The explanation finds exactly the nodes on which a recount finds room for a pod, whatever else there is."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ closed = st.sets(st.sampled_from(NODES))
 
 
 def built(devices: Devices, slices: int) -> PoolsLog:
-    """The pool with these devices, each of which its agent has set up, refused, or said nothing of."""
+    """The pool with these devices, each set up, refused, or not yet reported by its agent."""
     pools = PoolsLog().begin()
     pools.record(POOL, pool(slices_per_unit=slices))
     for node, words in devices.items():

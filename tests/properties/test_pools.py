@@ -159,7 +159,7 @@ class PoolsMachine(RuleBasedStateMachine):
             self.record(pool_id, pool(**spec_for(pool_id, {})))
 
     def record(self, subject: str, data: Payload, *, late: int = 0, source: str | None = None) -> None:
-        """Tell a fact; what is late is said to have happened some hours ago."""
+        """Record a fact; a late one happened some hours ago."""
         world = self.world
         before = {row.device: row for row in world.state.assignment.rows.values()}
         decided = world.record(subject, data, at=world.clock + 1 - late, source=source)

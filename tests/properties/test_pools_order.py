@@ -27,7 +27,7 @@ OPEN = ("Pending", "Unassigning")
 
 
 class TimedFact(NamedTuple):
-    """Something said: when in hours, about whom, and what."""
+    """A fact: its hour, its subject, and its data."""
 
     at: int
     subject: str
@@ -102,7 +102,7 @@ def pools_after(facts: list[TimedFact]) -> PoolsLog:
 
 
 def standing(world: PoolsLog) -> tuple[object, ...]:
-    """What holds, apart from when it came to be; why nobody has a device that once had a pool tells of that."""
+    """The assignments without their times; the reason of a device that once had a pool shows its history."""
     return (
         {row.device: row[1:5] for row in world.state.assignment.rows.values() if row.reason != "NotAskedFor"},
         {row.pool: row[1:3] for row in world.state.total.rows.values()},

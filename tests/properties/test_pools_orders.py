@@ -1,4 +1,4 @@
-"""What agents are told holds whatever happens to pools and devices, and is all that an agent needs to go by."""
+"""Orders agree with the assignments whatever happens to pools and devices, and are all that an agent needs."""
 
 from datetime import datetime
 from typing import Any
@@ -68,7 +68,7 @@ class Agents:
         self.answered: dict[str, datetime] = {}
 
     def answers(self, facts: PoolFacts) -> list[tuple[str, Payload]]:
-        """What they say of what they have not answered."""
+        """Their reports on unanswered orders."""
         orders = {name: one for node in NODES for name, one in last_orders(facts, node).items()}
         self.answered = {name: time for name, time in self.answered.items() if name in orders}
         open_orders = [one for one in orders.values() if self.answered.get(one.device) != one.asked_at]
@@ -82,7 +82,7 @@ class Agents:
 
 
 class OrdersMachine(RuleBasedStateMachine):
-    """People, watchers, other services, and agents that hear of all or nothing for a while."""
+    """People, watchers, other services, and agents that get every order or none for a while."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class OrdersMachine(RuleBasedStateMachine):
 
     @rule()
     def answer(self) -> None:
-        """Agents have the last lists, and answer until nobody is asked anything: then nobody waits for them."""
+        """Agents have the last lists, and answer until no order is open: then nobody waits for them."""
         for _ in range(ROUNDS_MAX):
             answers = self.agents.answers(self.facts)
             if not answers:

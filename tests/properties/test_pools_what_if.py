@@ -63,7 +63,7 @@ subject_facts: st.SearchStrategy[SubjectFact] = st.one_of(
     st.just((MODULE_CONFIG, SettingsChanged(max_slices_per_device=16))),
     st.tuples(devices, st.sampled_from([applied, refused, released])),
 )
-"""The last one is what the device's agent says of the pool that it is in."""
+"""The last one is the agent's report on the device and its pool."""
 
 
 @st.composite
@@ -94,7 +94,7 @@ def recorded(history: PoolsLog, pool_id: str) -> PoolDefined | None:
 def really(
     history: PoolsLog, pool_id: str, definition: PoolDefined, was: dict[str, tuple[str | None, str | None]]
 ) -> None:
-    """Apply the definition, and have agents do what was not asked of them before."""
+    """Apply the definition, and have agents carry out the orders that are new."""
     before = recorded(history, pool_id)
     if before is not None:
         definition = definition.model_copy(update={"uid": before.uid, "deleting": before.deleting})
@@ -111,7 +111,7 @@ def really(
 
 
 def is_answered(history: PoolsLog, device: str) -> bool:
-    """Whether the agent has said all that it can; a device that is not ready is not assigned by that."""
+    """Whether the agent has reported all that it can; a report does not assign a device that is not ready."""
     return history.of(device)[1] == "Pending" and history.state.setup.rows[device].report is not None
 
 

@@ -92,7 +92,7 @@ def assigned(name: str, to: str | None, phase: Phase = "Assigned", *, automatic:
 
 
 def pod_with(*resources: str, amount: object = "1", spec: Json | None = None, **metadata: Any) -> Json:
-    """A pod whose container asks for these resources."""
+    """A pod whose container requests these resources."""
     container = {"name": "c", "image": "i", "resources": {"limits": dict.fromkeys(resources, amount)}}
     return {"metadata": {"name": "p", **metadata}, "spec": {"containers": [container], **(spec or {})}}
 

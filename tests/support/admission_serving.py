@@ -1,4 +1,4 @@
-"""The real webhooks before an API server, which asks them over HTTPS."""
+"""The real webhooks before an API server, which calls them over HTTPS."""
 
 import asyncio
 from collections.abc import AsyncIterator

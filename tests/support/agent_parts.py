@@ -24,13 +24,13 @@ def moment(seconds: float) -> Instant:
 
 
 async def settle() -> None:
-    """Let every task come to where it waits; nothing here waits for anything real."""
+    """Let every task run until it waits; nothing here waits for anything real."""
     for _ in range(SETTLED_AFTER):
         await asyncio.sleep(0)
 
 
 class Time:
-    """Time that goes on when it is told to."""
+    """Time that a test moves on."""
 
     def __init__(self) -> None:
         self.s = 1_000.0
@@ -81,7 +81,7 @@ class Disk:
 
 
 class ScriptedCalls:
-    """Hardware that says what a test put here; an error that stands here is raised."""
+    """Hardware that reports what a test put here; an error that stands here is raised."""
 
     kind = "scripted"
 

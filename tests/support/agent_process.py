@@ -46,7 +46,7 @@ class AgentProcess:
     def __init__(self, root: Path, nats_url: str, *, hardware: str = "2xH100", **environ: str) -> None:
         self.state_dir = root / "state"
         self.output = ""
-        """All that it said since it was started last."""
+        """Its output since it was started last."""
         self.module = "support.agent_fast"
         self.process: asyncio.subprocess.Process | None = None
         self._spec = hardware
@@ -93,7 +93,7 @@ class AgentProcess:
         await eventually(self._is_up)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None, "it was asked for"
+        assert process.stderr is not None, "its stderr is a pipe"
         while line := await process.stderr.readline():
             self.output += line.decode()
 
@@ -149,7 +149,7 @@ class AgentProcess:
         await eventually(has_logged)
 
     async def healthy(self, **expected: object) -> None:
-        """Return when `/healthz` says all of this."""
+        """Return when `/healthz` has all of these values."""
 
         async def has_all() -> bool:
             _, document = await self.health()
@@ -163,7 +163,7 @@ def _plain_environ() -> dict[str, str]:
 
 
 class Place:
-    """A node: its agent, its kubelet and the ledger, with what is handy to look at them."""
+    """A node: its agent, its kubelet and the ledger, with handy ways to inspect them."""
 
     def __init__(self, agent: AgentProcess, kubelet: FakeKubelet, nats: NatsServer, root: Path) -> None:
         self.agent, self.kubelet, self.nats, self.root = agent, kubelet, nats, root
@@ -175,11 +175,11 @@ class Place:
             return [decode(message.data) for message in await everything(ledger)]
 
     async def recorded(self, *kinds: type[Payload]) -> list[Any]:
-        """What the agent told of these kinds, in order."""
+        """The agent's facts of these kinds, in order."""
         return [event.data for event in await self.events() if isinstance(event.data, kinds)]
 
     async def recorded_at_least(self, count: int, *kinds: type[Payload]) -> list[Any]:
-        """What the agent told of these kinds, once there are so many."""
+        """The agent's facts of these kinds, once there are so many."""
 
         async def has() -> bool:
             return len(await self.recorded(*kinds)) >= count
@@ -188,7 +188,7 @@ class Place:
         return await self.recorded(*kinds)
 
     async def verdicts(self, card: str, *healthy: bool) -> None:
-        """Return when the ledger says that the card, which is fit at first, became fit or unfit in these turns."""
+        """Return when the ledger has these verdicts on the card, in turns; the card is fit at first."""
 
         async def so() -> bool:
             recorded = [event.data.healthy for event in await self.events() if is_verdict(event, card)]
@@ -218,7 +218,7 @@ class Place:
         await self.drained()
 
     async def set_desired(self, *devices: WantedDevice) -> None:
-        """Have pools want these devices."""
+        """Publish these devices as the pools' orders."""
         self._number += 1
         async with jetstream_ledger(self.nats.url) as ledger:
             await publish(ledger, "/services/pools", NODE, NodeDevicesWanted(devices=devices), self._number)
@@ -239,12 +239,12 @@ class Place:
 
 
 def is_verdict(event: Decoded, card: str) -> TypeGuard[Event[DeviceHealthChanged]]:
-    """Whether an event says that the card is fit or unfit."""
+    """Whether an event is a verdict on the card."""
     return event.subject == card and isinstance(event.data, DeviceHealthChanged)
 
 
 def desired_devices(agent: AgentProcess, *numbers: int, **more: Any) -> tuple[WantedDevice, ...]:
-    """Cards of the agent as one pool wants them, but for what is said; `asked_at` is now."""
+    """Cards of the agent as one pool orders them, but for the given fields; `asked_at` is now."""
     cards = agent.hardware().survey().cards
     fields = {"pool": POOL, "resource": RESOURCE, "unit": "Card", "asked_at": system_clock(), **more}
     return tuple(
@@ -261,7 +261,7 @@ async def publish(ledger: JetStreamLedger, source: str, subject: str, data: Payl
 
 @asynccontextmanager
 async def an_exporter() -> AsyncIterator[str]:
-    """The URL of metrics that were renewed just now, whenever they are asked for."""
+    """The URL of metrics that are renewed with every request."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

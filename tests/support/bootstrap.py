@@ -1,4 +1,4 @@
-"""The preparation of nodes for tests: what watchers, agents, inventory and pools say, told to the real decider."""
+"""The preparation of nodes for tests: facts of watchers, agents, inventory and pools, folded by the real decider."""
 
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -86,7 +86,7 @@ def all_ready(**others: str) -> NodeComponentsObserved:
 
 
 def heartbeat(*, fresh: bool = True) -> NodeMonitoringObserved:
-    """A look at the heartbeat."""
+    """An agent's report on the heartbeat."""
     return NodeMonitoringObserved(fresh=fresh)
 
 
@@ -120,14 +120,14 @@ _SERVICES: dict[type[Payload], str] = {
 
 
 def source_of(data: Payload, subject: str) -> str:
-    """Who says such a thing."""
+    """The source of such a fact."""
     if isinstance(data, DeviceHealthChanged):
         return f"/nodes/{NODE}/agent"
     return _SERVICES.get(type(data)) or f"/nodes/{subject}/agent"
 
 
 class Prepared:
-    """The decider, and the log with what it was told and what it decided."""
+    """The decider, and the log with its facts and decisions."""
 
     def __init__(self) -> None:
         self.fold = Fold(BootstrapProjection(), GENERATION, numbering=Numbering("own", 1))

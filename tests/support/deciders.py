@@ -1,7 +1,7 @@
 """A decider to try the machinery with: at most so many nodes may be away at once, whoever asks.
 
-A node's `node.registered` asks for it to be taken away, and is answered by its decommissioning while there is room;
-`slot.declared` for a node says that it is back. Time alone gives every node back after a while.
+A node's `node.registered` requests its removal, and its decommissioning follows while there is room;
+`slot.declared` for a node brings it back. Time alone gives every node back after a while.
 """
 
 from collections.abc import Iterable, Mapping

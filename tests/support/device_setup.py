@@ -1,4 +1,4 @@
-"""A node whose simulated cards are set up for pools: its clock stands still, and its driver fails when told to.
+"""A node whose simulated cards are set up for pools: its clock stands still, and its driver fails on demand.
 
 Whatever is done to the hardware is checked as it happens: nothing that is offered or in use may be taken away.
 """
@@ -39,7 +39,7 @@ class DictStore:
 
 
 class WatchedCalls:
-    """Calls that block nobody. After `fail_at` changes the next one fails; `blind` is what looks at the cards raise."""
+    """Calls that block nobody. After `fail_at` changes the next one fails; surveys of the cards raise `blind`."""
 
     kind = "simulated"
 
@@ -150,7 +150,7 @@ class Node:
         self.facts += facts
 
     def recorded(self) -> list[tuple[Any, ...]]:
-        """What was told since the last time."""
+        """The facts recorded since the last call."""
         facts, self.facts = self.facts, []
         return [_words(fact) for fact in facts]
 
@@ -188,7 +188,7 @@ def _words(fact: AgentFact) -> tuple[Any, ...]:
 
 
 def desired(node: Node, index: int = 0, pool: str = "p", **other: Any) -> WantedDevice:
-    """What a pool wants of a card of the node: the whole of it, unless something else is said."""
+    """A pool's order for a card of the node: the whole of it, unless `other` has something else."""
     card = node.card(index)
     if "mig_profile" in other:
         other["unit"] = "MIG"
@@ -205,7 +205,7 @@ def desired(node: Node, index: int = 0, pool: str = "p", **other: Any) -> Wanted
 
 
 def later(of: WantedDevice, minutes: int = 1, **other: Any) -> WantedDevice:
-    """The wish, asked for anew."""
+    """The same order with a later time."""
     return of.model_copy(update={"asked_at": of.asked_at + timedelta(minutes=minutes), **other})
 
 

@@ -1,4 +1,4 @@
-"""Dynamic resource allocation for tests: what drivers publish and what claims hold, told to the real fold."""
+"""Dynamic resource allocation for tests: facts of slices, claims, rules and nodes, folded by the real fold."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,7 +27,7 @@ DRIVER = "gpu.example.com"
 ANYWHERE = NodeReach(all_nodes=True)
 
 GONE = (SliceWithdrawn, ClaimReleased, TaintRuleLifted, NodeUnlabelled)
-"""What says that an object is no more."""
+"""The facts that end an object."""
 
 Document = dict[str, Any]
 
@@ -76,7 +76,7 @@ def published(
     count: int = 1,
     **fields: Any,
 ) -> SlicePublished:
-    """A slice of a pool; where nothing is said it is that of the node `n1`, and alone."""
+    """A slice of a pool; unless given otherwise it is the only one, of the node `n1`."""
     return SlicePublished(
         **_with_defaults(fields, uid="u", driver=DRIVER, generation=1),
         pool=pool,
@@ -107,7 +107,7 @@ def given(*results: Result, uid: str = "uid-1") -> ClaimAllocated:
 
 
 class RecordedSlices:
-    """A fold, and what it was told; each fact is said an hour after the one before where no hour is given."""
+    """A fold with recorded facts; each is an hour after the one before where no hour is given."""
 
     def __init__(self, *facts: tuple[str, Payload]) -> None:
         self.state = Availability()

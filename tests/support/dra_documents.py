@@ -24,7 +24,7 @@ def summary(total: int, allocated: int, available: int, partial: int = 0, **capa
 
 
 def pool(seen: int = 1, of: int = 1, generation: int = 1, invalid: str = "", errors: tuple[str, ...] = ()) -> Document:
-    """What is told of a pool: how many slices of how many, why it is invalid, and its errors."""
+    """A pool's status: how many slices of how many, why it is invalid, and its errors."""
     is_complete = seen == of
     message = f"{seen} of {of} slices of generation {generation} are there."
     valid = ("False", "ValidationFailed", invalid) if invalid else ("True", "ValidationPassed", "")

@@ -106,4 +106,4 @@ PARTS = (
     slice_of("w1", *devices("half-0", "half-1", consumes={"mem": {"gi": "4"}}),
              SliceDevice(name="whole", consumes={"mem": {"gi": "8"}}), slice_count=2),
 )  # fmt: skip
-"""A device of a node in parts, of which either both halves or the whole can be allocated."""
+"""A device of a node in parts: either both halves or the whole can be allocated."""

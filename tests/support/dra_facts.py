@@ -22,7 +22,7 @@ Held = tuple[str, str, str | None]
 
 
 def fact_at(at: int, subject: str, data: Payload) -> RecordedFact:
-    """That something was said at an hour."""
+    """A fact that the watcher recorded at an hour."""
     return RecordedFact(WATCHER, subject, at, data)
 
 

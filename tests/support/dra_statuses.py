@@ -17,7 +17,7 @@ CAN_BE_HAD = ("Available", "PartiallyAllocated")
 
 
 def recorded_slices(vector: dict[str, Any]) -> RecordedSlices:
-    """The cluster state of a vector as the ledger tells it."""
+    """The facts of a vector's cluster, as watchers record them."""
     node = vector["node"]
     recorded = RecordedSlices((node["name"], NodeLabelled(uid="u", labels=node["labels"])))
     for module, key in KINDS:

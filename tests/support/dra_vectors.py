@@ -135,7 +135,7 @@ def _plain(expected: Any) -> Any:
 
 
 def main(folder: Path) -> int:
-    """Check a folder; the exit code says whether all agreed."""
+    """Check a folder; the exit code is 0 where all agree."""
     passed = failed = 0
     for vector in vectors(folder):
         found = differences(vector)

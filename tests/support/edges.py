@@ -28,7 +28,7 @@ LAYOUTS = ("together", "apart")
 
 
 class ConfinedServer(NatsServer):
-    """A NATS server whose agents have the permissions that we say they need, in the text that we print."""
+    """A NATS server whose agents have exactly the permissions that we print for them."""
 
     def __init__(self, directory: Path, layout: str, nodes: Sequence[str]) -> None:
         super().__init__(directory)

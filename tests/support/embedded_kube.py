@@ -13,7 +13,7 @@ from support.kube_server import HOST, KubeServer, free_ports
 
 
 class EmbeddedKube(KubeServer):
-    """An embedded API server; with `secure` it speaks HTTPS, as a real one always does."""
+    """An embedded API server; with `secure` it serves HTTPS, as a real one always does."""
 
     def __init__(self, directory: Path, *, secure: bool = False, bookmark_every_s: float = BOOKMARK_EVERY_S) -> None:
         files = certificates(directory / "tls", HOST, system_clock()) if secure else None

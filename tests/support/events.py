@@ -178,7 +178,7 @@ allocation_facts = st.builds(
 
 
 REPLACING = NodeRegistered | NodeDecommissioned | AllocationObserved | AllocationEnded
-"""Each of an aggregate's replaces what was said last, whichever it was."""
+"""A fact of these types replaces the last one of its aggregate, whichever type that had."""
 
 
 def _identity(fact: RecordedFact) -> tuple[object, ...]:
@@ -201,10 +201,10 @@ crowded = st.lists(_crowded_facts, max_size=16)
 """Insertions and removals of two devices in two slots, which mostly contradict each other."""
 
 allocated = st.lists(allocation_facts, max_size=24, unique_by=_identity)
-"""What two containers have, told again and again."""
+"""Repeated reports on what two containers have."""
 
 _mixed_facts = st.one_of(
     device_facts, device_facts, error_facts, slot_facts, node_facts, workload_facts, workload_facts, allocation_facts
 )
 facts = crowded | allocated | st.lists(_mixed_facts, max_size=24, unique_by=_identity)
-"""Facts about few things in a short time; of two of one kind about one thing the time tells which is the later."""
+"""Facts about few things in a short time; of two facts of one kind about one thing one is later."""

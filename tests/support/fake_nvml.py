@@ -313,7 +313,7 @@ class FakeNvml:
         return [card for card in self.cards if not card.left]
 
     def _card(self, handle: Any) -> FakeCard:
-        """The card of a handle, if it answers; a card that is lost tells nothing, not even its address."""
+        """The card of a handle, if it answers; a lost card does not even report its address."""
         card: FakeCard = self._find(handle, FakeCard)
         self.fail(card.error)
         return card

@@ -29,7 +29,7 @@ class Machine(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """A fake driver, the sysfs beside it, and the hardware that asks them."""
+    """A fake driver, the sysfs beside it, and the hardware that reads them."""
 
     nvml: FakeNvml
     sysfs: Path
@@ -50,7 +50,7 @@ def h100(address: str, **facts: object) -> FakeCard:
 
 
 def put_on_bus(sysfs: Path, address: str, *, driver: str | None = "nvidia", **files: str) -> Path:
-    """A card in a sysfs; `files` replace what it says of itself."""
+    """A card in a sysfs; `files` replace its own attributes."""
     folder = sysfs / "devices" / ROOTS.get(address, "pci0000:00") / address
     folder.mkdir(parents=True)
     attributes = {"vendor": "0x10de", "device": "0x2330", "class": "0x030200", "numa_node": "0"} | files
@@ -124,4 +124,4 @@ def driver_is_here() -> bool:
 
 
 def _ignore_text(_: str) -> None:
-    """What `inject` says is for people."""
+    """The text of `inject` is for people."""

@@ -1,4 +1,4 @@
-"""The inventory for tests: what watchers and agents say, told to the real decider, and what it decided."""
+"""The inventory for tests: facts of watchers and agents, the real decider, and its decisions."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def cards_seen(*cards: Card) -> NodeDevicesObserved:
 
 
 def source_of(data: Payload, subject: str) -> str:
-    """Who says such a thing."""
+    """The source of such a fact."""
     if isinstance(data, NodeDevicesObserved):
         return f"/nodes/{subject}/agent"
     if isinstance(data, DeviceMarked):
@@ -63,7 +63,7 @@ def source_of(data: Payload, subject: str) -> str:
 
 
 class RecordedInventory:
-    """The decider, and the log with what it was told and what it decided."""
+    """The decider, and the log with its facts and decisions."""
 
     def __init__(self) -> None:
         self.fold = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))

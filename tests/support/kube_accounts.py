@@ -105,7 +105,7 @@ class Ran(NamedTuple):
 
 
 class Kubelet:
-    """Runs the container of every Job, as its account and with its environment, and tells how it ended."""
+    """Runs the container of every Job, as its account and with its environment, and records how it ended."""
 
     def __init__(self, client: KubeClient, directory: Path) -> None:
         self._client = client

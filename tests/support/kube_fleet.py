@@ -1,4 +1,4 @@
-"""A fleet of one card, told to a ledger and to a Kubernetes API: the same card in both."""
+"""A fleet of one card in a ledger and in a Kubernetes API: the same card in both."""
 
 from typing import Any
 

@@ -141,7 +141,7 @@ async def api_of(server: KubeServer, **more: Any) -> AsyncIterator[Api]:
 async def session_of(
     server: KubeServer, *, ca: Path | None = None, **more: Any
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """As many connections to a server as are asked for, with what it asks of its administrator.
+    """As many connections to a server as a test needs, with its administrator's credentials.
 
     `ca` is trusted in place of the server's own authority.
     """

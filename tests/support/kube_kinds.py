@@ -1,6 +1,6 @@
-"""Which tests run on which API server, and what pytest says of those that do not.
+"""Which tests run on which API server, and how pytest reports those that do not run.
 
-A test that asks for the fixture `kube` runs twice: `[embedded]`, and `[real]` where there is one. Both ids
+A test that uses the fixture `kube` runs twice: `[embedded]`, and `[real]` where there is one. Both ids
 are markers as well, so `-m real` selects. `@pytest.mark.embedded_only("why")` keeps a test, or a row of one, off the
 real one, visibly: `pytest -rs` shows what did not run there and why.
 """
@@ -22,7 +22,7 @@ NOT_RUN = "not run on a real API server: "
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """Have a test run on both kinds, if it needs an API server or says why it runs on one alone."""
+    """Have a test run on both kinds, if it needs an API server or has a reason to run on one alone."""
     if KIND not in metafunc.fixturenames:
         if metafunc.definition.get_closest_marker("embedded_only") is None:
             return

@@ -1,6 +1,6 @@
 """Stands between a client and an API server: remembers requests, and fails on command.
 
-So outages and refusals are the same for every kind of server. It speaks plain HTTP and adds the administrator's
+So outages and refusals are the same for every kind of server. It serves plain HTTP and adds the administrator's
 credentials on the way. It keeps no answers, and streams watches as they come.
 """
 

@@ -1,4 +1,4 @@
-"""What a test may ask of an API server, whichever it is: where it is, to go away, to come back, to forget.
+"""What a test may do with an API server, whichever it is: find it, stop it, start it again, have it forget.
 
 Everything else goes over HTTP. `embedded_kube` and `real_kube` implement it, equally completely.
 """

@@ -1,4 +1,4 @@
-"""A kubelet as its device plugins see it: it registers them, follows their lists, allocates, and says who has what.
+"""A kubelet as its device plugins see it: it registers them, follows their lists, allocates, and lists allocations.
 
 It behaves as the real one: it dials back before a registration is answered, marks devices unhealthy
 when a plugin's stream ends, drops the resource after five minutes (of `now`, which only `advance` moves), and wipes
@@ -49,7 +49,7 @@ LOCAL: Final = (("grpc.use_local_subchannel_pool", 1),)
 
 @dataclass
 class Registered:
-    """A resource as its plugin told of it; `lost_at` is when the stream ended."""
+    """A resource as its plugin listed it; `lost_at` is when the stream ended."""
 
     request: RegisterRequest
     channel: grpc.aio.Channel
@@ -97,7 +97,7 @@ class FakeKubelet:
         """While it is not set, the kubelet has other things to do than to see that a stream ended."""
         self.notices.set()
         self.refuses_lists = False
-        """Others ask it for lists more often than it answers."""
+        """Other clients request lists more often than it answers."""
         self._servers: list[grpc.aio.Server] = []
 
     async def start(self) -> None:
@@ -155,7 +155,7 @@ class FakeKubelet:
     ) -> ContainerAllocateResponse:
         """Give a container of a pod in `default` so many devices, as its plugin prefers.
 
-        Those of the init container that it comes `after` it has first of all, whatever the plugin says of them.
+        It reuses the units of the init container `after` which it comes, whatever the plugin prefers.
         """
         plugin = self.resources[resource]
         taken = {name for had in self.held.values() for name in had.get(resource, [])}
@@ -185,7 +185,7 @@ class FakeKubelet:
         return [name for name in names if name in free]
 
     def release(self, pod: str) -> None:
-        """The pod's containers are gone, and nobody tells the plugin."""
+        """The pod's containers are gone, and the plugin gets no notice."""
         self.held = {key: had for key, had in self.held.items() if key[1] != pod}
 
     async def _register(self, request: RegisterRequest, context: Any) -> Empty:

@@ -43,7 +43,7 @@ def fact(number: int, *, at: datetime = NOON, priority: int = 2, size: int = 0) 
 
 
 def number_of(event: Decoded) -> int | None:
-    """The number that `fact` put in; None for what the outbox tells by itself."""
+    """The number that `fact` put in; None for the outbox's own facts."""
     match event.data:
         case DeviceErrorsObserved(kind=kind):
             return int(kind.rstrip("x"))
@@ -60,7 +60,7 @@ def numbers_in(events: Iterable[Decoded]) -> list[int]:
 
 
 class Time:
-    """Clocks that go when they are told to."""
+    """Clocks that a test moves on."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -139,7 +139,7 @@ def store_on(
 
 
 class Recorded(NamedTuple):
-    """What a log comes to: its events without repeats, what is missing of each epoch, and what was told of it."""
+    """What a log comes to: its events without repeats, what is missing of each epoch, and the reported losses."""
 
     events: list[Decoded]
     missing: dict[str, set[int]]

@@ -1,6 +1,6 @@
-"""A process that tells facts by an outbox, one after the other, for tests that kill it or fill its disk.
+"""A process that records facts in an outbox, one after the other, for tests that kill it or fill its disk.
 
-It says `kept N` of each fact that is on disk, and `held N` of each that is in memory alone. Where the disk is bounded,
+It prints `kept N` for each fact on disk, and `held N` for each in memory alone. Where the disk is bounded,
 the ledger gets nothing in the first half of the way, so that something waits.
 """
 

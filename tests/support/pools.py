@@ -54,7 +54,7 @@ def described(hardware: Hardware = A100, **shown: Any) -> DeviceDescribed:
 
 
 def marked(pool: str | None = None, *, cluster: str | None = None, **labels: str) -> DeviceMarked:
-    """The annotations that ask for a GPUPool or a ClusterGPUPool, and labels."""
+    """The annotations that request a GPUPool or a ClusterGPUPool, and labels."""
     given = {ASKED: pool, ASKED_CLUSTER: cluster}
     return DeviceMarked(labels=labels, annotations={key: value for key, value in given.items() if value is not None})
 
@@ -139,7 +139,7 @@ class PoolsLog:
         return self
 
     def assign(self, device: str, pool_id: str, partitions: int | None = None) -> "PoolsLog":
-        """People ask for the pool, and the agent sets the device up."""
+        """People request the pool, and the agent sets the device up."""
         name = pool_id.rpartition("/")[2]
         self.record(device, marked(name) if "/" in pool_id else marked(cluster=name))
         self.record(device, applied(pool_id, partitions))
@@ -165,7 +165,7 @@ class PoolsLog:
 
 
 def source_of(subject: str, data: Payload) -> str:
-    """Who says such a thing."""
+    """The source of such a fact."""
     if isinstance(data, _FROM_INVENTORY):
         return "/services/inventory"
     if isinstance(data, _FROM_BOOTSTRAP):

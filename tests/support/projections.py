@@ -1,4 +1,4 @@
-"""Projections on real servers: databases with their tables, runners beside the test, and looks at what they wrote."""
+"""Projections on real servers: databases with their tables, runners beside the test, and queries of their rows."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -91,7 +91,7 @@ async def reaches(database_url: str, projection: str, position: int) -> None:
 
 @asynccontextmanager
 async def running(*runners: Runner) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """The runners, running; one that stops by itself makes its task end."""
+    """The runners, running; one that stops unexpectedly ends its task."""
     tasks = [asyncio.create_task(runner.run()) for runner in runners]
     try:
         yield tasks

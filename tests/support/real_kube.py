@@ -36,7 +36,7 @@ WATCHED = (
     *(f"/api/v1/{plural}" for plural in ("configmaps", "namespaces", "nodes", "pods", "secrets")),
     *("/apis/events.k8s.io/v1/events", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
 )
-"""What the tests watch. Before Kubernetes 1.36 a server said that it was ready a moment before it could be watched."""
+"""What the tests watch. Before Kubernetes 1.36 a server was ready a moment before it could be watched."""
 
 
 def assets() -> Path | None:

@@ -1,4 +1,4 @@
-"""Why an API server refuses what somebody wants to create."""
+"""Why an API server refuses a new object."""
 
 from typing import Any
 

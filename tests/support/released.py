@@ -61,7 +61,7 @@ class Cluster:
         return [hook for one in found if one["metadata"]["name"] == WEBHOOKS for hook in one["webhooks"]]
 
     async def has_webhooks(self) -> bool:
-        """Whether the API server asks any."""
+        """Whether the API server calls any."""
         return bool(await self.webhooks())
 
     async def pod_environment(self) -> dict[str, str]:

@@ -26,11 +26,11 @@ def _allows(rule: Permission, requested: Permission) -> bool:
 
 
 def beyond(requested: Iterable[Permission], rules: set[Permission]) -> set[Permission]:
-    """What was asked and is not allowed."""
+    """The requests that no rule allows."""
     return {one for one in requested if not any(_allows(rule, one) for rule in rules)}
 
 
 def unused(requested: set[Permission], rules: set[Permission]) -> set[Permission]:
-    """What is allowed and may as well not be: without it just as much of what was asked is allowed."""
+    """The rules that may go: without them just as many of the requests are allowed."""
     refused = beyond(requested, rules)
     return {rule for rule in rules if beyond(requested, rules - {rule}) == refused}

@@ -1,4 +1,4 @@
-"""What runners are tried with: events, some unfit, a ledger that fails when it is told to, and a clock that is set."""
+"""What runners are tried with: events, some unfit, a ledger that fails on demand, and a clock that is set."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ class Moving:
 
 
 class Failing(JetStreamLedger):
-    """The ledger, until it is told to fail at publishing: before anything was recorded, or behind it."""
+    """The ledger, until a test has publishing fail: before anything was recorded, or behind it."""
 
     def __init__(self, ledger: JetStreamLedger) -> None:
         vars(self).update(vars(ledger))

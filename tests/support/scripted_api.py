@@ -75,7 +75,7 @@ def listing(*objects: dict[str, Any], version: str, more: str = "") -> Answer:
 
 
 def node(name: str, version: str = "1") -> dict[str, Any]:
-    """A Node, as far as tests look at it."""
+    """A Node, as far as tests need it."""
     return {"metadata": {"name": name, "resourceVersion": version}}
 
 

@@ -14,5 +14,5 @@ async def eventually(condition: Callable[[], Awaitable[object]], *, interval_s: 
         TimeoutError: it has not come to hold in `WAIT_MAX_S`.
     """
     async with asyncio.timeout(WAIT_MAX_S):
-        while not await condition():  # noqa: ASYNC110 - nobody tells when
+        while not await condition():  # noqa: ASYNC110 - there is no notification
             await asyncio.sleep(interval_s)

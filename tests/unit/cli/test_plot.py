@@ -40,7 +40,7 @@ ROWS: list[dict[str, Any]] = [
 POOL: dict[str, Any] = {"driver": "gpu.example.com", "pool": "n1", "node": "n1"}
 
 PICTURE = ROOT / "tests" / "golden" / "plot.txt"
-"""After an intended change: `GPULEDGER_UPDATE_GOLDEN=1 make test`, and look at it."""
+"""After an intended change: `GPULEDGER_UPDATE_GOLDEN=1 make test`, and review it."""
 
 
 def test_a_terminal_shows_every_step() -> None:

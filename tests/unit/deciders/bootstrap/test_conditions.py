@@ -23,7 +23,7 @@ from support.bootstrap import (
 
 
 class Case(NamedTuple):
-    """What is there at first, what is said then, and what a condition shows after it."""
+    """The first facts, the next ones, and the condition after them."""
 
     begin: Callable[[], Prepared]
     reports: tuple[tuple[float, str, Payload], ...]
@@ -145,10 +145,10 @@ CASES = {
     "driver that answers the agent again": Case(
         ready_node, (finds(10, driver=False), finds(11, driver=True)), "DriverMissing", "False", "ValidatorReady"
     ),
-    "driver that answers the agent, as is said late": Case(
+    "driver that answers the agent, in a late report": Case(
         ready_node, (finds(10, driver=False), finds(9, driver=True)), "DriverMissing", "True", "DriverNotAnswering"
     ),
-    "driver that does not answer the agent, as is said late": Case(
+    "driver that does not answer the agent, in a late report": Case(
         ready_node, (finds(10, driver=True), finds(9, driver=False)), "DriverMissing", "False", "ValidatorReady"
     ),
     "driver that neither validator nor agent finds": Case(
@@ -240,7 +240,7 @@ CASES = {
         (all_but(10, dcgm="waiting"), all_but(11), *beats(12, 13, 14)),
         "MonitoringMissing", "False", "HeartbeatStable",
     ),
-    "an agent that has told all its looks is silent for a good reason": Case(
+    "an agent that has reported all its heartbeats is silent for a good reason": Case(
         ready_node,
         (*beats(*range(6, 14)), all_but(20, dcgm="waiting"), all_but(21)),
         "MonitoringMissing", "False", "HeartbeatStable", until=LONG,
@@ -266,7 +266,7 @@ CASES = {
         (all_but(10, node_agent="ready"), all_but(20)),
         "MonitoringMissing", "True", "NodeAgentNotReady", until=140,
     ),
-    "more heartbeats may be asked for": Case(
+    "more heartbeats may be required": Case(
         all_but_beats, (off(heartbeats=4), *beats(3, 4, 5)), "MonitoringMissing", "True", "HeartbeatUnstable"
     ),
     "DCGM not waited for": Case(

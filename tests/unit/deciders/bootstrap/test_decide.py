@@ -1,4 +1,4 @@
-"""What the preparation decides: phases and states by every way that leads to them, and whom it listens to."""
+"""What the preparation decides: phases and states by every way that leads to them, and whose facts count."""
 
 from collections.abc import Callable
 from typing import NamedTuple

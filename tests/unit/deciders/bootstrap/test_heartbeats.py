@@ -24,7 +24,7 @@ IN_ORDER = {
     "three in a row, then now and then": ("+++-+-++-", 3, "ValidatingFailed"),
     "three in a row long ago": ("+++" + "-+" * 12, 3, "ValidatingFailed"),
     "many, never two in a row": ("+-" * 12, 3, "Monitoring"),
-    "one is enough where one is asked for": ("+-", 1, "ValidatingFailed"),
+    "one is enough where one is required": ("+-", 1, "ValidatingFailed"),
     "nine of ten in a row": ("+++++++++-+-", 10, "Monitoring"),
     "ten in a row": ("++++++++++-+-", 10, "ValidatingFailed"),
 }

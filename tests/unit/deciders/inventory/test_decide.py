@@ -1,4 +1,4 @@
-"""The inventory: which GPUDevices there are, whoever told of their cards first, and what becomes of them."""
+"""The inventory: which GPUDevices there are, whichever source reports their cards first, and what becomes of them."""
 
 import pytest
 

@@ -257,7 +257,7 @@ def test_reports_of_an_agent_whose_clock_is_behind_count(world: PoolsLog) -> Non
     assert world.of("n1-0") == ("ns/p", ASSIGNED)
     row = world.state.assignment.rows["n1-0"]
     world.record("n1-0", marked(), at=-50)
-    assert world.state.assignment.rows["n1-0"] == row  # What people said before does not count.
+    assert world.state.assignment.rows["n1-0"] == row  # Requests of people before that do not count.
 
 
 def test_no_more_than_so_many_devices_of_a_node(world: PoolsLog) -> None:

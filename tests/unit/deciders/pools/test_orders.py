@@ -1,4 +1,4 @@
-"""What the decider of pools tells nodes' agents: which devices pools have, how they are set up, and when to answer."""
+"""The orders of the decider of pools to agents: which devices pools have, how they are set up, and when to answer."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -103,7 +103,7 @@ def test_orders_list_all_devices_of_the_node_by_name() -> None:
 
 NOTHING_NEW: dict[str, tuple[str, Payload]] = {
     "the agent sets it up": ("n1-0", applied("ns/p")),
-    "the agent says so again": ("n1-0", applied("ns/p")),
+    "the agent repeats its report": ("n1-0", applied("ns/p")),
     "a pool would take it by itself": ("n1-0", marked("p", tier="gold")),
     "its card is described as it was": ("n1-0", described()),
     "something else is known of its card": (
@@ -351,7 +351,7 @@ def test_orders_never_have_an_earlier_time_than_the_last() -> None:
 
 
 def crowd(world: PoolsLog, count: int) -> list[str]:
-    """So many devices on a node, each asked for; they are named in their order."""
+    """So many devices on a node, each requested; they are named in their order."""
     devices = [f"n1-{number:03}" for number in range(count)]
     for device in devices:
         world.record(device, detected("n1"))
@@ -374,7 +374,7 @@ def test_pools_take_no_more_devices_of_a_node_than_one_list_of_orders_holds() ->
 
 
 def test_more_devices_than_a_list_holds_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a log of an older build may have them: told of are the first by name."""
+    """As a log of an older build may have them: the orders list the first by name."""
     monkeypatch.setattr(PoolFacts, "is_crowded", lambda _state, _node: False)
     world = PoolsLog().begin("n1", devices=0)
     devices = crowd(world, CARDS_PER_NODE_MAX + 2)

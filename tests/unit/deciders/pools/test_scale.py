@@ -16,9 +16,9 @@ SMALL, LARGE = 20, 200
 """How many pools there are, each with a node of two devices. Both are beyond what an index keeps in a tuple."""
 
 FACTS: dict[str, tuple[str, Payload]] = {
-    "a device is asked for": ("n1-1", marked("p1")),
+    "a device is requested": ("n1-1", marked("p1")),
     "a device is set up": ("n2-0", applied("ns/p2")),
-    "a device is asked for no more": ("n3-0", marked()),
+    "a device is requested no more": ("n3-0", marked()),
     "a device is released": ("n3-0", released("ns/p3")),
     "a device is described": ("n4-0", described(ignored=True)),
     "a device faults": ("n5-0", state("Faulted")),
@@ -34,11 +34,11 @@ FACTS: dict[str, tuple[str, Payload]] = {
     "a pod is bound": ("ns/pod14", PodObserved(uid="u", node="n14", requests={"gpu.deckhouse.io/p14": 1})),
     "a pod goes": ("ns/pod15", PodGone(uid="u")),
 }
-"""Each about a node or pool of its own, so that they can all be told to one cluster."""
+"""Each about a node or pool of its own, so that all can be recorded in one cluster."""
 
 
 def cluster(pools: int) -> PoolsLog:
-    """Pools that hold a device each, which a pod asks for, and as many that approve devices by a label of their own."""
+    """Pools that hold a device each, which a pod requests, and as many that approve devices by a label of their own."""
     world = PoolsLog()
     world.record(MODULE_CONFIG, MET)
     for number in range(pools):

@@ -1,4 +1,4 @@
-"""Sources: what is missing, what becomes a gap, what closes it, and what is told of events turned down."""
+"""Sources: what is missing, what becomes a gap, what closes it, and how rejected events are reported."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Shared counters: what is left, whom a lack of them keeps out, and a balance that is kept."""
+"""Shared counters: what is left, which devices a lack of them keeps out, and a balance that is kept."""
 
 from itertools import product
 

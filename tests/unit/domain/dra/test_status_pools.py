@@ -1,4 +1,4 @@
-"""What status documents say of pools, word for word: whole or not, valid or not, and from where they are seen."""
+"""Pools in status documents, word for word: whole or not, valid or not, and from where they are seen."""
 
 from typing import Any
 

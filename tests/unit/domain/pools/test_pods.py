@@ -1,4 +1,4 @@
-"""Pods that ask for units of pools, as rows: which are there, on which node, and since when."""
+"""Pods that request units of pools, as rows: which are there, on which node, and since when."""
 
 from datetime import datetime
 
@@ -24,7 +24,7 @@ def observed(node: str | None = None, units: int = 1, uid: str = "u") -> PodObse
 
 
 def pod_after(*facts: TimedFact) -> PoolPod | None:
-    """What is known of the pod after these facts, in the order of the log."""
+    """The pod's row after these facts, in the order of the log."""
     pools = PoolsLog()
     for at, data in facts:
         assert pools.record(POD, data, at=at) == []

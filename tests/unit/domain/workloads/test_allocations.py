@@ -1,4 +1,4 @@
-"""Who has which device: what agents tell becomes units with a beginning and an end."""
+"""Container allocations: agents' reports become units with a beginning and an end."""
 
 from typing import Any
 

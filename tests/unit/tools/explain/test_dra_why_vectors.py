@@ -24,7 +24,7 @@ VECTORS_MIN = 1_000
 
 
 def state_of(vector: dict[str, Any]) -> Availability:
-    """The cluster of a vector, told by the watchers."""
+    """The cluster of a vector, as watchers record it."""
     kinds = ((slices.KIND, "slices"), (claims.KIND, "claims"), (taintrules.KIND, "deviceTaintRules"))
     parts = [(kind, kind.read(obj)) for kind, key in kinds for obj in vector[key]]
     facts = [
@@ -37,7 +37,7 @@ def state_of(vector: dict[str, Any]) -> Availability:
 
 
 def allocatable(cluster: ClusterDevices, vector: dict[str, Any], key: str) -> bool:
-    """Whether one claim for one device, of which it asks the least, can be allocated on the vector's node."""
+    """Whether a claim for the least of one device can be allocated on the vector's node."""
     driver, name, device = key.split("/")
     selector = f'device.driver == "{driver}" && device.attributes["{driver}"].id == "{name}/{device}"'
     published = (one for part in cluster.state.index(PoolId(driver, name)).slices.values() for one in part.devices)

@@ -1,4 +1,4 @@
-"""What simulated agents do for pools: which devices they set up and let go, and when they say so."""
+"""What simulated agents do for pools: which devices they set up and release, and when they report it."""
 
 from typing import Any
 
@@ -136,7 +136,7 @@ def test_a_device_leaves_once_nothing_holds_it() -> None:
     assert list(assignments.free(lambda _: ["pod"])) == []
     assert list(assignments.free(lambda _: [])) == [device]
     assignments.follow(changes(LEAVING))
-    assert list(assignments.free(lambda _: [])) == [], "it was said already"
+    assert list(assignments.free(lambda _: [])) == [], "it was reported already"
     assignments.follow(changes(live()))
     assignments.follow(changes(LEAVING))
     assert list(assignments.free(lambda _: [])) == [device]

@@ -49,7 +49,7 @@ def test_components_come_up_in_their_order_and_then_the_heart_beats() -> None:
     assert ready_ == APPS
     beats = [one.at_s for one in seen[6:] if isinstance(one, HeartBeat)]
     assert beats == [EXPORTER.ready_after_s + PERIOD_S * number for number in range(1, HEARTBEATS_MAX + 1)]
-    assert len(seen) == 6 + HEARTBEATS_MAX, "and then nobody says anything"
+    assert len(seen) == 6 + HEARTBEATS_MAX, "and then nothing is reported"
 
 
 @given(st.frozensets(st.sampled_from(APPS)), st.integers(0, HEARTBEATS_MAX + 5))
@@ -109,7 +109,7 @@ def test_a_card_that_fails_or_comes_back_has_heartbeats_counted_anew() -> None:
     due_s: dict[str, float] = {}
     changed = silent = 0
     for _, one in zip(range(20_000), happenings(plan), strict=False):
-        assert all(one.at_s <= due_s[node] for node, beats in left.items() if beats), "a heartbeat that is not told"
+        assert all(one.at_s <= due_s[node] for node, beats in left.items() if beats), "a heartbeat that is not reported"
         node = ""
         if isinstance(one, ComponentReady) and one.component is EXPORTER:
             node, left[one.node] = one.node, HEARTBEATS_MAX

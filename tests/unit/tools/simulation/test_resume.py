@@ -153,7 +153,7 @@ async def test_numbering_goes_on_and_ids_are_the_same_again() -> None:
         await agents.observed(FIRST, [])
         await agents.observed(SECOND, [])
         await agents.flush()
-    assert await ledger.head() == 2, "what is said again with the same number is the same event"
+    assert await ledger.head() == 2, "a repetition with the same number is the same event"
     recorded = await recorded_of(ledger, FLEET)
     assert (recorded.events, recorded.numbers) == (2, {FIRST: 1, SECOND: 1})
     agents = agents_of(ledger, recorded.numbers)
