@@ -148,7 +148,7 @@ class Outboxes(RuleBasedStateMachine):
         self.may_forget |= self._only_in_memory()
 
     def _only_in_memory(self) -> set[int]:
-        """The facts lost with the process, which logged that they might be: any fact that memory gave up is among them."""
+        """The facts lost with the process, which logged that they might be; they include what memory gave up."""
         assert self.store._memory is not None
         events = [decode(entry.message.data) for entry in self.store._memory.entries]
         if self.store._memory.state.drops or any(isinstance(event.data, NodeEventsDropped) for event in events):
