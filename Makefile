@@ -36,11 +36,12 @@ demo: $(STAMP) ## Import a fleet's history, query it, verify the tables (under t
 test: $(STAMP) ## Run the whole suite, on real NATS and PostgreSQL servers that it starts
 	$(RUN) pytest -q --numprocesses $(WORKERS) --dist loadfile
 
-check: lint test test-long ## Run what CI runs: format, lint, types, layers, then make test, then the long tests
+check: lint test test-long ## Run what CI runs: format, lint, names, types, layers, then make test, then the long tests
 
 lint: $(STAMP)
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
+	$(RUN) python tests/support/naming.py
 	$(RUN) mypy
 	$(RUN) lint-imports
 

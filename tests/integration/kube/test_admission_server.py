@@ -62,8 +62,8 @@ async def test_only_the_mutating_path_changes_anything() -> None:
 
 async def test_nothing_is_answered_until_enough_is_known() -> None:
     async with server(lambda _: None) as session:
-        code, told = await posted(session, "/mutate", question(pod_with(CLUSTER)))
-    assert (code, "Try again" in told["text"]) == (503, True)
+        code, body = await posted(session, "/mutate", question(pod_with(CLUSTER)))
+    assert (code, "Try again" in body["text"]) == (503, True)
 
 
 @pytest.mark.parametrize(("body", "code"), [(b"no json", 400), (b"[]", 400), (b"x" * 2000, 413)])

@@ -66,6 +66,6 @@ async def test_diff_names_the_place(crds: Crds, kube: KubeServer) -> None:
 
 
 async def test_a_server_that_is_not_there(crds: Crds, tmp_path: Path) -> None:
-    said = await asyncio.to_thread(crds._cli, "crds", "diff", "--kubeconfig", str(tmp_path / "none"))
-    assert said.code == ExitCode.USAGE
-    assert "Name one with --kubeconfig" in said.err
+    result = await asyncio.to_thread(crds._cli, "crds", "diff", "--kubeconfig", str(tmp_path / "none"))
+    assert result.code == ExitCode.USAGE
+    assert "Name one with --kubeconfig" in result.err

@@ -60,9 +60,9 @@ async def test_pools_of_both_kinds_are_shown_together(run: Run, client: KubeClie
     ]
     names = await run("get", "pool", "-A", "-o", "name")
     kinds = ["gpupool", "gpupool", "clustergpupool"]
-    told = [f"{kind}.gpu.deckhouse.io/{name}" for kind, name in zip(kinds, "abc", strict=True)]
-    assert names.out.split() == told
-    objects = (await run("get", "pools", *told[1:], "-o", "json")).json()
+    expected = [f"{kind}.gpu.deckhouse.io/{name}" for kind, name in zip(kinds, "abc", strict=True)]
+    assert names.out.split() == expected
+    objects = (await run("get", "pools", *expected[1:], "-o", "json")).json()
     assert [(one["kind"], one["metadata"]["name"]) for one in objects] == [("GPUPool", "b"), ("ClusterGPUPool", "c")]
     csv = (await run("get", "pools", "c", "-o", "csv")).out.splitlines()
     assert (csv[0].split(",")[:2], csv[1].split(",")[:2]) == (["Namespace", "Name"], ["", "c"])
@@ -240,9 +240,9 @@ class Blind(KubeClient):
 async def test_quotas_that_may_not_be_read_hide_nothing_else(kube: KubeServer, client: KubeClient) -> None:
     await some_pools(client)
     async with open_kube(KubeAccess(kube.kubeconfig), Blind) as blind:
-        told = await read_pool_objects(blind, POOL)
-    assert (told.quotas, told.quotas_problem) == ([], "You may not.")
-    assert told.object is not None
+        shown = await read_pool_objects(blind, POOL)
+    assert (shown.quotas, shown.quotas_problem) == ([], "You may not.")
+    assert shown.object is not None
 
 
 async def test_pages_of_devices_and_nodes_tell_what_was_decided(run: Run) -> None:
@@ -263,9 +263,9 @@ async def test_pages_of_devices_and_nodes_tell_what_was_decided(run: Run) -> Non
 
 async def test_timelines_tell_what_was_decided(run: Run) -> None:
     await publish(history())
-    told = (await run("timeline", "device", "w1-0", "--no-kube")).out.splitlines()
-    assert any("state-changed" in line and "reason=r state=Ready" in line for line in told)
-    assert any("assignment-changed" in line and f"phase=Pending pool={POOL} reason=AskedFor" in line for line in told)
+    shown = (await run("timeline", "device", "w1-0", "--no-kube")).out.splitlines()
+    assert any("state-changed" in line and "reason=r state=Ready" in line for line in shown)
+    assert any("assignment-changed" in line and f"phase=Pending pool={POOL} reason=AskedFor" in line for line in shown)
     rows = (await run("timeline", "node", "w1", "--no-kube", "-o", "json")).json()
     assert {("bootstrap-changed", "node/w1"), ("assignment-changed", "device/w1-1")} <= {
         (row["event"], row["about"]) for row in rows

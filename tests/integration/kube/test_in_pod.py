@@ -173,8 +173,8 @@ async def test_a_cluster_that_has_no_way_to_us_gets_no_webhooks(
         async with jetstream_ledger(clean_nats_url) as ledger, working(far, ledger, migrated_url) as edge:
             assert edge.webhooks is None
             await eventually(partial(_has_rule, pod.admin))
-    (told,) = (one for one in logs if one["event"] == "up.no-admission")
-    assert "GPULEDGER_ADMISSION_LISTEN" in told["reason"]
+    (entry,) = (one for one in logs if one["event"] == "up.no-admission")
+    assert "GPULEDGER_ADMISSION_LISTEN" in entry["reason"]
     assert (await pod.admin.list(MUTATING)).items == []
 
 

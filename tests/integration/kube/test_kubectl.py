@@ -89,26 +89,26 @@ class Kubectl:
         process = await self.start(*arguments)
         text = "" if given is None else given if isinstance(given, str) else yaml.safe_dump(given)
         async with asyncio.timeout(COMMAND_S):
-            told, complaint = await process.communicate(text.encode())
+            output, complaint = await process.communicate(text.encode())
         assert process.returncode is not None
-        return process.returncode, told.decode(), complaint.decode()
+        return process.returncode, output.decode(), complaint.decode()
 
     async def __call__(self, *arguments: str, given: object = None) -> str:
-        code, told, complaint = await self.run(*arguments, given=given)
-        assert code == 0, (arguments, told, complaint)
-        return told.strip()
+        code, output, complaint = await self.run(*arguments, given=given)
+        assert code == 0, (arguments, output, complaint)
+        return output.strip()
 
     async def fails(self, *arguments: str, given: object = None) -> str:
-        code, told, complaint = await self.run(*arguments, given=given)
-        assert code != 0, (arguments, told)
+        code, output, complaint = await self.run(*arguments, given=given)
+        assert code != 0, (arguments, output)
         return complaint
 
     async def becomes(self, expected: str, *arguments: str, given: object = None) -> None:
         """Return when the command succeeds and says so; a real server learns of some things a moment later."""
 
         async def says_so() -> bool:
-            code, told, _ = await self.run(*arguments, given=given)
-            return code == 0 and expected in told
+            code, output, _ = await self.run(*arguments, given=given)
+            return code == 0 and expected in output
 
         await eventually(says_so)
 
@@ -163,8 +163,8 @@ async def test_objects_are_described(widgets: Kubectl) -> None:
 
 async def test_types_are_explained(widgets: Kubectl) -> None:
     await widgets.becomes("What it is to be.", "explain", "widget.spec")
-    told = await widgets("explain", "widget.spec")
-    assert "size\t<integer>" in told
+    output = await widgets("explain", "widget.spec")
+    assert "size\t<integer>" in output
     assert "replicas\t<integer>" in await widgets("explain", "widget", "--recursive")
     assert "<integer>" in await widgets("explain", "deployment.spec.replicas")
     assert "nodeName\t<string>" in await widgets("explain", "pod", "--recursive")

@@ -37,6 +37,6 @@ async def checked(kube: KubeServer) -> dict[str, dict[str, Any]]:
     credentials = ("--ca", str(kube.ca), "--token", kube.token) if kube.token else ()
     command = (sys.executable, str(RECORDED / "check.py"), "--server", kube.url, *credentials, "--json")
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    told, _ = await process.communicate()
-    results = json.loads(told)["results"]
+    output, _ = await process.communicate()
+    results = json.loads(output)["results"]
     return {f"{row['id']}/{step['id']}": step for row in results for step in row["steps"]}

@@ -146,8 +146,8 @@ def _slice(node: str) -> Object:
 
 
 async def _is_told_of_a_missing_prerequisite(client: KubeClient) -> bool:
-    told = (await client.get(MODULE_CONFIGS, MODULE_CONFIG)).get("status") or {}
-    return any(one["type"] == PREREQUISITE_NOT_MET for one in told.get("conditions") or ())
+    status = (await client.get(MODULE_CONFIGS, MODULE_CONFIG)).get("status") or {}
+    return any(one["type"] == PREREQUISITE_NOT_MET for one in status.get("conditions") or ())
 
 
 async def _are_components(client: KubeClient, number: int) -> bool:

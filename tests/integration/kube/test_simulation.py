@@ -217,13 +217,13 @@ async def test_pods_that_a_new_cluster_does_not_have_are_over(new_kube: NewKube)
 
 
 async def test_the_same_seed_gives_the_same_ledger(new_kube: NewKube) -> None:
-    said = []
+    recorded = []
     for _ in range(2):
         ledger = MemoryLedger()
         async with open_client((await new_kube()).kubeconfig) as client:
             await simulate(client, ledger, FastClock(30))
-        said.append([(event.id, event.subject, event.data) for event in await events_of(ledger)])
-    assert said[0] == said[1]
+        recorded.append([(event.id, event.subject, event.data) for event in await events_of(ledger)])
+    assert recorded[0] == recorded[1]
 
 
 async def test_servers_that_are_away_are_waited_for(client: KubeClient) -> None:
@@ -249,7 +249,7 @@ async def test_a_pod_of_a_user_runs_and_ends_when_it_is_deleted(client: KubeClie
     quiet = Rates(load=1e-6, failures_per_1000_node_days=0)
     running = asyncio.create_task(simulate(client, ledger, clock, rates=quiet, speed=0.001))
 
-    async def said(kind: type) -> None:
+    async def recorded(kind: type) -> None:
         async with asyncio.timeout(DEADLINE_S):
             async with ledger.read() as reader:
                 while True:
@@ -264,10 +264,10 @@ async def test_a_pod_of_a_user_runs_and_ends_when_it_is_deleted(client: KubeClie
         "spec": {"containers": [{"name": "c", "image": "i", "resources": limits}]},
     }
     await client.create(PODS, pod)
-    await said(WorkloadScheduled)
+    await recorded(WorkloadScheduled)
     assert (await client.get(PODS, name, names.DEMO_NAMESPACE))["status"]["phase"] == "Running"
     await client.delete(PODS, name, names.DEMO_NAMESPACE)
-    await said(WorkloadEnded)
+    await recorded(WorkloadEnded)
     with pytest.raises(NotFoundError):
         await client.get(PODS, name, names.DEMO_NAMESPACE)
     running.cancel()

@@ -49,20 +49,20 @@ async def ledger(client: KubeClient) -> AsyncIterator[MemoryLedger]:
     """What the agents of a running fleet say; next to nothing happens in it by itself."""
     ledger = MemoryLedger()
     running = asyncio.create_task(simulate(client, ledger, FastClock(1e9), spec=SPEC, rates=QUIET, speed=0.001))
-    await eventually(lambda: said(ledger, lambda event: event.subject == NODE))
+    await eventually(lambda: has_event(ledger, lambda event: event.subject == NODE))
     yield ledger
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
 
 
-async def said(ledger: MemoryLedger, matches: Callable[[Decoded], object]) -> bool:
+async def has_event(ledger: MemoryLedger, matches: Callable[[Decoded], object]) -> bool:
     return any(matches(event) for event in await events_of(ledger))
 
 
-async def told(ledger: MemoryLedger, data: object, device: str = "d") -> None:
+async def recorded(ledger: MemoryLedger, data: object, device: str = "d") -> None:
     """Return when the node's agent has said it of a device."""
-    await eventually(lambda: said(ledger, lambda event: event.data == data and event.subject == device))
+    await eventually(lambda: has_event(ledger, lambda event: event.data == data and event.subject == device))
 
 
 async def show(client: KubeClient, device: str, card: Card, state: str, pool: dict[str, str], **more: Any) -> None:
@@ -91,13 +91,13 @@ async def team_pool(client: KubeClient, **resource: Any) -> None:
 async def test_a_device_that_waits_for_its_pool_is_set_up(client: KubeClient, ledger: MemoryLedger) -> None:
     await create(client, CLUSTER_GPU_POOLS, {"metadata": {"name": "all"}, "spec": {"resource": {"unit": "Card"}}})
     await pending(client, {"name": "all"})
-    await told(ledger, DevicePoolApplied(pool="all"))
+    await recorded(ledger, DevicePoolApplied(pool="all"))
 
 
 async def test_a_mig_pool_gets_as_many_partitions_as_fit(client: KubeClient, ledger: MemoryLedger) -> None:
     await team_pool(client, unit="MIG", migProfile="2g.20gb")
     await pending(client, TEAM)
-    await told(ledger, DevicePoolApplied(pool="team/train", partitions=3))
+    await recorded(ledger, DevicePoolApplied(pool="team/train", partitions=3))
 
 
 async def test_a_card_that_cannot_be_divided_so_is_refused(client: KubeClient, ledger: MemoryLedger) -> None:
@@ -106,7 +106,7 @@ async def test_a_card_that_cannot_be_divided_so_is_refused(client: KubeClient, l
     refused = DevicePoolRefused(
         pool="team/train", reason="MigProfileNotSupported", message="The card cannot be divided by 1g.5gb."
     )
-    await told(ledger, refused)
+    await recorded(ledger, refused)
 
 
 async def test_a_device_leaves_its_pool_once_no_pod_holds_it(client: KubeClient, ledger: MemoryLedger) -> None:
@@ -114,15 +114,15 @@ async def test_a_device_leaves_its_pool_once_no_pod_holds_it(client: KubeClient,
     released = DevicePoolReleased(pool="team/train")
     holder, other = names.workload_of("holder"), names.workload_of("other")
     await run_pod(client, "holder", 1)
-    await eventually(lambda: said(ledger, lambda event: isinstance(event.data, WorkloadScheduled)))
+    await eventually(lambda: has_event(ledger, lambda event: isinstance(event.data, WorkloadScheduled)))
     await run_pod(client, "other", 2)
     await show(client, "d", CARDS[0], "Assigned", TEAM, conditions=[UNASSIGNING])
     await show(client, "e", CARDS[1], "Assigned", TEAM, conditions=[UNASSIGNING])
-    await told(ledger, released, "e")
-    assert not await said(ledger, lambda event: event.data == released and event.subject == "d")
+    await recorded(ledger, released, "e")
+    assert not await has_event(ledger, lambda event: event.data == released and event.subject == "d")
     await client.delete(PODS, "holder", names.DEMO_NAMESPACE)
     await eventually(
-        lambda: said(ledger, lambda event: event.subject == other and isinstance(event.data, WorkloadScheduled))
+        lambda: has_event(ledger, lambda event: event.subject == other and isinstance(event.data, WorkloadScheduled))
     )
     events = [(event.subject, type(event.data)) for event in await events_of(ledger)]
     happened = [one for one in events if one[0] in {holder, "d", other} and one[1] is not WorkloadSubmitted]

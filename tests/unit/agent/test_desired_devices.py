@@ -69,8 +69,8 @@ class Running:
 
     @property
     def desired(self) -> list[str] | None:
-        wanted = self.board.state.desired
-        return None if wanted is None else [one.device for one in wanted]
+        desired = self.board.state.desired
+        return None if desired is None else [one.device for one in desired]
 
     async def wants(self, *devices: str) -> None:
         async def holds() -> bool:

@@ -137,16 +137,16 @@ def test_whether_a_card_has_mig(facts: CardFacts, capable: bool | None) -> None:
 def test_what_a_driver_reports_that_is_odd_is_cut_or_left_out_and_noted(
     odd: dict[str, Any], recorded: dict[str, Any]
 ) -> None:
-    known, notes = event(SURVEY._replace(cards=(CARD._replace(**odd),)))
-    assert {name: getattr(known.cards[0], name) for name in recorded} == recorded
+    reported, notes = event(SURVEY._replace(cards=(CARD._replace(**odd),)))
+    assert {name: getattr(reported.cards[0], name) for name in recorded} == recorded
     assert notes
 
 
 @pytest.mark.parametrize("odd", [{"address": "17"}, {"pci_vendor": ""}, {"pci_device": "xyz"}])
 def test_a_card_that_cannot_be_reported_hides_no_other(odd: dict[str, Any]) -> None:
     other = CARD._replace(address="0000:3d:00.0", uuid="GPU-3d")
-    known, notes = event(SURVEY._replace(cards=(CARD._replace(**odd), other)))
-    assert [card.uuid for card in known.cards] == ["GPU-3d"]
+    reported, notes = event(SURVEY._replace(cards=(CARD._replace(**odd), other)))
+    assert [card.uuid for card in reported.cards] == ["GPU-3d"]
     assert notes
 
 
@@ -181,38 +181,40 @@ def test_whatever_a_driver_reports_the_event_can_be_decoded(cards: list[CardFact
 
 def test_more_cards_than_an_event_holds_are_cut() -> None:
     cards = tuple(CARD._replace(address=f"{number:04x}:17:00.0") for number in range(CARDS_PER_NODE_MAX + 1))
-    known, notes = event(SURVEY._replace(cards=cards))
-    assert len(known.cards) == CARDS_PER_NODE_MAX
+    reported, notes = event(SURVEY._replace(cards=cards))
+    assert len(reported.cards) == CARDS_PER_NODE_MAX
     assert len(notes) == 1
 
 
 def test_a_card_that_stopped_answering_stays_who_it_was() -> None:
-    known = with_survey(with_survey(SurveyHistory(), SURVEY._replace(cards=(SLICED,))), SURVEY._replace(cards=(LOST,)))
-    assert known.survey is not None
-    (card,) = known.survey.cards
+    history = with_survey(
+        with_survey(SurveyHistory(), SURVEY._replace(cards=(SLICED,))), SURVEY._replace(cards=(LOST,))
+    )
+    assert history.survey is not None
+    (card,) = history.survey.cards
     assert (card.uuid, card.serial, card.product, card.memory_mib) == (UUID, "1650", "NVIDIA H100", 81_559)
     assert (card.mig_enabled, card.instances, card.profiles) == (None, (), (PROFILE,))
 
 
 def test_another_card_in_its_place_does_not_become_it() -> None:
-    known = with_survey(
+    history = with_survey(
         with_survey(SurveyHistory(), SURVEY), SURVEY._replace(cards=(LOST._replace(pci_device="20b0"),))
     )
-    assert known.survey is not None
-    assert known.survey.cards[0].uuid is None
-    assert known.identities == {}
+    assert history.survey is not None
+    assert history.survey.cards[0].uuid is None
+    assert history.identities == {}
 
 
 def test_a_card_that_moved_left_nothing_of_itself_where_it_was() -> None:
     moved = CARD._replace(address="0000:3d:00.0")
-    known = with_survey(with_survey(SurveyHistory(), SURVEY), SURVEY._replace(cards=(LOST, moved)))
-    assert known.survey is not None
-    assert [card.uuid for card in known.survey.cards] == [None, UUID]
+    history = with_survey(with_survey(SurveyHistory(), SURVEY), SURVEY._replace(cards=(LOST, moved)))
+    assert history.survey is not None
+    assert [card.uuid for card in history.survey.cards] == [None, UUID]
 
 
 def test_who_was_where_is_stored() -> None:
-    known = with_survey(SurveyHistory(), SURVEY._replace(cards=(SLICED,)))
-    assert load(dump(known.identities)) == known.identities
+    history = with_survey(SurveyHistory(), SURVEY._replace(cards=(SLICED,)))
+    assert load(dump(history.identities)) == history.identities
 
 
 @pytest.mark.parametrize("value", [b"", b"[]", b'{"a": 1}', b'{"a": {}}', b'{"a": {"compute": [1], "profiles": []}}'])
@@ -222,11 +224,11 @@ def test_what_was_stored_and_cannot_be_read_is_nobody(value: bytes) -> None:
 
 def test_a_card_that_is_missed_for_a_moment_is_still_there() -> None:
     none = SURVEY._replace(cards=())
-    known = with_survey(with_survey(SurveyHistory(), SURVEY), none)
-    assert known.survey == SURVEY
+    history = with_survey(with_survey(SurveyHistory(), SURVEY), none)
+    assert history.survey == SURVEY
     for _ in range(MISSED_SURVEYS_MAX - 1):
-        known = with_survey(known, none)
-    assert (known.survey, known.missed) == (none, {})
+        history = with_survey(history, none)
+    assert (history.survey, history.missed) == (none, {})
 
 
 places = st.sampled_from(["0000:17:00.0", "0000:3d:00.0", "0000:60:00.0"])

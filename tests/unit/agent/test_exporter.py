@@ -50,7 +50,7 @@ def test_the_newest_series_counts(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", f"have no {METRIC}"),
         ("<html>502 Bad Gateway</html>", f"have no {METRIC}"),
@@ -62,8 +62,8 @@ def test_the_newest_series_counts(text: str) -> None:
         (f"{METRIC}{{gpu=\n", "cannot be read"),
     ],
 )
-def test_metrics_that_do_not_report_so_are_rejected(text: str, said: str) -> None:
-    with pytest.raises(MonitoringError, match=said):
+def test_metrics_that_do_not_report_so_are_rejected(text: str, message: str) -> None:
+    with pytest.raises(MonitoringError, match=message):
         newest_update(text)
 
 

@@ -201,7 +201,7 @@ def test_settings_are_the_environments(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         ({"NATS_URL": "nats://a"}, "give --node, or set NODE_NAME"),
         ({"NATS_URL": "nats://a", "NODE_NAME": "a/b"}, "'a/b' is not the name of a node"),
@@ -221,13 +221,13 @@ def test_settings_are_the_environments(tmp_path: Path) -> None:
         ({**GIVEN, "GPULEDGER_SPOOL_EVENTS": "0"}, "a whole number above 0"),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused(environ: dict[str, str], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_settings_that_cannot_be_used_are_refused(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         read_agent_settings(environ)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("cuda", "none of nvml, simulated:8xH100 and recorded:FILE"),
         ("simulated:8xT1000", "--hardware: "),
@@ -235,6 +235,6 @@ def test_settings_that_cannot_be_used_are_refused(environ: dict[str, str], said:
         (f"recorded:{__file__}", "no recording of version"),
     ],
 )
-def test_hardware_that_there_is_not_is_refused(text: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_hardware_that_there_is_not_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         open_hardware(text, "w1")

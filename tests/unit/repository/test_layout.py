@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.naming import banned_names
 from support.paths import ROOT
 
 SOURCE_ROOTS = ("events", "schemas", "services", "cli", "migrations")
@@ -73,3 +74,9 @@ def test_no_function_is_longer_than_a_screen() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     assert [name for name, length in functions if length > FUNCTION_LINES_MAX] == []
+
+
+def test_a_name_that_a_reader_has_to_decode_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text('told = {"said": 1}\n"""What is known."""\nlast_wanted = told\n')
+    assert [problem.split(":")[1] for problem in banned_names(file)] == ["1", "3"]

@@ -215,13 +215,13 @@ class OpenbReading:
 
 def unique(parse: Callable[[int, Sequence[str]], R]) -> Callable[[int, Sequence[str]], R]:
     """The same parser, which rejects a name that an earlier row has; rejected rows do not count."""
-    known: set[str] = set()
+    names: set[str] = set()
 
     def parse_once(line: int, row: Sequence[str]) -> R:
         parsed = parse(line, row)
-        if parsed.name in known:
+        if parsed.name in names:
             raise RowError(f"the name {fields.shown(parsed.name)} occurs in an earlier row")
-        known.add(parsed.name)
+        names.add(parsed.name)
         return parsed
 
     return parse_once

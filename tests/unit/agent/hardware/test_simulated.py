@@ -79,7 +79,7 @@ def test_a_bridge_goes_over_two_cards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("", "how many cards"),
         ("H100", "2xH200,1xT4"),
@@ -88,8 +88,8 @@ def test_a_bridge_goes_over_two_cards() -> None:
         ("8xH100,9xT4", "1 to 16"),
     ],
 )
-def test_an_invalid_spec_is_explained(spec: str, said: str) -> None:
-    with pytest.raises(HardwareSpecError, match=said):
+def test_an_invalid_spec_is_explained(spec: str, message: str) -> None:
+    with pytest.raises(HardwareSpecError, match=message):
         SimulatedHardware(spec)
 
 
@@ -113,11 +113,11 @@ def _carry_out(hardware: SimulatedHardware, found: Plan) -> None:
 def test_every_profile_is_had_after_every_other_by_plan(model: str) -> None:
     hardware = SimulatedHardware(f"1x{model}")
     names = [profile.name for profile in _card(hardware).profiles]
-    for wanted in [*names, *reversed(names), None]:
-        found = plan(_state(hardware), wanted)
+    for desired in [*names, *reversed(names), None]:
+        found = plan(_state(hardware), desired)
         assert isinstance(found, Plan)
         _carry_out(hardware, found)
-        assert plan(_state(hardware), wanted) == Plan((), found.target)
+        assert plan(_state(hardware), desired) == Plan((), found.target)
     assert (_card(hardware).mig_enabled, _card(hardware).instances) == (False, ())
 
 

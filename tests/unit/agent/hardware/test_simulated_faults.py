@@ -229,9 +229,9 @@ def test_a_card_is_named_by_number_address_or_uuid() -> None:
 
 @pytest.mark.parametrize("fault", [name.replace("NUMBER", "31") for name in FAULTS])
 def test_every_fault_that_is_listed_can_be_had_and_is_reported(fault: str) -> None:
-    said = SimulatedHardware("2xH100").inject(fault)
-    assert said.startswith(fault)
-    assert said.endswith(".")
+    sentence = SimulatedHardware("2xH100").inject(fault)
+    assert sentence.startswith(fault)
+    assert sentence.endswith(".")
 
 
 def test_readings_have_the_messages_of_the_real_driver() -> None:

@@ -77,7 +77,7 @@ def test_settings_report_otherwise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("79", "has no class; give"),
         ("79=bad", "'bad' is not a class"),
@@ -90,8 +90,8 @@ def test_settings_report_otherwise() -> None:
         ("OffTheBus=application", "never an application's"),
     ],
 )
-def test_settings_that_cannot_be_read_report_why(text: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
+def test_settings_that_cannot_be_read_report_why(text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         parse_classes(text)
 
 

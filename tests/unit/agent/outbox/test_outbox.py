@@ -345,16 +345,16 @@ async def test_a_clock_that_was_years_ahead_is_not_caught_up_with(node: Node) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "last", "recorded"),
+    ("observed", "last", "recorded"),
     [(0, None, 0), (5, 3, 5), (5, 5, 5), (3, 5, 5.000001), (0, CLOCK_AHEAD_MAX_S, CLOCK_AHEAD_MAX_S + 0.000001),
      (1, CLOCK_AHEAD_MAX_S + 1, 1), (CLOCK_AHEAD_MAX_S + 1, 5, 5.000001), (CLOCK_AHEAD_MAX_S + 1, -5, 0),
      (-9, None, -9)],
 )  # fmt: skip
-def test_the_time_of_an_event(said: float, last: float | None, recorded: float) -> None:
+def test_the_time_of_an_event(observed: float, last: float | None, recorded: float) -> None:
     def at(seconds: float) -> timedelta:
         return timedelta(seconds=seconds)
 
-    assert event_time(NOON + at(said), None if last is None else NOON + at(last), NOON) == NOON + at(recorded)
+    assert event_time(NOON + at(observed), None if last is None else NOON + at(last), NOON) == NOON + at(recorded)
 
 
 @pytest.mark.parametrize(("wall", "passed", "jump"), [(10, 10, None), (14, 10, None), (16, 10, 6.0), (-1, 10, -11.0)])

@@ -52,19 +52,19 @@ def test_a_body_that_is_not_a_review_is_an_error(document: object) -> None:
 
 
 def test_a_refusal_begins_with_its_reason() -> None:
-    told = review_document("u1", AdmissionResponse("MixedPoolRequest", "The pod asks for two."))["response"]
-    assert told["allowed"] is False
-    assert told["uid"] == "u1"
-    assert told["status"]["message"] == "MixedPoolRequest: The pod asks for two."
-    assert told["status"]["code"] == 403
+    response = review_document("u1", AdmissionResponse("MixedPoolRequest", "The pod asks for two."))["response"]
+    assert response["allowed"] is False
+    assert response["uid"] == "u1"
+    assert response["status"]["message"] == "MixedPoolRequest: The pod asks for two."
+    assert response["status"]["code"] == 403
 
 
 def test_an_answer_carries_warnings_and_a_patch() -> None:
     patch = ({"op": "add", "path": "/a", "value": 1},)
-    told = review_document("u1", AdmissionResponse(warnings=("careful",), patch=patch))["response"]
-    assert told["allowed"] is True
-    assert told["warnings"] == ["careful"]
-    assert orjson.loads(base64.b64decode(told["patch"])) == list(patch)
+    response = review_document("u1", AdmissionResponse(warnings=("careful",), patch=patch))["response"]
+    assert response["allowed"] is True
+    assert response["warnings"] == ["careful"]
+    assert orjson.loads(base64.b64decode(response["patch"])) == list(patch)
     assert review_document("u1", AdmissionResponse())["response"] == {"uid": "u1", "allowed": True}
 
 
@@ -90,8 +90,8 @@ def test_whatever_the_objects_look_like_there_is_an_answer(kind: str, operation:
     request = REVIEW | {
         "request": REQUEST | {"operation": operation, "resource": resource, "object": new, "oldObject": old}
     }
-    told = review_document("u1", decide(read_request(request), cached(*pool("x"), namespace("team"))))
-    assert isinstance(orjson.loads(orjson.dumps(told)), dict)
+    response = review_document("u1", decide(read_request(request), cached(*pool("x"), namespace("team"))))
+    assert isinstance(orjson.loads(orjson.dumps(response)), dict)
 
 
 def test_a_pool_that_comes_again_begins_anew() -> None:

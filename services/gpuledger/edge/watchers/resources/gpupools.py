@@ -130,8 +130,8 @@ def _maintenance(annotations: Mapping[str, Any], reader: FieldReader) -> str | N
     """Its maintenance as people set it; any value that is not understood means maintenance."""
     if annotations.get(ANNOTATION_MAINTENANCE) in (None, ""):
         return None
-    known = (MAINTENANCE_ENABLED, MAINTENANCE_CONFIRMED)
-    return reader.choice(annotations, ANNOTATION_MAINTENANCE, known) or MAINTENANCE_ENABLED
+    choices = (MAINTENANCE_ENABLED, MAINTENANCE_CONFIRMED)
+    return reader.choice(annotations, ANNOTATION_MAINTENANCE, choices) or MAINTENANCE_ENABLED
 
 
 def _without_selectors(content: dict[str, Any]) -> str:
