@@ -144,7 +144,7 @@ async def test_a_stream_of_before_batches_is_allowed_them_and_else_left_alone(
     assert await batch_of(jetstream, 2) is not None
 
 
-async def test_the_message_that_is_refused_is_named_and_those_before_it_stay(clean_nats_url: str) -> None:
+async def test_the_refused_message_is_named_and_earlier_ones_stay(clean_nats_url: str) -> None:
     messages = series(10)
     messages[6] = Outgoing("elsewhere", "stray", b"")
     async with jetstream_ledger(clean_nats_url, publish_timeout_s=0.5) as ledger:

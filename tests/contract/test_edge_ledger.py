@@ -54,7 +54,7 @@ async def edge(request: pytest.FixtureRequest) -> AsyncIterator[MemoryEdge | Edg
         yield opened
 
 
-async def test_it_does_what_publishing_and_asking_need(edge: MemoryEdge | EdgeLedger) -> None:
+async def test_an_edge_ledger_serves_publishing_and_queries(edge: MemoryEdge | EdgeLedger) -> None:
     publishing: LedgerWriter = edge
     asking: LedgerQueries = edge
     assert publishing.generation == asking.generation == 1

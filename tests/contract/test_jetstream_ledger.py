@@ -284,7 +284,7 @@ async def test_a_message_beyond_the_servers_bound_costs_only_itself(ledger: JetS
     assert numbers_of(await everything(ledger)) == [2]
 
 
-async def test_a_subject_that_is_none_is_refused(ledger: JetStreamLedger) -> None:
+async def test_an_invalid_subject_is_refused(ledger: JetStreamLedger) -> None:
     with pytest.raises(PublishError, match="subject"):
         await ledger.publish(Outgoing("ledger.svc.a\r\nPUB x 0", "id", b""))
     await ledger.publish(outgoing(2))

@@ -131,7 +131,7 @@ async def test_an_nkey(tmp_path: Path) -> None:
     ],
     ids=["no file", "empty", "another kind of seed", "damaged", "another kind of seed with a JWT"],
 )
-async def test_a_credentials_file_that_is_none_is_reported(text: str | None, recorded: str, tmp_path: Path) -> None:
+async def test_an_invalid_credentials_file_is_reported(text: str | None, recorded: str, tmp_path: Path) -> None:
     file = tmp_path / "agent.creds"
     if text is not None:
         file.write_text(text)

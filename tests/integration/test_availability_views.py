@@ -102,7 +102,7 @@ def test_what_is_still_held_counts_to_now(database: str) -> None:
         assert [abs(one) < Decimal("1e-8") for (one,) in off] == [True], report
 
 
-def test_gpu_hours_divide_a_device_among_those_that_have_it(database: str) -> None:
+def test_gpu_hours_divide_a_device_among_its_holders(database: str) -> None:
     _end_everything(database)
     rows = {
         f"{row.pop('namespace')}/{row.pop('claim')}": tuple(row.values()) for row in _ask(database, "dra-gpu-hours")

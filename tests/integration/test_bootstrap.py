@@ -81,7 +81,7 @@ async def make_ready(place: Place) -> None:
         await place.record(at, (NODE, heartbeat()))
 
 
-async def test_facts_become_decisions_once_and_the_rows_are_those_of_the_log(place: Place) -> None:
+async def test_facts_become_decisions_once_and_the_rows_agree_with_the_log(place: Place) -> None:
     async with running(place.runner()):
         await place.come("Validating")
         await make_ready(place)

@@ -190,7 +190,7 @@ async def test_a_kubelet_that_is_away_is_waited_for(root: Path) -> None:
         await kubelet.stop()
 
 
-async def test_a_socket_that_somebody_removed_is_made_anew(kubelet: FakeKubelet) -> None:
+async def test_a_removed_socket_is_made_again(kubelet: FakeKubelet) -> None:
     async with running(plugin_of(kubelet, board_of(ResourceOffer(LOCAL, whole_cards(0))))):
         await knows(kubelet, LOCAL, "GPU-0")
         (kubelet.plugins / socket_name(LOCAL)).unlink()

@@ -182,7 +182,7 @@ async def test_a_pool_that_leaves(root: Path) -> None:
         await eventually(is_gone)
 
 
-async def test_a_kubelet_that_begins_anew(root: Path) -> None:
+async def test_a_kubelet_that_restarts(root: Path) -> None:
     async with a_plugin(root, DeviceInjection()) as (requests, _, _):
         wipe(root)
         async with answering(root / "kubelet.sock", "v1beta1.Registration", "Register", b"") as anew:

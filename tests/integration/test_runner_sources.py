@@ -41,7 +41,7 @@ async def test_a_rejected_event_is_reported(ledger: JetStreamLedger, url: str) -
 
 
 @pytest.mark.parametrize("token", [b"a\xff\xfeb", b"a\0b", b"a\x01b", "ä".encode()], ids=repr)
-async def test_a_subject_that_is_no_text_stops_nobody(
+async def test_a_subject_that_is_not_text_stops_nobody(
     ledger: JetStreamLedger, clean_nats_url: str, url: str, token: bytes
 ) -> None:
     publish_raw(clean_nats_url, b"ledger.node.n1.device.%b.failed" % token, b"{")

@@ -256,7 +256,7 @@ def test_a_server_that_is_not_there_is_named_without_the_password() -> None:
     )
 
 
-def test_a_url_that_is_none_is_not_shown() -> None:
+def test_an_invalid_url_is_not_shown() -> None:
     with pytest.raises(DatabaseUrlError) as caught:
         current_revision("postgresql://me:secret@host:port:7/x?what")
     assert "secret" not in str(caught.value)

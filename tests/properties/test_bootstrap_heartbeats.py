@@ -32,7 +32,7 @@ def begins(looks: Heartbeats, length: int) -> int | None:
 
 @running(max_examples=300, deadline=None)
 @given(looks=heartbeats)
-def test_of_each_number_of_heartbeats_in_a_row_it_is_known_when_the_last_ones_began(looks: Heartbeats) -> None:
+def test_a_row_has_the_beginning_of_the_last_heartbeats_of_every_count(looks: Heartbeats) -> None:
     expected = [begins(looks, length) for length in range(HEARTBEATS_MAX, 0, -1)]
     assert heartbeat_times(row_after(looks)) == [second(at) for at in expected if at is not None]
 

@@ -146,7 +146,7 @@ def lives_and_strays(events: Sequence[Decoded]) -> tuple[set[Life], set[tuple[st
 
 
 @given(recorded=crowded | st.lists(device_facts, max_size=24))
-def test_installations_and_strays_are_those_of_brute_force(recorded: list[RecordedFact]) -> None:
+def test_installations_and_strays_agree_with_brute_force(recorded: list[RecordedFact]) -> None:
     events = numbered(recorded)
     state = folded(DevicesProjection(), log_of(events)).state.tables()
     lives, strays = lives_and_strays(events)

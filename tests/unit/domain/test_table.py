@@ -44,7 +44,7 @@ def test_what_the_store_has_is_changed_or_gone() -> None:
     assert table.take_changes() == Changes([], [A._replace(value=3)], ["b"])
 
 
-def test_what_came_and_went_is_no_change() -> None:
+def test_a_row_that_came_and_went_is_no_change() -> None:
     table = Table(KEPT)
     table.put(A)
     table.delete("a")

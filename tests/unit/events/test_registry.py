@@ -92,7 +92,7 @@ def test_an_upcaster_registered_twice_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("aggregate", "event"), [("Fan", "turned"), ("fan", "turned.round"), ("", "turned")])
-def test_a_name_that_is_no_word_is_refused(aggregate: str, event: str) -> None:
+def test_a_name_that_is_not_a_word_is_refused(aggregate: str, event: str) -> None:
     with pytest.raises(CatalogueError, match="lower-case"):
 
         @Registry().event(aggregate, event, FANS)

@@ -278,7 +278,7 @@ def test_nobody_else_can_make_a_decision_seem_to_have_come_back() -> None:
     assert fold.outstanding() == [decision]
 
 
-def test_the_same_cause_gives_the_same_id_whoever_decides() -> None:
+def test_the_same_cause_gives_the_same_id_in_every_service() -> None:
     log = [message(asked("n1", 1), 1), message(asked("n2", 2), 2)]
     ids = []
     for epoch in ("one", "other"):

@@ -79,7 +79,7 @@ def test_where_the_webhooks_are(environ: dict[str, str], expected: WebhookSettin
     assert read_settings(environ).webhooks == expected
 
 
-def test_an_address_of_the_webhooks_that_is_none_is_refused_before_anything_starts(
+def test_an_invalid_address_of_the_webhooks_is_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GPULEDGER_ADMISSION_LISTEN", "nowhere")

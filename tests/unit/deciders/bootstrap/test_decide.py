@@ -241,7 +241,7 @@ def test_facts_about_a_node_that_was_gone_belong_to_its_next_life() -> None:
     assert node.phase() == "Ready"
 
 
-def test_a_look_after_a_node_was_gone_is_of_its_next_life_and_those_before_are_not() -> None:
+def test_heartbeats_after_a_node_was_gone_belong_to_its_next_life_and_earlier_ones_do_not() -> None:
     node = ready("d1")
     node.record(11, NODE, components())
     node.record(21, NODE, heartbeat())

@@ -162,7 +162,7 @@ INCLUDED = {
 
 
 @pytest.mark.parametrize("property_name", ["product", "pci_vendor", "pci_device", "mig_capable", "mig_profiles"])
-def test_a_property_that_is_no_longer_reported_is_no_drift(property_name: str) -> None:
+def test_a_property_that_is_no_longer_reported_is_not_drift(property_name: str) -> None:
     whole = A100.model_copy(update={"mig_profiles": ("1g.5gb", "7g.40gb")})
     world = PoolsLog().begin("n1")
     world.record("n1-0", described(whole))
@@ -210,7 +210,7 @@ def test_what_drifts_when_its_pool_is_gone_leaves_nothing(world: PoolsLog) -> No
     assert len(world.state.problem) == 0
 
 
-def test_a_fault_is_no_drift(world: PoolsLog) -> None:
+def test_a_fault_is_not_drift(world: PoolsLog) -> None:
     world.record("ns/p", pool(**MIG))
     world.assign("n1-0", "ns/p", 7)
     world.record("n1-0", state("Faulted"))

@@ -334,7 +334,7 @@ def test_a_withdrawn_device_leaves_nothing(world: PoolsLog) -> None:
     ],
 )
 @pytest.mark.parametrize("pool_first", [False, True])
-def test_a_pool_may_approve_devices_by_itself(
+def test_a_pool_may_approve_devices_automatically(
     world: PoolsLog, settings: Any, fields: Any, labels: Any, *, takes: bool, pool_first: bool
 ) -> None:
     world.record(MODULE_CONFIG, SettingsChanged(**settings))
@@ -375,7 +375,7 @@ def test_of_the_pools_that_approve_a_device_the_oldest_takes_it(world: PoolsLog)
     assert world.of("n1-0") == ("z", PENDING)
 
 
-def test_what_a_pool_took_by_itself_it_keeps_when_only_new_devices_need_people(world: PoolsLog) -> None:
+def test_a_pool_keeps_automatic_devices_when_only_new_ones_need_people(world: PoolsLog) -> None:
     world.record("ns/p", pool(requires_annotation=False, auto_approve={}))
     world.record(MODULE_CONFIG, SettingsChanged(approval_mode="Manual"))
     assert world.of("n1-0") == ("ns/p", PENDING)

@@ -60,7 +60,7 @@ def test_what_is_missing_becomes_a_gap_behind_its_grace() -> None:
     assert ranges(fold, "gap") == [(2, 2)]
 
 
-def test_what_comes_within_its_grace_is_no_gap() -> None:
+def test_an_event_within_its_grace_leaves_no_gap() -> None:
     fold = following(1, 3, 2)
     fold.due(START + 2 * GRACE)
     assert (fold.take_decided(), ranges(fold, "missing")) == ([], [])

@@ -77,7 +77,7 @@ def test_a_pool_that_gives_nothing_has_no_balance() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(NAMES, repeat=2)))
-def test_a_balance_that_is_kept_is_the_one_that_is_counted_anew(first: str, second: str) -> None:
+def test_a_kept_balance_equals_a_recount(first: str, second: str) -> None:
     kept, uses = Balance(view(), {}), dict[str, Use]()
     for name, use in ((first, HELD), (second, HELD), (first, SHARED), (second, UNUSED), (first, UNUSED)):
         before, was = uses.get(name, UNUSED), {one: _short(kept, one) for one in NAMES}

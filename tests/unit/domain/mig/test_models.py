@@ -70,9 +70,7 @@ def test_simulated_fleets_have_the_same_instances() -> None:
         (H100_80GB, "7g.80gb", (0,), 8),
     ],
 )
-def test_places_are_those_that_nvidia_smi_lists(
-    geometry: Geometry, name: str, starts: tuple[int, ...], size: int
-) -> None:
+def test_places_agree_with_nvidia_smi(geometry: Geometry, name: str, starts: tuple[int, ...], size: int) -> None:
     profile = find_profile(geometry.profiles, name)
     assert profile is not None
     assert (profile.starts, profile.size) == (starts, size)

@@ -46,7 +46,7 @@ def test_a_claim_that_could_be_allocated_shows_where() -> None:
     )
 
 
-def test_what_is_missing_is_counted_by_the_most_telling_reason() -> None:
+def test_missing_devices_are_counted_by_the_most_specific_reason() -> None:
     facts = (
         slice_of("w1", *devices("gpu-0", "gpu-1", "gpu-2"), *devices("gpu-3", taints=(BAD,))),
         holding("a/x", "w1/gpu-0"),

@@ -86,7 +86,7 @@ def test_a_pool_that_is_being_deleted() -> None:
         ({"maintenance": "enabled"}, "Maintenance=True (ByOperator)"),
     ],
 )
-def test_conditions_that_speak_against_a_pool_come_first(fields: dict[str, str], expected: str) -> None:
+def test_conditions_against_a_pool_come_first(fields: dict[str, str], expected: str) -> None:
     pools = PoolsLog().begin()
     pools.record(POOL, pool(**fields))
     first, _, rest = pool_words(explained_pool(pools, 1)).partition(f"; 1 unit of {UNITS} requested")

@@ -208,7 +208,7 @@ async def test_a_file_in_another_format_is_an_error_that_names_the_expected_one(
     assert found in str(caught.value)
 
 
-async def test_what_is_no_readable_file_is_an_error(tmp_path: Path) -> None:
+async def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ImportFileError, match="No such file or directory"):
         await titan(tmp_path / "missing.csv")
     with pytest.raises(ImportFileError, match="is not a regular file"):

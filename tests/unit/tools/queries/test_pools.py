@@ -75,7 +75,7 @@ async def test_since_when_a_pod_is_on_its_node(backend: Backend) -> None:
     assert pod.bound_at == hour(7)
 
 
-async def test_pools_of_the_past_are_those_that_were_decided_then() -> None:
+async def test_pools_of_the_past_have_the_decisions_of_then() -> None:
     pools = cards(w1=2)
     before = pools.clock
     pools.record("w1-0", marked())

@@ -59,7 +59,7 @@ def test_a_spec_is_read_and_written(text: str, spec: FleetSpec) -> None:
         ("profile=b300", "there is no profile 'b300'; known are h200, a100, mig-a100, t4, mixed"),
     ],
 )
-def test_what_is_no_spec_is_refused(text: str, message: str) -> None:
+def test_an_invalid_spec_is_refused(text: str, message: str) -> None:
     with pytest.raises(FleetSpecError) as caught:
         FleetSpec.parse(text)
     assert str(caught.value).startswith("--fleet: ")

@@ -42,7 +42,7 @@ def happened(nodes: dict[str, NodeProgress], to_s: float = 1e6) -> list[Preparat
     return schedule.advance(to_s, 10_000)
 
 
-def test_components_come_up_in_their_order_and_then_the_heart_beats() -> None:
+def test_components_come_up_in_their_order_and_then_heartbeats_begin() -> None:
     seen = happened({"w1": NodeProgress()})
     assert isinstance(seen[0], ComponentsStarted)
     ready_ = [one.component.app for one in seen[1:6] if isinstance(one, ComponentReady)]
@@ -75,7 +75,7 @@ def test_counting_anew_reports_as_many_heartbeats_from_then_on(after: int) -> No
     assert set(apart) == {PERIOD_S}
 
 
-def test_before_its_exporter_is_ready_no_heart_beats() -> None:
+def test_no_heartbeats_before_the_exporter_is_ready() -> None:
     schedule: Schedule[PreparationHappening] = Schedule()
     preparation = Preparation(schedule, PERIOD_S)
     preparation.begin({"w1": NodeProgress()})
