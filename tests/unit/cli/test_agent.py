@@ -15,6 +15,8 @@ from gpuledger.cli.commands.agent_probe import show_probe, write_probe
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Output
 from gpuledger.runtime.settings import SettingsError
+from gpuledger.tools import probe
+from gpuledger.tools.errors import ToolError
 from support.servers import short_directory
 
 
@@ -31,7 +33,7 @@ class Given:
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> Given:
     given = Given("2xH100,1xT4")
-    monkeypatch.setattr(agent_probe, "open_hardware", given)
+    monkeypatch.setattr(probe, "open_hardware", given)
     return given
 
 
@@ -99,7 +101,7 @@ def test_a_recording_is_played(
 
 @pytest.mark.usefixtures("given")
 def test_a_recording_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CliError, match="cannot be written: No such file"):
+    with pytest.raises(ToolError, match="cannot be written: No such file"):
         write_probe("any", tmp_path / "no" / "folder", moments=1, anonymous=True)
 
 

@@ -3,23 +3,16 @@
 It only reads, and may run beside an agent.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from gpuledger.agent.hardware.api import CardFacts, NodeHardware, Readings, Survey
-from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
-from gpuledger.agent.hardware.factory import open_hardware
-from gpuledger.agent.health.severity import ErrorClasses, Severity, parse_classes
-from gpuledger.agent.health.symptoms import symptoms_of
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.render import Column, Output, View, message, render
+from gpuledger.tools.probe import Probe, probe, record_machine
 
-WELL: Final = "ok"
-UNKNOWN: Final = "unknown"
 MOMENT_S: Final = 5.0
 """The pause between two moments of a recording, as long as an agent's between two polls."""
 
@@ -54,88 +47,35 @@ def show_probe(hardware_text: str, classes_text: str, output: Output, *, headers
     """Show every card, and the driver.
 
     Raises:
-        CliError: no driver answers, or the cards cannot be surveyed.
+        CliError: no driver answers.
+        ToolError: the cards cannot be surveyed.
     """
-    classes, hardware = parse_classes(classes_text), open_hardware(hardware_text, "probe")
-    try:
-        survey = hardware.survey()
-        rows = [_row(hardware, card, classes) for card in survey.cards]
-    except HardwareError as error:
-        raise CliError(f"The cards cannot be surveyed: {error}", "Look into the kernel's log for NVRM") from error
-    finally:
-        hardware.close()
-    render(rows, VIEW, output, headers=headers)
-    _conclude(survey)
+    found = probe(hardware_text, classes_text)
+    render(found.cards, VIEW, output, headers=headers)
+    _conclude(found)
 
 
 def write_probe(hardware_text: str, path: Path, *, moments: int, anonymous: bool) -> None:
-    """Record the machine.
+    """Record the machine in a file.
 
     Raises:
-        CliError: the machine cannot be recorded, or the file cannot be written.
+        ToolError: the machine cannot be recorded, or the file cannot be written.
     """
-    from gpuledger.agent.hardware.recording import record, write_recording  # noqa: PLC0415 - only recordings need it
-
-    hardware = open_hardware(hardware_text, "probe")
-    try:
-        found = record(hardware, moments=moments, pause=lambda: sleep(MOMENT_S), anonymous=anonymous)
-        path.write_bytes(write_recording(found))
-    except (HardwareError, ValueError) as error:
-        raise CliError(f"The machine cannot be recorded: {error}") from error
-    except OSError as error:
-        raise CliError(f"{path} cannot be written: {error.strerror}", "Name another file") from error
-    finally:
-        hardware.close()
-    message(f"Recorded {_cards(found.survey)} at {moments} {'moment' if moments == 1 else 'moments'} in {path}.")
+    count = record_machine(hardware_text, path, moments=moments, pause=lambda: sleep(MOMENT_S), anonymous=anonymous)
+    message(f"Recorded {_cards(count)} at {moments} {'moment' if moments == 1 else 'moments'} in {path}.")
 
 
-def _row(hardware: NodeHardware, card: CardFacts, classes: ErrorClasses) -> dict[str, Any]:
-    return {
-        "address": card.address,
-        "uuid": card.uuid,
-        "product": card.product or f"{card.pci_vendor}:{card.pci_device}",
-        "memory_mib": card.memory_mib,
-        "mig": _mig(card),
-        "instances": len(card.instances),
-        "numa": card.numa_node,
-        "nvlinks": len(card.nvlinks),
-        "health": ", ".join(_health(hardware, card, classes)) or WELL,
-        "serial": card.serial,
-        "compute": None if card.compute is None else ".".join(map(str, card.compute)),
-        "profiles": ",".join(profile.name for profile in card.profiles) or None,
-        "pci_path": ",".join(card.pci_path) or None,
-    }
-
-
-def _mig(card: CardFacts) -> str | None:
-    if card.mig_enabled is None:
-        return None
-    return f"{'on' if card.mig_enabled else 'off'}{' (changes with a reset)' if card.mig_pending else ''}"
-
-
-def _health(hardware: NodeHardware, card: CardFacts, classes: ErrorClasses) -> Iterator[str]:
-    try:
-        readings: Readings | None = hardware.readings(card.address)
-    except CardLostError:
-        readings = None
-    except DriverMissingError:
-        yield UNKNOWN
-        return
-    for symptom in symptoms_of(readings, classes):
-        if symptom.severity is not Severity.IGNORE:
-            yield f"{symptom.kind} ({symptom.severity.value})"
-
-
-def _conclude(survey: Survey) -> None:
-    if survey.driver_missing and not survey.cards:
+def _conclude(found: Probe) -> None:
+    count = _cards(len(found.cards))
+    if found.driver_missing and not found.cards:
         raise CliError("No card of NVIDIA's is on the PCI bus", "Run this on a machine with GPUs, or give --hardware")
-    if survey.driver_missing:
+    if found.driver_missing:
         raise CliError(
-            f"DriverMissing: no driver answers for {_cards(survey)} on the PCI bus",
+            f"DriverMissing: no driver answers for {count} on the PCI bus",
             "Install the NVIDIA driver, and mount libnvidia-ml.so.1 where this runs in a container",
         )
-    message(f"{_cards(survey)}; driver {survey.driver_version}, CUDA {survey.cuda_version}.")
+    message(f"{count}; driver {found.driver_version}, CUDA {found.cuda_version}.")
 
 
-def _cards(survey: Survey) -> str:
-    return "1 card" if len(survey.cards) == 1 else f"{len(survey.cards)} cards"
+def _cards(count: int) -> str:
+    return "1 card" if count == 1 else f"{count} cards"
