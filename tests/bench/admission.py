@@ -45,7 +45,7 @@ class AdmissionSizes(NamedTuple):
     """How many pools are known, each in a namespace of its own, and for how long is asked."""
 
     pools: int = 1_000
-    asked_s: float = 20.0
+    load_s: float = 20.0
 
 
 FULL = AdmissionSizes()
@@ -54,9 +54,9 @@ QUICK = AdmissionSizes(20, 0.5)
 
 async def admission(sizes: AdmissionSizes = FULL) -> list[Figure]:
     """The median and the 99th percentile of the answers' time."""
-    questions = [_question(index, sizes.pools) for index in range(int(sizes.asked_s * RATE_PER_S))]
-    bare = await _asked(0, questions)
-    deciding = await _asked(sizes.pools, questions)
+    questions = [_question(index, sizes.pools) for index in range(int(sizes.load_s * RATE_PER_S))]
+    bare = await _latencies(0, questions)
+    deciding = await _latencies(sizes.pools, questions)
     name, peer = f"a pod reviewed at {RATE_PER_S}/s, {sizes.pools:,} pools", "the same server, deciding nothing"
     p50, p99 = ((percentile_ms(deciding, percent), percentile_ms(bare, percent)) for percent in (50, 99))
     return [
@@ -83,7 +83,7 @@ def _question(index: int, pools: int) -> tuple[str, bytes]:
     return (MUTATE_PATH if index % 2 else VALIDATE_PATH), orjson.dumps(review)
 
 
-async def _asked(pools: int, questions: list[tuple[str, bytes]]) -> list[float]:
+async def _latencies(pools: int, questions: list[tuple[str, bytes]]) -> list[float]:
     """Seconds from when each question was due to its answer."""
     async with process(__file__, str(pools)) as child:
         assert child.stdout is not None

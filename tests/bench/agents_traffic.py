@@ -38,14 +38,14 @@ def recorded(agents: int, events: int) -> Iterator[Outgoing]:
     for index in range(events):
         node, number = f"node-{index % agents:05}", index // agents + 1
         uuid = f"GPU-{index % agents:08}-0000-0000-0000-{number % CARDS:012}"
-        subject, data = _said(node, uuid, (index + number) % 10, number)
+        subject, data = _fact(node, uuid, (index + number) % 10, number)
         source = f"/nodes/{node}/agent"
         event_id = derived_id(f"{source}#bench#{number}", data.TYPE, subject)
         event = Event(event_id, source, data.TYPE, subject, NOW, data, "bench", number)
         yield Outgoing(nats_subject_of(event), event_id, encode(event))
 
 
-def _said(node: str, uuid: str, kind: int, number: int) -> tuple[str, Payload]:
+def _fact(node: str, uuid: str, kind: int, number: int) -> tuple[str, Payload]:
     if kind < 4:
         return uuid, DeviceErrorsObserved(kind="XID 31", cause="application", count=number, first_at=NOW)
     if kind < 8:

@@ -108,7 +108,7 @@ class Cluster:
         self._child = child
         self._sizes = sizes
         self._random = Random(fleet.SEED)
-        self._told = Report(0, 0, 0)
+        self._last = Report(0, 0, 0)
         self._held: dict[str, set[str]] = {}
         self._shown: list[float] = []
         self._own: list[float] = []
@@ -138,7 +138,7 @@ class Cluster:
         await at_once(self._client.create(RESOURCE_SLICES, _slice(pool)) for pool in range(self._sizes.pools))
         await at_once(self._claim(number) for number in range(self._sizes.claims))
         await self._until(lambda: sum(map(len, self._held.values())) == self._sizes.claims)
-        await self._until(lambda: not self._told.waiting)
+        await self._until(lambda: not self._last.waiting)
 
     async def churn(self) -> tuple[list[float], list[float]]:
         """Claims are deallocated and allocated again; returns how long statuses took to show it, and the claims."""
@@ -171,17 +171,17 @@ class Cluster:
     async def burst(self) -> list[Figure]:
         """Many claims are deallocated at once."""
         claims = self._random.sample(range(self._sizes.claims), self._sizes.burst)
-        before, began = self._told, perf_counter()
+        before, began = self._last, perf_counter()
         await at_once(self._change(claim, is_allocated=False) for claim in claims)
         changed_s = perf_counter() - began
         await self._until(self._all_seen)
         settled_s = perf_counter() - began
-        await self._until(lambda: not self._told.waiting)
+        await self._until(lambda: not self._last.waiting)
         name = f"burst of {self._sizes.burst:,} claim changes"
-        written, pause_ms = self._told.written - before.written, StatusWriterSettings().slice_status_pause_s * 1000
+        written, pause_ms = self._last.written - before.written, StatusWriterSettings().slice_status_pause_s * 1000
         return [
             Figure(
-                f"{name}: most writes of one slice in any {pause_ms:g} ms", self._told.most, "writes", "allowed", 1, 1,
+                f"{name}: most writes of one slice in any {pause_ms:g} ms", self._last.most, "writes", "allowed", 1, 1,
                 is_ratio=False,
             ),
             Figure(f"{name}: status writes", written, "writes", "claim changes", self._sizes.burst, None),
@@ -230,7 +230,7 @@ class Cluster:
     async def _listen(self) -> None:
         assert self._child.stdout is not None
         while line := await self._child.stdout.readline():
-            self._told = Report(**json.loads(line))
+            self._last = Report(**json.loads(line))
         raise RuntimeError("the services ended")
 
     async def _watch(self, resource: Resource, saw: Callable[[Object, float], None]) -> None:

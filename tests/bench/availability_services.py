@@ -71,11 +71,11 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
             watch(client, ledger, database_url),
             Runner(AvailabilityProjection(), ledger, database_url).run(),
             writer.run(),
-            _tell(writer, client),
+            _report(writer, client),
         )
 
 
-async def _tell(writer: StatusWriter, client: TimingClient) -> None:
+async def _report(writer: StatusWriter, client: TimingClient) -> None:
     while True:
         health = writer.health()
         report = Report(health.waiting + health.failing, client.written, client.most)

@@ -38,15 +38,15 @@ class Folded:
 
     def __init__(self, devices: int) -> None:
         self._devices = devices
-        self._wanted = DesiredState()
-        self._fold = Fold(DesiredProjection(), GENERATION, state=self._wanted)
+        self._desired = DesiredState()
+        self._fold = Fold(DesiredProjection(), GENERATION, state=self._desired)
         self._random = Random(fleet.SEED)
         self._numbers: dict[str, int] = {}
         self._sequence = 0
         with seldom_collected():
             for message in self._there():
                 self._fold.apply(message)
-        self._wanted.take_changed()
+        self._desired.take_changed()
 
     def change_us(self, changes: int) -> float:
         """Microseconds for a change: a claim goes, or comes back."""
@@ -56,9 +56,9 @@ class Folded:
         began = perf_counter()
         for message in messages:
             self._fold.apply(message)
-            for key in self._wanted.take_changed():
+            for key in self._desired.take_changed():
                 assert key.kind is Kind.SLICE
-                found = desired_object(self._wanted, key, RULE)
+                found = desired_object(self._desired, key, RULE)
                 assert found is not None
                 digest(found.status)
         return (perf_counter() - began) / len(messages) * 1e6

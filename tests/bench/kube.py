@@ -260,11 +260,11 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str, relist_s: st
             watch(client, ledger, database_url),
             Runner(InventoryProjection(), ledger, database_url).run(),
             writer.run(),
-            _tell(writer, imports_kib),
+            _report(writer, imports_kib),
         )
 
 
-async def _tell(writer: StatusWriter, imports_kib: int) -> None:
+async def _report(writer: StatusWriter, imports_kib: int) -> None:
     while True:
         health = writer.health()
         report = Report(_writes("apply status"), _writes(), health.waiting + health.failing, imports_kib, peak_kib())

@@ -190,11 +190,11 @@ class Edge:
             seen.offered_s = seen.offered_s or now_s
 
     def _set_up(self, change: Change) -> None:
-        task = asyncio.create_task(self._say_applied(change))
+        task = asyncio.create_task(self._record_applied(change))
         self._agents.add(task)
         task.add_done_callback(self._agents.discard)
 
-    async def _say_applied(self, change: Change) -> None:
+    async def _record_applied(self, change: Change) -> None:
         """The node's agent, which says nothing else meanwhile."""
         data, source = DevicePoolApplied(pool=change.pool.id), agent_of(change.node)
         fact = Event(
@@ -216,10 +216,10 @@ async def established(database_url: str, sizes: PoolsSizes) -> AsyncIterator[tup
             began = perf_counter()
             await _fill(client, fleet)
             past = await make_past(fleet, client, ledger, database_url)
-            _tell(f"{past.position:,} events are recorded", began)
+            _print_progress(f"{past.position:,} events are recorded", began)
             objects = await show(fleet, past, client)
             made_s = perf_counter() - began
-            _tell(f"{objects:,} objects are shown", began)
+            _print_progress(f"{objects:,} objects are shown", began)
             changes = _chosen(fleet, past, sizes.changes)
             head = past.position
             del past
@@ -229,11 +229,11 @@ async def established(database_url: str, sizes: PoolsSizes) -> AsyncIterator[tup
                 edge = Edge(client, ledger, child)
                 edge.objects, edge.made_s = objects, made_s
                 await edge.settle(head)
-                _tell("the services have started", began)
+                _print_progress("the services have started", began)
                 yield edge, changes
 
 
-def _tell(what: str, began_s: float) -> None:
+def _print_progress(what: str, began_s: float) -> None:
     _progress.print(f"pools: {what}, after {perf_counter() - began_s:.0f} s")
 
 

@@ -131,7 +131,7 @@ async def make_past(fleet: Fleet, client: KubeClient, ledger: Ledger, database_u
         await past.record(
             agent_of(node_name(node)), node_name(node), NodeDevicesObserved(cards=tuple(fleet.cards(node)))
         )
-    await past.notice(gpudevices.KIND, [gpudevices.read(_annotated(*one)) for one in _asked(fleet, past)])
+    await past.notice(gpudevices.KIND, [gpudevices.read(_annotated(*one)) for one in _requests(fleet, past)])
     for row in list(past.desired.pools.assignment.rows.values()):
         if row.pool is not None:
             agent = agent_of(past.desired.device.rows[row.device].node)
@@ -145,7 +145,7 @@ async def make_past(fleet: Fleet, client: KubeClient, ledger: Ledger, database_u
 async def show(fleet: Fleet, past: Past, client: KubeClient) -> int:
     """Put everything into the API server as people and the status writer have it there; returns how many objects."""
     await at_once(
-        client.apply(GPU_DEVICES, _annotated(*one), field_manager=PEOPLE) for one in list(_asked(fleet, past))
+        client.apply(GPU_DEVICES, _annotated(*one), field_manager=PEOPLE) for one in list(_requests(fleet, past))
     )
     view = Planner(past.desired, crds.node_feature_rule())
     keys = list(view.keys())
@@ -172,7 +172,7 @@ def device_at(past: Past, node: int, slot: int) -> str:
     return sorted(rows, key=lambda row: row.pci_address or "")[slot].name
 
 
-def _asked(fleet: Fleet, past: Past) -> Iterable[tuple[str, str]]:
+def _requests(fleet: Fleet, past: Past) -> Iterable[tuple[str, str]]:
     """The devices that people have annotated, and the pools' ids."""
     for node in range(fleet.nodes):
         for slot, pool in fleet.annotated(node):

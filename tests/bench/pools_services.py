@@ -81,11 +81,11 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str, relist_s: st
             watch(client, ledger, database_url),
             *(Runner(projection, ledger, database_url).run() for projection in projections),
             writer.run(),
-            _tell(writer, client, imports_kib),
+            _report(writer, client, imports_kib),
         )
 
 
-async def _tell(writer: StatusWriter, client: ListingClient, imports_kib: int) -> None:
+async def _report(writer: StatusWriter, client: ListingClient, imports_kib: int) -> None:
     while True:
         health = writer.health()
         waiting, unlisted = health.waiting + health.failing, len(health.unlisted)

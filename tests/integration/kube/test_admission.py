@@ -56,14 +56,14 @@ async def hooks(client: KubeClient, teams: None) -> AsyncIterator[Webhooks]:
 async def in_force(api: Api, hooks: Webhooks) -> Api:
     """The API server asks; a real one begins to a moment after it was told."""
 
-    async def is_asked() -> bool:
+    async def is_called() -> bool:
         refused = [
             await api("POST", f"{PODS.path('default')}?dryRun=All", pod_with(LOCAL)),
             await api("POST", f"{GPU_POOLS.path('default')}?dryRun=All", _typed(GPU_POOLS, "cluster-a")),
         ]
         return all(answer.code == 403 for answer in refused)
 
-    await eventually(is_asked)
+    await eventually(is_called)
     return api
 
 
@@ -110,11 +110,11 @@ async def test_the_manifests_of_the_design_work(in_force: Api) -> None:
         (pod_with(CLUSTER, amount="5", namespace="gpu-team-a"), "CapacityExceeded: "),
     ],
 )
-async def test_users_are_told_why_a_pod_is_refused(in_force: Api, given: Json, words: str) -> None:
+async def test_users_see_why_a_pod_is_refused(in_force: Api, given: Json, words: str) -> None:
     assert words in await refusal(in_force, PODS, given)
 
 
-async def test_pools_are_looked_at(in_force: Api) -> None:
+async def test_pools_are_validated(in_force: Api) -> None:
     manifests = pool_manifests()
     taken = {"metadata": {"name": "local-x"}, "spec": manifests["cluster-a"]["spec"]}
     kind = {"apiVersion": CLUSTER_GPU_POOLS.api_version, "kind": CLUSTER_GPU_POOLS.kind}
@@ -186,10 +186,10 @@ async def test_while_no_webhook_runs_only_gpu_pods_wait(api: Api, client: KubeCl
     async with webhooks(client) as found:
         await found.record(*READY)
 
-        async def is_asked() -> bool:
+        async def is_called() -> bool:
             return (await api("POST", f"{PODS.path('gpu-team-a')}?dryRun=All", pod_with(LOCAL))).code == 403
 
-        await eventually(is_asked)
+        await eventually(is_called)
     assert (await api("POST", PODS.path("gpu-team-a"), pod_with("cpu"))).code == 201
     answer = await api("POST", PODS.path("gpu-team-a"), pod("q", "gpu-team-a", CLUSTER))
     assert answer.code == 500

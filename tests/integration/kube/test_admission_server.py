@@ -90,7 +90,7 @@ async def test_other_paths_and_methods_are_not_served() -> None:
             assert response.status == 405
 
 
-async def test_an_address_in_use_is_said_so() -> None:
+async def test_an_address_in_use_is_an_error() -> None:
     async with server() as session:
         port = session._base_url.port if session._base_url else 0
         taken = WebhookServer(answering, AdmissionSettings(listen=f"127.0.0.1:{port}"))

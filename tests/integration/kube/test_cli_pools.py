@@ -245,7 +245,7 @@ async def test_quotas_that_may_not_be_read_hide_nothing_else(kube: KubeServer, c
     assert shown.object is not None
 
 
-async def test_pages_of_devices_and_nodes_tell_what_was_decided(run: Run) -> None:
+async def test_pages_of_devices_and_nodes_show_decisions(run: Run) -> None:
     await publish(history())
     page = (await run("describe", "device", "w1-1", "--no-kube")).out
     assert section(page, "Preparation")[:2] == [["State:", "Ready"], ["Reason:", "r"]]
@@ -261,7 +261,7 @@ async def test_pages_of_devices_and_nodes_tell_what_was_decided(run: Run) -> Non
     assert devices["w1-3"] == ("Faulted", "true", "<none>", "<none>", "r")
 
 
-async def test_timelines_tell_what_was_decided(run: Run) -> None:
+async def test_timelines_show_decisions(run: Run) -> None:
     await publish(history())
     shown = (await run("timeline", "device", "w1-0", "--no-kube")).out.splitlines()
     assert any("state-changed" in line and "reason=r state=Ready" in line for line in shown)

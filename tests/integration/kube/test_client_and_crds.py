@@ -53,7 +53,7 @@ async def test_installing_twice_changes_nothing(client: KubeClient) -> None:
     assert {one.state for one in await crds.diff(client)} == {"same"}
 
 
-async def test_a_changed_crd_is_told_and_mended(client: KubeClient) -> None:
+async def test_a_changed_crd_is_reported_and_repaired(client: KubeClient) -> None:
     await crds.install(client)
     path = "/spec/versions/0/additionalPrinterColumns/0/name"
     await client.json_patch(CRDS, GPU_DEVICES.full_name, [{"op": "replace", "path": path, "value": "Where"}])

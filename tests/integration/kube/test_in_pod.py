@@ -134,7 +134,7 @@ async def _is_refused(admin: KubeClient) -> bool:
     return "PoolNotFound: " in await _refusal(admin, _pod("early", "gpu.deckhouse.io/x"))
 
 
-async def test_the_webhooks_are_asked_through_their_service_and_keep_nobody_else_waiting(
+async def test_the_webhooks_are_called_through_their_service_and_keep_nobody_else_waiting(
     pod: Pod, clean_nats_url: str, migrated_url: str
 ) -> None:
     admin = pod.admin
@@ -178,7 +178,7 @@ async def test_a_cluster_that_has_no_way_to_us_gets_no_webhooks(
     assert (await pod.admin.list(MUTATING)).items == []
 
 
-async def test_a_port_that_cannot_be_had_is_said_so(pod: Pod, clean_nats_url: str, migrated_url: str) -> None:
+async def test_a_port_in_use_is_reported(pod: Pod, clean_nats_url: str, migrated_url: str) -> None:
     taken = await asyncio.start_server(lambda *_: None, HOST, 0)
     async with taken, jetstream_ledger(clean_nats_url) as ledger:
         listen = f"{HOST}:{taken.sockets[0].getsockname()[1]}"

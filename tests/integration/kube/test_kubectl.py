@@ -106,11 +106,11 @@ class Kubectl:
     async def becomes(self, expected: str, *arguments: str, given: object = None) -> None:
         """Return when the command succeeds and says so; a real server learns of some things a moment later."""
 
-        async def says_so() -> bool:
+        async def has_expected() -> bool:
             code, output, _ = await self.run(*arguments, given=given)
             return code == 0 and expected in output
 
-        await eventually(says_so)
+        await eventually(has_expected)
 
     async def json(self, *arguments: str) -> Any:
         return json.loads(await self(*arguments, "-o", "json"))
@@ -129,7 +129,7 @@ async def widgets(kubectl: Kubectl) -> Kubectl:
     return kubectl
 
 
-async def test_the_server_says_what_it_serves(widgets: Kubectl) -> None:
+async def test_the_server_lists_what_it_serves(widgets: Kubectl) -> None:
     assert "Server Version: v1." in await widgets("version")
     await widgets.becomes("example.com/v1", "api-versions")
     assert {"v1", "apps/v1"} <= set((await widgets("api-versions")).split())
@@ -183,7 +183,7 @@ async def test_applying_creates_changes_and_leaves_alone(widgets: Kubectl) -> No
     assert "size: 5" in difference
 
 
-async def test_applying_on_the_server_tells_conflicts(widgets: Kubectl) -> None:
+async def test_applying_on_the_server_reports_conflicts(widgets: Kubectl) -> None:
     other = WIDGET | {"spec": {"size": 9}}
     assert await widgets("apply", "--server-side", "--field-manager=a", "-f", "-", given=WIDGET)
     assert "conflict" in await widgets.fails("apply", "--server-side", "--field-manager=b", "-f", "-", given=other)
@@ -346,7 +346,7 @@ async def test_an_administrator_may_act_as_another(kubectl: Kubectl) -> None:
     [("logs", "p"), ("exec", "p", "--", "ls"), ("attach", "p"), ("create", "token", "default")],
     ids=lambda command: command[0],
 )
-async def test_what_is_not_implemented_says_so(kubectl: Kubectl, command: tuple[str, ...]) -> None:
+async def test_unimplemented_commands_are_errors(kubectl: Kubectl, command: tuple[str, ...]) -> None:
     await kubectl("run", "p", "--image=nginx")
     await kubectl("patch", "pod", "p", "--subresource=status", "-p", '{"status":{"phase":"Running"}}')
     assert "does not implement" in await kubectl.fails(*command)

@@ -78,14 +78,14 @@ async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster
 
 
 @pytest.mark.long
-async def test_what_is_switched_off_is_not_asked_for(cluster: Cluster, values: dict[str, Any]) -> None:
+async def test_disabled_parts_request_nothing(cluster: Cluster, values: dict[str, Any]) -> None:
     """Without components and webhooks of ours there are no roles for them, and nothing may need one."""
     values |= {"components": {"manage": False, "namespace": "gpu-operator"}, "admission": {"enabled": False}}
     assert (await cluster.helm("install", values)).code == 0
     await create(cluster.client, MODULE_CONFIGS, {"metadata": {"name": MODULE_CONFIG}, "spec": {"enabled": True}})
     async with serving(await cluster.pod_environment()):
         await create(cluster.client, NODES, {"metadata": {"name": "bare"}})
-        await eventually(partial(_is_told_of_a_missing_prerequisite, cluster.client))
+        await eventually(partial(_reports_a_missing_prerequisite, cluster.client))
         await label_like_nfd(cluster.client, NODE)
         await eventually(partial(_have_a_status, cluster.client, GPU_DEVICES, 1))
         await _make_and_leave_a_pool(cluster.client)
@@ -98,7 +98,7 @@ async def test_what_is_switched_off_is_not_asked_for(cluster: Cluster, values: d
 async def _live(client: KubeClient) -> None:
     """Everything that leads the services to a request: nodes come and go, and people meddle."""
     await create(client, NODES, {"metadata": {"name": "bare"}})
-    await eventually(partial(_is_told_of_a_missing_prerequisite, client))
+    await eventually(partial(_reports_a_missing_prerequisite, client))
     for node in (NODE, "w2"):
         await label_like_nfd(client, node)
         await create(client, RESOURCE_SLICES, _slice(node))
@@ -145,7 +145,7 @@ def _slice(node: str) -> Object:
     return {"metadata": {"name": node}, "spec": spec}
 
 
-async def _is_told_of_a_missing_prerequisite(client: KubeClient) -> bool:
+async def _reports_a_missing_prerequisite(client: KubeClient) -> bool:
     status = (await client.get(MODULE_CONFIGS, MODULE_CONFIG)).get("status") or {}
     return any(one["type"] == PREREQUISITE_NOT_MET for one in status.get("conditions") or ())
 

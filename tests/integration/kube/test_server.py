@@ -91,7 +91,7 @@ async def test_patches_at_the_same_time_all_count(things: Api) -> None:
     assert len((await things("GET", f"{THINGS}/t")).body["spec"]) == 50
 
 
-async def test_of_two_who_replace_the_same_state_one_is_told(things: Api) -> None:
+async def test_of_two_replacements_of_the_same_state_one_conflicts(things: Api) -> None:
     made = await things.made(THINGS, thing("t"))
     answers = await asyncio.gather(*(things("PUT", f"{THINGS}/t", made | {"spec": {"n": n}}) for n in range(2)))
     assert sorted(answer.code for answer in answers) == [200, 409]
@@ -133,7 +133,7 @@ async def test_numbers_that_json_cannot_hold_are_floats(things: Api) -> None:
     assert answer.body["spec"] == {"a": 1000, "b": 9223372036854775807}
 
 
-async def test_a_field_written_twice_is_told(things: Api) -> None:
+async def test_a_field_written_twice_is_reported(things: Api) -> None:
     text = '{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"d"},"spec":{"a":1,"a":2}}'
     answer = await things("POST", THINGS, text)
     assert 'duplicate field \\"spec.a\\"' in answer.headers["Warning"]
@@ -235,7 +235,7 @@ async def test_patches_that_do_not_fit(api: Api, media: str, patch: object, code
     assert (await api("PATCH", f"{CONFIGMAPS}/c", patch, media=media)).code == code
 
 
-async def test_applying_keeps_owners_and_tells_conflicts(things: Api) -> None:
+async def test_applying_keeps_owners_and_reports_conflicts(things: Api) -> None:
     def config(value: int) -> dict[str, object]:
         return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"n": value}}
 
@@ -274,7 +274,7 @@ async def test_a_cluster_wide_object_loses_a_namespace(api: Api) -> None:
 
 
 @pytest.mark.parametrize(("include", "has"), [("None", False), ("Metadata", True), ("Object", True)])
-async def test_rows_of_tables_hold_what_is_asked_for(api: Api, include: str, *, has: bool) -> None:
+async def test_rows_of_tables_hold_what_is_requested(api: Api, include: str, *, has: bool) -> None:
     await api.made(CONFIGMAPS, configmap("c"))
     answer = await api("GET", f"{CONFIGMAPS}?includeObject={include}", Accept=TABLE)
     held = answer.body["rows"][0].get("object")

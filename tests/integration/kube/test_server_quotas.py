@@ -64,6 +64,6 @@ async def test_what_is_given_back_can_be_had_again(limited: KubeClient, ended: b
 
 
 async def test_two_at_once_cannot_both_have_the_last_unit(limited: KubeClient) -> None:
-    asked = (create(limited, PODS, pod(name, "2")) for name in "abc")
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    requests = (create(limited, PODS, pod(name, "2")) for name in "abc")
+    answers = await asyncio.gather(*requests, return_exceptions=True)
     assert [type(one) for one in answers if one is not None] == [ForbiddenError, ForbiddenError]

@@ -96,7 +96,7 @@ async def test_a_watch_ends_in_time(api: Api) -> None:
         assert await watch.next() is None
 
 
-async def test_bookmarks_tell_how_far_a_watch_is(new_kube: NewKube) -> None:
+async def test_bookmarks_show_how_far_a_watch_is(new_kube: NewKube) -> None:
     async with api_of(await new_kube(bookmark_every_s=0.01)) as api:
         made = int((await api.made(CONFIGMAPS, configmap("a")))["metadata"]["resourceVersion"])
         query = f"watch=1&allowWatchBookmarks=true&fieldSelector=metadata.name%3Dnone&timeoutSeconds={BOOKMARKED_S}"

@@ -31,7 +31,7 @@ class Hooks:
 
     def __init__(self, ca: bytes) -> None:
         self.url = ""
-        self.asked: list[Json] = []
+        self.reviews: list[Json] = []
         self._ca = base64.b64encode(ca).decode()
         self._decide: dict[str, Decide] = {}
 
@@ -41,7 +41,7 @@ class Hooks:
         if http.path == IN_FORCE:
             decided = refusing(request)
         else:
-            self.asked.append(request)
+            self.reviews.append(request)
             decided = self._decide[http.path](request)
         decided = {"uid": request["uid"], "allowed": True} | decided
         return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": decided})
@@ -107,11 +107,11 @@ async def test_a_hook_changes_what_is_stored(api: Api, hooks: Hooks) -> None:
     made = await api.made(CONFIGMAPS, configmap("c"))
     assert made["metadata"]["labels"] == {"seen": "yes"}
     assert (await api("GET", f"{CONFIGMAPS}/c")).body["metadata"]["labels"] == {"seen": "yes"}
-    asked = hooks.asked[0]
-    assert (asked["operation"], asked["name"], asked["namespace"]) == ("CREATE", "c", "default")
-    assert asked["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
-    assert asked["object"]["metadata"]["name"] == "c"
-    assert asked["oldObject"] is None
+    review = hooks.reviews[0]
+    assert (review["operation"], review["name"], review["namespace"]) == ("CREATE", "c", "default")
+    assert review["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
+    assert review["object"]["metadata"]["name"] == "c"
+    assert review["oldObject"] is None
 
 
 async def test_a_hook_refuses(api: Api, hooks: Hooks) -> None:
@@ -123,16 +123,16 @@ async def test_a_hook_refuses(api: Api, hooks: Hooks) -> None:
     assert (await api("POST", SECRETS, {"metadata": {"name": "s"}})).code == 201
 
 
-async def test_every_write_is_asked_about(api: Api, hooks: Hooks) -> None:
+async def test_every_write_is_reviewed(api: Api, hooks: Hooks) -> None:
     await hooks.register(api, VALIDATING, agreeing)
     first = await api("POST", CONFIGMAPS, configmap("c"))
     assert first.headers["Warning"] == '299 - "mind the gap"'
     await api("PATCH", f"{CONFIGMAPS}/c", {"data": {"a": "b"}}, media=MERGE)
     await api("DELETE", f"{CONFIGMAPS}/c")
-    assert [one["operation"] for one in hooks.asked] == ["CREATE", "UPDATE", "DELETE"]
-    assert hooks.asked[1]["oldObject"].get("data") is None
-    assert hooks.asked[2]["object"] is None
-    assert hooks.asked[2]["oldObject"]["data"] == {"a": "b"}
+    assert [one["operation"] for one in hooks.reviews] == ["CREATE", "UPDATE", "DELETE"]
+    assert hooks.reviews[1]["oldObject"].get("data") is None
+    assert hooks.reviews[2]["object"] is None
+    assert hooks.reviews[2]["oldObject"]["data"] == {"a": "b"}
 
 
 async def test_a_deletion_may_be_refused(api: Api, hooks: Hooks) -> None:
@@ -158,13 +158,13 @@ async def test_a_hook_whose_certificate_is_not_trusted_fails(api: Api, hooks: Ho
     bundle = base64.b64encode(certificates(other, HOST, system_clock()).ca.read_bytes()).decode()
     await hooks.register(api, VALIDATING, agreeing, clientConfig={"url": f"{hooks.url}/0", "caBundle": bundle})
     assert (await api("POST", CONFIGMAPS, configmap("c"))).code == 500
-    assert hooks.asked == []
+    assert hooks.reviews == []
 
 
-async def test_a_dry_run_is_told_to_hooks_that_bear_it(api: Api, hooks: Hooks) -> None:
+async def test_hooks_without_side_effects_see_a_dry_run(api: Api, hooks: Hooks) -> None:
     await hooks.register(api, VALIDATING, agreeing)
     assert (await api("POST", f"{CONFIGMAPS}?dryRun=All", configmap("c"))).code == 201
-    assert hooks.asked[0]["dryRun"] is True
+    assert hooks.reviews[0]["dryRun"] is True
     assert (await api("GET", f"{CONFIGMAPS}/c")).code == 404
 
 

@@ -122,7 +122,7 @@ async def check_cluster(client: KubeClient, events: list[Decoded]) -> None:
     assert running == {workload: data.node for workload, data in held(events).items()}
 
 
-async def test_cluster_and_ledger_tell_the_same(client: KubeClient) -> None:
+async def test_cluster_and_ledger_agree(client: KubeClient) -> None:
     ledger, clock = MemoryLedger(), FastClock(180)
     await simulate(client, ledger, clock)
     events = await events_of(ledger)
@@ -257,7 +257,7 @@ async def test_a_pod_of_a_user_runs_and_ends_when_it_is_deleted(client: KubeClie
                     if any(isinstance(event.data, kind) and event.subject == workload for event in batch):
                         return
 
-    await said_nodes(ledger)
+    await all_nodes_recorded(ledger)
     limits = {"limits": {GPU_RESOURCE: "2"}}
     pod = {
         "metadata": {"name": name, "namespace": names.DEMO_NAMESPACE},
@@ -275,7 +275,7 @@ async def test_a_pod_of_a_user_runs_and_ends_when_it_is_deleted(client: KubeClie
     assert held(await events_of(ledger)) == {}
 
 
-async def said_nodes(ledger: MemoryLedger) -> None:
+async def all_nodes_recorded(ledger: MemoryLedger) -> None:
     """Return when every node's agent has spoken, which is after the namespaces are there."""
     async with asyncio.timeout(DEADLINE_S), ledger.read() as reader:
         left = SPEC.nodes

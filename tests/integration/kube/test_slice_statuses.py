@@ -79,10 +79,10 @@ async def test_a_status_changed_by_hand_is_put_right(
     right = (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"]
     await client.merge_patch(RESOURCE_SLICE_STATUSES, "s1", {"status": change}, subresource="status")
 
-    async def is_told() -> bool:
+    async def is_recorded() -> bool:
         return any(one["reason"] == "GPUStatusRestored" for one in (await client.list(EVENTS)).items)
 
-    await eventually(is_told)
+    await eventually(is_recorded)
     await all_written(writer, driver.ledger)
     assert (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"] == right
 

@@ -79,11 +79,11 @@ async def is_gone(client: KubeClient) -> bool:
 async def event(client: KubeClient, reason: str) -> Object:
     notes: list[Object] = []
 
-    async def is_told() -> bool:
+    async def is_recorded() -> bool:
         notes[:] = [one for one in (await client.list(EVENTS)).items if one["reason"] == reason]
         return bool(notes)
 
-    await eventually(is_told)
+    await eventually(is_recorded)
     return notes[0]
 
 

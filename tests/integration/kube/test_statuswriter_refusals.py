@@ -205,7 +205,7 @@ async def test_a_module_config_as_deckhouse_has_it_shows_no_conditions_and_holds
         await all_written(writer, ledger)
         await facts.record(*found("w1-0"))
         await all_written(writer, ledger)
-        await eventually(lambda: is_told(client))
+        await eventually(lambda: is_reported(client))
         assert count_of_writes(ours, MODULE_CONFIGS.path()) == 1
         await facts.record((MODULE_CONFIG, ModulePrerequisiteChanged(met=True, reason="NodeFeatureDiscoveryRuns")))
         await all_written(writer, ledger)
@@ -214,6 +214,6 @@ async def test_a_module_config_as_deckhouse_has_it_shows_no_conditions_and_holds
     assert "status" not in await client.get(MODULE_CONFIGS, MODULE_CONFIG)
 
 
-async def is_told(client: KubeClient) -> bool:
+async def is_reported(client: KubeClient) -> bool:
     notes = [event["note"] for event in (await client.list(EVENTS)).items]
     return any(PREREQUISITE_NOT_MET in note for note in notes)

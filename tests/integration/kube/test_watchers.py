@@ -39,11 +39,11 @@ async def recorded_lines(ledger: Ledger, source: str | None = None) -> list[str]
 async def comes(ledger: Ledger, *words: str, source: str | None = None) -> None:
     """Return when exactly this was recorded, in any order of kinds."""
 
-    async def is_said() -> bool:
+    async def is_recorded() -> bool:
         return sorted(await recorded_lines(ledger, source)) == sorted(words)
 
     try:
-        await eventually(is_said)
+        await eventually(is_recorded)
     except TimeoutError:
         assert sorted(await recorded_lines(ledger, source)) == sorted(words)
 

@@ -274,13 +274,13 @@ async def test_a_server_without_dynamic_resource_allocation_is_no_trouble(
     errors = {kind.name: errors_of(kind) for kind in KINDS}
     async with open_client(older.kubeconfig) as theirs, watching(theirs, ledger, database_url):
         await comes(ledger, "node w1 labelled")
-        await asked_twice(older, *(kind.resource for kind in KINDS if kind is not nodes.LABELS_KIND))
+        await listed_twice(older, *(kind.resource for kind in KINDS if kind is not nodes.LABELS_KIND))
         assert {kind.name: errors_of(kind) for kind in KINDS} == errors
         older.hidden = {NEW, OLD}
         await comes(ledger, "node w1 labelled", "slice s published")
 
 
-async def asked_twice(older: Older, *resources: Resource) -> None:
+async def listed_twice(older: Older, *resources: Resource) -> None:
     """Return when each was requested again after a 404."""
 
     async def is_so() -> bool:

@@ -34,6 +34,6 @@ def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> Non
         assert page.read_text().startswith(f"# {one['alert']}\n")
         assert {"summary", "description"} <= one["annotations"].keys()
         assert one["labels"]["severity"] in {"critical", "warning", "info"}
-        asked = set(re.findall(r"\b(?:gpu|gpuledger|kube|DCGM|gpupool)_\w+", one["expr"]))
-        assert asked - {"gpu_deckhouse_io_"} <= ours | OTHERS_METRICS, one["alert"]
-        assert asked & (ours | OTHERS_METRICS), one["alert"]
+        queried = set(re.findall(r"\b(?:gpu|gpuledger|kube|DCGM|gpupool)_\w+", one["expr"]))
+        assert queried - {"gpu_deckhouse_io_"} <= ours | OTHERS_METRICS, one["alert"]
+        assert queried & (ours | OTHERS_METRICS), one["alert"]

@@ -55,11 +55,11 @@ def workload(**given: Any) -> dict[str, Any]:
     return {"namespace": TEAM, "name": "llm", **given}
 
 
-def test_none_is_there_unless_it_is_asked_for() -> None:
+def test_presets_are_off_by_default() -> None:
     assert made() == []
 
 
-def test_an_operation_policy_asks_for_what_a_pod_needs_to_be_run_well() -> None:
+def test_an_operation_policy_requires_what_a_pod_needs_to_run_well() -> None:
     (policy,) = made(operationPolicy={"enabled": True})
     assert policy == {
         "apiVersion": "deckhouse.io/v1alpha1",
@@ -82,7 +82,7 @@ def _namespaces(labels: dict[str, str]) -> Object:
     return {"namespaceSelector": {"labelSelector": {"matchLabels": labels}}}
 
 
-def test_an_operation_policy_can_be_told_which_classes_probes_and_annotations() -> None:
+def test_an_operation_policy_takes_classes_probes_and_annotations() -> None:
     owner = {"key": "owner", "allowedRegex": "^[a-z]+$"}
     given = {"requiredProbes": [], "allowedPriorityClasses": ["gpu-serving"], "requiredAnnotations": [owner]}
     (policy,) = made(operationPolicy={"enabled": True, "enforcementAction": "Warn", **given})
@@ -125,7 +125,7 @@ def test_a_quota_is_on_the_units_of_both_kinds_of_pools() -> None:
     }
 
 
-def test_quotas_of_a_namespace_are_told_apart_by_their_classes_and_names() -> None:
+def test_quotas_of_a_namespace_differ_by_their_classes_and_names() -> None:
     serving = {"namespace": TEAM, "name": "serving", "pools": {"a": 2}, "priorityClasses": ["gpu-serving"]}
     rest = {"namespace": TEAM, "hard": {"pods": 20, "requests.cpu": 64, "limits.memory": "512Gi"}}
     first, second = made(quotas=[serving, rest])

@@ -218,7 +218,7 @@ def test_roles_name_what_the_code_names() -> None:
     assert made.one("Role", f"{NAME}-components")["metadata"]["namespace"] == NAMESPACE
 
 
-def test_what_the_services_are_told_of_the_components_can_be_read() -> None:
+def test_the_services_can_read_the_components_setting() -> None:
     def settings_of(values: dict[str, Any]) -> ComponentSettings:
         env = render(values).one("Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
         return read_components(next(one["value"] for one in env if one["name"] == "GPULEDGER_COMPONENTS"))
@@ -263,7 +263,7 @@ PEOPLE = {
 
 
 @pytest.mark.parametrize("who", PEOPLE)
-def test_people_may_do_what_their_role_says(who: str) -> None:
+def test_people_may_do_what_their_role_allows(who: str) -> None:
     level, expected = PEOPLE[who]
     role = render(WITH_SECRET).one("ClusterRole", f"d8:user-authz:gpu-control-plane:{who}")
     assert role["metadata"]["annotations"] == {"user-authz.deckhouse.io/access-level": level}

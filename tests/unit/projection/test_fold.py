@@ -217,7 +217,7 @@ def test_the_devices_of_names_with_dots_and_wildcards_are_theirs() -> None:
 # A decider
 
 
-def asked(node: str, number: int, at: float = 0) -> Decoded:
+def registered(node: str, number: int, at: float = 0) -> Decoded:
     return event(NodeRegistered(), node, number=number, at=at)
 
 
@@ -237,18 +237,18 @@ def away(fold: Fold) -> set[str]:
 
 def test_a_decision_is_folded_at_once() -> None:
     fold = deciding()
-    fold.apply(message(asked("n1", 1), 1))
+    fold.apply(message(registered("n1", 1), 1))
     assert away(fold) == {"n1"}
     (decision,) = fold.take_decided()
     assert (decision.source, decision.epoch, decision.number) == ("/services/away", "own", 1)
     assert (decision.type, decision.subject, decision.time) == (NodeDecommissioned.TYPE, "n1", hour(0))
-    assert decision.causation_id == decision.correlation_id == asked("n1", 1).id
+    assert decision.causation_id == decision.correlation_id == registered("n1", 1).id
     assert fold.take_decided() == []
 
 
 def test_the_limit_holds_though_the_log_lags() -> None:
     fold = deciding()
-    fold.apply_all([message(asked(f"n{number}", number), number) for number in range(1, 10)])
+    fold.apply_all([message(registered(f"n{number}", number), number) for number in range(1, 10)])
     assert len(away(fold)) == AWAY_MAX
     assert [decision.number for decision in fold.take_decided()] == [1, 2]
     fold.apply(message(back("n1", 10), 10))
@@ -258,7 +258,7 @@ def test_the_limit_holds_though_the_log_lags() -> None:
 
 def test_own_decisions_are_passed_over_when_they_come_back() -> None:
     fold = deciding()
-    fold.apply(message(asked("n1", 1), 1))
+    fold.apply(message(registered("n1", 1), 1))
     (decision,) = fold.take_decided()
     before = rows_of(fold)
     fold.apply(message(decision, 2))
@@ -271,7 +271,7 @@ def test_own_decisions_are_passed_over_when_they_come_back() -> None:
 
 def test_nobody_else_can_make_a_decision_seem_to_have_come_back() -> None:
     fold = deciding()
-    fold.apply(message(asked("n1", 1), 1))
+    fold.apply(message(registered("n1", 1), 1))
     (decision,) = fold.take_decided()
     fold.apply(message(failure(1)._replace(id=decision.id), 2))
     assert fold.take_returned() == []
@@ -279,7 +279,7 @@ def test_nobody_else_can_make_a_decision_seem_to_have_come_back() -> None:
 
 
 def test_the_same_cause_gives_the_same_id_in_every_service() -> None:
-    log = [message(asked("n1", 1), 1), message(asked("n2", 2), 2)]
+    log = [message(registered("n1", 1), 1), message(registered("n2", 2), 2)]
     ids = []
     for epoch in ("one", "other"):
         fold = Fold(AwayProjection(), GENERATION, numbering=Numbering(epoch, 7))
@@ -290,7 +290,7 @@ def test_the_same_cause_gives_the_same_id_in_every_service() -> None:
 
 
 def test_a_fold_of_the_whole_log_ends_where_the_decider_stands() -> None:
-    fold, log = deciding(), [message(asked(f"n{number}", number), number) for number in range(1, 5)]
+    fold, log = deciding(), [message(registered(f"n{number}", number), number) for number in range(1, 5)]
     fold.apply_all(log)
     log += [message(decision, sequence) for sequence, decision in enumerate(fold.take_decided(), 5)]
     log.append(message(back("n2", 5), len(log) + 1))
@@ -301,7 +301,7 @@ def test_a_fold_of_the_whole_log_ends_where_the_decider_stands() -> None:
 
 
 def test_what_time_alone_decides_is_recorded_once_and_replays_from_the_record() -> None:
-    fold, log = deciding(), [message(asked("n1", 1), 1)]
+    fold, log = deciding(), [message(registered("n1", 1), 1)]
     fold.apply_all(log)
     fold.due(hour(0) + AWAY_AT_MOST)
     log += [message(decision, sequence) for sequence, decision in enumerate(fold.take_decided(), 2)]
@@ -318,10 +318,10 @@ def test_what_time_alone_decides_is_recorded_once_and_replays_from_the_record() 
 
 def test_adopting_what_was_decided_elsewhere_folds_only_what_is_new() -> None:
     fold = deciding()
-    fold.apply(message(asked("n1", 1), 1))
+    fold.apply(message(registered("n1", 1), 1))
     fold.due(hour(1) + AWAY_AT_MOST)
     decisions = fold.take_decided()
-    other = folded(AwayProjection(), [message(asked("n1", 1), 1)])
+    other = folded(AwayProjection(), [message(registered("n1", 1), 1)])
     other.adopt(decisions)
     assert rows_of(other) == rows_of(fold)
     assert [decision.id for decision in other.outstanding()] == [decision.id for decision in decisions]
@@ -329,7 +329,7 @@ def test_adopting_what_was_decided_elsewhere_folds_only_what_is_new() -> None:
 
 def test_a_restarted_decider_expects_what_it_had_decided() -> None:
     fold = deciding()
-    fold.apply(message(asked("n1", 1), 1))
+    fold.apply(message(registered("n1", 1), 1))
     restarted = Fold(
         AwayProjection(), GENERATION, state=fold.state, seen=fold.seen, expected=fold.outstanding(), sequence=1
     )
@@ -347,4 +347,4 @@ def test_a_decision_that_cannot_be_folded_stops_like_an_event() -> None:
 
     fold = Fold(Wrong(), GENERATION)
     with pytest.raises(BadEventError, match=r"stopped at 1/1 .*on 'unheard-of' does not fold"):
-        fold.apply(message(asked("n1", 1), 1))
+        fold.apply(message(registered("n1", 1), 1))

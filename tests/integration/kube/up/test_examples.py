@@ -136,11 +136,11 @@ async def test_pods_with_partitions_go_to_the_pools_nodes_and_are_packed(offered
 
 
 @pytest.mark.parametrize("given", manifests("refused"), ids=lambda one: str(one["metadata"]["name"]))
-async def test_what_is_refused_says_why(offered: KubeClient, given: Json) -> None:
-    await eventually(lambda: is_told_why(offered, given))
+async def test_a_refusal_has_a_reason(offered: KubeClient, given: Json) -> None:
+    await eventually(lambda: is_explained(offered, given))
 
 
-async def is_told_why(client: KubeClient, given: Json) -> bool:
+async def is_explained(client: KubeClient, given: Json) -> bool:
     return words_of(given) in await refusal(client, given, KINDS[given["kind"]])
 
 
@@ -194,11 +194,11 @@ async def test_no_pool_takes_devices_by_itself(up: Up, in_force: KubeClient) -> 
     spec["deviceAssignment"] = {"requireAnnotation": False, "autoApproveSelector": {}}
     await in_force.apply(CLUSTER_GPU_POOLS, {"metadata": {"name": "by-itself"}, "spec": spec}, field_manager="test")
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         result = await asyncio.to_thread(gpuledger, up.data_dir, "describe", "pool", "by-itself")
         return b"The module's setting has no pool approve devices by itself." in result.stdout
 
-    await eventually(is_told)
+    await eventually(is_reported)
     await in_force.delete(CLUSTER_GPU_POOLS, "by-itself")
 
 
@@ -216,10 +216,10 @@ async def test_the_group_has_the_rights_of_editors(in_force: KubeClient, verb: s
     for role in render(WITH_SECRET).objects:
         if role["kind"] == "ClusterRole" and ":user-authz:" in role["metadata"]["name"]:
             await in_force.apply(CLUSTER_ROLES, role, field_manager="helm")
-    asked = {"verb": verb, "group": GPU_DEVICES.group, "resource": plural}
+    attributes = {"verb": verb, "group": GPU_DEVICES.group, "resource": plural}
     review = {
         "metadata": {},
-        "spec": {"user": "alice", "groups": ["devs@example.com"], "resourceAttributes": asked},
+        "spec": {"user": "alice", "groups": ["devs@example.com"], "resourceAttributes": attributes},
     }
     answer = await in_force.create(REVIEWS, review)
     assert answer["status"]["allowed"] is may

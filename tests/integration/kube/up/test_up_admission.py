@@ -83,7 +83,7 @@ async def is_made(client: KubeClient, given: Json) -> bool:
     return not await refusal(client, given)
 
 
-async def test_pools_and_devices_are_looked_at(client: KubeClient) -> None:
+async def test_pools_and_devices_are_validated(client: KubeClient) -> None:
     changed = {"spec": {"resource": {"slicesPerUnit": 2}}}
     with pytest.raises(KubeError, match=r"PoolImmutable|immutable"):
         await client.merge_patch(CLUSTER_GPU_POOLS, "cluster-a", changed)

@@ -127,8 +127,8 @@ def start_and_stop(data_dir: Path, *options: str) -> str:
     return printed
 
 
-async def test_another_fleet_on_the_same_data_is_told_at_the_start() -> None:
-    nodes, asked = set(Fleet(FleetSpec(3, 1), seed=7).nodes), "nodes=1,gpus=1,profile=h200"
+async def test_another_fleet_on_the_same_data_is_reported_at_the_start() -> None:
+    nodes, spec = set(Fleet(FleetSpec(3, 1), seed=7).nodes), "nodes=1,gpus=1,profile=h200"
 
     async def there(client: KubeClient) -> bool:
         return {one["metadata"]["name"] for one in (await client.list(NODES)).items} == nodes
@@ -138,10 +138,10 @@ async def test_another_fleet_on_the_same_data_is_told_at_the_start() -> None:
         with first_run as up:
             async with open_client(up.data_dir / "kubeconfig") as client:
                 await eventually(lambda: there(client))
-        printed = await asyncio.to_thread(start_and_stop, directory, "--fleet", asked, "--seed", "7")
+        printed = await asyncio.to_thread(start_and_stop, directory, "--fleet", spec, "--seed", "7")
         (warning,) = (line for line in printed.splitlines() if line.startswith("Warning: "))
         _, second, third = sorted(nodes)
-        assert f"{directory} has already, 2 of 3 ({second} to {third}) are not in --fleet {asked} --seed 7." in warning
+        assert f"{directory} has already, 2 of 3 ({second} to {third}) are not in --fleet {spec} --seed 7." in warning
         assert "another --data-dir" in warning
         async with embedded_kube(directory) as embedded, open_client(embedded.kubeconfig) as client:
             assert await there(client), "nothing is deleted"

@@ -93,15 +93,15 @@ async def test_an_error_comes_on_the_board_without_a_timer_and_before_the_disk(w
 
 
 async def test_a_card_recovers_and_the_exporters_part_is_notified_once_that_is_recorded(watched: Watched) -> None:
-    told_before: list[int] = []
-    watched.recover = lambda: told_before.append(len(watched.verdicts))  # type: ignore[method-assign]
+    verdicts_before: list[int] = []
+    watched.recover = lambda: verdicts_before.append(len(watched.verdicts))  # type: ignore[method-assign]
     watched.part._on_recovered = watched.recover
     async with watched.running():
         await watched.strike(95)
         await watched.time.advance(CLEAR_AFTER_S + 2 * POLL_PERIOD_S)
         assert watched.verdicts == [(UUID, True), (UUID, False), (UUID, True)]
         assert watched.board.state.unfit == {}
-        assert told_before == [1, 3]
+        assert verdicts_before == [1, 3]
 
 
 async def test_a_lost_card_is_unfit_and_the_others_are_polled(watched: Watched) -> None:

@@ -12,7 +12,7 @@ NVIDIA = "nvidia.com/gpu"
 
 
 @pytest.mark.parametrize(
-    ("asked", "visible"),
+    ("requested", "visible"),
     [
         (["GPU-0"], "GPU-0"),
         (["GPU-1", "GPU-0"], "GPU-1,GPU-0"),
@@ -21,8 +21,8 @@ NVIDIA = "nvidia.com/gpu"
         (["GPU-0", "GPU-0"], "GPU-0"),
     ],
 )
-def test_devices_are_handed_over_once_in_the_order_requested(asked: list[str], visible: str) -> None:
-    assert allocate(UNITS, asked, DeviceInjection(), None) == ContainerAllocation(
+def test_devices_are_handed_over_once_in_the_order_requested(requested: list[str], visible: str) -> None:
+    assert allocate(UNITS, requested, DeviceInjection(), None) == ContainerAllocation(
         {"NVIDIA_VISIBLE_DEVICES": visible}, ()
     )
 

@@ -299,12 +299,12 @@ async def test_the_part_works_on_what_changes_and_ends_when_cancelled() -> None:
     node.see_use()
     node.set_desired(desired(node, mig_profile=SMALL))
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         node.now += 1.0
         node.board.put(unfit={"": str(node.now)})
         return bool(node.facts)
 
-    await eventually(is_told)
+    await eventually(is_reported)
     assert node.recorded() == [("gpu-0", "applied", "p", 7)]
     assert node.setup.alive_at is not None
     ran.cancel()

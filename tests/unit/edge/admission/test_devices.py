@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[tuple[Json, list[RecordedFact]], str]] = {
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-def test_what_is_refused_says_why(reason: str) -> None:
+def test_a_refusal_has_a_reason(reason: str) -> None:
     (new, facts), words = REFUSED[reason]
     verdict = judged(new, gpu(), *facts)
     assert verdict.reason == reason
@@ -181,7 +181,7 @@ def test_the_product_is_who_runs_in_its_namespace() -> None:
     assert not decide(request, AdmissionCache("elsewhere")).is_allowed
 
 
-def test_only_changes_are_looked_at() -> None:
+def test_only_changes_are_checked() -> None:
     request: dict[str, Any] = {"within": "", "user": USER}
     assert (
         decide(review("gpudevices", gpu({LOCAL: "none"}), operation=CREATE, **request), cached()) == AdmissionResponse()

@@ -81,7 +81,7 @@ def test_who_tolerates_a_taint_already_gets_no_second_toleration(toleration: Jso
     assert len(found["spec"]["tolerations"]) == (1 if fits else 2)
 
 
-def test_pods_go_where_the_pools_node_selector_says() -> None:
+def test_pods_follow_the_pools_node_selector() -> None:
     selector = {"labels": {"zone": "a"}, "requirements": [{"key": "gpu", "operator": "Exists"}]}
     found = changed(gpu_pod(), pool_of(node_selector=selector))
     assert found["spec"]["affinity"] == required([expression("zone", "In", "a"), expression("gpu", "Exists")])
@@ -153,7 +153,7 @@ def test_a_pool_that_packs(namespace: str) -> None:
     assert found["spec"]["affinity"] == {"podAffinity": {PREFERRED: [{"weight": 100, "podAffinityTerm": term}]}}
 
 
-def test_the_modules_settings_stand_in_where_a_pool_says_nothing() -> None:
+def test_the_modules_settings_are_the_pools_defaults() -> None:
     packing = DEFAULT_SETTINGS._replace(scheduling_strategy="BinPack")
     found = with_hints(gpu_pod(), pool_of(), packing)
     assert found["spec"]["affinity"]["podAffinity"][PREFERRED][0]["podAffinityTerm"]["topologyKey"] == ZONE

@@ -45,7 +45,7 @@ def pod(*containers: Json, init: list[Json] | None = None) -> Json:
         {},
     ],
 )
-def test_a_pod_that_asks_for_nothing_of_ours_costs_no_lookup(given: Json) -> None:
+def test_a_pod_without_our_resources_costs_no_lookup(given: Json) -> None:
     assert decide(review("pods", given), Untouchable()) == AdmissionResponse()  # type: ignore[arg-type]
 
 
@@ -56,7 +56,7 @@ def test_a_pod_may_use_a_pool_that_is_set_up(resource: str, within: str) -> None
     assert verdict.patch
 
 
-def test_only_new_pods_are_looked_at() -> None:
+def test_only_new_pods_are_checked() -> None:
     request = review("pods", pod_with(LOCAL), pod_with(LOCAL), operation=UPDATE)
     assert decide(request, cached()) == AdmissionResponse()
     assert not decide(request._replace(operation=CREATE), cached()).is_allowed
@@ -96,7 +96,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-def test_what_is_refused_says_why(reason: str) -> None:
+def test_a_refusal_has_a_reason(reason: str) -> None:
     given, facts, words = REFUSED[reason]
     verdict = judged(given, *facts)
     assert verdict.reason == reason

@@ -270,15 +270,15 @@ expressions = st.fixed_dictionaries(
 
 
 @given(resources, st.lists(expressions, max_size=2))
-def test_the_decider_finds_no_problem_in_what_admission_allows(resource: Json, asked: list[Json]) -> None:
-    manifest = {"spec": {"resource": resource, "nodeSelector": {"matchExpressions": asked}}}
+def test_the_decider_finds_no_problem_in_what_admission_allows(resource: Json, expressions: list[Json]) -> None:
+    manifest = {"spec": {"resource": resource, "nodeSelector": {"matchExpressions": expressions}}}
     if not list(manifest_problems(manifest, slices_max=8)):
         part = recorded(manifest)
         assert part.problems == ()
         assert list(problems("n/x", KIND.combine([part.content]), 8)) == []
 
 
-def test_a_deletion_is_allowed_and_says_what_is_taken_back() -> None:
+def test_a_deletion_is_allowed_with_a_warning_about_what_is_released() -> None:
     facts = pool(f"{TEAM}/local-x", total=3)
     verdict = judged(None, CARD, *facts, operation=DELETE)
     assert verdict.is_allowed

@@ -81,7 +81,7 @@ def test_rules_hold_or_break(rule: str, good: dict[str, Any], bad: dict[str, Any
     assert [one[:2] for one in found({"rule": rule}, bad)] == [("FieldValueInvalid", "spec")]
 
 
-def test_what_a_broken_rule_says() -> None:
+def test_the_message_of_a_broken_rule() -> None:
     rule = {
         "rule": "self.a < 5",
         "message": "too much",
@@ -125,7 +125,7 @@ def test_what_did_not_change_is_let_be() -> None:
     assert len(found({"rule": "self.a < 5"}, {"a": 7, "b": 1}, {"a": 7})) == 1
 
 
-def test_items_of_keyed_lists_are_paired_and_paths_tell_keys() -> None:
+def test_items_of_keyed_lists_are_paired_and_paths_have_keys() -> None:
     never = [{"rule": "self == oldSelf"}]
     item = KEYED["items"] | {"x-kubernetes-validations": never}
     schema = {

@@ -78,7 +78,7 @@ def test_paths_lead_to_what_is_wrong(schema: dict[str, Any], value: object, wher
     assert found(schema, value) == {where}
 
 
-def test_a_bound_of_a_type_says_nothing_about_values_of_another() -> None:
+def test_a_bound_of_a_type_does_not_apply_to_values_of_another() -> None:
     assert found(INTEGER | {"minimum": 5}, "one") == {("TypeInvalid", "spec")}
 
 

@@ -29,7 +29,7 @@ def exactly(**more: Any) -> Json:
     return {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1} | more}
 
 
-def claim_said(obj: Json) -> Any:
+def claim_fact(obj: Json) -> Any:
     return payload_of(claims.KIND, obj)
 
 
@@ -51,7 +51,7 @@ def test_the_fields_of_a_request() -> None:
         tolerations=[{"operator": "Exists"}, {"key": "a", "value": "x", "effect": "NoExecute"}],
         capacity={"requests": {"memory": "1024Mi"}},
     )
-    ((wish,),) = [request.wishes for request in claim_said(claim(one)).requests]
+    ((wish,),) = [request.wishes for request in claim_fact(claim(one)).requests]
     assert (wish.name, wish.device_class, wish.mode, wish.count, wish.admin_access) == (
         "r", "gpu", "ExactCount", 2, False,
     )  # fmt: skip
@@ -64,7 +64,7 @@ def test_the_fields_of_a_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "mode", "count", "is_told"),
+    ("given", "mode", "count", "is_reported"),
     [
         ({"allocationMode": "All", "count": None}, "All", 1, False),
         ({"count": None}, "ExactCount", 1, False),
@@ -73,15 +73,15 @@ def test_the_fields_of_a_request() -> None:
         ({"count": BIGINT_MAX + 1}, "ExactCount", 1, True),
     ],
 )
-def test_how_many_devices_a_request_needs(given: Json, mode: str, count: int, is_told: bool) -> None:
+def test_how_many_devices_a_request_needs(given: Json, mode: str, count: int, is_reported: bool) -> None:
     part = claims.read(claim(exactly(**given)))
     ((wish,),) = [request.wishes for request in claims.KIND.combine([part.content]).requests]
-    assert (wish.mode, wish.count, bool(part.problems)) == (mode, count, is_told)
+    assert (wish.mode, wish.count, bool(part.problems)) == (mode, count, is_reported)
 
 
 def test_alternatives_stand_in_their_order() -> None:
     alternatives = [{"name": "big", "deviceClassName": "a"}, {"name": "small", "deviceClassName": "b", "count": 2}]
-    (request,) = claim_said(claim({"name": "r", "firstAvailable": alternatives})).requests
+    (request,) = claim_fact(claim({"name": "r", "firstAvailable": alternatives})).requests
     assert [(wish.name, wish.device_class, wish.count) for wish in request.wishes] == [
         ("big", "a", 1),
         ("small", "b", 2),
@@ -120,7 +120,7 @@ def test_constraints_of_requests() -> None:
 
 def test_what_a_claim_was_given() -> None:
     share = result(shareID="s1", consumedCapacity={"memory": "2048Mi"}, device="gpu-1")
-    payload = claim_said(claim(exactly(), status=allocated(result(), share, result(adminAccess=True))))
+    payload = claim_fact(claim(exactly(), status=allocated(result(), share, result(adminAccess=True))))
     assert isinstance(payload, ClaimAllocated)
     plain = Result(request="r", driver="gpu.example.com", pool="p", device="gpu-0")
     assert payload.results == (
@@ -140,12 +140,12 @@ def test_what_a_claim_was_given() -> None:
     ],
 )
 def test_where_an_allocation_can_be_used(allocation: Json, reach: NodeReach | None) -> None:
-    assert claim_said(claim(exactly(), status=allocated(result(), **allocation))).reach == reach
+    assert claim_fact(claim(exactly(), status=allocated(result(), **allocation))).reach == reach
 
 
 def test_a_claim_without_devices_can_be_allocated() -> None:
-    assert isinstance(claim_said(claim()), ClaimRequested)
-    assert isinstance(claim_said(claim(status={"allocation": {}})), ClaimAllocated)
+    assert isinstance(claim_fact(claim()), ClaimRequested)
+    assert isinstance(claim_fact(claim(status={"allocation": {}})), ClaimAllocated)
 
 
 def test_who_uses_a_claim_changes_nothing_in_it() -> None:
@@ -160,9 +160,9 @@ def test_the_pod_that_a_claim_was_made_for() -> None:
     owners = [{"kind": "Pod", "name": "a"}, {"kind": "Job", "name": "b", "controller": True}]
     obj = claim()
     obj["metadata"]["ownerReferences"] = [*owners, {"kind": "Pod", "name": "c", "controller": True}]
-    assert claim_said(obj).owner == "c"
+    assert claim_fact(obj).owner == "c"
     obj["metadata"]["ownerReferences"] = owners
-    assert claim_said(obj).owner is None
+    assert claim_fact(obj).owner is None
 
 
 def test_more_results_than_an_event_holds_are_noted() -> None:

@@ -88,7 +88,7 @@ def test_a_pod_that_holds_no_unit_is_skipped(obj: Json) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "units", "is_told"),
+    ("amount", "units", "is_reported"),
     [
         ("500m", {A: 1}, True),
         ("-1", {}, True),
@@ -98,10 +98,10 @@ def test_a_pod_that_holds_no_unit_is_skipped(obj: Json) -> None:
         ("2", {A: 2}, False),
     ],
 )
-def test_amounts_that_are_not_whole_are_problems(amount: object, units: dict[str, int], is_told: bool) -> None:
+def test_amounts_that_are_not_whole_are_problems(amount: object, units: dict[str, int], is_reported: bool) -> None:
     obj = pod(container(amount))
     assert requests(obj) == units
-    assert bool(pods.read(obj).problems) == is_told
+    assert bool(pods.read(obj).problems) == is_reported
 
 
 def test_more_resources_than_an_event_holds_are_noted() -> None:

@@ -245,7 +245,7 @@ def test_more_taints_than_an_event_holds_are_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "maintenance", "is_told"),
+    ("annotation", "maintenance", "is_reported"),
     [
         (None, None, False),
         ("", None, False),
@@ -256,10 +256,10 @@ def test_more_taints_than_an_event_holds_are_noted() -> None:
         (1, "enabled", True),
     ],
 )
-def test_maintenance_is_kept_where_it_is_not_understood(annotation: Any, maintenance: Any, is_told: bool) -> None:
+def test_maintenance_is_kept_where_it_is_not_understood(annotation: Any, maintenance: Any, is_reported: bool) -> None:
     obj = pool(annotations={ANNOTATION_MAINTENANCE: annotation})
     assert payload_of(obj).maintenance == maintenance
-    assert bool(problems_of(obj)) == is_told
+    assert bool(problems_of(obj)) == is_reported
 
 
 def test_a_pool_that_is_too_large_takes_nothing() -> None:

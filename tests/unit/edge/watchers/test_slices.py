@@ -23,7 +23,7 @@ def device(**more: Any) -> Json:
     return {"name": "gpu-0"} | more
 
 
-def slice_said(obj: Json) -> SlicePublished:
+def slice_fact(obj: Json) -> SlicePublished:
     payload = payload_of(slices.KIND, obj)
     assert isinstance(payload, SlicePublished)
     return payload
@@ -47,10 +47,10 @@ IN_ZONE = NodeRequirement(key="zone", operator="In", values=("a", "b"))
     ],
 )
 def test_which_nodes_a_slice_is_for(place: Json, reach: NodeReach | None) -> None:
-    assert slice_said(published(**place)).reach == reach
-    (one,) = slice_said(published([device(**place)], perDeviceNodeSelection=True)).devices
+    assert slice_fact(published(**place)).reach == reach
+    (one,) = slice_fact(published([device(**place)], perDeviceNodeSelection=True)).devices
     assert one.reach == (reach or NodeReach())
-    (one,) = slice_said(published([device(**place)], allNodes=True)).devices
+    (one,) = slice_fact(published([device(**place)], allNodes=True)).devices
     assert one.reach is None
 
 
@@ -73,7 +73,7 @@ def test_a_term_that_is_not_understood_selects_no_node(requirement: Any) -> None
 
 
 def test_a_slices_own_fields() -> None:
-    payload = slice_said(published())
+    payload = slice_fact(published())
     assert (payload.uid, payload.generation, payload.driver, payload.pool) == ("u", 3, "gpu.example.com", "p")
     assert (payload.pool_generation, payload.slice_count) == (2, 1)
 
@@ -98,7 +98,7 @@ def test_attributes_of_every_type(attribute: Json, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "is_told"),
+    ("attribute", "is_reported"),
     [
         ({"strings": ["a"]}, False),
         ({"ints": [1]}, False),
@@ -113,10 +113,10 @@ def test_attributes_of_every_type(attribute: Json, value: object) -> None:
         ([], True),
     ],
 )
-def test_attributes_that_are_left_out(attribute: Any, is_told: bool) -> None:
+def test_attributes_that_are_left_out(attribute: Any, is_reported: bool) -> None:
     part = slices.read(published([device(attributes={"a": attribute, "b": {"int": 1}})]))
     assert slices.KIND.combine([part.content]).devices[0].attributes == {"b": 1}
-    assert bool(part.problems) == is_told
+    assert bool(part.problems) == is_reported
 
 
 def test_capacities_and_what_a_request_takes_of_them() -> None:
@@ -146,7 +146,7 @@ def test_capacities_and_what_a_request_takes_of_them() -> None:
 
 def test_counters_are_shared_and_consumed() -> None:
     counters = [{"name": "set", "counters": {"memory": {"value": "40Gi"}, "slices": {"value": "7"}}}]
-    assert slice_said(published(None, sharedCounters=counters)).counter_sets[0].counters == {
+    assert slice_fact(published(None, sharedCounters=counters)).counter_sets[0].counters == {
         "memory": "40Gi",
         "slices": "7",
     }
