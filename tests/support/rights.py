@@ -1,4 +1,4 @@
-"""What the roles of the chart allow, held against what was asked: neither may have more than the other."""
+"""What the roles of the chart allow, compared with the requests of services: neither may have more than the other."""
 
 from collections.abc import Iterable
 

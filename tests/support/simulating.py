@@ -1,4 +1,4 @@
-"""A simulated fleet for tests: time that passes as fast as it is waited for, and everything that was said."""
+"""A simulated fleet for tests: time that passes as fast as it is waited for, and every recorded event."""
 
 import asyncio
 from collections.abc import Iterator

@@ -16,15 +16,15 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support import kube_kinds
 from support.chart import IMAGE
+from support.chart_cluster import WITHOUT_POLICY, Cluster, cluster_for_helm
 from support.cli import Cli, Run, aside
-from support.decided import Decided
 from support.embedded_kube import EmbeddedKube
+from support.inventory_decisions import Decided
 from support.kube_equipped import equipped_client
 from support.kube_http import Api, api_of, thing_crd
 from support.kube_proxy import KubeProxy, kube_proxy
 from support.kube_server import KubeServer, NewKube
 from support.real_kube import RealKube, assets
-from support.released import WITHOUT_POLICY, Cluster, cluster_for_helm
 from support.slice_statuses import Driver
 from support.statuswriting import CountingClient, counting, status_writer
 

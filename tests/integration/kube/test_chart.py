@@ -13,9 +13,9 @@ from gpuledger.db.revision import check_current
 from gpuledger.edge.kube import crds
 from gpuledger.runtime.settings import COMPONENT_NAMES
 from support.chart import NAME, NAMESPACE, WITH_SECRET, needs_helm, render
+from support.chart_cluster import DEPLOYMENTS, WITHOUT_POLICY, Cluster
 from support.kube_accounts import JOBS
 from support.kube_fleet import create, label_like_nfd
-from support.released import DEPLOYMENTS, WITHOUT_POLICY, Cluster
 from support.rights import beyond, granted, unused
 
 pytestmark = needs_helm

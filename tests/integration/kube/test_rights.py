@@ -34,9 +34,9 @@ from gpuledger.api.labels import POOL_FINALIZER
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
+from support.chart_cluster import WITHOUT_POLICY, Cluster, serving
 from support.kube_accounts import Permission, config_file
 from support.kube_fleet import create, label_like_nfd
-from support.released import WITHOUT_POLICY, Cluster, serving
 from support.rights import beyond, granted, unused
 from support.up import COMMAND, DEADLINE_S
 from support.waiting import eventually

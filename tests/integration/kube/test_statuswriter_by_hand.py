@@ -9,7 +9,7 @@ from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.edge.statuswriter.reconcile.verify import compare
-from support.decided import Decided, has_event, names, settled, writing
+from support.inventory_decisions import Decided, has_event, names, settled, writing
 from support.statuswriting import CountingClient
 from support.waiting import eventually
 

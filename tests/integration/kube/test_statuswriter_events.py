@@ -8,8 +8,8 @@ from gpuledger.api.kinds import EVENTS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.node import NodeInventoryChanged
 from gpuledger.runtime.clock import system_clock
-from support.decided import MANAGED, Decided, events, has_event, has_requests, names, settled, writing
 from support.gpu_states import COMPLETE, INCOMPLETE
+from support.inventory_decisions import MANAGED, Decided, events, has_event, has_requests, names, settled, writing
 from support.kube_proxy import KubeProxy, only
 from support.scripted_api import refuse
 from support.statuswriting import QUICK, CountingClient, counting

@@ -8,8 +8,8 @@ from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.source import SourcePositionSkipped
-from support.decided import Decided, has_requests, names, settled, writing
 from support.events import event, outgoing
+from support.inventory_decisions import Decided, has_requests, names, settled, writing
 from support.kube_equipped import equip, equipped_client
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer, NewKube
