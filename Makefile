@@ -51,7 +51,7 @@ fmt: $(STAMP) ## Format the code and fix lint findings
 
 schemas: $(STAMP) ## Regenerate the JSON Schemas of events and the structure of built-in Kubernetes types
 	$(RUN) python -m gpuledger.events.catalogue schemas/gpuledger/schemas/events
-	$(RUN) python -m gpuledger.local.kubeapi.builtin_shapes
+	$(RUN) python -m gpuledger.local.kubeapi.builtin
 
 protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs from their .proto files
 	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(KUBELET) --pyi_out=$(KUBELET) \

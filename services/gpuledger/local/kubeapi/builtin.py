@@ -1,13 +1,16 @@
 """Lists the built-in resources that the server serves: their names, verbs, subresources, types and strategies.
 
 The names are those of Kubernetes 1.36. A resource that is not listed here is answered with 404.
+`python -m gpuledger.local.kubeapi.builtin` writes the structure of the types.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
 from gpuledger.local.kubeapi.builtin_events import core_event, events_v1
-from gpuledger.local.kubeapi.builtin_shapes import shape
+from gpuledger.local.kubeapi.builtin_shapes import shape, write
 from gpuledger.local.kubeapi.crds import CrdStrategy
 from gpuledger.local.kubeapi.resources import ALL_VERBS, Form, ServedResource, Strategy, Subresource
 from gpuledger.local.kubeapi.strategies import core_data, core_workloads, dra, rbac, webhook_configurations
@@ -25,6 +28,7 @@ WITHOUT_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollecti
 
 _MODELS = {
     ("", "v1", "Event"): "CoreV1Event",
+    ("authentication.k8s.io", "v1", "TokenRequest"): "AuthenticationV1TokenRequest",
     ("events.k8s.io", "v1", "Event"): "EventsV1Event",
     ("resource.k8s.io", "v1", "ResourceClaim"): "ResourceV1ResourceClaim",
 }
@@ -250,3 +254,16 @@ _DRA = (
 
 BUILTIN: tuple[ServedResource, ...] = (*_CORE, *_WORKLOADS, *_ACCESS, *_BATCH, *_RBAC, *_PLATFORM, *_DRA)
 """Every built-in resource, groups in Kubernetes' order of discovery."""
+
+
+def models() -> Iterator[str]:
+    """The client's models of all objects that requests can contain."""
+    yield "V1DeleteOptions"
+    for one in BUILTIN:
+        yield model(one.group, one.version, one.kind)
+        others = (sub for sub in one.subresources if sub.kind != one.kind)
+        yield from (model(sub.group or one.group, sub.version or one.version, sub.kind) for sub in others)
+
+
+if __name__ == "__main__":
+    write(Path(__file__).parents[4] / "schemas" / "gpuledger" / "schemas" / "kubernetes", models())

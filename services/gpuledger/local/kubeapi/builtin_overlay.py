@@ -29,11 +29,7 @@ KEYED: dict[str, str] = {
     "ValidatingWebhookConfiguration.webhooks": "name",
     "MutatingWebhook.matchConditions": "name",
     "ValidatingWebhook.matchConditions": "name",
-    "ValidatingAdmissionPolicySpec.matchConditions": "name",
-    "ValidatingAdmissionPolicySpec.variables": "name",
-    "MutatingAdmissionPolicySpec.matchConditions": "name",
     "JSONSchemaProps.x-kubernetes-validations": "rule",
-    "CSINodeSpec.drivers": "name",
     "ResourceClaimStatus.reservedFor": "uid",
 }
 """Lists keyed by one field, both for server-side apply and for strategic merge patches."""
@@ -58,7 +54,7 @@ KEY_DEFAULTS: dict[str, dict[str, Any]] = {
     "ServiceSpec.ports": {"protocol": "TCP"},
 }
 
-SETS = frozenset({"ObjectMeta.finalizers", "NodeSpec.podCIDRs", "Endpoint.addresses"})
+SETS = frozenset({"ObjectMeta.finalizers", "NodeSpec.podCIDRs"})
 """Lists of scalars that apply treats as a set."""
 
 PATCHES: dict[str, tuple[str, str]] = {
@@ -84,43 +80,28 @@ ATOMIC_CONDITIONS = frozenset({"JobStatus.conditions", "AllocatedDeviceStatus.co
 ATOMIC_TYPES = frozenset(
     {
         "ConfigMapKeySelector",
-        "CrossVersionObjectReference",
-        "EndpointAddress",
-        "EndpointPort",
         "FileKeySelector",
         "LabelSelector",
         "LocalObjectReference",
-        "MatchResources",
-        "NamedRuleWithOperations",
         "NodeSelector",
         "NodeSelectorTerm",
         "ObjectFieldSelector",
         "ObjectReference",
         "OwnerReference",
-        "ParamKind",
-        "ParamRef",
         "ResourceFieldSelector",
         "RoleRef",
         "ScopeSelector",
         "ScopedResourceSelectorRequirement",
         "SecretKeySelector",
-        "SecretReference",
         "Subject",
-        "TopologySelectorTerm",
         "TypedLocalObjectReference",
-        "Variable",
     }
 )
 """Structs that have one owner as a whole."""
 
-GRANULAR_FIELDS = frozenset({"PersistentVolumeSpec.claimRef"})
-"""Fields of an atomic type that are owned field by field all the same."""
-
 ATOMIC_MAPS = frozenset(
     {
         "PodSpec.nodeSelector",
-        "ReplicationControllerSpec.selector",
-        "Scheduling.nodeSelector",
         "ServiceSpec.selector",
     }
 )
@@ -138,7 +119,6 @@ MICRO_TIMES = frozenset(
 
 INT64 = frozenset(
     {
-        "ControllerRevision.revision",
         "LinuxContainerUser.gid",
         "LinuxContainerUser.uid",
         "NodeSwapStatus.capacity",
@@ -167,10 +147,8 @@ INT64_NAMES = frozenset(
         "generation",
         "gracePeriodSeconds",
         "observedGeneration",
-        "remainingItemCount",
         "runAsGroup",
         "runAsUser",
-        "storedGeneration",
         "supplementalGroups",
         "terminationGracePeriodSeconds",
         "tolerationSeconds",
@@ -181,14 +159,12 @@ INT64_NAMES = frozenset(
 INT_OR_STRING = frozenset(
     {
         "HTTPGetAction.port",
-        "NetworkPolicyPort.port",
         "PodDisruptionBudgetSpec.maxUnavailable",
         "PodDisruptionBudgetSpec.minAvailable",
         "RollingUpdateDaemonSet.maxSurge",
         "RollingUpdateDaemonSet.maxUnavailable",
         "RollingUpdateDeployment.maxSurge",
         "RollingUpdateDeployment.maxUnavailable",
-        "RollingUpdateStatefulSetStrategy.maxUnavailable",
         "ServicePort.targetPort",
         "TCPSocketAction.port",
     }
@@ -196,8 +172,6 @@ INT_OR_STRING = frozenset(
 
 QUANTITIES = frozenset(
     {
-        "CSIStorageCapacity.capacity",
-        "CSIStorageCapacity.maximumVolumeSize",
         "CapacityRequestPolicy.default",
         "CapacityRequestPolicyRange.max",
         "CapacityRequestPolicyRange.min",
@@ -216,10 +190,6 @@ QUANTITIES = frozenset(
         "LimitRangeItem.min",
         "NodeStatus.allocatable",
         "NodeStatus.capacity",
-        "Overhead.podFixed",
-        "PersistentVolumeClaimStatus.allocatedResources",
-        "PersistentVolumeClaimStatus.capacity",
-        "PersistentVolumeSpec.capacity",
         "PodSpec.overhead",
         "PodStatus.allocatedResources",
         "ResourceFieldSelector.divisor",

@@ -1,14 +1,14 @@
 """Generates the structure of Kubernetes' built-in types from the official client's models, and reads it as shapes.
 
-`python -m gpuledger.local.kubeapi.builtin_shapes` writes the data. Serving only reads it, since importing the client
-takes seconds. A type is a JSON object of its fields; a field is the name of a scalar, `@Type`, or an object that
-describes a list (`l`) or a map (`m`): what it holds and how it merges.
+`make schemas` writes the data of the types that `builtin` serves. Serving reads the data, since importing the client
+takes seconds; only a type that the data lacks comes from the client. A type is a JSON object of its fields; a field is
+the name of a scalar, `@Type`, or an object that describes a list (`l`) or a map (`m`): what it holds and how it merges.
 """
 
 import importlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -46,7 +46,7 @@ def short_name(model: str) -> str:
 
 
 def shape(model: str) -> Shape:
-    """The shape of a type by its name among the client's models, such as `V1Pod` or `CoreV1Event`; KeyError if none."""
+    """The shape of a type by its name among the client's models, such as `V1Pod` or `CoreV1Event`."""
     return _shapes().of(model)
 
 
@@ -68,7 +68,7 @@ class _Shapes:
         return made if made is not None else self._make(model)
 
     def _make(self, model: str) -> Shape:
-        described = self._types[model]
+        described = self._types[model] if model in self._types else _type(model)
         fields: dict[str, Shape] = {}
         made = Shape("object", fields=fields, atomic=short_name(model) in overlay.ATOMIC_TYPES)
         self._made[model] = made
@@ -101,30 +101,20 @@ def _shapes() -> _Shapes:
     return _Shapes(json.loads(text))
 
 
-def generate() -> dict[str, Any]:
-    """The data, from the installed client's models."""
-    models = importlib.import_module("kubernetes.client.models")
+def generate(models: Iterable[str]) -> dict[str, Any]:
+    """The data of the installed client's models of these names, and of all that they contain."""
     found: dict[str, Any] = {}
-    waiting = list(_roots(models))
+    waiting = list(models)
     while waiting:
         name = waiting.pop()
         if name not in found:
-            found[name] = _type(name, getattr(models, name))
+            found[name] = _type(name)
             waiting += re.findall(r'"@(\w+)"', json.dumps(found[name]))
     return dict(sorted(found.items()))
 
 
-def _roots(models: Any) -> Iterator[str]:
-    for name in dir(models):
-        types = getattr(getattr(models, name), "openapi_types", {})
-        is_current = re.match(r"([A-Z][a-z]+)?V[12][A-Z]", name) or "DeviceTaintRule" in name
-        if is_current and types.get("metadata") == METADATA and "kind" in types:
-            yield name
-    yield "V1DeleteOptions"
-
-
-def _type(name: str, model: Any) -> dict[str, Any]:
-    short = short_name(name)
+def _type(name: str) -> dict[str, Any]:
+    model, short = getattr(importlib.import_module("kubernetes.client.models"), name), short_name(name)
     return {
         model.attribute_map[field]: _field(f"{short}.{model.attribute_map[field]}", native)
         for field, native in model.openapi_types.items()
@@ -142,7 +132,7 @@ def _field(path: str, native: str) -> Any:
     if path in overlay.PATCHES:
         atomic = short_name(native) in overlay.ATOMIC_TYPES
         return {"s": node, "patch": overlay.PATCHES[path][0]} | ({"atomic": True} if atomic else {})
-    return {"s": node} if path in overlay.GRANULAR_FIELDS else node
+    return node
 
 
 def _list_merge(path: str, native: str) -> dict[str, Any]:
@@ -174,14 +164,8 @@ def _scalar(path: str, native: str) -> str:
     return _NATIVE.get(native, f"@{native}")
 
 
-def write(folder: Path) -> Path:
+def write(folder: Path, models: Iterable[str]) -> None:
     """Write the data into a folder, one type a line."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [f"{json.dumps(name)}:{json.dumps(body, separators=(',', ':'))}" for name, body in generate().items()]
-    path = folder / FILE
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    return path
-
-
-if __name__ == "__main__":
-    write(Path(__file__).parents[4] / "schemas" / "gpuledger" / "schemas" / "kubernetes")
+    types = generate(models)
+    lines = [f"{json.dumps(name)}:{json.dumps(body, separators=(',', ':'))}" for name, body in types.items()]
+    (folder / FILE).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
