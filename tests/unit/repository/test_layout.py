@@ -11,7 +11,7 @@ from support.naming import banned_names
 from support.paths import ROOT
 
 SOURCE_ROOTS = ("events", "schemas", "services", "cli", "migrations")
-"""Rooms in which every module that calls itself pure has to be under the contract of purity."""
+"""The folders that each hold a portion of the package `gpuledger`."""
 
 
 def test_the_namespace_has_no_init_file() -> None:
