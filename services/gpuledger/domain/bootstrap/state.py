@@ -8,6 +8,7 @@ from datetime import datetime
 from sys import intern
 from typing import Any, NamedTuple
 
+from gpuledger.domain.conditions import put_conditions
 from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.inventory.state import GpuNodeCondition
 from gpuledger.domain.table import Table, TableSpec
@@ -49,7 +50,7 @@ class Bootstrap(TableState):
 
 
 def bootstrap_changed(state: Bootstrap, fact: Fact, data: NodeBootstrapChanged) -> None:
-    """Store the node's phase and conditions; a condition's time changes only with its status."""
+    """Store the node's phase, whose time changes only with it, and its conditions."""
     node, time = intern(fact.event.subject), fact.event.time
     previous = state.phase.get(node)
     changed_at = previous.changed_at if previous is not None and previous.phase == data.phase else time
@@ -57,13 +58,7 @@ def bootstrap_changed(state: Bootstrap, fact: Fact, data: NodeBootstrapChanged) 
     for row in state.preparation.where("node", node):
         if all(row.type != one.type for one in data.conditions):
             state.preparation.delete((node, row.type))
-    for one in data.conditions:
-        before = state.preparation.get((node, one.type))
-        since = before.changed_at if before is not None and before.status == one.status else time
-        texts = (intern(one.type), intern(one.status), intern(one.reason), intern(one.message))
-        row = GpuNodeCondition(node, *texts, since)
-        if row != before:
-            state.preparation.put(row)
+    put_conditions(state.preparation, node, data.conditions, time)
 
 
 def bootstrap_withdrawn(state: Bootstrap, fact: Fact, _data: NodeBootstrapWithdrawn) -> None:

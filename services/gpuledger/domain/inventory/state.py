@@ -12,6 +12,7 @@ import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.phases import DeviceState
+from gpuledger.domain.conditions import put_conditions
 from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import (
@@ -274,11 +275,7 @@ def _touch(state: Inventory, node: str, time: datetime, *, present: bool | None 
 
 def _inventory_changed(state: Inventory, fact: Fact, data: NodeInventoryChanged) -> None:
     node, time = fact.event.subject, fact.event.time
-    for condition in data.conditions:
-        previous = state.condition.get((node, condition.type))
-        changed_at = previous.changed_at if previous is not None and previous.status == condition.status else time
-        texts = (intern(condition.type), condition.status, intern(condition.reason), intern(condition.message))
-        state.condition.put(GpuNodeCondition(intern(node), *texts, changed_at))
+    put_conditions(state.condition, node, data.conditions, time)
     _touch(state, node, time, present=data.present)
 
 

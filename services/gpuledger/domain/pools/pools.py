@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gpuledger.api.phases import AssignmentPhase
 from gpuledger.api.pool_ref import PoolRef
+from gpuledger.domain.conditions import put_conditions
 from gpuledger.domain.fact import Fact, Handlers, TableState, is_late
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.pools.spec import Spec, approval_of, read_spec
@@ -164,11 +165,7 @@ def _changed(state: Pools, fact: Fact, data: PoolChanged) -> None:
     if state.pool.get(pool) is None:
         return
     state.total.put(PoolTotal(pool, data.total, data.observed_generation, time))
-    for one in data.conditions:
-        before = state.condition.get((pool, one.type))
-        changed_at = before.changed_at if before is not None and before.status == one.status else time
-        texts = (intern(one.type), one.status, intern(one.reason), one.message)
-        state.condition.put(PoolCondition(pool, *texts, changed_at))
+    put_conditions(state.condition, pool, data.conditions, time)
 
 
 def _assignment_changed(state: Pools, fact: Fact, data: DeviceAssignmentChanged) -> None:
