@@ -29,7 +29,7 @@ class BadEventError(ProjectionError):
     def __init__(self, projection: str, position: Position, subject: str, reason: str) -> None:
         super().__init__(
             f"Projection {projection} stopped at {position} ({subject}): {reason} "
-            f"Upgrade this build, or pass over it for good with `gpuledger log skip {position} --reason ...`."
+            f"Upgrade this build, or skip it for good with `gpuledger log skip {position} --reason ...`."
         )
         self.position = position
         self.reason = reason

@@ -129,7 +129,7 @@ async def test_a_slice_is_described_from_the_ledger_alone(run: Run) -> None:
         assert line in page
     assert [
         "Claims",
-        "named:",
+        "shown:",
         "all,",
         "as",
         "the",
@@ -168,7 +168,7 @@ async def test_the_status_of_the_api_server_comes_first(run: Run, kube: KubeServ
         config = ("--kubeconfig", str(kube.kubeconfig))
         page = shown(await run("describe", "slice", "w1-slice", *config))
         assert ["Status", "from:", "the", "ledger;", "Kubernetes", "has", "no", "such", "object"] in page
-        assert any(line[:3] == ["Claims", "named:", "all,"] and "everywhere" in line for line in page)
+        assert any(line[:3] == ["Claims", "shown:", "all,"] and "everywhere" in line for line in page)
         await install(client, shipped())
         await create(client, RESOURCE_SLICE_STATUSES, _status("w1-slice"))
         status = {"summary": {"totalDevices": 1, "availableDevices": 1}, "observedGeneration": 7}

@@ -45,7 +45,7 @@ _VIEW = View(
 
 Projections = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[PROJECTION]...", help="Projections to process; all by default.", show_default=False),
+    typer.Argument(metavar="[PROJECTION]...", help="The projections; all by default.", show_default=False),
 ]
 WithKube = Annotated[bool, typer.Option("--kube", help="Also compare the objects in Kubernetes with the ledger.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Fold in memory, report what would change, and write nothing.")]

@@ -37,7 +37,7 @@ Listen = Annotated[
 Fleet = Annotated[
     str | None,
     typer.Option(
-        "--fleet", metavar="SPEC", help="Simulate a fleet, such as nodes=16,gpus=8,profile=h200 (see the docs)."
+        "--fleet", metavar="SPEC", help="Simulate a fleet, such as nodes=16,gpus=8,profile=h200 (docs/operations.md)."
     ),
 ]
 Speed = Annotated[float, typer.Option("--speed", help="Simulated seconds per real second.")]

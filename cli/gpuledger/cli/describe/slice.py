@@ -89,7 +89,7 @@ def slice_page(facts: SliceDescription, reply: KubeReply[SliceObjects], readable
             "UID": facts.row.uid,
             "Published": facts.row.published_at,
             "Status from": origin,
-            "Claims named": readable.basis,
+            "Claims shown": readable.basis,
             "Spec": _spec(facts.published),
             "Status": status_tree(elided(status, readable.may_name)),
         }
@@ -231,7 +231,7 @@ async def read_node_resources(backend: Backend, node: str) -> NodeResources:
 def resources_tree(resources: NodeResources, readable: Readable) -> Tree:
     """Lay out the section of a node's page."""
     pools = [_pool(pool, slices, readable) for pool, slices in resources.pools.items()]
-    return {"DRA Resources": [{"Claims named": readable.basis}, *pools] if pools else []}
+    return {"DRA Resources": [{"Claims shown": readable.basis}, *pools] if pools else []}
 
 
 def _pool(pool: PoolId, slices: list[SliceOfNode], readable: Readable) -> Tree:

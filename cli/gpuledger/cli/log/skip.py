@@ -43,11 +43,11 @@ async def _skip(data_dir: Path | None, generation: int | None, sequence: int, re
             raise CliError(f"Generation {position.generation} is not the one that is projected", hint)
         found = await message_at(ledger, sequence)
         if position in await skipped_positions(ledger):
-            message(f"Position {position} is passed over already.")
+            message(f"Position {position} is skipped already.")
             return
-        confirm(f"Pass over {position} ({found.subject}) for good?", confirmed=yes)
+        confirm(f"Skip {position} ({found.subject}) for good?", confirmed=yes)
         (recorded,) = await skip_positions(ledger, [(position, reason)])
-        message(f"Position {position} is passed over from now on; recorded at {recorded}.")
+        message(f"Every projection skips position {position} from now on; recorded at {recorded}.")
         if beyond := await _beyond(backend, sequence):
             message(f"Rows that it made stay until they are rebuilt: run `gpuledger replay` for {', '.join(beyond)}.")
 

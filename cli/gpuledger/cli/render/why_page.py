@@ -23,7 +23,7 @@ POOLS: Final = (
     Column("Node", "node"),
     Column("Devices", "devices"),
     Column("Match", "matching"),
-    Column("To be had", "available"),
+    Column("Available", "available"),
     Column("Obstacles", "reasons"),
 )
 ALLOCATION: Final = (
@@ -57,11 +57,11 @@ def why_page(document: Document) -> Page:
 
 
 _HEAD: Final = (
-    ("Asked", "subject"),
+    ("Requested", "subject"),
     ("Moment", "moment"),
     ("Seen from", "node"),
     ("Pods named", "podsNamed"),
-    ("Claims named", "claimsNamed"),
+    ("Claims shown", "claimsNamed"),
 )
 _CLAIM: Final = (
     ("Claim", "claim"),

@@ -40,11 +40,11 @@ def reconcile_strays(state: Devices, old: list[Stray], new: list[Stray]) -> None
     for stray in old:
         if stray not in after:
             state.stray.delete(state.stray.key_of(stray))
-            state.contradiction.delete(state.contradiction.key_of(_told(stray)))
+            state.contradiction.delete(state.contradiction.key_of(_contradiction_of(stray)))
     for stray in new:
         if stray not in before:
             state.stray.put(stray)
-            state.contradiction.put(_told(stray))
+            state.contradiction.put(_contradiction_of(stray))
 
 
 def _overlaps(state: Devices, installation: Installation) -> Iterator[tuple[Key, Contradiction]]:
@@ -90,6 +90,6 @@ def _between(
     )
 
 
-def _told(stray: Stray) -> Contradiction:
+def _contradiction_of(stray: Stray) -> Contradiction:
     kind = INSERTED_TWICE if stray.inserted else REMOVED_NOT_INSERTED
     return Contradiction(kind, stray.device, stray.slot, stray.at, "", stray.at, stray.at, stray.at)

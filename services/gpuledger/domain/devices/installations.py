@@ -130,8 +130,8 @@ def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retir
     began = passport.in_service_since
     if began is None or not (_lies_before(began, at) and _lies_before(passport.removed_at, at)):
         return False
-    told_of = state.contradiction.by["subject"]
-    if told_of.get(slot) or told_of.get(device) or not _lies_before(place.vacated_at, at):
+    contradicted = state.contradiction.by["subject"]
+    if contradicted.get(slot) or contradicted.get(device) or not _lies_before(place.vacated_at, at):
         return False
     state.installation.put(_end(state.installation.rows[device, slot, began], at, retired=retired))
     state.device.put(

@@ -72,7 +72,7 @@ def _not_requested(state: PoolFacts, pool: Pool, spec: Spec, device: PoolDevice)
         names = " and ".join(repr(name) for name in requested if name is not None)
         yield Obstacle(ASKED_FOR_ANOTHER, f"Its annotations ask for {names}.")
     elif spec.approves is None:
-        yield Obstacle(AssignmentReason.NOT_ASKED_FOR, f"No annotation gives it to {pool.name}.")
+        yield Obstacle(AssignmentReason.NOT_ASKED_FOR, f"No annotation assigns it to {pool.name}.")
     elif not selects(spec.approves, device.name, state.labels_of(device)):
         yield Obstacle(AssignmentReason.NOT_ASKED_FOR, "Its labels are not among the pool's autoApproveSelector.")
     elif state.settings_in_force().approval_mode == MANUAL:
