@@ -32,7 +32,7 @@ from gpuledger.runtime.tasks import Work
 from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import RequestError, ToolError
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, SimulationError
-from gpuledger.tools.simulation.main import run as simulate
+from gpuledger.tools.simulation.service import run as simulate
 from gpuledger.tools.simulation.resume import leftover_nodes
 from gpuledger.tools.simulation.schedule import Pace
 
