@@ -12,8 +12,8 @@ from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.simulation.allocation import Start
 from gpuledger.tools.simulation.decide import FleetPlan, Happening
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
-from gpuledger.tools.simulation.service import run
 from gpuledger.tools.simulation.preparation import NodeProgress
+from gpuledger.tools.simulation.service import run
 from gpuledger.tools.simulation.workload import Rates
 from support.ledgers import DEADLINE_S, everything
 

@@ -32,9 +32,9 @@ from gpuledger.runtime.tasks import Work
 from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import RequestError, ToolError
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, SimulationError
-from gpuledger.tools.simulation.service import run as simulate
 from gpuledger.tools.simulation.resume import leftover_nodes
 from gpuledger.tools.simulation.schedule import Pace
+from gpuledger.tools.simulation.service import run as simulate
 
 EMBEDDED_LISTEN = "127.0.0.1:0"
 """Where the webhooks of the embedded API server listen."""

@@ -86,6 +86,8 @@ class Projection:
     name: ClassVar[str]
     version: ClassVar[int]
     specs: ClassVar[Sequence[TableSpec[Any]]]
+    """Its tables, in the order of its state: a reader and a rebuild, which lock them one by one, must not cross."""
+
     handlers: ClassVar[Handlers]
     state_class: ClassVar[type[Any]]
     decides: ClassVar[bool] = False

@@ -13,12 +13,13 @@ from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.source import SourceGapDetected, SourceRejected
 from gpuledger.ledger.api import Message, Position
-from gpuledger.projection.definition import Decision, Decisions, Observed, RefusalKind, RefusedEvent
+from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.readmodels.projections import DevicesProjection, NodesProjection
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection, AwayState
 from support.events import AGENT, EPOCH, GENERATION, IMPORT, SERVICE, event, folded, hour, message, rows_of
+from support.projections import all_projections
 
 FAILED = DeviceFailed(kind="DBE")
 
@@ -348,3 +349,9 @@ def test_a_decision_that_cannot_be_folded_stops_like_an_event() -> None:
     fold = Fold(Wrong(), GENERATION)
     with pytest.raises(BadEventError, match=r"stopped at 1/1 .*on 'unheard-of' does not fold"):
         fold.apply(message(registered("n1", 1), 1))
+
+
+@pytest.mark.parametrize("projection", all_projections(), ids=lambda projection: projection.name)
+def test_tables_are_read_in_the_order_in_which_a_rebuild_swaps_them(projection: Projection) -> None:
+    """In another order, a reader and a rebuild would each wait for a table that the other has locked."""
+    assert list(projection.new_state().tables()) == [spec.name for spec in projection.specs]

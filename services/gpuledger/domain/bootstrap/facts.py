@@ -176,12 +176,12 @@ BOOTSTRAP_HEALTH = TableSpec("bootstrap_health", BootstrapHealth, ("node", "card
 BOOTSTRAP_DEVICE = TableSpec("bootstrap_device", BootstrapDevice, ("name",))
 BOOTSTRAP_SETTINGS = TableSpec("bootstrap_settings", BootstrapSettings, ("module",))
 SPECS: tuple[TableSpec[Any], ...] = (
+    *BOOTSTRAP_SPECS,
     BOOTSTRAP_NODE,
     BOOTSTRAP_COMPONENT,
     BOOTSTRAP_HEALTH,
     BOOTSTRAP_DEVICE,
     BOOTSTRAP_SETTINGS,
-    *BOOTSTRAP_SPECS,
 )
 
 

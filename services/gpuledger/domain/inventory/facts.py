@@ -107,7 +107,7 @@ class NfdCount(NamedTuple):
 INVENTORY_NODE = TableSpec("inventory_node", InventoryNode, ("node",))
 INVENTORY_CARD_REPORT = TableSpec("inventory_card_report", CardReport, ("node", "reporter", "card"))
 INVENTORY_NFD = TableSpec("inventory_nfd", NfdCount, ("module",))
-SPECS: tuple[TableSpec[Any], ...] = (INVENTORY_NODE, INVENTORY_CARD_REPORT, INVENTORY_NFD, *DECIDED_SPECS)
+SPECS: tuple[TableSpec[Any], ...] = (*DECIDED_SPECS, INVENTORY_NODE, INVENTORY_CARD_REPORT, INVENTORY_NFD)
 
 
 class InventoryFacts(Inventory):

@@ -137,6 +137,7 @@ POOL_MODULE = TableSpec("pool_module", GpuModule, ("module",))
 POOL_SETTINGS = TableSpec("pool_settings", ModuleSettings, ("module",))
 
 SPECS: tuple[TableSpec[Any], ...] = (
+    *POOLS_SPECS,
     POOL_DEVICE,
     POOL_MARK,
     POOL_NODE,
@@ -147,5 +148,4 @@ SPECS: tuple[TableSpec[Any], ...] = (
     NODE_ORDERS,
     POOL_MODULE,
     POOL_SETTINGS,
-    *POOLS_SPECS,
 )
