@@ -123,6 +123,11 @@ class LedgerQueries(Protocol):
 class Ledger(LedgerWriter, Protocol):
     """The append-only log of one generation; implementations inherit `history`."""
 
+    @property
+    def message_bytes_max(self) -> int:
+        """How large the data of a message may be, as the server last announced it."""
+        ...
+
     def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[Reader]:
         """Read from the message behind sequence `after` on."""
         ...

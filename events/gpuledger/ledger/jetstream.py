@@ -42,6 +42,11 @@ class JetStreamLedger(Ledger):
         """See `gpuledger.ledger.api.Ledger.generation`."""
         return self._generation.number
 
+    @property
+    def message_bytes_max(self) -> int:
+        """See `gpuledger.ledger.api.Ledger.message_bytes_max`."""
+        return self._publisher.one_by_one.message_bytes_max
+
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`; an event that is there already is no conflict."""
         self._refuse_archived()

@@ -12,6 +12,9 @@ from gpuledger.ledger.errors import LedgerUnavailableError, SequenceConflictErro
 
 Matcher = Callable[[str], bool]
 
+MESSAGE_BYTES_MAX = 1_000_000
+"""About what NATS takes by default."""
+
 
 class MemoryLedger(Ledger):
     """The log as a list; `clock` gives the time-stamps, in nanoseconds since 1970."""
@@ -27,6 +30,11 @@ class MemoryLedger(Ledger):
     def generation(self) -> int:
         """See `gpuledger.ledger.api.Ledger.generation`."""
         return self._generation
+
+    @property
+    def message_bytes_max(self) -> int:
+        """See `gpuledger.ledger.api.Ledger.message_bytes_max`."""
+        return MESSAGE_BYTES_MAX
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`; an event that is there already is no conflict."""

@@ -160,6 +160,11 @@ class Publisher:
             del self._runs[number]
         return [receipt for receipt in run.receipts if receipt is not None]
 
+    @property
+    def message_bytes_max(self) -> int:
+        """How large the data of a message may be; headers come on top."""
+        return self._connection.client.max_payload - HEADER_BYTES_MAX
+
     def check_size(self, message: Outgoing) -> None:
         """Refuse what the server could not take.
 
@@ -167,7 +172,7 @@ class Publisher:
             EventRefusedError: the message is too large.
         """
         # A message beyond the server's bound would cost the connection, not only the message.
-        limit = self._connection.client.max_payload - HEADER_BYTES_MAX
+        limit = self.message_bytes_max
         if len(message.data) > limit:
             raise EventRefusedError(
                 f"The event {message.id} has {len(message.data)} bytes; this server takes {limit}. "

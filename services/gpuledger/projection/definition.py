@@ -96,7 +96,8 @@ class Projection:
     observes: ClassVar[bool] = False
     """Whether `observed` is to be called; most projections need only their handlers.
 
-    Who observes also finds what does not decode, handled or not; the others decode what they handle.
+    Who observes also finds what does not decode, handled or not; the others decode what they handle. Either way such an
+    event counts, uses up its number and changes no row, so that what it counts as depends on nobody's handlers.
     """
 
     pages: ClassVar[bool] = False

@@ -1,7 +1,9 @@
 """Errors that stop a projection, or keep one from starting.
 
 ProjectionError
-├── BadEventError          one of our own services' events does not decode or fold: the projection stops
+├── BadEventError          an event of our own does not decode, or this build fails at an event: the projection stops
+├── DueError               this build fails at what the passing of time alone leads to
+├── DecisionRefusedError   NATS refuses a decision that is in the outbox already
 ├── VersionError           the rows were written by another version of the projection
 ├── GenerationMismatchError  the rows belong to another generation of the ledger
 ├── NotBuiltError          the projection has no rows yet
@@ -19,7 +21,7 @@ class ProjectionError(Exception):
 
 
 class BadEventError(ProjectionError):
-    """One of our own services' events does not decode or fold.
+    """One of our own services' events does not decode, or this build fails at an event, whoever recorded it.
 
     Attributes:
         position: where it stands.
@@ -33,6 +35,28 @@ class BadEventError(ProjectionError):
         )
         self.position = position
         self.reason = reason
+
+
+class DueError(ProjectionError):
+    """This build fails at what the passing of time alone leads to."""
+
+    def __init__(self, projection: str, position: Position, reason: str) -> None:
+        super().__init__(
+            f"Projection {projection} stopped at {position}, where something is due by time alone: {reason} "
+            f"Upgrade this build; or skip the event that led there with `gpuledger log skip`, and run "
+            f"`gpuledger replay {projection}`."
+        )
+
+
+class DecisionRefusedError(ProjectionError):
+    """NATS refuses a decision that is in the outbox already."""
+
+    def __init__(self, projection: str, position: Position, reason: str) -> None:
+        super().__init__(
+            f"Projection {projection} stopped at {position}, because NATS refuses one of its decisions: {reason} "
+            f"Otherwise upgrade this build, or skip the event that led there with `gpuledger log skip`; then run "
+            f"`gpuledger replay {projection}`."
+        )
 
 
 class VersionError(ProjectionError):

@@ -4,14 +4,15 @@ It turns messages into facts, drops repeats by the sources' own numbers, passes 
 what one of our services got wrong, and folds the rest. It has no I/O, no clock and no randomness.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.domain.fact import Fact, Handler, State
+from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
-from gpuledger.events.envelope import Decoded, Event, Undecoded, nats_subject_of, parse, with_payload
+from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.errors import EventError, MalformedEventError, SubjectError, UnknownEventTypeError
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import NAME_LENGTH_MAX
@@ -19,11 +20,14 @@ from gpuledger.events.publishing import Authority, is_about_own_node
 from gpuledger.events.registry import Registry, parse_type
 from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message, Position
-from gpuledger.projection.definition import Decision, Observed, Projection, RefusalKind, RefusedEvent
-from gpuledger.projection.errors import BadEventError
+from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
+from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
 
 EPOCH_LENGTH_MAX = 128
 """What an event about an epoch can name; a source's own name is bounded as any subject is."""
+
+NUMBERING_BYTES_MAX = EPOCH_LENGTH_MAX + 32
+"""How much a decision may grow between its making and its publishing, when it gets its number."""
 
 
 class Numbering(NamedTuple):
@@ -33,7 +37,7 @@ class Numbering(NamedTuple):
     next_number: int
 
 
-NOT_PUBLISHED = Numbering("", 1)
+NOT_PUBLISHED = Numbering("unpublished", 1)
 """The numbering of decisions that are folded and compared, but never published."""
 
 
@@ -60,6 +64,9 @@ class Fold:
         self.sequence = sequence
         self.numbering = numbering
         self.events = 0
+        self.decision_bytes_max: int | None = None
+        """How large a decision may be; None where decisions are not published."""
+
         self.decided: list[Decoded] = []
         self.returned: list[str] = []
         self._expected = {event.id: event for event in expected}
@@ -74,7 +81,7 @@ class Fold:
         """Fold messages in the order of the log.
 
         Raises:
-            BadEventError: one of our own services' events does not decode or fold.
+            BadEventError: one of our own services' events does not decode, or this build fails at an event.
         """
         for message in messages:
             self.apply(message)
@@ -101,7 +108,6 @@ class Fold:
         except EventError as error:
             self._reject(message, event, error)
             return
-        self.events += 1
         if self._observes:
             self._observe(message, event)
         if self._expected and event.id in self._expected and event.source == self._source:
@@ -111,8 +117,34 @@ class Fold:
             self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
 
     def due(self, now: datetime) -> None:
-        """Fold what the passing of time alone leads to."""
-        self._take(self.projection.due(self.state, now))
+        """Fold what the passing of time alone leads to.
+
+        Raises:
+            DueError: this build fails at it.
+        """
+        try:
+            for decision in self.projection.due(self.state, now):
+                self._take(decision)
+        except Exception as error:
+            reason = error.reason if isinstance(error, BadEventError) else f"`due` raised {error!r}."
+            raise DueError(self.projection.name, self._position, reason) from error
+
+    def touched(self, message: Message) -> Touched:
+        """The paged rows that a message may touch.
+
+        Raises:
+            BadEventError: this build fails at it.
+        """
+        fact = None if message.sequence in self._skipped else self.peek(message)
+        if fact is None:
+            return ()
+        try:
+            return list(self.projection.touched(self.state, fact))
+        except Exception as error:
+            position = Position(self.generation, message.sequence)
+            raise BadEventError(
+                self.projection.name, position, message.subject, f"`touched` raised {error!r}."
+            ) from error
 
     def peek(self, message: Message) -> Fact | None:
         """The fact that a message holds, where this projection handles it and it decodes; changes nothing."""
@@ -161,33 +193,71 @@ class Fold:
         except EventError as error:
             self._reject(message, None, error)
             return None
-        if not is_new:
-            self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
-            return None
+        self.events += is_new
         if message.sequence in self._skipped:
-            if self._observes:
-                self._observe(message, event)
+            self._skip(message, event, is_new=is_new)
+            return None
+        if not is_new:
+            self._repeat(message, event)
             return None
         return event
+
+    def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
+        """Follow the numbering all the same; if this build fails even at that, the operator skips that as well."""
+        with suppress(BadEventError):
+            if not is_new:
+                self._repeat(message, event)
+            elif self._observes:
+                self._observe(message, event)
 
     def _fold(self, fact: Fact, handler: Handler, subject: str) -> None:
         event = fact.event
         try:
             handler(self.state, fact, event.data)
         except Exception as error:
-            position = Position(self.generation, fact.sequence)
-            raise BadEventError(self.projection.name, position, subject, f"It does not fold ({error!r}).") from error
+            raise BadEventError(
+                self.projection.name, self._position, subject, f"It does not fold ({error!r})."
+            ) from error
         if self.projection.decides and event.source != self._source:
-            self._take(self.projection.decide(self.state, fact))
+            self._take_answers(subject, self.projection.decide, fact)
 
-    def _take(self, decisions: Iterable[Decision]) -> None:
-        for decision in decisions:
-            event = self._event(decision)
-            if event.id in self._expected:
-                continue
-            self.numbering = self.numbering._replace(next_number=event.number + 1)
-            self.decided.append(event)
-            self._expect(event)
+    def _take_answers(self, subject: str, answer: Callable[..., Decisions], about: object) -> None:
+        """Take what the projection decides; whatever it raises meanwhile stops it here, and not the process."""
+        try:
+            for decision in answer(self.state, about):
+                self._take(decision)
+        except ProjectionError:
+            raise
+        except Exception as error:
+            reason = f"`{answer.__name__}` raised {error!r}."
+            raise BadEventError(self.projection.name, self._position, subject, reason) from error
+
+    def _take(self, decision: Decision) -> None:
+        event = self._event(decision)
+        if event.id in self._expected:
+            return
+        self._check(event)
+        self.numbering = self.numbering._replace(next_number=event.number + 1)
+        self.decided.append(event)
+        self._expect(event)
+
+    def _check(self, event: Decoded) -> None:
+        """Refuse a decision that the ledger would not take, or that nobody could read back, before it is committed."""
+        if self.decision_bytes_max is None:
+            return
+        subject, data = nats_subject_of(event), encode(event)
+        if len(data) > self.decision_bytes_max - NUMBERING_BYTES_MAX:
+            reason = (
+                f"The decision {event.type} on {event.subject!r} has {len(data)} bytes, and NATS takes "
+                f"{self.decision_bytes_max - NUMBERING_BYTES_MAX}; raise its max_payload if it should."
+            )
+            raise BadEventError(self.projection.name, self._position, subject, reason)
+        parse(data)
+
+    def is_too_large(self, event: Decoded) -> bool:
+        """Whether the ledger would not take a decision."""
+        limit = self.decision_bytes_max
+        return limit is not None and len(encode(event)) > limit - NUMBERING_BYTES_MAX
 
     def _expect(self, event: Decoded) -> None:
         self._expected[event.id] = event
@@ -198,8 +268,7 @@ class Fold:
             handler(self.state, Fact(event, 0, 0), event.data)
         except Exception as error:
             reason = f"The decision {event.type} on {event.subject!r} does not fold ({error!r})."
-            position = Position(self.generation, self.sequence)
-            raise BadEventError(self.projection.name, position, nats_subject_of(event), reason) from error
+            raise BadEventError(self.projection.name, self._position, nats_subject_of(event), reason) from error
 
     def _event(self, decision: Decision) -> Decoded:
         epoch, number = self.numbering
@@ -219,21 +288,28 @@ class Fold:
         )
 
     def _observe(self, message: Message, event: Undecoded) -> None:
-        position = Position(self.generation, message.sequence)
-        self._take(self.projection.observed(self.state, Observed(event, position, message.recorded_ns)))
+        observed = Observed(event, Position(self.generation, message.sequence), message.recorded_ns)
+        self._take_answers(message.subject, self.projection.observed, observed)
 
     def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:
         if message.sequence in self._skipped:
             return
         if not _origin(message).is_edge:
-            position = Position(self.generation, message.sequence)
-            raise BadEventError(self.projection.name, position, message.subject, str(error)) from error
+            raise BadEventError(self.projection.name, self._position, message.subject, str(error)) from error
         self._refuse(message, event, RefusalKind.REJECTED, str(error))
+
+    def _repeat(self, message: Message, event: Undecoded) -> None:
+        self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
 
     def _refuse(self, message: Message, event: Undecoded | None, kind: RefusalKind, reason: str) -> None:
         position = Position(self.generation, message.sequence)
         refusal = RefusedEvent(kind, position, message.recorded_ns, message.subject, reason, event)
-        self._take(self.projection.refused(self.state, refusal))
+        self._take_answers(message.subject, self.projection.refused, refusal)
+
+    @property
+    def _position(self) -> Position:
+        """Where the fold stands."""
+        return Position(self.generation, self.sequence)
 
     def _prefix(self, source: str) -> str:
         origin = origin_of(source)

@@ -151,6 +151,7 @@ class _Rebuild:
         generation = self._ledger.generation
         self._checkpoint = await self._next.create(generation, self._new_id())
         self._fold = await new_fold(self._projection, self._ledger)
+        self._fold.decision_bytes_max = self._ledger.message_bytes_max
 
     async def catch_up(self) -> None:
         """Fold until the live rows are at most a batch ahead."""
@@ -199,7 +200,11 @@ class _Rebuild:
         self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
 
     async def _hand_over_decisions(self, served: Checkpoint | None) -> None:
-        """Keep the decisions of the live rows; what the new rows decide beyond them is published after the swap."""
+        """Keep the decisions of the live rows; what the new rows decide beyond them is published after the swap.
+
+        What NATS refuses is left out: nobody ever saw it, and it would stop the new rows as it stopped the old.
+        """
+        await self._live.delete_decisions([one.id for one in await self._live.outbox() if self._fold.is_too_large(one)])
         waiting, decider, ours = await self._live.outbox(), await self._live.decider(), self._fold.outstanding()
         if served is None or served.generation != self._ledger.generation or decider is None:
             waiting, decider = [], Decider(self._new_id(), 1, self._checkpoint.position)

@@ -117,8 +117,7 @@ class ProjectionStore:
             return
         touched: dict[str, set[Any]] = {}
         for message in messages:
-            fact = fold.peek(message)
-            for name, key in self.projection.touched(fold.state, fact) if fact else ():
+            for name, key in fold.touched(message):
                 touched.setdefault(name, set()).add(key)
         for name, keys in touched.items():
             table: Table[Any] = fold.state.tables()[name]
@@ -217,7 +216,7 @@ class ProjectionStore:
             ]
             following = Numbering(decider.epoch, decider.next_number + len(numbered))
             if numbered:
-                await self._delete_decisions([event.id for event in numbered])
+                await self.delete_decisions([event.id for event in numbered])
                 await self.put_outbox(numbered, "ready")
                 await self.write_numbering(following)
         return following
@@ -305,7 +304,7 @@ class ProjectionStore:
             if status != "held":
                 await self.write_numbering(fold.numbering)
         if returned:
-            await self._delete_decisions(returned)
+            await self.delete_decisions(returned)
 
     async def write_numbering(self, numbering: Numbering) -> None:
         """Note where the decider's numbering stands."""
@@ -314,7 +313,8 @@ class ProjectionStore:
             (numbering.next_number, self.projection.name),
         )
 
-    async def _delete_decisions(self, ids: Sequence[str]) -> None:
+    async def delete_decisions(self, ids: Sequence[str]) -> None:
+        """Take decisions out of the outbox."""
         await self.connection.execute(
             "DELETE FROM gpuledger.outbox WHERE projection = %s AND id = ANY(%s)", (self.projection.name, list(ids))
         )

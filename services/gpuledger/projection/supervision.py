@@ -16,6 +16,7 @@ from prometheus_client import REGISTRY
 
 from gpuledger.db.engine import connect
 from gpuledger.db.errors import DatabaseError
+from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.projection.definition import Projection
@@ -35,7 +36,7 @@ CHECK_INTERVAL_S = 1.0
 CHECK_AGE_MAX_S = 15.0
 """How old the last successful check may be before the servers count as out of reach."""
 
-STOPS = (ProjectionError, LedgerError, DatabaseError, psycopg.Error)
+STOPS = (ProjectionError, LedgerError, DatabaseError, EventError, psycopg.Error)
 """Errors that end a runner, beyond those it recovers from."""
 
 
@@ -113,14 +114,16 @@ class Supervision:
             log.info("projection.resumed", projection=projection.name)
 
     async def _wait_for_remedy(self, projection: Projection) -> None:
-        """Return when an operator skipped a position or replaced the rows."""
-        before = None
+        """Return when an operator skipped a position, replaced the rows, or has NATS take larger events.
+
+        If the servers did not answer at first, nobody knows what changed since, and it is worth a try.
+        """
+        before = await self._remedies(projection)
         while True:
-            found = await self._remedies(projection)
-            if before is not None and found is not None and found != before:
-                return
-            before = found or before
             await asyncio.sleep(self.check_interval_s)
+            found = await self._remedies(projection)
+            if found is not None and found != before:
+                return
 
     async def _remedies(self, projection: Projection) -> tuple[object, ...] | None:
         try:
@@ -129,7 +132,8 @@ class Supervision:
                 checkpoint = await ProjectionStore(connection, projection).checkpoint()
         except STOPS:
             return None
-        return (len(skipped), checkpoint and (checkpoint.incarnation, checkpoint.version, checkpoint.generation))
+        rows = checkpoint and (checkpoint.incarnation, checkpoint.version, checkpoint.generation)
+        return (len(skipped), rows, self.ledger.message_bytes_max)
 
     async def _check(self) -> None:
         """Compare positions with the head of the log, for as long as the servers answer."""

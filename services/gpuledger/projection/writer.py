@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
-from gpuledger.ledger.api import Ledger, Message, Position
+from gpuledger.ledger.api import Ledger, Message, Outgoing, Position
+from gpuledger.ledger.errors import EventRefusedError
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import GenerationMismatchError, VersionError
+from gpuledger.projection.errors import DecisionRefusedError, GenerationMismatchError, VersionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.store import Checkpoint, Decider, ProjectionStore
@@ -77,6 +78,7 @@ class RowWriter:
         decider = await store.decider()
         outbox = await store.outbox() if projection.decides else []
         fold = await store.load(checkpoint, skipped, outbox)
+        fold.decision_bytes_max = ledger.message_bytes_max
         return cls(context, store, fold, checkpoint, head, decider.settle_until if decider else 0)
 
     async def take(self, messages: list[Message]) -> None:
@@ -98,7 +100,11 @@ class RowWriter:
         await self.publish_decisions()
 
     async def publish_decisions(self) -> None:
-        """Publish the decisions that are ready in the outbox; repeating it after a crash repeats the same ids."""
+        """Publish the decisions that are ready in the outbox; repeating it after a crash repeats the same ids.
+
+        Raises:
+            DecisionRefusedError: no attempt will ever succeed.
+        """
         if not self._context.projection.decides:
             return
         if not self._settled and self.checkpoint.position >= self._settle_until:
@@ -106,8 +112,15 @@ class RowWriter:
             self._settled = True
         ready = await self._store.ready()
         if ready:
-            await self._context.ledger.publish_many(ready)
+            await self._publish(ready)
             await self._store.mark_sent([message.id for message in ready])
+
+    async def _publish(self, ready: Sequence[Outgoing]) -> None:
+        try:
+            await self._context.ledger.publish_many(ready)
+        except EventRefusedError as error:
+            position = Position(self.checkpoint.generation, self.checkpoint.position)
+            raise DecisionRefusedError(self._context.projection.name, position, str(error)) from error
 
     async def _flush(self) -> None:
         status = "ready" if self.checkpoint.position >= self._settle_until else "held"
