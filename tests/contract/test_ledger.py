@@ -5,8 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gpuledger.events.envelope import decode
+from gpuledger.events.source import SourceCompleted, SourceMessageIdTaken
 from gpuledger.ledger.api import Expected, Ledger, Outgoing
-from gpuledger.ledger.errors import LedgerUnavailableError, SequenceConflictError
+from gpuledger.ledger.errors import LedgerUnavailableError, PublishError, SequenceConflictError
+from gpuledger.ledger.own import publish_own
+from support.events import event
+from support.events import outgoing as as_outgoing
 from support.ledgers import (
     DEADLINE_S,
     everything,
@@ -18,6 +23,9 @@ from support.ledgers import (
 )
 
 BURST = 20_000
+MANY = 20
+"""More than go one by one."""
+
 DEVICE = "ledger.*.*.device.d.>"
 
 
@@ -246,3 +254,38 @@ async def test_a_closed_reader_is_an_error(ledger: Ledger) -> None:
         pass
     with pytest.raises(LedgerUnavailableError, match="closed"):
         await reader.next_batch()
+
+
+async def test_a_message_is_found_at_its_sequence(ledger: Ledger) -> None:
+    await ledger.publish_many([outgoing(1), outgoing(2)])
+    found = await ledger.message_at(2)
+    assert found is not None
+    (expected,) = await everything(ledger, after=1)
+    assert (found.subject, found.data, found.sequence) == expected[:3]
+    assert found.recorded_ns // 1000 == expected.recorded_ns // 1000
+    assert [await ledger.message_at(sequence) for sequence in (0, 3)] == [None, None]
+
+
+async def test_what_stands_under_an_own_id_is_read_back(ledger: Ledger) -> None:
+    """Another took the id of one in the middle; the first is there already, by ourselves."""
+    ours = [as_outgoing(event(SourceCompleted(events=1), "s", number=number)) for number in range(1, MANY + 1)]
+    await ledger.publish(ours[0])
+    await ledger.publish(outgoing(7)._replace(id=ours[5].id))
+    receipts = await publish_own(ledger, ours)
+    assert (receipts[0].sequence, receipts[0].duplicate) == (1, True)
+    recorded = {message.sequence: message for message in await everything(ledger)}
+    assert len(recorded) == MANY + 2
+    for message, receipt in zip(ours, receipts, strict=True):
+        assert (recorded[receipt.sequence].subject, recorded[receipt.sequence].data) == (message.subject, message.data)
+    taken = decode(recorded[MANY + 2].data)
+    assert taken.data == SourceMessageIdTaken(
+        generation=1, sequence=2, nats_subject=recorded[2].subject, event=ours[5].id, message_id=ours[5].id
+    )
+    assert receipts == await publish_own(ledger, [ours[0]]) + receipts[1:]
+
+
+async def test_an_id_that_is_taken_again_and_again_is_an_error(ledger: Ledger) -> None:
+    await ledger.publish(outgoing(1)._replace(id="the same"))
+    one = as_outgoing(event(SourceCompleted(events=1), "s"))._replace(id="the same")
+    with pytest.raises(PublishError, match="3 times running"):
+        await publish_own(ledger, [one], lambda: "the same")

@@ -45,6 +45,7 @@ class Failing(JetStreamLedger):
     def __init__(self, ledger: JetStreamLedger) -> None:
         vars(self).update(vars(ledger))
         self.fails: str | None = None
+        self.fails_after: int | None = None
         self.tried: list[list[str]] = []
         self.comes_first: list[Decoded] = []
 
@@ -55,7 +56,7 @@ class Failing(JetStreamLedger):
         first, self.comes_first = self.comes_first, []
         await super().publish_many([outgoing(event) for event in first])
         receipts = await super().publish_many(messages)
-        if self.fails == "behind":
+        if self.fails == "behind" or len(self.tried) == self.fails_after:
             raise PublishError("The server is gone.")
         return receipts
 

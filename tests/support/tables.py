@@ -63,6 +63,9 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
+ADDED = {"source.taken": "0"}
+"""Defaults of columns that were added later: an earlier build leaves them out of its rows."""
+
 TEXT = Text(collation="C")
 """Text sorts by code point, as the folds compare it, whatever the server's locale."""
 
@@ -77,7 +80,7 @@ def _projected(spec: TableSpec[Any]) -> Table:
     table = Table(
         spec.name,
         metadata,
-        *(_column(name, hints[name]) for name in spec.columns),
+        *(_column(name, hints[name], ADDED.get(f"{spec.name}.{name}")) for name in spec.columns),
         PrimaryKeyConstraint(*spec.key),
         schema=LIVE,
     )
@@ -86,10 +89,10 @@ def _projected(spec: TableSpec[Any]) -> Table:
     return table
 
 
-def _column(name: str, hint: Any) -> Column[Any]:
+def _column(name: str, hint: Any, default: str | None) -> Column[Any]:
     kinds = get_args(hint) or (hint,)
     (kind,) = (kind for kind in kinds if kind is not NoneType)
-    return Column(name, _TYPES[kind], nullable=NoneType in kinds)
+    return Column(name, _TYPES[kind], nullable=NoneType in kinds, server_default=default)
 
 
 for _specs in PROJECTIONS.values():
@@ -145,6 +148,9 @@ OUTBOX = Table(
     Column("data", LargeBinary, nullable=False),
     Column("number", BigInteger, nullable=False),
     Column("status", TEXT, nullable=False),
+    Column("message_id", TEXT),
+    Column("sequence", BigInteger),
+    Column("decided_at", TIME, nullable=False, server_default=func.now()),
     PrimaryKeyConstraint("projection", "id"),
     CheckConstraint("status IN ('held', 'ready', 'sent')", name="outbox_status_check"),
     Index("outbox_projection_number_idx", "projection", "number"),

@@ -35,6 +35,9 @@ class Authority(Enum):
     SERVICE = "service"
     """One service, about what it decides. Every fold rejects such an event from anybody else."""
 
+    OWN_SOURCE = "own-source"
+    """Each of several services, under its own name. Every fold rejects such an event from anybody else."""
+
     EDGE = "edge"
     """Any source, about hardware and workloads, under its own name."""
 
@@ -67,11 +70,11 @@ class PublishRule(NamedTuple):
     drop_class: DropClass = DropClass.ORDINARY
 
     @property
-    def reserved_prefix(self) -> str:
-        """The prefix of all subjects under which events of this type may be recorded."""
-        if self.authority in (Authority.SERVICE, Authority.OWN_OBJECT):
-            return f"{ROOT}.{SERVICE}.{self.publishers[0]}."
-        return f"{ROOT}."
+    def reserved_prefixes(self) -> tuple[str, ...]:
+        """The prefixes of all subjects under which events of this type may be recorded."""
+        if self.authority in (Authority.SERVICE, Authority.OWN_OBJECT, Authority.OWN_SOURCE):
+            return tuple(f"{ROOT}.{SERVICE}.{publisher}." for publisher in self.publishers)
+        return (f"{ROOT}.",)
 
 
 def by_agents(drop_class: DropClass, authority: Authority = Authority.OWN_NODE) -> PublishRule:
@@ -85,6 +88,12 @@ def by_service(service: SourceKind) -> PublishRule:
 
 
 BY_WATCHERS = PublishRule((SourceKind.WATCHERS,), Authority.OWN_OBJECT)
+BY_OWN_SERVICES = PublishRule(
+    (SourceKind.SOURCES, SourceKind.INVENTORY, SourceKind.BOOTSTRAP, SourceKind.POOLS, SourceKind.WATCHERS),
+    Authority.OWN_SOURCE,
+)
+"""Every service that records what it decides or observes."""
+
 BY_IMPORTERS = PublishRule((SourceKind.IMPORTERS,), Authority.EDGE)
 BY_IMPORTERS_AND_AGENTS = PublishRule((SourceKind.IMPORTERS, SourceKind.AGENTS), Authority.EDGE)
 """Real agents do not publish workloads, but simulated ones do."""

@@ -5,10 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from gpuledger.events.payload import Count, Name, Number, Payload, Text
-from gpuledger.events.publishing import BY_IMPORTERS, SourceKind, by_service
+from gpuledger.events.publishing import BY_IMPORTERS, BY_OWN_SERVICES, SourceKind, by_service
 from gpuledger.events.registry import registry
 
 Epoch = Annotated[str, Field(min_length=1, max_length=128)]
+EventId = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
 @registry.event("source", "completed", BY_IMPORTERS)
@@ -45,6 +46,21 @@ class SourceRejected(Payload):
     sequence: Number
     nats_subject: Text
     reason: Text
+
+
+@registry.event("source", "message-id-taken", BY_OWN_SERVICES)
+class SourceMessageIdTaken(Payload):
+    """The server had dropped an event of this source, because another's message stood under its message id.
+
+    The source has recorded its `event` again under another id. `generation` and `sequence` say where the other message
+    stands.
+    """
+
+    generation: Number
+    sequence: Number
+    nats_subject: Text
+    event: EventId
+    message_id: EventId
 
 
 @registry.event("source", "position-skipped", by_service(SourceKind.OPERATORS))

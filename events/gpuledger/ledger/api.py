@@ -33,7 +33,11 @@ class Message(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """One message to publish; `id` is the event's, by which the server drops repeats within its window."""
+    """One message to publish; `id` is the message's own, by which the server drops repeats within its window.
+
+    Agents and importers give a message its event's id. A service draws it at random and keeps it for repeats, because
+    whoever can foresee an id can have something else recorded under it.
+    """
 
     subject: str
     id: str
@@ -41,7 +45,10 @@ class Outgoing(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """The acknowledgement: where the event stands, and whether it had been there already."""
+    """The acknowledgement: where the event stands, and whether the server had a message with this id already.
+
+    Of a duplicate `sequence` is that message's, which may be another's: `gpuledger.ledger.own` reads it back.
+    """
 
     sequence: int
     duplicate: bool
@@ -138,6 +145,10 @@ class Ledger(LedgerWriter, Protocol):
 
     async def last_sequence(self, subject_filter: str) -> int:
         """The sequence of the last message that the filter matches, 0 for none."""
+        ...
+
+    async def message_at(self, sequence: int) -> Message | None:
+        """The message at a sequence; None where there is none."""
         ...
 
     async def history(

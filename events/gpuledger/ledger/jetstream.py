@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
 
 from nats.js.errors import NotFoundError
 
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt
+from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
 from gpuledger.ledger.errors import GenerationError, LedgerError, SequenceConflictError
@@ -17,6 +18,9 @@ from gpuledger.runtime.telemetry import PUBLISHED
 
 REPEAT_SCAN_MAX = 1024
 """How many of an aggregate's newer events are searched for our own."""
+
+_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class JetStreamLedger(Ledger):
@@ -101,6 +105,20 @@ class JetStreamLedger(Ledger):
             return 0
         return message.seq or 0
 
+    async def message_at(self, sequence: int) -> Message | None:
+        """See `gpuledger.ledger.api.Ledger.message_at`."""
+        if sequence < 1:
+            return None
+        try:
+            found = await self._connection.request(
+                lambda: self._connection.jetstream.get_msg(self._generation.stream, sequence)
+            )
+        except NotFoundError:
+            return None
+        assert found.subject is not None, "a stored message has a subject"
+        assert found.time is not None, "a stored message has a time"
+        return Message(found.subject, found.data or b"", sequence, _nanoseconds(found.time))
+
     async def _recorded_behind(self, expected: Expected, message_id: str) -> int | None:
         sequence = expected.sequence
         for _ in range(REPEAT_SCAN_MAX):
@@ -121,6 +139,11 @@ class JetStreamLedger(Ledger):
     def _refuse_archived(self) -> None:
         if not self._generation.current:
             raise GenerationError(f"Generation {self.generation} is archived. Write to the current one.")
+
+
+def _nanoseconds(time: datetime) -> int:
+    """Nanoseconds since 1970; the client keeps the server's time to the microsecond."""
+    return (time - _EPOCH_START) // _MICROSECOND * 1000
 
 
 @contextmanager

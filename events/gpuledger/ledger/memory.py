@@ -71,6 +71,10 @@ class MemoryLedger(Ledger):
         matches = matcher(subject_filter)
         return next((message.sequence for message in reversed(self._messages) if matches(message.subject)), 0)
 
+    async def message_at(self, sequence: int) -> Message | None:
+        """See `gpuledger.ledger.api.Ledger.message_at`."""
+        return self._messages[sequence - 1] if 0 < sequence <= len(self._messages) else None
+
     def _append(self, message: Outgoing) -> Receipt:
         sequence = len(self._messages) + 1
         self._messages.append(Message(message.subject, message.data, sequence, self._clock()))

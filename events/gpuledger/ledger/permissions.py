@@ -123,7 +123,7 @@ def _services() -> Iterable[tuple[str, str]]:
 
 def _desired(token: str) -> str:
     model = NodeDevicesWanted
-    return f"{model.PUBLISH_RULE.reserved_prefix}{model.AGGREGATE}.{token}.{model.EVENT}"
+    return f"{model.PUBLISH_RULE.reserved_prefixes[0]}{model.AGGREGATE}.{token}.{model.EVENT}"
 
 
 def _inbox(token: str) -> str:

@@ -102,7 +102,7 @@ class Fold:
             if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
                 raise _mismatch(message.subject, event)
             if not prefix.startswith(route.reserved):
-                raise SubjectError(f"Only {route.reserved}> may record {event.type}.")
+                raise SubjectError(f"Only {' or '.join(f'{one}>' for one in route.reserved)} may record {event.type}.")
             is_needed = route.handler is not None or self._observes
             decoded = with_payload(event, self._catalogue) if is_needed else None
         except EventError as error:
@@ -329,7 +329,7 @@ class Fold:
         handler = handlers.get(f"{name.aggregate}.{name.event}")
         rule = self._catalogue.rule_of(name)
         is_own_node = rule.authority is Authority.OWN_NODE
-        route = _Route(name.aggregate, name.event, handler, rule.reserved_prefix, is_own_node=is_own_node)
+        route = _Route(name.aggregate, name.event, handler, rule.reserved_prefixes, is_own_node=is_own_node)
         self._routes[event_type] = route
         return route
 
@@ -340,7 +340,7 @@ class _Route(NamedTuple):
     aggregate: str
     event: str
     handler: Handler | None
-    reserved: str
+    reserved: tuple[str, ...]
     is_own_node: bool
 
     def hears(self, event: Undecoded) -> bool:

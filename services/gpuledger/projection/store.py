@@ -4,7 +4,7 @@ An edition is `live`, `next` (being rebuilt) or `prev` (kept for a rollback); it
 Rows, checkpoint, numbers seen and outbox change in one transaction or not at all.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import chain
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import NOT_PUBLISHED, Fold, Numbering
 from gpuledger.projection.rows import RowStore, is_copied
+from gpuledger.runtime.clock import NewId, random_id
 
 LIVE, NEXT, PREV = "live", "next", "prev"
 
@@ -53,10 +54,18 @@ class Decider(NamedTuple):
 class ProjectionStore:
     """Reads and writes one edition of one projection over the caller's connection."""
 
-    def __init__(self, connection: AsyncConnection[Any], projection: Projection, edition: str = LIVE) -> None:
+    def __init__(
+        self,
+        connection: AsyncConnection[Any],
+        projection: Projection,
+        edition: str = LIVE,
+        *,
+        new_id: NewId = random_id,
+    ) -> None:
         self.connection = connection
         self.projection = projection
         self.edition = edition
+        self._new_id = new_id
         self._rows: dict[str, RowStore[Any]] = {
             spec.name: RowStore(spec, schema_of(edition)) for spec in projection.specs
         }
@@ -196,10 +205,10 @@ class ProjectionStore:
         """The decisions that have not come back from the ledger, in order."""
         return [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held", "ready", "sent"))]
 
-    async def ready(self) -> list[Outgoing]:
-        """What has to be published, in order."""
-        rows = await self._outbox_rows("subject, id, data", ("ready",))
-        return [Outgoing(subject, event_id, bytes(data)) for subject, event_id, data in rows]
+    async def ready(self) -> dict[str, Outgoing]:
+        """What has to be published, in order, by the decision's id. A row of an earlier build has no other id."""
+        rows = await self._outbox_rows("id, subject, coalesce(message_id, id), data", ("ready",))
+        return {event_id: Outgoing(subject, message_id, bytes(data)) for event_id, subject, message_id, data in rows}
 
     async def release_held(self) -> Numbering:
         """Let go what was held back while the decider had not seen all of its own past.
@@ -221,22 +230,25 @@ class ProjectionStore:
                 await self.write_numbering(following)
         return following
 
-    async def mark_sent(self, ids: Sequence[str]) -> None:
-        """Note that these decisions are in the ledger."""
+    async def mark_sent(self, sequences: Mapping[str, int]) -> None:
+        """Note where these decisions, by their ids, are in the ledger."""
         await self.connection.execute(
-            "UPDATE gpuledger.outbox SET status = 'sent' WHERE projection = %s AND id = ANY(%s)",
-            (self.projection.name, list(ids)),
+            "UPDATE gpuledger.outbox SET status = 'sent', sequence = recorded.sequence "
+            "FROM unnest(%s::text[], %s::bigint[]) AS recorded (id, sequence) "
+            "WHERE projection = %s AND outbox.id = recorded.id",
+            (list(sequences), list(sequences.values()), self.projection.name),
         )
 
     async def put_outbox(self, decisions: Iterable[Decoded], status: str) -> None:
-        """Put decisions into the outbox."""
+        """Put decisions into the outbox, each with the id under which it will be published."""
+        name = self.projection.name
         async with self.connection.cursor() as cursor:
             await cursor.executemany(
-                "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status) "
-                "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (projection, id) DO NOTHING",
+                "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status, message_id) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (projection, id) DO NOTHING",
                 [
-                    (self.projection.name, event.id, nats_subject_of(event), encode(event), event.number, status)
-                    for event in decisions
+                    (name, one.id, nats_subject_of(one), encode(one), one.number, status, self._new_id())
+                    for one in decisions
                 ],
             )
 

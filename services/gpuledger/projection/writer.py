@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
-from gpuledger.ledger.api import Ledger, Message, Outgoing, Position
+from gpuledger.ledger.api import Ledger, Message, Outgoing, Position, Receipt
 from gpuledger.ledger.errors import EventRefusedError
+from gpuledger.ledger.own import publish_own
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import DecisionRefusedError, GenerationMismatchError, VersionError
 from gpuledger.projection.fold import Fold
@@ -112,12 +113,13 @@ class RowWriter:
             self._settled = True
         ready = await self._store.ready()
         if ready:
-            await self._publish(ready)
-            await self._store.mark_sent([message.id for message in ready])
+            receipts = await self._publish(list(ready.values()))
+            sequences = [receipt.sequence for receipt in receipts]
+            await self._store.mark_sent(dict(zip(ready, sequences, strict=True)))
 
-    async def _publish(self, ready: Sequence[Outgoing]) -> None:
+    async def _publish(self, ready: Sequence[Outgoing]) -> list[Receipt]:
         try:
-            await self._context.ledger.publish_many(ready)
+            return await publish_own(self._context.ledger, ready)
         except EventRefusedError as error:
             position = Position(self.checkpoint.generation, self.checkpoint.position)
             raise DecisionRefusedError(self._context.projection.name, position, str(error)) from error

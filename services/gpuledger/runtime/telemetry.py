@@ -39,7 +39,7 @@ _LATENCY = Histogram(
 _ERRORS = Counter("gpuledger_projection_errors_total", "Interruptions and stops.", ["projection", "error"])
 _WRITER = Gauge("gpuledger_projection_writer", "1 while this process writes the rows, 0 on standby.", ["projection"])
 PUBLISHED = Counter("gpuledger_published_total", "Events handed to the ledger, by outcome.", ["outcome"])
-OUTCOMES = ("recorded", "duplicate", "conflict", "failed")
+OUTCOMES = ("recorded", "duplicate", "conflict", "failed", "taken")
 for _outcome in OUTCOMES:
     PUBLISHED.labels(_outcome)
 

@@ -88,7 +88,8 @@ def test_every_type_has_publishers_authority_and_a_drop_class(name: str) -> None
     assert isinstance(rule.drop_class, DropClass)
     if rule.authority in (Authority.SERVICE, Authority.OWN_OBJECT):
         assert len(rule.publishers) == 1
-    assert (rule.authority is Authority.OWN_OBJECT) == (SourceKind.WATCHERS in rule.publishers)
+    is_by_watchers = rule.authority in (Authority.OWN_OBJECT, Authority.OWN_SOURCE)
+    assert is_by_watchers == (SourceKind.WATCHERS in rule.publishers)
     assert rule.authority is not Authority.OWN_NODE or rule.publishers == (SourceKind.AGENTS,)
 
 

@@ -242,6 +242,7 @@ SOURCES = Noun(
             Column("completed", "completed_at"),
             Column("first recorded", "first_recorded_at", wide=True),
             Column("last recorded", "last_recorded_at", wide=True),
+            Column("taken", right=True, wide=True),
         ),
         "source",
     ),

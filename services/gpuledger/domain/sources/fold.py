@@ -12,11 +12,21 @@ from typing import NamedTuple
 from gpuledger.domain.fact import Fact, Handlers, TableState, time_of_ns
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.envelope import Undecoded
-from gpuledger.events.source import SourceCompleted, SourceGapClosed, SourceGapDetected, SourceRejected
+from gpuledger.events.source import (
+    SourceCompleted,
+    SourceGapClosed,
+    SourceGapDetected,
+    SourceMessageIdTaken,
+    SourceRejected,
+)
 
 
 class Source(NamedTuple):
-    """One epoch of a source. `missing` counts the numbers below `last_number` that have not come."""
+    """One epoch of a source.
+
+    `missing` counts the numbers below `last_number` that have not come, `taken` the events that were recorded a second
+    time because another's message stood under their message id.
+    """
 
     source: str
     epoch: str
@@ -29,6 +39,7 @@ class Source(NamedTuple):
     first_recorded_at: datetime
     last_recorded_at: datetime
     completed_at: datetime | None
+    taken: int = 0
 
 
 class Missing(NamedTuple):
@@ -180,6 +191,7 @@ def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int) 
         row.first_recorded_at,
         recorded_at,
         row.completed_at,
+        row.taken,
     )
 
 
@@ -208,6 +220,12 @@ def _completed(state: Sources, fact: Fact, _data: SourceCompleted) -> None:
     state.source.put(row._replace(completed_at=ended))
 
 
+def _message_id_taken(state: Sources, fact: Fact, _data: SourceMessageIdTaken) -> None:
+    row = state.source.get((fact.event.source, fact.event.epoch))
+    assert row is not None, "an event is followed before it is folded"
+    state.source.put(row._replace(taken=row.taken + 1))
+
+
 def _gap_detected(state: Sources, fact: Fact, data: SourceGapDetected) -> None:
     key = (fact.event.subject, data.epoch, data.first)
     if state.gap.get(key) is None:
@@ -231,4 +249,5 @@ HANDLERS: Handlers = {
     SourceGapDetected: _gap_detected,
     SourceGapClosed: _gap_closed,
     SourceRejected: _rejected,
+    SourceMessageIdTaken: _message_id_taken,
 }

@@ -17,7 +17,8 @@ from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError
-from gpuledger.runtime.clock import NewId
+from gpuledger.ledger.own import publish_own
+from gpuledger.runtime.clock import NewId, random_id
 
 READ_BACK_TIMEOUT_S: Final = 5.0
 """How long a ledger may take to show what it has acknowledged."""
@@ -30,15 +31,22 @@ class Journal:
     """The facts that one source recorded; `recorded` has the last one by subject."""
 
     def __init__(
-        self, ledger: Ledger, kind: AnyKind, new_id: NewId, listener: Listener = lambda _payload: None
+        self,
+        ledger: Ledger,
+        kind: AnyKind,
+        new_id: NewId,
+        listener: Listener = lambda _payload: None,
+        new_message_id: NewId = random_id,
     ) -> None:
         self.recorded: dict[str, LastRecord] = {}
         self._ledger = ledger
         self._kind = kind
         self._new_id = new_id
         self._listener = listener
+        self._new_message_id = new_message_id
         self._position = 0
         self._epoch: str | None = None
+        self._attempted: dict[Outgoing, str] = {}
         self._seen = Seen()
 
     async def record(self, facts: Sequence[NewFact]) -> set[str]:
@@ -48,7 +56,11 @@ class Journal:
             PublishError: a fact stayed unacknowledged; `catch_up` shows whether it was recorded.
             LedgerUnavailableError: the ledger cannot be read.
         """
-        receipts = await self._ledger.publish_many([_outgoing(event) for event in self._events(facts)])
+        before = self._attempted
+        outgoing = [_outgoing(event) for event in self._events(facts)]
+        self._attempted = {one: before.get(one) or self._new_message_id() for one in outgoing}
+        messages = [one._replace(id=message_id) for one, message_id in self._attempted.items()]
+        receipts = await publish_own(self._ledger, messages, self._new_message_id)
         return await self._read_back(max(one.sequence for one in receipts))
 
     async def catch_up(self) -> set[str]:
@@ -121,4 +133,5 @@ def _free(numbers: Numbers) -> Iterator[int]:
 
 
 def _outgoing(event: Decoded) -> Outgoing:
-    return Outgoing(nats_subject_of(event), event.id, encode(event))
+    """The event without an id for its message: an attempt draws one, and a repeat of that attempt has the same."""
+    return Outgoing(nats_subject_of(event), "", encode(event))

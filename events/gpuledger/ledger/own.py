@@ -1,0 +1,102 @@
+"""Publishing by a service, which makes sure that its own events stand in the log.
+
+The server drops a message whose id it has seen, whoever sent that, and acknowledges it as a duplicate. So a service
+reads back what stands there. Where it is another's message, the service records its event under an id drawn anew, and
+the incident beside it. Agents may not read the log; an agent can take ids from itself alone.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from gpuledger.domain.fact import time_of_ns
+from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of, parse
+from gpuledger.events.ids import derived_id
+from gpuledger.events.payload import TEXT_LENGTH_MAX
+from gpuledger.events.source import SourceMessageIdTaken
+from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
+from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.runtime.clock import NewId, random_id
+from gpuledger.runtime.telemetry import PUBLISHED
+
+ROUNDS_MAX = 3
+"""How often a message may be dropped for another's; the ids drawn here cannot be foreseen."""
+
+READS_AT_ONCE = 64
+"""How many messages are read back at a time."""
+
+
+async def publish_own(ledger: Ledger, messages: Sequence[Outgoing], new_id: NewId = random_id) -> list[Receipt]:
+    """Record a service's own events in this order, as `publish_many` does, whatever stands under their ids.
+
+    An event whose id was taken comes behind the others. Repeating the call with the same messages is safe: its
+    source's numbers tell an event from its repeat, and an incident is the same event each time.
+
+    Raises:
+        PublishError: one stayed unacknowledged within the bound; those before it are recorded.
+        LedgerUnavailableError: what stands in an event's place cannot be read.
+    """
+    sent = list(messages)
+    receipts = list(await ledger.publish_many(sent))
+    unsure: Iterable[int] = range(len(sent))
+    for _ in range(ROUNDS_MAX):
+        taken = await _taken(ledger, sent, receipts, unsure)
+        if not taken:
+            return receipts
+        PUBLISHED.labels("taken").inc(len(taken))
+        incidents = [incident(ledger.generation, sent[index], holder) for index, holder in taken.items()]
+        for index in taken:
+            sent[index] = sent[index]._replace(id=new_id())
+        again = await ledger.publish_many([sent[index] for index in taken])
+        for index, receipt in zip(taken, again, strict=True):
+            receipts[index] = receipt
+        await ledger.publish_many([Outgoing(nats_subject_of(one), new_id(), encode(one)) for one in incidents])
+        unsure = taken
+    raise PublishError(
+        f"The server dropped {len(taken)} events for others {ROUNDS_MAX} times running, although their ids are random. "
+        "Check what stands between this service and NATS."
+    )
+
+
+def incident(generation: int, message: Outgoing, holder: Message) -> Decoded:
+    """The event that says whose message stands under a message's id; the same for every repeat.
+
+    It has an epoch of its own, so that the numbers of the source's other events do not depend on it.
+    """
+    lost = parse(message.data)
+    data = SourceMessageIdTaken(
+        generation=generation,
+        sequence=holder.sequence,
+        nats_subject=holder.subject.replace("\0", "\\0")[:TEXT_LENGTH_MAX],
+        event=lost.id,
+        message_id=message.id,
+    )
+    event_id = derived_id(f"{lost.id}/{generation}/{holder.sequence}", data.TYPE, lost.source)
+    time = time_of_ns(holder.recorded_ns)
+    return Event(event_id, lost.source, data.TYPE, lost.source, time, data, f"taken/{event_id}", 1, lost.id)
+
+
+async def _taken(
+    ledger: Ledger, sent: Sequence[Outgoing], receipts: Sequence[Receipt], unsure: Iterable[int]
+) -> dict[int, Message]:
+    """By the place in the call: the message that stands under the id of one that was dropped."""
+    duplicates = [index for index in unsure if receipts[index].duplicate]
+    taken: dict[int, Message] = {}
+    for start in range(0, len(duplicates), READS_AT_ONCE):
+        part = duplicates[start : start + READS_AT_ONCE]
+        found = await asyncio.gather(*(_standing(ledger, receipts[index].sequence) for index in part))
+        taken |= {
+            index: holder
+            for index, holder in zip(part, found, strict=True)
+            if (holder.subject, holder.data) != (sent[index].subject, sent[index].data)
+        }
+    return taken
+
+
+async def _standing(ledger: Ledger, sequence: int) -> Message:
+    message = await ledger.message_at(sequence)
+    if message is None:
+        raise LedgerUnavailableError(
+            f"The server dropped an event as a repeat of position {ledger.generation}/{sequence}, where it has none. "
+            "Check the replicas of its stream."
+        )
+    return message
