@@ -2,23 +2,13 @@
 
 import asyncio
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from gpuledger.edge.kube.pki import Issued, certificate_pem, key_pem, new_authority, new_serving
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.credentials import ANONYMOUS, NatsIdentity
 from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.permissions import (
@@ -33,48 +23,15 @@ from gpuledger.ledger.permissions import (
     user_name,
 )
 from gpuledger.ledger.stream import ensure_stream
-from gpuledger.local.servers.nats import NatsServer
-from gpuledger.local.servers.ports import HOST
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from support.ledgers import DEADLINE_S
+from support.nats_logins import Certificates, written_server
 from support.nkeys import ACCOUNT, JETSTREAM, OPERATOR, UNLIMITED, USER, Key, credentials
-from support.servers import short_directory
 
 NODE, OTHER = "gpu-01.example.com", "gpu-02.example.com"
-HANDSHAKE_MAX_S = 30
-"""How long the server waits for a client's part of a TLS handshake; its own two seconds are short on a busy machine."""
-
 WANTED = desired_devices_subject(NODE)
 FACT = Outgoing(f"ledger.node.{user_name(NODE)}.device.d.seen", "f", b"{}")
 FORGED = Outgoing(f"ledger.node.{user_name(OTHER)}.device.d.seen", "g", b"{}")
-
-
-class WrittenServer(NatsServer):
-    """A NATS server with a configuration that the test writes; it answers once its port does."""
-
-    def __init__(self, directory: Path, logins: str) -> None:
-        super().__init__(directory)
-        self._logins = logins
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    def _configuration_text(self, port: int) -> str:
-        basics = {key: value for key, value in self._configuration(port).items() if key != "authorization"}
-        return "\n".join((*(f"{key}: {json.dumps(value)}" for key, value in basics.items()), self._logins))
-
-    def _probe(self) -> str | None:
-        try:
-            with socket.create_connection((HOST, self.port), 1.0) as connection:
-                return None if connection.recv(4) == b"INFO" else "it does not greet"
-        except OSError as error:
-            return str(error)
-
-
-@contextmanager
-def written_server(logins: str) -> Iterator[WrittenServer]:
-    with short_directory() as directory, WrittenServer(directory / "nats", logins) as server:
-        yield server
 
 
 async def make_ledger(url: str, identity: NatsIdentity = ANONYMOUS) -> None:
@@ -198,56 +155,10 @@ def credentials_file(path: Path, signer: Key, name: str, more: dict[str, Any]) -
     return NatsIdentity(path)
 
 
-class Certificates:
-    """An authority, the server's certificate, and those of clients, as files."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._now, self._life = datetime.now(UTC), timedelta(hours=1)
-        self._authority = new_authority("test", self._now, self._life)
-        self.ca = self._write("ca.pem", certificate_pem(self._authority.certificate))
-        self.server = self._files("server", new_serving("server", [HOST], self._authority, self._now, self._life))
-
-    def client(self, name: str) -> NatsIdentity:
-        certificate, key = self._files(name, new_client(name, self._authority, self._now, self._life))
-        return NatsIdentity(None, self.ca, certificate, key)
-
-    def _files(self, name: str, issued: Issued) -> tuple[Path, Path]:
-        certificate = self._write(f"{name}.pem", certificate_pem(issued.certificate))
-        return certificate, self._write(f"{name}.key", key_pem(issued.key))
-
-    def _write(self, name: str, text: bytes) -> Path:
-        path = self._folder / name
-        path.write_bytes(text)
-        return path
-
-
-def new_client(name: str, signer: Issued, now: datetime, life: timedelta) -> Issued:
-    """A client's certificate as an issuer for nodes gives it: the node's name is its DNS name."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "agent")]))
-        .issuer_name(signer.certificate.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - life)
-        .not_valid_after(now + life)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key()), critical=False)
-        .sign(signer.key, hashes.SHA256())
-    )
-    return Issued(certificate, key)
-
-
 async def test_a_client_certificate(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
-    certificate, key = map(str, certificates.server)
-    ca, seconds = str(certificates.ca), HANDSHAKE_MAX_S
-    tls = {"cert_file": certificate, "key_file": key, "ca_file": ca, "verify_and_map": True, "timeout": seconds}
     logins = accounts(f"user: {json.dumps(NODE)}").replace("user: services, password: s", 'user: "services.test"')
-    with written_server(f"tls: {json.dumps(tls)}\n{logins}") as server:
+    with written_server(f"{certificates.tls_text(verify_and_map=True)}\n{logins}") as server:
         url = f"tls://{server.address}"
         await make_ledger(url, certificates.client("services.test"))
         await does_what_it_may(url, certificates.client(NODE))

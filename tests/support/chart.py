@@ -24,6 +24,14 @@ NATS, DATABASE = "nats://u:p@nats.example:4222", "postgresql://u:p@db.example/gp
 IMAGE: dict[str, Any] = {"image": {"repository": "registry.example/gpuledger"}}
 WITH_SECRET: dict[str, Any] = {**IMAGE, "servers": {"existingSecret": "given"}}
 WITH_URLS: dict[str, Any] = {**IMAGE, "servers": {"natsUrl": NATS, "databaseUrl": DATABASE}}
+WITH_LOGINS: dict[str, Any] = {
+    **IMAGE,
+    "servers": {
+        "existingSecret": "given",
+        "nats": {"credentialsSecret": "login", "credentialsKey": "svc", "tlsSecret": "tls"},
+        "operator": {"credentialsSecret": "operators-login"},
+    },
+}
 WITHOUT_ADMISSION: dict[str, Any] = {
     **WITH_SECRET,
     "admission": {"enabled": False},

@@ -24,9 +24,10 @@ class Key:
         self.public = _text(bytes((kind,)) + self._private.public_key().public_bytes_raw())
         self.seed = _text(bytes((SEED | kind >> 5, (kind & 31) << 3)) + self._private.private_bytes_raw())
 
-    def claim(self, subject: str, name: str, nats: dict[str, Any]) -> str:
-        """A JWT about `subject`, signed by this key."""
+    def claim(self, subject: str, name: str, nats: dict[str, Any], expires_s: int | None = None) -> str:
+        """A JWT about `subject`, signed by this key; `expires_s` is in seconds since 1970."""
         claims = {"jti": "x", "iat": 1, "iss": self.public, "name": name, "sub": subject, "nats": nats | {"version": 2}}
+        claims |= {} if expires_s is None else {"exp": expires_s}
         signed = f"{_part({'typ': 'JWT', 'alg': 'ed25519-nkey'})}.{_part(claims)}"
         return f"{signed}.{_url(self._private.sign(signed.encode()))}"
 

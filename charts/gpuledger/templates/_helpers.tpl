@@ -68,6 +68,70 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{ .Values.servers.databaseUrlKey }}: {{ .Values.servers.databaseUrl | quote }}
 {{- end }}
 
+{{/*
+How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret, clientCertificate. Call with
+(list $ "component"); `migrate` is the operator, all others are the services.
+*/}}
+{{- define "gpuledger.natsLogin" -}}
+{{- $servers := (index . 0).Values.servers -}}
+{{- $login := $servers.nats -}}
+{{- if eq (index . 1) "migrate" }}
+{{- $given := dict "clientCertificate" $login.clientCertificate }}
+{{- $key := ternary $servers.operator.credentialsKey $login.credentialsKey (not (empty $servers.operator.credentialsSecret)) }}
+{{- $_ := set $given "credentialsKey" $key }}
+{{- range list "credentialsSecret" "tlsSecret" }}
+{{- $_ := set $given . (get $servers.operator . | default (get $servers.nats .)) }}
+{{- end }}
+{{- $login = $given }}
+{{- end }}
+{{- toJson $login }}
+{{- end }}
+
+{{/* The variables that name the files of a login. Call with the login. */}}
+{{- define "gpuledger.natsEnv" -}}
+{{- if .credentialsSecret }}
+- name: GPULEDGER_NATS_CREDENTIALS
+  value: /etc/gpuledger/nats/nats.creds
+{{- end }}
+{{- if .tlsSecret }}
+- name: GPULEDGER_NATS_CA
+  value: /etc/gpuledger/nats-tls/ca.crt
+{{- if .clientCertificate }}
+- name: GPULEDGER_NATS_CERTIFICATE
+  value: /etc/gpuledger/nats-tls/tls.crt
+- name: GPULEDGER_NATS_KEY
+  value: /etc/gpuledger/nats-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Whole folders, because the kubelet renews no file that is mounted by itself. */}}
+{{- define "gpuledger.natsMounts" -}}
+{{- if .credentialsSecret }}
+- name: nats
+  mountPath: /etc/gpuledger/nats
+  readOnly: true
+{{- end }}
+{{- if .tlsSecret }}
+- name: nats-tls
+  mountPath: /etc/gpuledger/nats-tls
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "gpuledger.natsVolumes" -}}
+{{- if .credentialsSecret }}
+- name: nats
+  secret:
+    secretName: {{ .credentialsSecret }}
+    items: [{key: {{ .credentialsKey }}, path: nats.creds}]
+{{- end }}
+{{- if .tlsSecret }}
+- name: nats-tls
+  secret: {secretName: {{ .tlsSecret }}}
+{{- end }}
+{{- end }}
+
 {{/* The variables that name the servers. Call with (list $ "name of the Secret"). */}}
 {{- define "gpuledger.serverEnv" -}}
 {{- $servers := (index . 0).Values.servers -}}

@@ -4,7 +4,7 @@ A pod template that runs gpuledger, for the Deployment and for every job. Call w
   component   the component's name
   account     its ServiceAccount; without one the pod gets no token
   args        the arguments of gpuledger
-  secret      the Secret with the servers' URLs; without one it gets none
+  secret      the Secret with the servers' URLs; without one it gets neither these nor a login
   resources   the container's resources
   env         additional environment variables, as text
   container   additional fields of the container, as text
@@ -13,6 +13,7 @@ A pod template that runs gpuledger, for the Deployment and for every job. Call w
 */}}
 {{- define "gpuledger.podTemplate" -}}
 {{- $values := .root.Values -}}
+{{- $login := ternary (include "gpuledger.natsLogin" (list .root .component) | fromJson) dict (not (empty .secret)) -}}
 metadata:
   labels:
     {{- with $values.podLabels }}
@@ -71,6 +72,9 @@ spec:
         {{- with .secret }}
         {{- include "gpuledger.serverEnv" (list $.root .) | nindent 8 }}
         {{- end }}
+        {{- with include "gpuledger.natsEnv" $login }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- with .env }}
         {{- . | nindent 8 }}
         {{- end }}
@@ -91,12 +95,18 @@ spec:
       volumeMounts:
         - name: tmp
           mountPath: /tmp
+        {{- with include "gpuledger.natsMounts" $login }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- with $values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: 64Mi}
+    {{- with include "gpuledger.natsVolumes" $login }}
+    {{- . | nindent 4 }}
+    {{- end }}
     {{- with $values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

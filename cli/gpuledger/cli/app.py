@@ -16,6 +16,7 @@ from gpuledger.cli.commands import (
     imports,
     kube_api,
     migrate,
+    permissions,
     pool,
     projections,
     report,
@@ -82,6 +83,7 @@ app.add_typer(log, name="log")
 app.command()(projections.verify)
 app.command()(projections.replay)
 app.add_typer(agent.app, name="agent")
+app.command()(permissions.permissions)
 app.add_typer(cluster.admission, name="admission", hidden=True)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)

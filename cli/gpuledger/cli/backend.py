@@ -16,7 +16,7 @@ from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
 from gpuledger.runtime.clock import system_clock
-from gpuledger.runtime.settings import Settings, read_settings
+from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.queries.backend import Backend
 
 if TYPE_CHECKING:
@@ -38,10 +38,13 @@ async def open_backend(data_dir: Path | None, command: str) -> AsyncIterator[Bac
     if settings.servers is not None and data_dir is not None:
         message("NATS_URL and DATABASE_URL are set: they are used, and --data-dir is not.")
     async with AsyncExitStack() as stack:
-        nats_url, database_url = await _servers(stack, settings, command)
-        ledger = await stack.enter_async_context(connect_ledger(nats_url, name=f"gpuledger {command}"))
+        servers = await _servers(stack, settings, command)
+        opening = connect_ledger(servers.nats_url, name=f"gpuledger {command}", identity=servers.nats_identity)
+        ledger = await stack.enter_async_context(opening)
         data_directory = None if settings.servers else settings.data_dir
-        yield Backend(ledger, database_url, nats_url, data_directory, TerminalReporter())
+        yield Backend(
+            ledger, servers.database_url, servers.nats_url, data_directory, TerminalReporter(), servers.nats_identity
+        )
 
 
 def _migrate_if_needed(database_url: str) -> None:
@@ -69,17 +72,17 @@ async def migrated(data_dir: Path | None) -> "MigrationResult":
         return await asyncio.to_thread(_migrate, servers.endpoints.database_url)
 
 
-async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> tuple[str, str]:
+async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> Servers:
     if settings.servers is not None:
         if command == UP:
             await asyncio.to_thread(_migrate_if_needed, settings.servers.database_url)
         else:
             await asyncio.to_thread(check_current, settings.servers.database_url)
-        return settings.servers.nats_url, settings.servers.database_url
+        return settings.servers
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP and command != UP:
-        return running.endpoints.nats_url, running.endpoints.database_url
+        return Servers(running.endpoints.nats_url, running.endpoints.database_url)
     starting = embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     servers = await stack.enter_async_context(starting)
     await asyncio.to_thread(_migrate_if_needed, servers.endpoints.database_url)
-    return servers.endpoints.nats_url, servers.endpoints.database_url
+    return Servers(servers.endpoints.nats_url, servers.endpoints.database_url)

@@ -7,20 +7,21 @@ it could not write before: a publisher that goes back would find its later messa
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from nats.aio.client import Client
 from nats.errors import ConnectionClosedError, ConnectionDrainingError
 from nats.errors import Error as NatsError
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, ServiceUnavailableError
 
-from gpuledger.ledger.credentials import ANONYMOUS, Login, NatsIdentity, login_of
-from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.ledger.client import LedgerClient, is_refusal
+from gpuledger.ledger.credentials import Logins
+from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_WAIT_S = 0.2
@@ -30,14 +31,21 @@ RETRY = Backoff(first_s=0.05, max_s=2.0)
 PING_INTERVAL_S = 10
 UNSENT_BYTES_MAX = 8 * 1024 * 1024
 FLUSH_TIMEOUT_S = 10.0
-
-_DELIVERED = b"$JS.ACK."
-"""The reply subject of every message that a consumer delivers begins with this."""
+FILES_POLL_S = 5.0
+"""How often a connection looks whether its certificate or credentials have changed."""
 
 SCHEMES = frozenset({"nats", "tls", "ws", "wss"})
 
 INBOX_PREFIX = "_INBOX"
 """The beginning of the subjects that receive answers, unless permissions require another."""
+
+API_PREFIX = "$js.api."
+"""The beginning of JetStream's requests, in the lower case of denials."""
+
+ROLES_ADVICE = (
+    "Give this user the permissions that `gpuledger permissions ROLE` prints; docs/service-credentials.md says which "
+    "role is for what."
+)
 
 _NEXT_SERVER = re.compile(r",(?=\w+://)")
 _PASSWORD = re.compile(r"^(\w+://)?.*@", re.DOTALL)
@@ -57,57 +65,10 @@ class Denial(NamedTuple):
     subject: str
 
 
-class Receiver(Protocol):
-    """Takes the messages of a consumer in their order, as they come from the wire."""
-
-    def on_delivered(self, subject: str, reply: bytes, data: bytes) -> None:
-        """Take a message of the log; `reply` holds its position."""
-        ...
-
-    async def on_control(self, reply: str, headers: dict[str, str]) -> None:
-        """Take a heartbeat or a flow control message of the server."""
-        ...
-
-
-class _Client(Client):
-    """The library's client with a short way for the log's messages.
-
-    Without it a message passes headers that only repeat ids, an object, a queue and a task, which together take more
-    time than the folding of most events. The contract tests hold the library's inner calls that this builds on.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.receivers: dict[int, Receiver] = {}
-        self._requires_tls = False
-
-    def log_in_as(self, login: Login) -> None:
-        """Use this login from now on; over TLS only, where the login requires it."""
-        self._public_nkey = login.nkey
-        self._requires_tls = login.requires_tls
-
-    def _connect_command(self) -> bytes:
-        """The login as sent to the server. The library would send it in the clear to a server that offers no TLS."""
-        if self._requires_tls and not self._server_info.get("tls_required"):
-            raise NatsError("the server does not ask for TLS, and without it nobody knows who listens")
-        return super()._connect_command()
-
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        """The server accepts subjects that are not UTF-8, and the library would break the connection on each."""
-        if not subject.isascii():
-            subject = subject.decode(errors="backslashreplace").encode()
-        receiver = self.receivers.get(sid)
-        if receiver is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-        elif reply.startswith(_DELIVERED):
-            receiver.on_delivered(subject.decode(), reply, data)
-        else:
-            await receiver.on_control(reply.decode(), await self._process_headers(headers) or {})
-
-    def forget_unsent(self) -> None:
-        """Drop what was not written when the connection broke; subscriptions are replayed by the library."""
-        self._pending = []
-        self._pending_data_size = 0
+def permission_error(address: str, denial: Denial, advice: str = ROLES_ADVICE) -> PermissionDeniedError:
+    """The error for a denial; its message says what to do about it."""
+    doing = "listen on" if denial.kind == "subscription" else "publish to"
+    return PermissionDeniedError(f"NATS at {address} does not let us {doing} {denial.subject}. {advice}")
 
 
 class Connection:
@@ -115,7 +76,7 @@ class Connection:
 
     def __init__(self, address: str, identity: NatsIdentity = ANONYMOUS, inbox_prefix: str = INBOX_PREFIX) -> None:
         self.address = address
-        self.client = _Client()
+        self.client = LedgerClient()
         self._identity = identity
         self.inbox_prefix = inbox_prefix
         self.last_error: Exception | None = None
@@ -166,8 +127,9 @@ class Connection:
                     self._refuse_closed()
                     await asyncio.sleep(RECONNECT_WAIT_S / 4)
         except TimeoutError as error:
+            advice = "Start it again." if self._refusal is None else "Renew our credentials, or allow them there."
             raise LedgerUnavailableError(
-                f"NATS at {self.address} has been gone for {timeout_s:g} s ({self.last_error}). Start it again."
+                f"NATS at {self.address} has been gone for {timeout_s:g} s ({self.last_error}). {advice}"
             ) from error
 
     async def request(
@@ -181,18 +143,22 @@ class Connection:
 
         Raises:
             LedgerUnavailableError: no answer within `timeout_s`.
+            PermissionDeniedError: the server refuses permission.
             APIError: the server refuses.
         """
         clock = asyncio.get_running_loop().time
         deadline, retries = clock() + timeout_s, Retries(RETRY)
+        denials: list[Denial] = []
         while True:
             try:
-                return await send()
+                with self.on_denial(denials.append):
+                    return await send()
             except (ConnectionClosedError, ConnectionDrainingError) as error:
                 raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed.") from error
             except NatsError as error:
                 if isinstance(error, APIError) and not isinstance(error, transient):
                     raise
+                self._refuse_denied(denials)
                 failure = error
             pause_s = retries.pause_s()
             if clock() + pause_s >= deadline:
@@ -201,17 +167,18 @@ class Connection:
                 ) from failure
             await asyncio.sleep(pause_s)
 
-    async def open(self, servers: list[str], name: str, timeout_s: float) -> None:
-        """Connect for the first time.
+    async def open(self, servers: list[str], name: str, timeout_s: float, *, repeat: bool = True) -> None:
+        """Connect for the first time; `repeat` also after the server has refused us.
 
         Raises:
             LedgerUnavailableError: not within `timeout_s`.
         """
         try:
             _refuse_malformed(servers)
-            login = login_of(self._identity, servers)
+            self.client.logins = Logins(self._identity, servers)
+            self.client.logins.current()
             self._begun = True
-            await asyncio.wait_for(self._connect(servers, name, login), timeout_s)
+            await asyncio.wait_for(self._connect(servers, name, repeat=repeat), timeout_s)
         except (TimeoutError, NatsError, OSError, ValueError) as error:
             raise LedgerUnavailableError(
                 f"Cannot reach NATS at {self.address}: {self._reason(error)}. Start it, or set NATS_URL."
@@ -234,15 +201,36 @@ class Connection:
         finally:
             self._notify()
 
-    async def _connect(self, servers: list[str], name: str, login: Login) -> None:
-        self.client.log_in_as(login)
+    async def follow_files(self) -> None:
+        """Reconnect with a renewed certificate or renewed credentials, for as long as this runs.
+
+        What the server does not accept yet, or is half written, is tried again later; the old login serves meanwhile.
+        """
+        while any(self._identity) and not self.client.is_closed:
+            await asyncio.sleep(FILES_POLL_S)
+            if self.client.logins.is_stale and self.is_up and await self._accepts_files():
+                _log.info("NATS at %s: a certificate or credentials have changed; logging in with them", self.address)
+                await self.client.force_reconnect()
+
+    async def _accepts_files(self) -> bool:
+        """Whether the server lets us in with the files as they are now."""
+        logins = self.client.logins
+        trial = Connection(self.address, self._identity, self.inbox_prefix)
+        try:
+            await trial.open(list(logins.servers), "trial of renewed credentials", CONNECT_TIMEOUT_S, repeat=False)
+        except LedgerUnavailableError as error:
+            self._log_once(f"a certificate or credentials have changed, but cannot be used: {error}")
+            return False
+        finally:
+            await trial.close()
+        return True
+
+    async def _connect(self, servers: list[str], name: str, *, repeat: bool) -> None:
         await self.client.connect(
             servers,
             name=name,
             inbox_prefix=self.inbox_prefix,
-            tls=login.tls,
-            signature_cb=login.sign,
-            user_jwt_cb=login.jwt,
+            allow_reconnect=repeat,
             max_reconnect_attempts=-1,
             reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type] # declared as int, used as seconds
             ping_interval=PING_INTERVAL_S,
@@ -260,6 +248,12 @@ class Connection:
         hint = " (a server that refuses the authorization hangs up like this)"
         return f"{reason or 'no answer'}{hint if isinstance(reason, ConnectionResetError) else ''}"
 
+    def _refuse_denied(self, denials: Sequence[Denial]) -> None:
+        """Stop waiting for the answer to a request of JetStream that the server has not let through."""
+        for denial in denials:
+            if denial.subject.startswith(API_PREFIX) or denial.subject.startswith(self.inbox_prefix.lower()):
+                raise permission_error(self.address, denial)
+
     def _refuse_closed(self) -> None:
         if self.client.is_closed:
             raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed ({self.last_error}).")
@@ -270,7 +264,7 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         self.last_error = error
-        if "authorization" in str(error).lower():
+        if is_refusal(str(error)):
             self._refusal = error
         self._log_once(str(error))
         if match := _DENIAL.search(str(error)):
@@ -291,6 +285,7 @@ class Connection:
     async def _on_reconnected(self) -> None:
         _log.info("NATS at %s is back", self.address)
         self._logged = ""
+        self._refusal = None
         self._restored = True
 
     async def _on_closed(self) -> None:
@@ -313,11 +308,17 @@ async def connected(
     """
     servers = url.split(",")
     connection = Connection(_without_passwords(url), identity, inbox_prefix)
+    following: asyncio.Task[None] | None = None
     try:
         await connection.open(servers, name, timeout_s)
+        following = asyncio.create_task(connection.follow_files(), name="credentials of NATS")
         yield connection
     finally:
+        if following is not None:
+            following.cancel()
         await connection.close()
+        if following is not None:
+            await asyncio.gather(following, return_exceptions=True)
 
 
 def _refuse_malformed(servers: list[str]) -> None:

@@ -1,13 +1,13 @@
 """Logs a connection in to NATS with a credentials file, a client certificate, or neither.
 
-Files are read again at every connect, so that renewed ones take effect. A key must never leave this module; only its
-signatures go to the server.
+Files that changed are read again at the next connect, so that renewed ones take effect. A key must never leave this
+module; only its signatures go to the server.
 """
 
 import base64
 import binascii
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from nats.errors import Error as NatsError
+
+from gpuledger.runtime.settings import NatsIdentity
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -27,20 +29,8 @@ _JWT_LABEL: Final = "NATS USER JWT"
 _SEED_LABEL: Final = "USER NKEY SEED"
 
 
-class NatsIdentity(NamedTuple):
-    """The files with our identity and the authorities that we trust.
-
-    `credentials` is a `.creds` file with a user's JWT and seed, or one with a seed alone (an NKEY). `ca` has the
-    authorities of trusted servers, and without it the system's count; `certificate` and `key` go together.
-    """
-
-    credentials: Path | None = None
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-
-
-ANONYMOUS: Final = NatsIdentity()
+_WORDS: Final = (frozenset({"user", "password"}), frozenset({"token"}))
+"""What the lines of a credentials file without a seed may name, as `user: NAME`."""
 
 
 class Login(NamedTuple):
@@ -51,11 +41,44 @@ class Login(NamedTuple):
     sign: Callable[[str], bytes] | None = None
     jwt: Callable[[], bytes] | None = None
     nkey: str | None = None
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+
+
+class Logins:
+    """The login of an identity, made anew once one of its files has changed."""
+
+    def __init__(self, identity: NatsIdentity, servers: Sequence[str]) -> None:
+        self.identity = identity
+        self.servers = servers
+        self._files: tuple[object, ...] | None = None
+        self._login = Login()
+
+    def current(self) -> Login:
+        """The login as the files are now.
+
+        Raises:
+            NatsError: a file cannot be read or used.
+        """
+        files = _state_of(self.identity)
+        if files != self._files:
+            self._login = login_of(self.identity, self.servers)
+            self._files = files
+        return self._login
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether a file has changed since the last login was made."""
+        return _state_of(self.identity) != self._files
 
 
 class _Credentials(NamedTuple):
-    seed: bytes
+    """What a credentials file holds: a seed with or without a JWT, or the words of its lines."""
+
+    seed: bytes | None
     jwt: str | None
+    words: Mapping[str, str]
 
 
 def login_of(identity: NatsIdentity, servers: Sequence[str]) -> Login:
@@ -71,9 +94,25 @@ def login_of(identity: NatsIdentity, servers: Sequence[str]) -> Login:
     if file is None:
         return login
     found = _read(file)
+    if found.seed is None:
+        words = found.words
+        return login._replace(user=words.get("user"), password=words.get("password"), token=words.get("token"))
     if found.jwt is None:
         return login._replace(sign=partial(_sign, file), nkey=_public(found.seed))
     return login._replace(sign=partial(_sign, file), jwt=partial(_jwt, file))
+
+
+def _state_of(identity: NatsIdentity) -> tuple[object, ...]:
+    return tuple(None if file is None else _file_state(file) for file in identity)
+
+
+def _file_state(file: Path) -> tuple[int, ...]:
+    """What differs once a file was written or replaced; empty where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _schemes(servers: Sequence[str]) -> set[str]:
@@ -95,7 +134,10 @@ def _tls(identity: NatsIdentity, servers: Sequence[str]) -> ssl.SSLContext | Non
 
 def _sign(file: Path, nonce: str) -> bytes:
     """The server's nonce, signed; base64."""
-    return base64.b64encode(_key(_read(file).seed).sign(nonce.encode()))
+    seed = _read(file).seed
+    if seed is None:
+        raise NatsError(f"the credentials file {file} has no seed any more; write it anew")
+    return base64.b64encode(_key(seed).sign(nonce.encode()))
 
 
 def _jwt(file: Path) -> bytes:
@@ -112,8 +154,18 @@ def _read(file: Path) -> _Credentials:
         raise NatsError(f"the credentials file {file} cannot be read: {error}") from error
     seed = _below(lines, _SEED_LABEL) or next((line for line in lines if line.startswith("SU")), None)
     if seed is None:
-        raise NatsError(f"the credentials file {file} has no user's seed (it begins with SU); write it anew")
-    return _Credentials(_decoded(seed, file), _below(lines, _JWT_LABEL))
+        return _Credentials(None, None, _words(lines, file))
+    return _Credentials(_decoded(seed, file), _below(lines, _JWT_LABEL), {})
+
+
+def _words(lines: Sequence[str], file: Path) -> Mapping[str, str]:
+    words = {word.strip(): value.strip() for word, _, value in (line.partition(":") for line in lines)}
+    if words.keys() not in _WORDS or not all(words.values()):
+        raise NatsError(
+            f"the credentials file {file} has no user's seed (it begins with SU), nor the lines `user:` and "
+            "`password:`, nor the line `token:`; write it anew"
+        )
+    return words
 
 
 def _below(lines: Sequence[str], label: str) -> str | None:

@@ -16,12 +16,12 @@ from nats.errors import Error as NatsError
 from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, Denial, connected
-from gpuledger.ledger.credentials import ANONYMOUS, NatsIdentity
 from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError
 from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
 from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S
 from gpuledger.ledger.queries import QUERY_TIMEOUT_S, StreamQueries, denied_error, is_of_answers, unless_denied
 from gpuledger.ledger.stream import stream_name
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 
 STREAM_TIMEOUT_S: Final = 5.0
 """How long a connection waits for a ledger that the services have not created yet."""

@@ -14,6 +14,7 @@ from gpuledger.ledger.errors import GenerationError, LedgerError, SequenceConfli
 from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S
 from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
 from gpuledger.ledger.stream import Generation, ensure_stream, open_generation
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from gpuledger.runtime.telemetry import PUBLISHED
 
 REPEAT_SCAN_MAX = 1024
@@ -169,6 +170,7 @@ async def connect_ledger(
     url: str,
     *,
     name: str,
+    identity: NatsIdentity = ANONYMOUS,
     generation: int | None = None,
     replicas: int | None = None,
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
@@ -185,7 +187,7 @@ async def connect_ledger(
         StreamConfigError: the stream is not as a ledger must be.
         GenerationError: there is no such generation.
     """
-    async with connected(url, name=name, timeout_s=connect_timeout_s) as connection:
+    async with connected(url, name=name, timeout_s=connect_timeout_s, identity=identity) as connection:
         if generation is None:
             found = await ensure_stream(connection, replicas)
         else:

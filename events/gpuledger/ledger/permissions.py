@@ -1,15 +1,18 @@
-"""The permissions of a node's agent on a NATS server, as data and as text for the server's configuration. Pure.
+"""Permissions on a NATS server, of agents and of every other role, as data and as text for its configuration. Pure.
 
-It is the least that `gpuledger.ledger.edge` needs, for one node only: with an agent's credentials one can write in this
-node's name and read the devices that pools desire of it. `docs/agent-credentials.md` explains each line.
+An agent gets the least that `gpuledger.ledger.edge` needs, for one node only: with its credentials one can write in its
+name and read the devices that pools desire of it. Of the other roles, only those that are for it may create, alter,
+purge or delete a stream. `docs/agent-credentials.md` and `docs/service-credentials.md` explain each line.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gpuledger.events.node import NodeDevicesWanted
-from gpuledger.events.subjects import NODE, ROOT, escape
+from gpuledger.events.publishing import SourceKind
+from gpuledger.events.subjects import ALL, NODE, ROOT, SERVICE, escape
 
 NAME_TEMPLATE: Final = "{{name()}}"
 """A scoped signing key puts the user's name here in the JWTs that it signs; it must be a whole token."""
@@ -23,6 +26,52 @@ IMPORTED_API: Final = "$JS.LEDGER.API"
 
 _STREAM_NAMES: Final = "STREAM.NAMES"
 STREAM_NAMES: Final = (f"{API}.{_STREAM_NAMES}", f"{IMPORTED_API}.{_STREAM_NAMES}")
+
+
+_READ: Final = (
+    f"{API}.INFO",
+    f"{API}.{_STREAM_NAMES}",
+    f"{API}.STREAM.LIST",
+    f"{API}.STREAM.INFO.*",
+    f"{API}.STREAM.MSG.GET.*",
+    f"{API}.DIRECT.GET.*",
+    f"{API}.DIRECT.GET.*.>",
+    f"{API}.CONSUMER.CREATE.*.*.>",
+    f"{API}.CONSUMER.DELETE.*.*",
+    "$JS.FC.>",
+)
+"""To find a stream and read it by consumers of one's own, whose flow control the reader answers."""
+
+_INBOXES: Final = ("_INBOX.>",)
+
+STREAM_CHANGES: Final = ("CREATE", "UPDATE", "PURGE", "DELETE", "SNAPSHOT", "RESTORE")
+"""What may be done to a stream as a whole."""
+
+SERVICE_KINDS: Final = tuple(
+    kind for kind in SourceKind if kind not in (SourceKind.AGENTS, SourceKind.IMPORTERS, SourceKind.OPERATORS)
+)
+
+
+class Role(StrEnum):
+    """Who works with the ledger, besides agents."""
+
+    SERVICES = "services"
+    """`gpuledger up`: reads everything, and records what its services decide and watch."""
+
+    READER = "reader"
+    """A person who reads: `get`, `log tail`, `verify`."""
+
+    IMPORTER = "importer"
+    """`gpuledger import`."""
+
+    SKIPPER = "skipper"
+    """`gpuledger log skip`."""
+
+    OPERATOR = "operator"
+    """`gpuledger migrate`, which creates the stream, and whoever archives one."""
+
+    RESTORER = "restorer"
+    """`gpuledger log import`, which records events in everybody's name; for the time of a restore."""
 
 
 class Permissions(NamedTuple):
@@ -39,6 +88,16 @@ def agent_permissions(node: str) -> Permissions:
         SubjectError: no subject can hold the node's name.
     """
     return _permissions(escape(node))
+
+
+def role_permissions(role: Role) -> Permissions:
+    """The permissions that a role needs; each of them reads."""
+    return Permissions((*_WRITE[role], *_READ), _INBOXES)
+
+
+def role_text(role: Role) -> str:
+    """The user of a role as an entry of `users` in the server's configuration; its secret is to be added."""
+    return _user_text(f"gpuledger-{role}", role_permissions(role))
 
 
 def templated_permissions() -> Permissions:
@@ -76,8 +135,7 @@ def user_text(node: str) -> str:
     Raises:
         SubjectError: no subject can hold the node's name.
     """
-    block = permissions_text(agent_permissions(node)).replace("\n", "\n  ")
-    return f"{{\n  user: {_quoted(node)}\n  {block}\n}}"
+    return _user_text(node, agent_permissions(node))
 
 
 def permissions_text(permissions: Permissions) -> str:
@@ -105,6 +163,28 @@ def imports_text() -> str:
     ]
     lines.append(f"{{ stream: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(_desired('*'))} }} }}")
     return "imports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
+
+
+def _written(service: str) -> str:
+    return f"{ROOT}.{SERVICE}.{service}.>"
+
+
+_CHANGE_STREAMS: Final = tuple(f"{API}.STREAM.{change}.*" for change in STREAM_CHANGES)
+
+_WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
+    Role.SERVICES: tuple(map(_written, SERVICE_KINDS)),
+    Role.READER: (),
+    Role.IMPORTER: (_written("import"),),
+    Role.SKIPPER: (_written(SourceKind.OPERATORS),),
+    Role.OPERATOR: _CHANGE_STREAMS,
+    Role.RESTORER: (ALL, *_CHANGE_STREAMS),
+}
+"""What a role may do besides reading."""
+
+
+def _user_text(user: str, permissions: Permissions) -> str:
+    block = permissions_text(permissions).replace("\n", "\n  ")
+    return f"{{\n  user: {_quoted(user)}\n  {block}\n}}"
 
 
 def _permissions(token: str) -> Permissions:

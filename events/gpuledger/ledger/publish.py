@@ -16,7 +16,7 @@ from nats.errors import BadSubjectError, OutboundBufferLimitError
 from nats.errors import Error as NatsError
 
 from gpuledger.ledger.api import Expected, Outgoing, Receipt
-from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.connect import Connection, Denial, permission_error
 from gpuledger.ledger.errors import (
     EventRefusedError,
     GenerationError,
@@ -70,6 +70,7 @@ class Run:
         self.refusal: PublishRefusal | None = None
         self.broken = False
         self.foreign_stream: str | None = None
+        self.denial: Denial | None = None
         self.news = asyncio.Event()
         self._stream = stream
         self._headers = {} if expected is None else _expectation(expected)
@@ -103,6 +104,13 @@ class Run:
         """The connection broke: stop waiting."""
         self.broken = True
         self.news.set()
+
+    def deny(self, denial: Denial) -> None:
+        """The server refuses us permission, so nothing will acknowledge a message that was sent."""
+        sent = self.messages[self.first_open : self.next_to_send]
+        if denial.kind == "publish" and any(denial.subject == message.subject.lower() for message in sent):
+            self.denial = denial
+            self.news.set()
 
     def answer(self, index: int, answer: Msg) -> None:
         """Take the server's answer to a message."""
@@ -148,13 +156,14 @@ class Publisher:
             SequenceConflictError: `expected` does not hold.
             PublishError: a message stayed unacknowledged, or was refused for good.
             GenerationError: the log goes on in another stream.
+            PermissionDeniedError: we may not publish under a subject; what is before its message is recorded.
         """
         for message in messages:
             self.check_size(message)
         number = str(next(self._numbers))
         run = self._runs[number] = Run(f"{self._inbox}.{number}", self._stream, messages, expected)
         try:
-            with self._connection.on_break(run.break_off):
+            with self._connection.on_break(run.break_off), self._connection.on_denial(run.deny):
                 await self._complete(run)
         finally:
             del self._runs[number]
@@ -185,6 +194,8 @@ class Publisher:
         while not run.done:
             before = run.first_open
             problem = await self._attempt(run, deadline - clock())
+            if run.denial is not None:
+                raise permission_error(self._connection.address, run.denial)
             _raise_for_good(run)
             if run.first_open > before:
                 deadline = clock() + self._timeout_s
@@ -208,7 +219,7 @@ class Publisher:
                 await self._fill_window(run)
                 async with asyncio.timeout(min(ACK_TIMEOUT_S, self._timeout_s)):
                     await run.news.wait()
-                if run.broken:
+                if run.broken or run.denial is not None:
                     return "the connection broke"
                 if run.refusal is not None:
                     return run.refusal.reason

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
 from gpuledger.ledger.api import Message
-from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, Connection, Denial
+from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, Connection, Denial, permission_error
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.permissions import STREAM_NAMES, direct_get
 from gpuledger.ledger.stream import stream_name
@@ -114,11 +114,11 @@ def is_of_answers(connection: Connection, denial: Denial) -> bool:
 
 def denied_error(connection: Connection, denial: Denial) -> PermissionDeniedError:
     """The error for a denial; its message says what to do about it."""
-    doing = "listen on" if denial.kind == "subscription" else "publish to"
-    return PermissionDeniedError(
-        f"NATS at {connection.address} does not let us {doing} {denial.subject}. Give this node's user the permissions "
-        "that `gpuledger agent permissions NODE` prints; docs/agent-credentials.md says how."
+    advice = (
+        "Give this node's user the permissions that `gpuledger agent permissions NODE` prints; "
+        "docs/agent-credentials.md says how."
     )
+    return permission_error(connection.address, denial, advice)
 
 
 def _message(answer: Msg) -> Message | None:

@@ -34,7 +34,6 @@ from gpuledger.agent.settings import AgentSettings, KubeletSettings, NatsSetting
 from gpuledger.agent.setup.part import PoolSetup
 from gpuledger.agent.shared_connection import SharedConnection
 from gpuledger.agent.supervisor import Supervisor
-from gpuledger.ledger.credentials import NatsIdentity
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.runtime.clock import system_clock
@@ -135,8 +134,7 @@ def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
 
 @asynccontextmanager
 async def _connect(node: str, nats: NatsSettings) -> AsyncIterator[EdgeLedger]:
-    identity = NatsIdentity(nats.credentials, nats.ca, nats.certificate, nats.key)
-    async with connect_edge(nats.url, name=f"agent of {node}", node=node, identity=identity) as ledger:
+    async with connect_edge(nats.url, name=f"agent of {node}", node=node, identity=nats.identity) as ledger:
         yield ledger
 
 

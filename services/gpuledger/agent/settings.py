@@ -8,15 +8,19 @@ from typing import Final, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.runtime.settings import DEFAULT_METRICS_LISTEN, METRICS_LISTEN, NATS_URL, SettingsError
+from gpuledger.runtime.settings import (
+    ANONYMOUS,
+    DEFAULT_METRICS_LISTEN,
+    METRICS_LISTEN,
+    NATS_URL,
+    NatsIdentity,
+    SettingsError,
+    read_nats_identity,
+)
 
 NODE_NAME: Final = "NODE_NAME"
 """A DaemonSet sets it from its pod's `spec.nodeName`."""
 
-NATS_CREDENTIALS: Final = "GPULEDGER_NATS_CREDENTIALS"
-NATS_CA: Final = "GPULEDGER_NATS_CA"
-NATS_CERTIFICATE: Final = "GPULEDGER_NATS_CERTIFICATE"
-NATS_KEY: Final = "GPULEDGER_NATS_KEY"
 EXPORTER_URL: Final = "GPULEDGER_EXPORTER_URL"
 STATE_DIR: Final = "GPULEDGER_AGENT_STATE_DIR"
 HARDWARE: Final = "GPULEDGER_HARDWARE"
@@ -48,13 +52,10 @@ Strategy = Literal["env", "cdi", "both"]
 
 @dataclass(frozen=True, slots=True)
 class NatsSettings:
-    """Where the ledger is, and how the agent authenticates: by a credentials file, or a client certificate."""
+    """Where the ledger is, and how the agent authenticates."""
 
     url: str
-    credentials: Path | None = None
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
+    identity: NatsIdentity = ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +146,7 @@ def _nats(environ: Mapping[str, str]) -> NatsSettings:
         raise SettingsError(f"The ledger's URL is missing; give --nats-url, or set {NATS_URL}.")
     if not all(_is_url(one.strip(), NATS_SCHEMES) for one in url.split(",")):
         raise SettingsError(f"--nats-url, or {NATS_URL}, is not a URL such as nats://127.0.0.1:4222.")
-    files = {name: _file(environ, name) for name in (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY)}
-    if (files[NATS_CERTIFICATE] is None) != (files[NATS_KEY] is None):
-        raise SettingsError(f"A certificate and its key belong together; set both {NATS_CERTIFICATE} and {NATS_KEY}.")
-    return NatsSettings(url, files[NATS_CREDENTIALS], files[NATS_CA], files[NATS_CERTIFICATE], files[NATS_KEY])
+    return NatsSettings(url, read_nats_identity(environ))
 
 
 def _is_url(url: str, schemes: Collection[str]) -> bool:
@@ -157,16 +155,6 @@ def _is_url(url: str, schemes: Collection[str]) -> bool:
         return parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-
-
-def _file(environ: Mapping[str, str], name: str) -> Path | None:
-    text = environ.get(name)
-    if not text:
-        return None
-    path = Path(text).expanduser()
-    if not path.is_file():
-        raise SettingsError(f"{name} names {text}, which is not a file; mount it there, or leave the variable unset.")
-    return path
 
 
 def _kubelet(environ: Mapping[str, str]) -> KubeletSettings:

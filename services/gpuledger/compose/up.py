@@ -15,18 +15,19 @@ from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kub
 from gpuledger.db.migrate import migrate
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.supervision import Supervision
-from gpuledger.runtime.settings import Settings
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
 from gpuledger.tools.queries.backend import all_projections
 
 
 class DataServers(NamedTuple):
-    """Where NATS and PostgreSQL are, and the work that keeps them running if they are embedded."""
+    """Where NATS and PostgreSQL are, the work that keeps them running if they are embedded, and who we are to NATS."""
 
     nats_url: str
     database_url: str
     work: list[Work]
+    nats_identity: NatsIdentity = ANONYMOUS
 
 
 class LocalServers(NamedTuple):
@@ -68,7 +69,9 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     """
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
-        ledger = await stack.enter_async_context(connect_ledger(servers.nats_url, name="gpuledger up"))
+        ledger = await stack.enter_async_context(
+            connect_ledger(servers.nats_url, name="gpuledger up", identity=servers.nats_identity)
+        )
         supervision = Supervision(all_projections(), ledger, servers.database_url)
         edge = None
         if options.has_edge:
@@ -83,7 +86,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
 async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[DataServers]:
     if settings.servers is not None:
         await asyncio.to_thread(migrate, settings.servers.database_url)
-        yield DataServers(settings.servers.nats_url, settings.servers.database_url, [])
+        yield DataServers(settings.servers.nats_url, settings.servers.database_url, [], settings.servers.nats_identity)
         return
     async with local.data() as servers:
         await asyncio.to_thread(migrate, servers.database_url)

@@ -1,11 +1,19 @@
-"""Reads the services' settings from the environment, in one place. Names end with their units."""
+"""Reads settings from the environment, in one place: those of services, and what agents share. Names end with units."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Final, NamedTuple
 
 NATS_URL = "NATS_URL"
+NATS_CREDENTIALS = "GPULEDGER_NATS_CREDENTIALS"
+NATS_CA = "GPULEDGER_NATS_CA"
+NATS_CERTIFICATE = "GPULEDGER_NATS_CERTIFICATE"
+NATS_KEY = "GPULEDGER_NATS_KEY"
+NATS_FILES = (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY)
+"""The variables of a `NatsIdentity`, in its order."""
+
 DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
@@ -31,12 +39,30 @@ class SettingsError(Exception):
     """The environment contradicts itself; the message says how to fix it."""
 
 
+class NatsIdentity(NamedTuple):
+    """The files with our identity on a NATS server and the authorities that we trust.
+
+    `credentials` is a `.creds` file with a user's JWT and seed, or one with a seed alone (an NKEY), with a user and
+    password, or with a token. `ca` has the authorities of trusted servers, and without it the system's count;
+    `certificate` and `key` go together.
+    """
+
+    credentials: Path | None = None
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+ANONYMOUS: Final = NatsIdentity()
+
+
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Real servers to use in place of embedded ones."""
+    """Real servers to use in place of embedded ones, and the files that log us in to NATS."""
 
     nats_url: str
     database_url: str
+    nats_identity: NatsIdentity = ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +124,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         if not (nats_url and database_url):
             given, missing = (NATS_URL, DATABASE_URL) if nats_url else (DATABASE_URL, NATS_URL)
             raise SettingsError(f"{given} is set but {missing} is not; set both, or neither for embedded servers.")
-        servers = Servers(nats_url, database_url)
+        servers = Servers(nats_url, database_url, read_nats_identity(environ))
     chosen = data_dir or Path(environ.get(DATA_DIR) or DEFAULT_DATA_DIR)
     return Settings(
         chosen.expanduser().absolute(),
@@ -109,6 +135,28 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         read_components(environ.get(COMPONENTS)),
         WebhookSettings(environ.get(ADMISSION_LISTEN) or None, environ.get(NAMESPACE) or DEFAULT_NAMESPACE),
     )
+
+
+def read_nats_identity(environ: Mapping[str, str]) -> NatsIdentity:
+    """The files that log a service or an agent in to NATS.
+
+    Raises:
+        SettingsError: one is missing.
+    """
+    identity = NatsIdentity(*(_file(environ, name) for name in NATS_FILES))
+    if (identity.certificate is None) != (identity.key is None):
+        raise SettingsError(f"A certificate and its key belong together; set both {NATS_CERTIFICATE} and {NATS_KEY}.")
+    return identity
+
+
+def _file(environ: Mapping[str, str], name: str) -> Path | None:
+    text = environ.get(name)
+    if not text:
+        return None
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise SettingsError(f"{name} names {text}, which is not a file; mount it there, or leave the variable unset.")
+    return path
 
 
 def read_components(text: str | None) -> ComponentSettings:

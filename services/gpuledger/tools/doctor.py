@@ -27,6 +27,7 @@ from gpuledger.ledger.stream import check_config, stream_name
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, ProjectionStore, schema_of
 from gpuledger.runtime.clock import Clock, system_clock
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 
 
 class Status(StrEnum):
@@ -200,15 +201,16 @@ ALWAYS = "always"
 class LedgerChecks:
     """Checks a NATS server; `head` is the log's last position afterwards, None where there is no log."""
 
-    def __init__(self, nats_url: str, data_dir: Path | None) -> None:
+    def __init__(self, nats_url: str, data_dir: Path | None, identity: NatsIdentity = ANONYMOUS) -> None:
         self.head: Position | None = None
         self._url = nats_url
+        self._identity = identity
         self._data_dir = data_dir
 
     async def run(self) -> AsyncIterator[Check]:
         """The checks, as they are made."""
         try:
-            async with connected(self._url, name="gpuledger doctor") as connection:
+            async with connected(self._url, name="gpuledger doctor", identity=self._identity) as connection:
                 version = connection.client.connected_server_version
                 yield ok("nats", f"Version {version.major}.{version.minor}.{version.patch} at {connection.address}")
                 async for check in self._stream(connection):

@@ -34,6 +34,7 @@ from gpuledger.tools.projections import rebuild_projections
 from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
 from gpuledger.tools.reporting import Reporter
 
+NAME = "gpuledger log import"
 MESSAGES_PER_PUBLISH = 2_000
 SKIP_SUBJECTS_END = f".{SourcePositionSkipped.EVENT}"
 LOG = "log"
@@ -55,9 +56,10 @@ async def restore_log(backend: Backend, archive: Path, header: Header, consent: 
         ledger = backend.ledger
         if before := await ledger.head():
             consent(f"The ledger holds {before:,} events: keep them as generation {ledger.generation}, and go on anew?")
-            async with connected(backend.nats_url, name="gpuledger log import") as connection:
+            async with connected(backend.nats_url, name=NAME, identity=backend.nats_identity) as connection:
                 await begin_generation(connection)
-            ledger = await stack.enter_async_context(connect_ledger(backend.nats_url, name="gpuledger log import"))
+            opening = connect_ledger(backend.nats_url, name=NAME, identity=backend.nats_identity)
+            ledger = await stack.enter_async_context(opening)
         skips = await _publish(ledger, archive, header, backend.reporter)
         await _project(backend, ledger)
         return Restored(ledger.generation, header.events, skips)
@@ -85,7 +87,7 @@ async def skip_positions(ledger: Ledger, skips: list[tuple[Position, str]]) -> l
 
 async def _refuse_writers(backend: Backend) -> None:
     """Make sure that no process folds the log into rows and decisions while it is replaced."""
-    async with connect(backend.database_url, application_name="gpuledger log import") as connection:
+    async with connect(backend.database_url, application_name=NAME) as connection:
         for projection in all_projections():
             if not await try_lock(connection, writer_lock(projection.name)):
                 hint = "Stop `gpuledger up`, import, and start it again"
@@ -156,7 +158,7 @@ async def _project(backend: Backend, ledger: JetStreamLedger) -> None:
 async def _settle_deciders(backend: Backend, ledger: Ledger) -> None:
     """Have deciders that started on the empty log see the decisions in the restored one before they decide."""
     head = await ledger.head()
-    async with connect(backend.database_url, application_name="gpuledger log import") as connection:
+    async with connect(backend.database_url, application_name=NAME) as connection:
         for projection in all_projections():
             if projection.decides:
                 await ProjectionStore(connection, projection).create_decider(Decider(random_id(), 1, head))

@@ -193,7 +193,7 @@ def test_settings_are_the_environments(tmp_path: Path) -> None:
         "GPULEDGER_SPOOL_MIB": "2",
     }
     settings = read_agent_settings(environ)
-    assert settings.nats.credentials == creds
+    assert settings.nats.identity.credentials == creds
     assert settings.exporter_url == "http://exporter/metrics"
     assert settings.state_dir == Path("/state")
     assert (settings.kubelet.allocate, settings.kubelet.cdi_dirs) == ("both", (Path("/a"), Path("/b")))

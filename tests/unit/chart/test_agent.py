@@ -13,7 +13,15 @@ from gpuledger.agent.settings import AgentSettings, read_agent_settings
 from gpuledger.agent.supervisor import STOP_TIMEOUT_S
 from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_PRESENT
 from gpuledger.edge.kube.crds import component_daemon_sets
-from gpuledger.runtime.settings import DATABASE_URL, METRICS_LISTEN, NATS_URL
+from gpuledger.runtime.settings import (
+    DATABASE_URL,
+    METRICS_LISTEN,
+    NATS_CA,
+    NATS_CERTIFICATE,
+    NATS_CREDENTIALS,
+    NATS_KEY,
+    NATS_URL,
+)
 from gpuledger.runtime.telemetry_http import parse_address
 from support.chart import (
     CHART,
@@ -103,7 +111,7 @@ def environ(made: Manifests) -> dict[str, str]:
 def settings_of(made: Manifests, files: Path) -> AgentSettings:
     """What the agent makes of it."""
     found = environ(made)
-    for name in (names.NATS_CREDENTIALS, names.NATS_CA, names.NATS_CERTIFICATE, names.NATS_KEY):
+    for name in (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY):
         if name in found:
             file = files / PurePosixPath(found[name]).relative_to("/")
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -186,10 +194,10 @@ def test_defaults_are_those_of_the_agent(tmp_path: Path) -> None:
     [
         ("plain", set(), set()),
         ("shared-url", set(), set()),
-        ("credentials", {names.NATS_CREDENTIALS}, {"/etc/gpuledger/agent.creds"}),
+        ("credentials", {NATS_CREDENTIALS}, {"/etc/gpuledger/agent.creds"}),
         (
             "files-of-nodes",
-            {names.NATS_CREDENTIALS, names.NATS_CA, names.NATS_CERTIFICATE, names.NATS_KEY},
+            {NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY},
             {"/etc/gpuledger/agent.creds", "/etc/gpuledger/tls"},
         ),
     ],

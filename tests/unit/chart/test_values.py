@@ -28,6 +28,7 @@ from support.chart import (
     NAMESPACE,
     NATS,
     RELEASE,
+    WITH_LOGINS,
     WITH_SECRET,
     WITH_URLS,
     WITHOUT_ADMISSION,
@@ -61,6 +62,7 @@ CASES: dict[str, dict[str, Any]] = {
         "components": {"manage": False, "namespace": "gpu-operator"},
     },
     "no-admission": WITHOUT_ADMISSION,
+    "logins": WITH_LOGINS,
     "many": {**WITH_SECRET, **MANY, "nfdCoverage": {"enabled": True, "schedule": "@daily"}},
 }
 COMPONENTS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}

@@ -6,16 +6,21 @@ from hypothesis import strategies as st
 
 from gpuledger.events.errors import SubjectError
 from gpuledger.events.node import NodeDevicesWanted
+from gpuledger.events.publishing import SourceKind
 from gpuledger.events.subjects import parse_subject, subject_of
 from gpuledger.ledger.memory import matcher
 from gpuledger.ledger.permissions import (
     NAME_TEMPLATE,
+    STREAM_CHANGES,
+    Role,
     agent_permissions,
     desired_devices_subject,
     exports_text,
     imports_text,
     inbox_prefix,
     permissions_text,
+    role_permissions,
+    role_text,
     templated_permissions,
     user_name,
     user_text,
@@ -105,6 +110,41 @@ def test_the_text_of_the_accounts() -> None:
         "]"
     )
     assert '"$JS.API.STREAM.NAMES" }, to: "$JS.LEDGER.API.STREAM.NAMES" }' in imports_text()
+
+
+def test_services_record_under_their_own_names_alone() -> None:
+    recorded = [one for one in role_permissions(Role.SERVICES).publish if one.startswith("ledger.")]
+    others = {SourceKind.AGENTS, SourceKind.IMPORTERS, SourceKind.OPERATORS}
+    assert recorded == [f"ledger.svc.{kind}.>" for kind in SourceKind if kind not in others]
+
+
+@pytest.mark.parametrize(
+    ("role", "recorded"),
+    [
+        (Role.READER, []),
+        (Role.IMPORTER, ["ledger.svc.import.>"]),
+        (Role.SKIPPER, ["ledger.svc.operators.>"]),
+        (Role.OPERATOR, []),
+        (Role.RESTORER, ["ledger.>"]),
+    ],
+)
+def test_what_a_role_records(role: Role, recorded: list[str]) -> None:
+    assert [one for one in role_permissions(role).publish if one.startswith("ledger.")] == recorded
+
+
+@pytest.mark.parametrize("role", Role)
+def test_streams_belong_to_the_operator(role: Role) -> None:
+    changes = {f"$JS.API.STREAM.{change}.LEDGER_1" for change in STREAM_CHANGES}
+    allowed = {one for one in changes if any(matcher(may)(one) for may in role_permissions(role).publish)}
+    assert allowed == (changes if role in {Role.OPERATOR, Role.RESTORER} else set())
+
+
+def test_the_text_of_a_role() -> None:
+    text = role_text(Role.IMPORTER)
+    assert text.startswith(
+        '{\n  user: "gpuledger-importer"\n  permissions: {\n    publish: { allow: [\n      "ledger.svc.import.>"\n'
+    )
+    assert '    subscribe: { allow: [\n      "_INBOX.>"\n    ] }\n  }\n}' in text
 
 
 def may_publish(node: str, subject: str) -> bool:

@@ -12,7 +12,7 @@ from gpuledger.agent.health import severity
 from gpuledger.agent.health.severity import DEFAULT_CLASSES, OTHER, Severity
 from gpuledger.events.catalogue import registry
 from gpuledger.events.publishing import SourceKind
-from gpuledger.runtime.settings import METRICS_LISTEN, NATS_URL
+from gpuledger.runtime.settings import METRICS_LISTEN, NATS_FILES, NATS_URL
 from support.agent_metrics import metrics_of_agents
 from support.paths import ROOT
 
@@ -57,7 +57,7 @@ def test_every_variable_is_named_and_has_its_default() -> None:
     values = {value for name, value in vars(names).items() if name.isupper() and not name.startswith("DEFAULT")}
     variables = {value for value in values if re.fullmatch(r"(GPULEDGER|NODE|NATS)_\w+", str(value))}
     documented = {name: defaults for _, cell, defaults in rows("Settings") for name in quoted(cell)}
-    assert documented.keys() == variables | {NATS_URL, METRICS_LISTEN}
+    assert documented.keys() == variables | {NATS_URL, METRICS_LISTEN, *NATS_FILES}
     for variable, default in (
         (names.HARDWARE, names.DEFAULT_HARDWARE),
         (names.KUBELET_DIR, names.DEFAULT_KUBELET_DIR),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.runtime import settings
-from gpuledger.runtime.settings import WebhookSettings, read_settings
+from gpuledger.runtime.settings import NatsIdentity, SettingsError, WebhookSettings, read_settings
 from support.cli import Cli
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -86,3 +86,28 @@ def test_an_invalid_address_of_the_webhooks_is_refused_before_anything_starts(
     result = Cli(capsys)("up", "--data-dir", str(tmp_path / "d"))
     assert (result.code, "'nowhere' is not an address to listen on" in result.err) == (2, True)
     assert not (tmp_path / "d").exists()
+
+
+SERVERS = {"NATS_URL": "nats://a", "DATABASE_URL": "postgresql://b/c"}
+
+
+def test_who_services_are_to_nats(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("CREDENTIALS", "CA", "CERTIFICATE", "KEY")}
+    for file in files.values():
+        file.touch()
+    environ = {**SERVERS, **{f"GPULEDGER_NATS_{name}": str(file) for name, file in files.items()}}
+    servers = read_settings(environ).servers
+    assert servers is not None
+    assert servers.nats_identity == NatsIdentity(*files.values())
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"GPULEDGER_NATS_CA": "/nowhere"}, "GPULEDGER_NATS_CA names /nowhere, which is not a file"),
+        ({"GPULEDGER_NATS_KEY": __file__}, "set both GPULEDGER_NATS_CERTIFICATE and GPULEDGER_NATS_KEY"),
+    ],
+)
+def test_files_that_cannot_log_in_are_refused(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        read_settings({**SERVERS, **environ})

@@ -28,7 +28,7 @@ from gpuledger.cli.commands.agent_probe import KeepIds, Moments, Record, show_pr
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import NoHeaders, OutputFormat
 from gpuledger.cli.render import Console, Output, message, quiet_pipe
-from gpuledger.runtime.settings import METRICS_LISTEN, NATS_URL
+from gpuledger.runtime.settings import METRICS_LISTEN, NATS_CREDENTIALS, NATS_URL
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
 
 app = typer.Typer(help="The agent of one node: run it, probe its cards, inject faults.", no_args_is_help=True)
@@ -54,7 +54,7 @@ def run_agent(
     given = {
         names.NODE_NAME: node,
         NATS_URL: nats_url,
-        names.NATS_CREDENTIALS: credentials,
+        NATS_CREDENTIALS: credentials,
         names.HARDWARE: hardware,
         names.KUBELET_DIR: kubelet_dir,
         names.ALLOCATE: allocate,

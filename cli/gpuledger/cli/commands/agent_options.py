@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.agent import settings as names
-from gpuledger.runtime.settings import METRICS_LISTEN, NATS_URL
+from gpuledger.runtime.settings import METRICS_LISTEN, NATS_CREDENTIALS, NATS_URL
 
 Node = Annotated[
     str | None, typer.Option("--node", metavar="NAME", help=f"Which node this is (or ${names.NODE_NAME}).")
@@ -17,7 +17,7 @@ Credentials = Annotated[
     typer.Option(
         "--nats-credentials",
         metavar="FILE",
-        help=f"A .creds file, or one with an NKEY's seed (or ${names.NATS_CREDENTIALS}).",
+        help=f"A .creds file, or one with a seed, or a user and password (or ${NATS_CREDENTIALS}).",
     ),
 ]
 Exporter = Annotated[

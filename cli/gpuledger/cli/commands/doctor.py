@@ -55,7 +55,7 @@ def _running(data_dir: Path) -> Servers | None:
 
 
 async def _servers(servers: Servers, data_dir: Path | None) -> AsyncIterator[Check]:
-    ledger = LedgerChecks(servers.nats_url, data_dir)
+    ledger = LedgerChecks(servers.nats_url, data_dir, servers.nats_identity)
     async for check in ledger.run():
         yield check
     async for check in DatabaseChecks(servers.database_url, all_projections(), ledger.head).run():

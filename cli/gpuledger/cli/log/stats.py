@@ -122,7 +122,10 @@ async def _stats(data_dir: Path | None) -> list[Row]:
 
 async def _archived(backend: Backend, generation: int) -> Row:
     """An earlier generation; as nothing is ever deleted, its last position is the number of its events."""
-    async with connect_ledger(backend.nats_url, name="gpuledger log stats", generation=generation) as ledger:
+    opening = connect_ledger(
+        backend.nats_url, name="gpuledger log stats", identity=backend.nats_identity, generation=generation
+    )
+    async with opening as ledger:
         row = Tally().row("archived", f"generation {generation}")
         return row | {"events": await ledger.head(), "bytes": None}
 

@@ -148,7 +148,10 @@ async def _find(data_dir: Path | None, what: str) -> list[Row]:
 async def _at(backend: Backend, generation: int, sequence: int) -> Row:
     if generation == backend.ledger.generation:
         return row_of(await message_at(backend.ledger, sequence), generation)
-    async with connect_ledger(backend.nats_url, name="gpuledger log show", generation=generation) as archived:
+    opening = connect_ledger(
+        backend.nats_url, name="gpuledger log show", identity=backend.nats_identity, generation=generation
+    )
+    async with opening as archived:
         return row_of(await message_at(archived, sequence), generation)
 
 

@@ -25,6 +25,7 @@ from gpuledger.projection.rows import RowStore
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import LIVE, ProjectionStore, schema_of
 from gpuledger.readmodels.projections import read_models
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.reporting import SILENT, Reporter
 
@@ -36,13 +37,17 @@ POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """An open ledger and database. `data_dir` is the data directory of embedded servers, None for real ones."""
+    """An open ledger and database. `data_dir` is the data directory of embedded servers, None for real ones.
+
+    With `nats_identity` a tool opens the ledger once more, such as an archived generation.
+    """
 
     ledger: JetStreamLedger
     database_url: str
     nats_url: str
     data_dir: Path | None
     reporter: Reporter = SILENT
+    nats_identity: NatsIdentity = ANONYMOUS
 
 
 class HasTables(Protocol):

@@ -1,0 +1,93 @@
+"""The library's NATS client, changed where a ledger needs more: speed, renewed logins, and reconnecting for ever."""
+
+import re
+import ssl
+from typing import Any, Protocol
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from gpuledger.ledger.credentials import Login, Logins
+from gpuledger.runtime.settings import ANONYMOUS
+
+_DELIVERED = b"$JS.ACK."
+"""The reply subject of every message that a consumer delivers begins with this."""
+
+_REFUSAL = re.compile(r"authori[sz]ation|authentication")
+_PERMISSION = "permissions violation"
+
+
+def is_refusal(error: str) -> bool:
+    """Whether the server does not know us, or not any more: a user was removed, or a JWT has expired."""
+    text = error.lower()
+    return _PERMISSION not in text and _REFUSAL.search(text) is not None
+
+
+class Receiver(Protocol):
+    """Takes the messages of a consumer in their order, as they come from the wire."""
+
+    def on_delivered(self, subject: str, reply: bytes, data: bytes) -> None:
+        """Take a message of the log; `reply` holds its position."""
+        ...
+
+    async def on_control(self, reply: str, headers: dict[str, str]) -> None:
+        """Take a heartbeat or a flow control message of the server."""
+        ...
+
+
+class LedgerClient(Client):
+    """The library's client with a short way for the log's messages.
+
+    Without it a message passes headers that only repeat ids, an object, a queue and a task, which together take more
+    time than the folding of most events. The contract tests hold the library's inner calls that this builds on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.receivers: dict[int, Receiver] = {}
+        self.logins = Logins(ANONYMOUS, ())
+        self._login = Login()
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The certificates of the current login; the library would keep those of the first."""
+        return self._login.tls or super().ssl_context
+
+    async def _connect_to_server(self, s: Any) -> None:  # noqa: ANN401 - the library types it for itself
+        """Log in with the files as they are now, at every connect."""
+        login = self._login = self.logins.current()
+        self._signature_cb, self._user_jwt_cb, self._public_nkey = login.sign, login.jwt, login.nkey
+        self.options |= {"user": login.user, "password": login.password, "token": login.token}
+        await super()._connect_to_server(s)
+
+    def _connect_command(self) -> bytes:
+        """The login as sent to the server. The library would send it in the clear to a server that offers no TLS."""
+        if self._login.requires_tls and not self._server_info.get("tls_required"):
+            raise NatsError("the server does not ask for TLS, and without it nobody knows who listens")
+        return super()._connect_command()
+
+    async def _process_err(self, err_msg: str) -> None:
+        """Come back with the files as they are now, where the library would close a connection for good."""
+        if not is_refusal(err_msg):
+            await super()._process_err(err_msg)
+            return
+        error = NatsError(f"the server refuses us: {err_msg.strip(chr(39))}")
+        await self._error_cb(error)
+        await self._process_op_err(error)
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        """The server accepts subjects that are not UTF-8, and the library would break the connection on each."""
+        if not subject.isascii():
+            subject = subject.decode(errors="backslashreplace").encode()
+        receiver = self.receivers.get(sid)
+        if receiver is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        elif reply.startswith(_DELIVERED):
+            receiver.on_delivered(subject.decode(), reply, data)
+        else:
+            await receiver.on_control(reply.decode(), await self._process_headers(headers) or {})
+
+    def forget_unsent(self) -> None:
+        """Drop what was not written when the connection broke; subscriptions are replayed by the library."""
+        self._pending = []
+        self._pending_data_size = 0

@@ -1,0 +1,33 @@
+"""How the chart's pods log in to NATS, as helm renders them."""
+
+from gpuledger.runtime.settings import NATS_CA, NATS_CERTIFICATE, NATS_CREDENTIALS, NATS_KEY
+from support.chart import IMAGE, NAME, WITH_LOGINS, needs_helm, render
+
+pytestmark = needs_helm
+
+
+def test_services_log_in_to_nats_with_files_that_the_kubelet_renews() -> None:
+    """The operator's login is the job's that migrates, and its certificates are those of the services."""
+    pods = {one["metadata"]["name"]: pod["spec"] for one, pod in render(WITH_LOGINS).templates()}
+    for name, login, key in ((NAME, "login", "svc"), (f"{NAME}-migrate", "operators-login", "nats.creds")):
+        spec, (container,) = pods[name], pods[name]["containers"]
+        variables = {one["name"]: one.get("value") for one in container["env"]}
+        folders = {one["name"]: one for one in container["volumeMounts"]}
+        files = {NATS_CREDENTIALS: "nats.creds", NATS_CA: "ca.crt", NATS_CERTIFICATE: "tls.crt", NATS_KEY: "tls.key"}
+        for variable, file in files.items():
+            folder = folders["nats" if variable == NATS_CREDENTIALS else "nats-tls"]
+            assert variables[variable] == f"{folder['mountPath']}/{file}"
+            assert "subPath" not in folder, "the kubelet would never renew it"
+        volumes = {one["name"]: one.get("secret") for one in spec["volumes"]}
+        assert volumes["nats"] == {"secretName": login, "items": [{"key": key, "path": "nats.creds"}]}
+        assert volumes["nats-tls"] == {"secretName": "tls"}
+    for name, spec in pods.items():
+        if name not in (NAME, f"{NAME}-migrate"):
+            assert not {"nats", "nats-tls"} & {one["name"] for one in spec["volumes"]}, name
+
+
+def test_the_authorities_alone_ask_for_no_client_certificate() -> None:
+    servers = {"existingSecret": "given", "nats": {"tlsSecret": "tls", "clientCertificate": False}}
+    (container,) = render({**IMAGE, "servers": servers}).one("Deployment")["spec"]["template"]["spec"]["containers"]
+    found = {one["name"] for one in container["env"] if one["name"].startswith("GPULEDGER_NATS_")}
+    assert found == {NATS_CA}
