@@ -7,7 +7,7 @@ import pytest
 
 from gpuledger.cli.render import TerminalReporter
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import lock
+from gpuledger.db.locks import try_lock
 from gpuledger.events.device import DeviceFailed
 from gpuledger.projection.runner import writer_lock
 from gpuledger.readmodels.projections import DevicesProjection
@@ -43,18 +43,22 @@ async def test_what_another_command_leaves_undone_is_projected_here(
     backend: Backend, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = await publish(backend.ledger, [event(DeviceFailed(kind="DBE"), "d1", number=number) for number in (1, 2)])
-    looked: set[int] = set()
+    sessions: set[int] = set()
+    looked: set[object] = set()
 
-    async def looked_twice() -> bool:
-        found = execute(url, "SELECT pid FROM pg_stat_activity WHERE application_name = 'gpuledger position'")
-        looked.update(pid for (pid,) in found)
-        return len(looked) > 1
+    async def looked_often() -> bool:
+        query = "SELECT pid, query_start FROM pg_stat_activity WHERE application_name = 'gpuledger position'"
+        for pid, time in execute(url, query):
+            sessions.add(pid)
+            looked.add(time)
+        return len(looked) > 5
 
     async with asyncio.timeout(CURRENT_WAIT_S * 2), connect(url, application_name="another command") as connection:
-        await lock(connection, writer_lock("devices"))
+        assert await try_lock(connection, writer_lock("devices"))
         work = asyncio.create_task(bring_current(backend, [DevicesProjection()]))
-        await eventually(looked_twice, interval_s=0.001)
+        await eventually(looked_often, interval_s=0.001)
     await work
+    assert len(sessions) == 1
     found = await checkpoint(url, "devices")
     assert found is not None
     assert found.position == head

@@ -74,6 +74,9 @@ def test_it_shows_how_to_reach_everything(up: Up) -> None:
     assert f"export DATABASE_URL={endpoints.database_url}\n" in up.printed
     health = up.becomes(200)
     assert health.document["status"] == "ok"
+    leaders = health.document["leaders"]
+    assert isinstance(leaders, dict)
+    assert leaders["devices"]["process"].endswith(f"/{up.process.pid}")
     status, metrics = up.get("/metrics")
     assert status == 200
     assert b'gpuledger_projection_lag_events{projection="devices"} 0.0' in metrics
@@ -100,8 +103,10 @@ def test_no_address_is_refused_at_once(up: Up, cli: Cli) -> None:
 def test_doctor_checks_everything_and_starts_nothing(up: Up, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     found = cli("doctor", "-o", "jsonl")
     assert found.code == 0, found.out
-    statuses = {row["check"]: row["status"] for row in map(orjson.loads, found.out.splitlines())}
-    assert {statuses[check] for check in ("nats", "stream", "durability", "schema", "projection devices")} == {"ok"}
+    checks = {row["check"]: row for row in map(orjson.loads, found.out.splitlines())}
+    well = ("nats", "stream", "durability", "schema", "leaders", "projection devices")
+    assert {checks[check]["status"] for check in well} == {"ok"}
+    assert f"/{up.process.pid} writes devices" in checks["leaders"]["detail"]
     nowhere = up.data_dir.parent / "nowhere"
     monkeypatch.setenv("GPULEDGER_DATA_DIR", str(nowhere))
     assert "is not there yet" in cli("doctor").out

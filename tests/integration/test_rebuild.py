@@ -15,13 +15,16 @@ from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection import replay
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import BadEventError, NothingToRollBackError, RebuildBusyError
+from gpuledger.projection.fold import Fold
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.clock import system_clock
 from support.events import AGENT, SERVICE, event, outgoing
+from support.fold_memory import events_kept
 from support.ledgers import everything
 from support.projections import (
     QUICK,
@@ -129,6 +132,27 @@ async def test_a_live_runner_goes_on_through_a_rebuild(
 async def _publish_slowly(ledger: JetStreamLedger) -> None:
     for number in range(201, 1201, 10):
         await publish(ledger, history(number, number + 9))
+
+
+async def test_a_rebuild_keeps_no_decision_that_came_back(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projection, folds, kept = SourcesProjection(), [], []
+
+    async def new_fold(projection: Projection, ledger: JetStreamLedger) -> Fold:
+        folds.append(await replay.new_fold(projection, ledger))
+        return folds[-1]
+
+    bad = 50
+    for number in range(1, bad + 1):
+        await spoil(ledger, number)
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
+        await reaches(url, projection.name, 2 * bad)
+    monkeypatch.setattr("gpuledger.projection.rebuild.new_fold", new_fold)
+    monkeypatch.setattr("gpuledger.projection.rebuild.CHANGED_ROWS_MAX", 10**9)
+    await rebuild(projection, ledger, url, on_progress=lambda *_: kept.append(events_kept(folds[0])))
+    assert kept == [0]
+    await assert_true(ledger, url, [projection])
 
 
 async def test_the_sources_service_decides_once_through_rebuilds(ledger: JetStreamLedger, url: str) -> None:

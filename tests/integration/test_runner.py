@@ -24,6 +24,7 @@ from support.projections import (
     publish,
     reaches,
     running,
+    stands_by,
     stop,
     table,
 )
@@ -115,7 +116,7 @@ async def test_a_second_runner_stands_by_and_takes_over(ledger: JetStreamLedger,
     async with running(first) as (task,):
         await reaches(url, "devices", await publish(ledger, failures(range(1, 11))))
         async with running(second):
-            await eventually(lambda: _waits_for_lock(url))
+            await eventually(lambda: stands_by(url, "gpuledger devices"))
             assert not await Runner(DevicesProjection(), ledger, url).catch_up(1)
             await reaches(url, "devices", await publish(ledger, failures(range(11, 21))))
             assert set(flushed) == {"first"}
@@ -129,7 +130,7 @@ async def test_a_standby_takes_over_when_the_writers_session_dies(ledger: JetStr
     runners = [Runner(DevicesProjection(), ledger, url, settings=QUICK) for _ in range(2)]
     async with running(*runners):
         await reaches(url, "devices", await publish(ledger, failures(range(1, 11))))
-        await eventually(lambda: _waits_for_lock(url))
+        await eventually(lambda: stands_by(url, "gpuledger devices"))
         for start in range(11, 61, 10):
             execute(
                 url,
@@ -143,11 +144,6 @@ async def test_a_standby_takes_over_when_the_writers_session_dies(ledger: JetStr
 
 async def _holds(condition: bool) -> bool:
     return condition
-
-
-async def _waits_for_lock(url: str) -> bool:
-    waiting = "SELECT 1 FROM pg_locks JOIN pg_database AS d ON d.oid = database "
-    return bool(execute(url, waiting + "WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"))
 
 
 async def test_a_writer_is_fenced_when_another_wrote(ledger: JetStreamLedger, url: str) -> None:

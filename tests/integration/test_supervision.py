@@ -1,6 +1,7 @@
 """What is measured of projections that run, wait or have just begun, on real servers."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -8,17 +9,18 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import REGISTRY
 
+from gpuledger.compose.up import health_of
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import lock
+from gpuledger.db.locks import try_hold, try_lock
 from gpuledger.events.device import DeviceFailed
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.projection.runner import writer_lock
+from gpuledger.projection.runner import Runner, writer_lock
 from gpuledger.projection.supervision import Supervision
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.telemetry import ProjectionMetrics
 from support.events import event
 from support.ledgers import everything
-from support.projections import publish, stop
+from support.projections import execute, publish, stop
 from support.waiting import eventually
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -36,12 +38,14 @@ async def becomes(name: str, value: float) -> None:
 
 
 @asynccontextmanager
-async def supervised(ledger: JetStreamLedger, url: str) -> AsyncIterator[None]:
+async def supervised(ledger: JetStreamLedger, url: str, *locks: str) -> AsyncIterator[Supervision]:
     """The devices projection, sampled often, at a time that stands still."""
-    supervision = Supervision([DevicesProjection()], ledger, url, lambda: LATER, check_interval_s=0.02)
+    supervision = Supervision(
+        [DevicesProjection()], ledger, url, lambda: LATER, check_interval_s=0.02, other_locks=locks
+    )
     tasks = [asyncio.create_task(work) for work in supervision.work()]
     try:
-        yield
+        yield supervision
     finally:
         for task in tasks:
             await stop(task)
@@ -54,7 +58,7 @@ async def test_the_lag_of_a_projection_that_waits_is_the_age_of_what_it_has_to_t
     first = (await everything(ledger))[0]
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(connect(url, application_name="another writer"))
-        await lock(connection, writer_lock("devices"))
+        assert await try_lock(connection, writer_lock("devices"))
         async with supervised(ledger, url):
             await becomes("lag_seconds", LATER.timestamp() - first.recorded_ns / 1e9)
             assert metric("lag_events") == 3
@@ -70,3 +74,85 @@ async def test_the_position_is_known_before_anything_new_comes(ledger: JetStream
     ProjectionMetrics("devices").writing(0)
     async with supervised(ledger, url):
         await becomes("sequence", head)
+
+
+async def test_health_has_one_connection_and_replaces_it_when_it_is_lost(ledger: JetStreamLedger, url: str) -> None:
+    sessions: list[int] = []
+    times: set[object] = set()
+
+    async def looked_often() -> bool:
+        query = "SELECT pid, query_start FROM pg_stat_activity WHERE application_name = 'gpuledger health'"
+        for pid, time in execute(url, query):
+            if pid not in sessions:
+                sessions.append(pid)
+            times.add(time)
+        return len(times) > 10
+
+    async with supervised(ledger, url) as supervision:
+        await eventually(looked_often)
+        assert len(sessions) == 1
+        supervision.checked_at = None
+        execute(url, "SELECT pg_terminate_backend(%s)", sessions[0])
+        times.clear()
+        await eventually(looked_often)
+        assert len(sessions) == 2
+        assert supervision.reachable
+
+
+async def test_a_stopped_projection_is_looked_at_over_the_same_connection(ledger: JetStreamLedger, url: str) -> None:
+    await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1")])
+    await Runner(DevicesProjection(), ledger, url).catch_up(1)
+    execute(url, "UPDATE gpuledger.projection SET version = version + 1")
+    async with supervised(ledger, url) as supervision:
+
+        async def stopped() -> bool:
+            return supervision.health()["devices"].state == "stopped"
+
+        await eventually(stopped)
+        times: set[object] = set()
+
+        async def looked_often() -> bool:
+            times.update(
+                execute(url, "SELECT query_start FROM pg_stat_activity WHERE application_name = 'gpuledger health'")
+            )
+            return len(times) > 10
+
+        await eventually(looked_often)
+        names = execute(
+            url,
+            "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name LIKE 'gpuledger%%' ORDER BY 1",
+        )
+        assert names == [("gpuledger health",)]
+
+
+async def test_health_says_who_leads_and_since_when(ledger: JetStreamLedger, url: str) -> None:
+    await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1")])
+    async with supervised(ledger, url, "statuswriter") as supervision:
+
+        async def is_led() -> bool:
+            return supervision.leaders.get("devices") is not None
+
+        await eventually(is_led)
+        leader = supervision.leaders["devices"]
+        assert leader is not None
+        assert leader.process.endswith(f"/{os.getpid()}")
+        assert leader.since is not None
+        assert supervision.leaders["statuswriter"] is None
+        document = health_of(supervision, None).document["leaders"]
+        assert document == {
+            "devices": {"process": leader.process, "since": leader.since.isoformat()},
+            "statuswriter": None,
+        }
+        labels = {"lock": "devices", "process": leader.process}
+        assert REGISTRY.get_sample_value("gpuledger_leader", {"lock": "devices"}) == 1
+        assert REGISTRY.get_sample_value("gpuledger_leader", {"lock": "statuswriter"}) == 0
+        since = REGISTRY.get_sample_value("gpuledger_leader_since_timestamp_seconds", labels)
+        assert since == leader.since.timestamp()
+        async with connect(url, application_name="gpuledger statuswriter") as connection:
+            assert await try_hold(connection, "statuswriter") is not None
+
+            async def both() -> bool:
+                return supervision.leaders["statuswriter"] is not None
+
+            await eventually(both)

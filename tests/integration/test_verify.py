@@ -1,20 +1,21 @@
 """Verifying: every difference between log and tables is found, and the first one named by its key."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 
 import pytest
 
 from gpuledger.events.device import DeviceFailed, DeviceInserted
-from gpuledger.ledger.api import Position
+from gpuledger.events.subjects import ALL
+from gpuledger.ledger.api import Message, Position
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.errors import GenerationMismatchError, NotBuiltError, VersionError
-from gpuledger.projection.rebuild import rebuild
+from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.verify import Verification, verify
 from gpuledger.readmodels.projections import DevicesProjection
 from support.events import event, hour
-from support.projections import QUICK, execute, publish
+from support.projections import QUICK, dead_rows_kept, execute, publish
 
 HEAD = 8
 
@@ -27,6 +28,22 @@ async def url(ledger: JetStreamLedger, migrated_url: str) -> str:
     ]
     await Runner(DevicesProjection(), ledger, migrated_url, settings=QUICK).catch_up(await publish(ledger, facts))
     return migrated_url
+
+
+class Interrupted(JetStreamLedger):
+    """The ledger, with something that happens while its history is folded."""
+
+    def __init__(self, ledger: JetStreamLedger, happens: Callable[[], Awaitable[None]]) -> None:
+        vars(self).update(vars(ledger))
+        self._happens = happens
+
+    async def history(
+        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
+    ) -> AsyncIterator[list[Message]]:
+        async for batch in super().history(after, until, subject_filter):
+            if subject_filter == ALL:
+                await self._happens()
+            yield batch
 
 
 async def verified(ledger: JetStreamLedger, url: str) -> Verification:
@@ -104,21 +121,93 @@ async def test_the_zone_of_the_environment_changes_nothing(
 async def test_a_rebuild_meanwhile_does_not_disturb(ledger: JetStreamLedger, url: str) -> None:
     rebuilt: list[int] = []
 
-    class Interrupting(JetStreamLedger):
-        pass
-
-    async def history(*arguments: object, **named: object) -> AsyncIterator[object]:
+    async def once() -> None:
         if not rebuilt:
             rebuilt.append(1)
             await rebuild(DevicesProjection(), ledger, url)
-        async for batch in JetStreamLedger.history(ledger, *arguments, **named):  # type: ignore[arg-type]
-            yield batch
 
-    other = Interrupting.__new__(Interrupting)
-    other.__dict__.update(ledger.__dict__)
-    other.history = history  # type: ignore[assignment]
-    assert (await verified(other, url)).differences == 0
+    assert (await verified(Interrupted(ledger, once), url)).differences == 0
     assert rebuilt
+
+
+async def test_rows_of_before_a_rebuild_that_come_back_meanwhile_do_not_disturb(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    older: list[int] = []
+    await rebuild(DevicesProjection(), ledger, url)
+    head = await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1", number=9, at=9)])
+    await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(head)
+
+    async def once() -> None:
+        if not older:
+            older.append((await rollback(DevicesProjection(), url)).position)
+
+    found = await verified(Interrupted(ledger, once), url)
+    assert (found.position.sequence, found.differences) == (HEAD, 0)
+    assert older == [HEAD]
+
+
+async def test_verifying_follows_rows_that_move_on(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuledger.projection.verify.FOLDED_IN_SNAPSHOT_MAX", 0)
+    moved: list[int] = []
+
+    async def move() -> None:
+        if len(moved) < 5:
+            number = HEAD + 1 + len(moved)
+            moved.append(await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1", number=number, at=number)]))
+            await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(moved[-1])
+
+    found = await verified(Interrupted(ledger, move), url)
+    assert (found.position.sequence, found.differences) == (moved[-1], 0)
+    assert len(moved) == 5
+
+
+async def test_verifying_ends_beside_rows_that_never_stand_still(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuledger.projection.verify.FOLDED_IN_SNAPSHOT_MAX", 0)
+    monkeypatch.setattr("gpuledger.projection.verify.CATCH_UP_ROUNDS_MAX", 3)
+    moved: list[int] = []
+
+    async def move() -> None:
+        number = HEAD + 1 + len(moved)
+        moved.append(await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1", number=number, at=number)]))
+        await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(moved[-1])
+
+    found = await verified(Interrupted(ledger, move), url)
+    assert found.differences == 0
+    assert found.position.sequence > HEAD
+
+
+async def _verified(ledger: JetStreamLedger, url: str) -> None:
+    assert (await verified(ledger, url)).differences == 0
+
+
+async def _rebuilt(ledger: JetStreamLedger, url: str) -> None:
+    await rebuild(DevicesProjection(), ledger, url)
+
+
+@pytest.mark.parametrize(("work", "name"), [(_verified, "verify"), (_rebuilt, "rebuild")])
+async def test_while_the_log_is_folded_vacuum_removes_what_is_dead(
+    work: Callable[[JetStreamLedger, str], Awaitable[None]], name: str, ledger: JetStreamLedger, url: str
+) -> None:
+    """A snapshot anywhere in the database keeps every row that was deleted since it was taken."""
+    execute(url, "CREATE TABLE churned AS SELECT generate_series(1, 1000) AS number")
+    found: list[tuple[object, ...]] = []
+
+    async def look() -> None:
+        execute(url, "DELETE FROM churned WHERE number %% 7 = %s", len(found))
+        sessions = execute(
+            url,
+            "SELECT backend_xmin FROM pg_stat_activity WHERE application_name LIKE %s",
+            f"gpuledger {name} devices%",
+        )
+        found.append((*sessions, dead_rows_kept(url, "churned")))
+
+    await work(Interrupted(ledger, look), url)
+    assert found == [((None,), 0)]
 
 
 async def test_what_cannot_be_compared_is_refused(ledger: JetStreamLedger, url: str) -> None:

@@ -2,11 +2,27 @@
 
 import asyncio
 import gc
+import os
+import socket
+import threading
+from contextlib import suppress
 
 import psycopg
 import pytest
 
-from gpuledger.db.engine import AsyncConnection, connect
+from gpuledger.db.engine import (
+    KEEPALIVE_COUNT,
+    KEEPALIVE_IDLE_S,
+    KEEPALIVE_INTERVAL_S,
+    UNACKNOWLEDGED_MAX_S,
+    AsyncConnection,
+    connect,
+    connect_blocking,
+)
+from gpuledger.db.errors import DatabaseUnavailableError, PoolerError
+from gpuledger.db.lasting import LastingConnection
+from gpuledger.runtime.backoff import Backoff
+from support.postgres_proxies import SilentProxy, TransactionPooler
 
 TURNS_MAX = 100_000
 
@@ -40,3 +56,82 @@ async def test_cancelled_connecting_leaves_no_connection_open(
 async def _connect(database_url: str) -> None:
     async with connect(database_url, application_name="stopped"):
         await asyncio.Event().wait()
+
+
+async def test_both_ends_give_up_a_peer_that_vanished(database_url: str) -> None:
+    async with connect(database_url, application_name="lasting") as connection:
+        shown = {
+            name: await (await connection.execute(f"SHOW {name}".encode())).fetchone()
+            for name in ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout")
+        }
+        assert shown == {
+            "tcp_keepalives_idle": (str(KEEPALIVE_IDLE_S),),
+            "tcp_keepalives_interval": (str(KEEPALIVE_INTERVAL_S),),
+            "tcp_keepalives_count": (str(KEEPALIVE_COUNT),),
+            "tcp_user_timeout": (str(UNACKNOWLEDGED_MAX_S * 1000),),
+        }
+        with socket.socket(fileno=os.dup(connection.fileno())) as ours:
+            of_tcp = [
+                ours.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+            ]
+        assert of_tcp == [KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT, UNACKNOWLEDGED_MAX_S * 1000]
+
+
+async def test_a_pooler_whose_clients_share_sessions_is_refused(database_url: str) -> None:
+    with TransactionPooler(database_url) as pooler:
+        with pytest.raises(PoolerError, match="PgBouncer: pool_mode"):
+            async with connect(pooler.url, application_name="pooled"):
+                pass
+        with (
+            pytest.raises(PoolerError, match="PgBouncer: pool_mode"),
+            connect_blocking(pooler.url, application_name="p"),
+        ):
+            pass
+
+
+async def test_a_proxy_that_keeps_sessions_apart_is_taken(database_url: str) -> None:
+    with SilentProxy(database_url) as proxy:
+        async with connect(proxy.url, application_name="proxied") as connection:
+            assert await (await connection.execute("SELECT 1")).fetchone() == (1,)
+
+
+async def test_a_lasting_connection_is_opened_once_and_replaced_when_it_is_lost(database_url: str) -> None:
+    lasting = LastingConnection(database_url, application_name="lasting")
+    first = await lasting.get()
+    assert await lasting.get() is first
+    backend = first.info.backend_pid
+    async with connect(database_url, application_name="cut") as other:
+        await other.execute("SELECT pg_terminate_backend(%s)", [backend])
+    with pytest.raises(psycopg.OperationalError):
+        await first.execute("SELECT 1")
+    second = await lasting.get()
+    assert second.info.backend_pid != backend
+    await lasting.close()
+    assert second.closed
+
+
+async def test_a_lasting_connection_is_not_tried_again_at_once(database_url: str) -> None:
+    tries: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"postgresql://127.0.0.1:{listener.getsockname()[1]}/none"
+
+        def refuse() -> None:
+            with suppress(OSError):
+                while True:
+                    client = listener.accept()[0]
+                    tries.append(1)
+                    client.close()
+
+        thread = threading.Thread(target=refuse, daemon=True)
+        thread.start()
+        lasting = LastingConnection(nobody, application_name="lasting", backoff=Backoff(first_s=3600, max_s=3600))
+        after: list[int] = []
+        for _ in range(3):
+            with pytest.raises(DatabaseUnavailableError, match="Cannot reach PostgreSQL"):
+                await lasting.get()
+            after.append(len(tries))
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    assert after[0] > 0
+    assert after == [len(tries)] * 3

@@ -1,19 +1,46 @@
 """Advisory locks between connections of a real server."""
 
 import asyncio
+import os
+import socket
+from datetime import timedelta
 
+import psycopg
 import pytest
 
-from gpuledger.db.engine import AsyncConnection, connect
-from gpuledger.db.errors import LockedError, LockLostError
-from gpuledger.db.locks import LockCheck, lock, lock_key, lock_until_commit, try_lock, unlock, while_locked
+from gpuledger.db import locks
+from gpuledger.db.engine import UNACKNOWLEDGED_MAX_S, connect
+from gpuledger.db.errors import LockLostError
+from gpuledger.db.locks import (
+    APPLICATION_NAME_BYTES_MAX,
+    LockCheck,
+    leading_name,
+    lock_holders,
+    lock_key,
+    lock_until_commit,
+    stand_by,
+    try_hold,
+    try_lock,
+    unlock,
+    while_locked,
+)
+from gpuledger.runtime.clock import system_clock
+from support.postgres_proxies import SilentProxy
+from support.projections import dead_rows_kept, execute
+from support.waiting import eventually
 
-DEADLINE_S = 30
+QUICK_S = 0.02
+LONG_NAME = "gpuledger statuswriter"
 
 
 def test_keys_are_the_same_everywhere_and_fit_a_bigint() -> None:
     assert lock_key("views") == lock_key("views") == 8040504797291987246
     assert all(0 <= lock_key(name) < 1 << 63 for name in map(str, range(1000)))
+
+
+def test_a_holder_that_is_cut_off_stops_before_postgresql_gives_its_lock_away() -> None:
+    check = LockCheck()
+    assert check.interval_s + check.answer_timeout_s < UNACKNOWLEDGED_MAX_S - check.interval_s
 
 
 async def test_a_lock_is_held_by_one_connection(database_url: str) -> None:
@@ -26,31 +53,47 @@ async def test_a_lock_is_held_by_one_connection(database_url: str) -> None:
         assert await try_lock(two, "another")
         assert await unlock(one, "writer")
         assert not await unlock(one, "writer")
-        await lock(two, "writer")
+        await stand_by(two, "writer")
         assert not await try_lock(one, "writer")
 
 
-async def test_waiting_can_be_cancelled(database_url: str) -> None:
+async def test_who_stands_by_takes_over_and_can_be_cancelled(database_url: str) -> None:
     async with (
         connect(database_url, application_name="one") as one,
         connect(database_url, application_name="two") as two,
     ):
-        await lock(one, "writer")
-        waiting = asyncio.create_task(lock(two, "writer"))
-        await _until_waiting(one)
+        assert await try_lock(one, "writer")
+        waiting = asyncio.create_task(stand_by(two, "writer", interval_s=QUICK_S))
+        await _has_asked(database_url, "two")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+        again = asyncio.create_task(stand_by(two, "writer", interval_s=QUICK_S))
+        await _has_asked(database_url, "two")
+        assert not again.done()
         await unlock(one, "writer")
+        await (await again).beat()
+        assert not await try_lock(one, "writer")
+
+
+async def test_who_stands_by_keeps_no_row_from_vacuum(database_url: str) -> None:
+    async with (
+        connect(database_url, application_name="one") as one,
+        connect(database_url, application_name="two") as two,
+    ):
+        await one.execute("CREATE TABLE churned AS SELECT generate_series(1, 1000) AS number")
         assert await try_lock(one, "writer")
+        waiting = asyncio.create_task(stand_by(two, "writer", interval_s=QUICK_S))
+        await _has_asked(database_url, "two")
+        await one.execute("DELETE FROM churned")
+        await _has_asked(database_url, "two")
 
-
-async def test_a_lock_time_out_is_reported_as_one(database_url: str) -> None:
-    hurried = connect(database_url, application_name="two", options="-c lock_timeout=50ms")
-    async with connect(database_url, application_name="one") as one, hurried as two:
-        await lock(one, "writer")
-        with pytest.raises(LockedError, match="'writer'"):
-            await lock(two, "writer")
+        seen = execute(database_url, "SELECT backend_xmin FROM pg_stat_activity WHERE application_name = 'two'")
+        assert seen == [(None,)]
+        assert dead_rows_kept(database_url, "churned") == 0
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
 
 async def test_a_transactions_lock_ends_with_it(database_url: str) -> None:
@@ -64,6 +107,57 @@ async def test_a_transactions_lock_ends_with_it(database_url: str) -> None:
         assert await try_lock(two, "views")
 
 
+async def test_a_transaction_waits_for_a_lock_within_a_bound(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "LOCK_WAIT_MAX_S", 0.05)
+    async with (
+        connect(database_url, application_name="one") as one,
+        connect(database_url, application_name="two") as two,
+    ):
+        assert await try_lock(one, "views")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            async with two.transaction():
+                await lock_until_commit(two, "views")
+        assert await (await two.execute("SHOW lock_timeout")).fetchone() == ("0",)
+
+
+async def test_a_lock_says_who_holds_it_since_when_and_nobody_after_a_crash(database_url: str) -> None:
+    before = system_clock()
+    async with connect(database_url, application_name="watching") as watching:
+        async with connect(database_url, application_name="gpuledger devices") as one:
+            assert await try_hold(one, "writer") is not None
+            assert await try_lock(one, "unnamed")
+            found = await lock_holders(watching, ["writer", "another"])
+            holder = found["writer"]
+            assert holder is not None
+            assert (holder.application, holder.process) == (
+                "gpuledger devices",
+                f"{socket.gethostname()[-20:]}/{os.getpid()}",
+            )
+            assert holder.since is not None
+            assert abs(holder.since - before) < timedelta(minutes=1)
+            assert found["another"] is None
+            execute(database_url, "SELECT pg_terminate_backend(%s)", one.info.backend_pid)
+
+            async def is_free() -> bool:
+                return await lock_holders(watching, ["writer"]) == {"writer": None}
+
+            await eventually(is_free)
+        async with connect(database_url, application_name="by hand") as other:
+            assert await try_lock(other, "writer")
+            found = await lock_holders(watching, ["writer"])
+            assert found["writer"] == ("by hand", f"session {other.info.backend_pid}", None)
+
+
+def test_a_long_host_name_keeps_the_end_that_tells_pods_apart() -> None:
+    host = "a-release-with-a-very-long-name-gpuledger-7c9d8b6f5-x2x4z"
+    name = leading_name(LONG_NAME, host, 1)
+    assert name.endswith("7c9d8b6f5-x2x4z/1")
+    assert len(f"{name} 20260101T000000Z") == APPLICATION_NAME_BYTES_MAX
+    assert leading_name("gpuledger pools", "node-1", 4242) == "gpuledger pools node-1/4242"
+
+
 async def test_work_under_a_lock_ends_when_the_lock_is_lost(database_url: str) -> None:
     turns: list[str] = []
     check = LockCheck(interval_s=0.01)
@@ -71,7 +165,7 @@ async def test_work_under_a_lock_ends_when_the_lock_is_lost(database_url: str) -
     async def cut() -> None:
         async with connect(database_url, application_name="cut") as connection:
             await connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leader'"
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'leader %'"
             )
 
     async def work() -> None:
@@ -93,12 +187,36 @@ async def test_work_under_a_lock_ends_when_the_lock_is_lost(database_url: str) -
     assert turns[-1] == "leads again"
 
 
-async def _until_waiting(connection: AsyncConnection) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            cursor = await connection.execute(
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            )
-            if await cursor.fetchone() == (1,):
-                return
+async def test_work_under_a_lock_ends_when_packets_stop(database_url: str) -> None:
+    """The proxy's own kernel goes on acknowledging, so that nothing but the heartbeat can notice."""
+    turns: list[str] = []
+    check = LockCheck(interval_s=0.01, answer_timeout_s=0.2)
+    with SilentProxy(database_url) as proxy:
+
+        async def work() -> None:
+            proxy.swallow()
+            turns.append("cut off")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                turns.append("ended")
+
+        with pytest.raises(LockLostError, match=r"'writer' \(time-out\)"):
+            await while_locked(proxy.url, "writer", work, application_name="leader", check=check)
+    assert turns == ["cut off", "ended"]
+
+
+async def _has_asked(database_url: str, application: str) -> None:
+    """Return when a session has asked for a lock twice more."""
+    times: set[object] = set()
+
+    async def asked() -> bool:
+        found = execute(
+            database_url,
+            "SELECT query_start FROM pg_stat_activity WHERE application_name = %s AND query LIKE '%%try_advisory%%'",
+            application,
+        )
+        times.update(found)
+        return len(times) > 2
+
+    await eventually(asked)

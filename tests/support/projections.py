@@ -1,6 +1,7 @@
 """Projections on real servers: databases with their tables, runners beside the test, and queries of their rows."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -57,6 +58,16 @@ def execute(database_url: str, statement: str, *arguments: object) -> list[tuple
         return cursor.fetchall() if cursor.description else []
 
 
+def dead_rows_kept(database_url: str, table_name: str) -> int:
+    """How many dead rows VACUUM has to leave in a table, because a snapshot somewhere may still see them."""
+    notices: list[str] = []
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+        connection.execute(f"VACUUM (VERBOSE) {table_name}".encode())
+    (kept,) = re.findall(r"(\d+) are dead but not yet removable", "\n".join(notices))
+    return int(kept)
+
+
 async def publish(ledger: Ledger, events: Iterable[Decoded]) -> int:
     """Record events; returns the sequence of the last one."""
     receipts = await ledger.publish_many([outgoing(event) for event in events])
@@ -87,6 +98,13 @@ async def reaches(database_url: str, projection: str, position: int) -> None:
             return found is not None and found[0] >= position
 
         await eventually(reached)
+
+
+async def stands_by(database_url: str, application: str) -> bool:
+    """Whether a session of this name has asked for a lock that another one holds."""
+    sessions = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"
+    asked = f"{sessions} AND state = 'idle' AND query LIKE '%%try_advisory%%'"
+    return bool(execute(database_url, sessions, f"{application} %/%") and execute(database_url, asked, application))
 
 
 @asynccontextmanager

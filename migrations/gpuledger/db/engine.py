@@ -1,8 +1,11 @@
 """Connections to PostgreSQL, and the one place where psycopg's errors become ours.
 
-Nothing here knows a table. A password never gets into a message.
+Nothing here knows a table. A password never gets into a message. Both ends of every connection give up a peer that
+vanished, so that whatever the session held is free within `PEER_LOST_MAX_S`.
 """
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -11,16 +14,39 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from gpuledger.db.errors import DatabaseUnavailableError, DatabaseUrlError
+from gpuledger.db.pooler import is_pooled, refuse_shared_sessions
 
 CONNECT_TIMEOUT_S = 10
-KEEPALIVE_IDLE_S = 10
-KEEPALIVE_INTERVAL_S = 5
+KEEPALIVE_IDLE_S = 4
+KEEPALIVE_INTERVAL_S = 2
 KEEPALIVE_COUNT = 3
-"""A peer that is gone is noticed after `KEEPALIVE_IDLE_S` + `KEEPALIVE_COUNT` x `KEEPALIVE_INTERVAL_S`."""
+UNACKNOWLEDGED_MAX_S = 8
+"""How long what was sent may stay unacknowledged, and a silent peer unanswering, before the connection is given up."""
+
+PEER_LOST_MAX_S = KEEPALIVE_IDLE_S + KEEPALIVE_COUNT * KEEPALIVE_INTERVAL_S
+"""After so long at most either end knows that the other's machine has vanished."""
 
 _IN_UTC = "SET TIME ZONE 'UTC'"
-"""Said to every session, whatever URL, environment and server say: in a zone with daylight saving a time within the
+"""For every session, whatever URL, environment and server say: in a zone with daylight saving a time within the
 repeated hour equals no time in UTC, and a late one may lie beyond the calendar's end."""
+
+_BEGIN_SESSION = "; ".join(
+    (
+        _IN_UTC,
+        # The server's end of the connection; a unix socket ignores them.
+        f"SET tcp_keepalives_idle = {KEEPALIVE_IDLE_S}",
+        f"SET tcp_keepalives_interval = {KEEPALIVE_INTERVAL_S}",
+        f"SET tcp_keepalives_count = {KEEPALIVE_COUNT}",
+        f"SET tcp_user_timeout = '{UNACKNOWLEDGED_MAX_S}s'",
+        "SELECT pg_backend_pid()",
+    )
+)
+
+_TLS_TROUBLE = re.compile(r"\b(SSL|TLS|certificate|sslmode|sslrootcert|sslcert|sslkey|root\.crt)\b", re.IGNORECASE)
+_TLS_REMEDY = (
+    "See to sslmode, sslrootcert, sslcert and sslkey in DATABASE_URL, or PGSSLMODE, PGSSLROOTCERT, PGSSLCERT and "
+    "PGSSLKEY (docs/operations.md, TLS to PostgreSQL)."
+)
 
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -41,18 +67,9 @@ async def connect(
     Raises:
         DatabaseUrlError: the URL cannot be understood.
         DatabaseUnavailableError: no connection can be made, or it is lost within the block.
+        PoolerError: a pooler lets several connections share one session.
     """
-    parameters = connection_parameters(url, application_name, options)
-    try:
-        connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
-        try:
-            await connection.execute(_IN_UTC)
-            await connection.set_autocommit(autocommit)
-        except BaseException:
-            await connection.close()  # cancelled here, say: nobody else has it yet
-            raise
-    except psycopg.OperationalError as error:
-        raise unavailable(url, error) from error
+    connection = await open_connection(url, application_name=application_name, autocommit=autocommit, options=options)
     try:
         async with connection:
             yield connection
@@ -60,6 +77,26 @@ async def connect(
         if connection.broken:
             raise unavailable(url, error) from error
         raise
+
+
+async def open_connection(
+    url: str, *, application_name: str, autocommit: bool = True, options: str = ""
+) -> AsyncConnection:
+    """A connection that the caller closes; raises as `connect` does."""
+    parameters = connection_parameters(url, application_name, options)
+    try:
+        connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
+        try:
+            cursor = await connection.execute(_BEGIN_SESSION)
+            if is_pooled(connection, _last_value(cursor)):
+                await asyncio.to_thread(refuse_shared_sessions, parameters, place_of(url))
+            await connection.set_autocommit(autocommit)
+        except BaseException:
+            await connection.close()  # cancelled here, say: nobody else has it yet
+            raise
+    except psycopg.OperationalError as error:
+        raise unavailable(url, error) from error
+    return connection
 
 
 @contextmanager
@@ -83,7 +120,8 @@ def open_blocking(url: str, *, application_name: str, autocommit: bool, options:
     try:
         connection = psycopg.connect(**parameters, autocommit=True)
         try:
-            connection.execute(_IN_UTC)
+            if is_pooled(connection, _last_value(connection.execute(_BEGIN_SESSION))):
+                refuse_shared_sessions(parameters, place_of(url))
             connection.autocommit = autocommit
         except BaseException:
             connection.close()
@@ -101,6 +139,7 @@ def connection_parameters(url: str, application_name: str, options: str = "") ->
         "keepalives_idle": KEEPALIVE_IDLE_S,
         "keepalives_interval": KEEPALIVE_INTERVAL_S,
         "keepalives_count": KEEPALIVE_COUNT,
+        "tcp_user_timeout": UNACKNOWLEDGED_MAX_S * 1000,
         **given,
         "application_name": application_name,
     }
@@ -119,9 +158,17 @@ def place_of(url: str) -> str:
 
 def unavailable(url: str, error: psycopg.Error) -> DatabaseUnavailableError:
     """The error that says that this database cannot be reached, and why."""
-    return DatabaseUnavailableError(
-        f"Cannot reach PostgreSQL at {place_of(url)}: {_reason(error)}. Start it, or set DATABASE_URL."
-    )
+    reason = _reason(error)
+    remedy = _TLS_REMEDY if _TLS_TROUBLE.search(reason) else "Start it, or set DATABASE_URL."
+    return DatabaseUnavailableError(f"Cannot reach PostgreSQL at {place_of(url)}: {reason}. {remedy}")
+
+
+def _last_value(cursor: psycopg.Cursor[tuple[Any, ...]] | psycopg.AsyncCursor[tuple[Any, ...]]) -> object:
+    """The value that the last of several statements returned."""
+    while cursor.nextset():
+        pass
+    assert cursor.pgresult is not None, "the statements returned"
+    return int(cursor.pgresult.get_value(0, 0) or 0)
 
 
 def _parsed(url: str) -> dict[str, Any]:

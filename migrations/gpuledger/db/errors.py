@@ -4,6 +4,7 @@ DatabaseError
 ├── DatabaseUrlError
 ├── DatabaseUnavailableError
 │   └── LockLostError
+├── PoolerError
 ├── LockedError
 ├── MigrationError
 ├── DatabaseSchemaError
@@ -27,6 +28,10 @@ class DatabaseUnavailableError(DatabaseError):
 
 class LockLostError(DatabaseUnavailableError):
     """The connection that held a lock is lost; another process may hold it by now."""
+
+
+class PoolerError(DatabaseError):
+    """A pooler between us and PostgreSQL lets several connections share one session."""
 
 
 class LockedError(DatabaseError):

@@ -1,29 +1,126 @@
 """Advisory locks by name, which elect the one process that may write something.
 
 A connection holds a lock, and the lock is gone with it. A lock belongs to one database: the same name in another
-database is another lock.
+database is another lock. Who stands by asks now and then, and never waits within the server: a statement that waits
+there has a snapshot, which keeps vacuum from removing anything in the whole database.
 """
 
 import asyncio
-from collections.abc import Callable
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import psycopg
 
 from gpuledger.db.engine import AsyncConnection, connect
-from gpuledger.db.errors import LockedError, LockLostError
+from gpuledger.db.errors import LockLostError
+from gpuledger.runtime.backoff import Jitter, system_jitter
 from gpuledger.runtime.tasks import Work, run_until_one_ends
 
 VIEWS_LOCK = "views"
 """Who makes the views anew takes this first, before any table: see `lock_until_commit`."""
 
+STANDBY_INTERVAL_S = 1.0
+"""How often who stands by asks for the lock; jitter cuts up to half, so that not all ask at once."""
+
+LOCK_WAIT_MAX_S = 15
+"""How long a transaction under way waits for a lock."""
+
+APPLICATION_NAME_BYTES_MAX = 63
+"""What PostgreSQL keeps of a session's name."""
+
 _KEY_MASK = (1 << 63) - 1
+_SINCE = "%Y%m%dT%H%M%SZ"
+_TRY_HOLD = (
+    "SELECT CASE WHEN pg_try_advisory_lock(%s) THEN set_config('application_name', "
+    "%s || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD\"T\"HH24MISS\"Z\"'), false) END, pg_backend_pid()"
+)
+_SINCE_BYTES = len("20260101T000000Z")
+_HOLDER = re.compile(r"(?P<application>.+) (?P<process>\S+/\d+) (?P<since>\d{8}T\d{6}Z)")
+_HOLDERS = (
+    "SELECT (classid::bigint << 32) | objid::bigint, pid, application_name FROM pg_locks "
+    "JOIN pg_database ON pg_database.oid = database JOIN pg_stat_activity USING (pid) "
+    "WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND pg_database.datname = current_database()"
+)
 
 
 def lock_key(name: str) -> int:
     """The number that PostgreSQL knows a lock by; the same in every process, 63 bits wide."""
     return int.from_bytes(sha256(f"gpuledger:{name}".encode()).digest()[:8], "big") & _KEY_MASK
+
+
+class LockCheck(NamedTuple):
+    """How often the connection that holds a lock is checked, and how soon PostgreSQL has to answer.
+
+    Together they are shorter than PostgreSQL takes to give up a machine that vanished (`UNACKNOWLEDGED_MAX_S`): a
+    holder that is cut off stops before another one begins.
+    """
+
+    interval_s: float = 1.0
+    answer_timeout_s: float = 5.0
+
+
+class LockHolder(NamedTuple):
+    """Who holds a lock: the session's name, the process as host/number, and since when (None: it does not say)."""
+
+    application: str
+    process: str
+    since: datetime | None
+
+
+class HeldLock:
+    """A lock that a connection holds, for as long as the same session of the server answers."""
+
+    def __init__(self, connection: AsyncConnection, name: str, backend: int, check: LockCheck) -> None:
+        self._connection = connection
+        self._name = name
+        self._backend = backend
+        self._check = check
+
+    async def watch(self) -> NoReturn:
+        """Never return.
+
+        Raises:
+            LockLostError: the lock is lost, or nobody answers any more.
+        """
+        while True:
+            try:
+                # Waiting for notifications reveals a broken connection at once; nobody ever sends one.
+                async for _ in self._connection.notifies(timeout=self._check.interval_s):
+                    pass
+            except psycopg.OperationalError as error:
+                raise self._lost(str(error).strip()) from error
+            await self.beat()
+
+    async def beat(self) -> None:
+        """Return once the session that holds the lock has answered; raises as `watch`."""
+        asking = asyncio.create_task(_backend_of(self._connection))
+        try:
+            for _ in range(2):  # the event loop itself may have stood still for one half
+                await asyncio.wait((asking,), timeout=self._check.answer_timeout_s / 2)
+                if asking.done():
+                    break
+            else:
+                raise self._lost("time-out")
+            if asking.result() != self._backend:
+                raise self._lost("another session answers, as behind a pooler that changes them")
+        except psycopg.OperationalError as error:
+            raise self._lost(str(error).strip()) from error
+        finally:
+            if not asking.done():
+                _sever(self._connection)  # to cancel a query would wait for the very server that is silent
+                await asyncio.gather(asking, return_exceptions=True)
+
+    def _lost(self, reason: str) -> LockLostError:
+        return LockLostError(
+            f"PostgreSQL no longer answers for the lock {self._name!r} ({reason}). "
+            "Nothing more is written until this process holds it again."
+        )
 
 
 async def try_lock(connection: AsyncConnection, name: str) -> bool:
@@ -32,23 +129,30 @@ async def try_lock(connection: AsyncConnection, name: str) -> bool:
     return await cursor.fetchone() == (True,)
 
 
-async def lock(connection: AsyncConnection, name: str) -> None:
-    """Wait until the lock is ours. Cancelling takes the wait back from the server.
+async def try_hold(connection: AsyncConnection, name: str, check: LockCheck | None = None) -> HeldLock | None:
+    """Take the lock if nobody holds it, and let the session's name say which process leads, since when."""
+    application = connection.info.parameter_status("application_name") or "gpuledger"
+    leading = leading_name(application, socket.gethostname(), os.getpid())
+    cursor = await connection.execute(_TRY_HOLD, [lock_key(name), f"{leading} "])
+    row = await cursor.fetchone()
+    assert row is not None, "the query always gives a row"
+    session_name, backend = row
+    return None if session_name is None else HeldLock(connection, name, backend, check or LockCheck())
 
-    Raises:
-        LockedError: the connection has a `lock_timeout`, and it passed.
-    """
-    try:
-        await connection.execute("SELECT pg_advisory_lock(%s)", [lock_key(name)])
-    except psycopg.errors.LockNotAvailable as error:
-        raise LockedError(f"Another process holds {name!r}. Stop it, or wait until it ends.") from error
 
-
-class LockCheck(NamedTuple):
-    """How often the connection that holds a lock is checked, and how soon PostgreSQL has to answer."""
-
-    interval_s: float = 1.0
-    answer_timeout_s: float = 5.0
+async def stand_by(
+    connection: AsyncConnection,
+    name: str,
+    check: LockCheck | None = None,
+    *,
+    interval_s: float = STANDBY_INTERVAL_S,
+    jitter: Jitter = system_jitter,
+) -> HeldLock:
+    """Ask for the lock until it is ours, over a connection whose statements commit by themselves."""
+    assert connection.autocommit, "a transaction that stays open while it stands by stops vacuum"
+    while (held := await try_hold(connection, name, check)) is None:  # noqa: ASYNC110 - nobody notifies
+        await asyncio.sleep(interval_s * (1 + jitter()) / 2)
+    return held
 
 
 async def while_locked(
@@ -61,24 +165,8 @@ async def while_locked(
         DatabaseUnavailableError: no connection can be made.
     """
     async with connect(database_url, application_name=application_name) as connection:
-        await lock(connection, name)
-        await run_until_one_ends(_watch(connection, name, check), work())
-
-
-async def _watch(connection: AsyncConnection, name: str, check: LockCheck) -> None:
-    """Never return; raise when the connection is lost."""
-    try:
-        while True:
-            # Waiting for notifications reveals a broken connection at once; nobody ever sends one.
-            async for _ in connection.notifies(timeout=check.interval_s):
-                pass
-            async with asyncio.timeout(check.answer_timeout_s):
-                await connection.execute("SELECT 1")
-    except (psycopg.OperationalError, TimeoutError) as error:
-        raise LockLostError(
-            f"PostgreSQL no longer answers for the lock {name!r} ({str(error).strip() or 'time-out'}). "
-            "Nothing more is written until this process holds it again."
-        ) from error
+        held = await stand_by(connection, name, check)
+        await run_until_one_ends(held.watch(), work())
 
 
 async def unlock(connection: AsyncConnection, name: str) -> bool:
@@ -88,5 +176,42 @@ async def unlock(connection: AsyncConnection, name: str) -> bool:
 
 
 async def lock_until_commit(connection: AsyncConnection, name: str) -> None:
-    """Wait until the lock is ours, for the rest of the transaction under way."""
+    """Wait until the lock is ours, for the rest of the transaction under way.
+
+    Nothing in that transaction waits for a lock longer than `LOCK_WAIT_MAX_S`: who comes after waits behind it.
+    """
+    await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S}s'")
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(name)])
+
+
+async def lock_holders(connection: AsyncConnection, names: Iterable[str]) -> dict[str, LockHolder | None]:
+    """Who holds each of these locks at this moment, None for nobody. Sessions that are gone hold nothing."""
+    cursor = await connection.execute(_HOLDERS)
+    found = {key: _holder(pid, application or "") for key, pid, application in await cursor.fetchall()}
+    return {name: found.get(lock_key(name)) for name in names}
+
+
+def leading_name(application: str, host: str, process: int) -> str:
+    """The session's name without the time; of a long host name the end is kept, which tells pods apart."""
+    room = APPLICATION_NAME_BYTES_MAX - len(f"{application} /{process} ") - _SINCE_BYTES
+    return f"{application} {host[-max(room, 1) :]}/{process}"
+
+
+def _holder(backend: int, application: str) -> LockHolder:
+    found = _HOLDER.fullmatch(application)
+    if found is None:
+        return LockHolder(application, f"session {backend}", None)
+    since = datetime.strptime(found["since"], _SINCE).replace(tzinfo=UTC)
+    return LockHolder(found["application"], found["process"], since)
+
+
+async def _backend_of(connection: AsyncConnection) -> int:
+    row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
+    assert row is not None, "the query always gives a row"
+    return int(row[0])
+
+
+def _sever(connection: AsyncConnection) -> None:
+    """End whatever waits on the connection, whose socket belongs to libpq."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+        duplicate.shutdown(socket.SHUT_RDWR)

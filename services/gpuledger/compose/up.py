@@ -11,7 +11,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
+from gpuledger.compose.edge import EDGE_LOCKS, Edge, EdgeParts, FleetOptions, StartKube, kube_edge
+from gpuledger.db.locks import LockHolder
 from gpuledger.db.migrate import migrate
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.supervision import Supervision
@@ -72,7 +73,8 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         ledger = await stack.enter_async_context(
             connect_ledger(servers.nats_url, name="gpuledger up", identity=servers.nats_identity)
         )
-        supervision = Supervision(all_projections(), ledger, servers.database_url)
+        locks = EDGE_LOCKS if options.has_edge else ()
+        supervision = Supervision(all_projections(), ledger, servers.database_url, other_locks=locks)
         edge = None
         if options.has_edge:
             parts = EdgeParts(supervision.ledger, servers.database_url, local.kube, options.fleet, reports.warn)
@@ -106,11 +108,18 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
         "generation": supervision.ledger.generation,
         "head": supervision.head,
         "projections": {name: found._asdict() for name, found in supervision.health().items()},
+        "leaders": {name: _leader(holder) for name, holder in supervision.leaders.items()},
     }
     if edge is not None:
         document["statuswriter"] = edge.writer.health()._asdict()
         document["admission"] = None if edge.webhooks is None else edge.webhooks.health()._asdict()
     return Health(healthy, document)
+
+
+def _leader(holder: LockHolder | None) -> dict[str, str | None] | None:
+    if holder is None:
+        return None
+    return {"process": holder.process, "since": holder.since.isoformat() if holder.since else None}
 
 
 def _reason(supervision: Supervision) -> str:

@@ -42,7 +42,10 @@ NOT_PUBLISHED = Numbering("unpublished", 1)
 
 
 class Fold:
-    """A projection's state at a position, and the decisions that have not come back yet."""
+    """A projection's state at a position, and the decisions that have not come back yet.
+
+    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Fold:
         skipped: Iterable[Position] = (),
         numbering: Numbering = NOT_PUBLISHED,
         sequence: int = 0,
+        publishes: bool = True,
         catalogue: Registry = registry,
     ) -> None:
         self.projection = projection
@@ -69,7 +73,8 @@ class Fold:
 
         self.decided: list[Decoded] = []
         self.returned: list[str] = []
-        self._expected = {event.id: event for event in expected}
+        self._publishes = publishes
+        self._expected: dict[str, Decoded | None] = {event.id: event for event in expected}
         self._skipped = {position.sequence for position in skipped if position.generation == generation}
         self._catalogue = catalogue
         self._source = f"/services/{projection.name}"
@@ -112,7 +117,8 @@ class Fold:
             self._observe(message, event)
         if self._expected and event.id in self._expected and event.source == self._source:
             del self._expected[event.id]
-            self.returned.append(event.id)
+            if self._publishes:
+                self.returned.append(event.id)
         elif decoded is not None and route.handler is not None and route.hears(event):
             self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
 
@@ -172,7 +178,8 @@ class Fold:
 
     def outstanding(self) -> list[Decoded]:
         """The decisions that have not come back, in the order in which they were made."""
-        return list(self._expected.values())
+        assert self._publishes, "only their ids are kept"
+        return [event for event in self._expected.values() if event is not None]
 
     def adopt(self, decisions: Iterable[Decoded]) -> None:
         """Fold decisions that were made elsewhere at this position and have not come back."""
@@ -238,7 +245,8 @@ class Fold:
             return
         self._check(event)
         self.numbering = self.numbering._replace(next_number=event.number + 1)
-        self.decided.append(event)
+        if self._publishes:
+            self.decided.append(event)
         self._expect(event)
 
     def _check(self, event: Decoded) -> None:
@@ -260,7 +268,7 @@ class Fold:
         return limit is not None and len(encode(event)) > limit - NUMBERING_BYTES_MAX
 
     def _expect(self, event: Decoded) -> None:
-        self._expected[event.id] = event
+        self._expected[event.id] = event if self._publishes else None
         handler = self.projection.handlers.get(type(event.data))
         if handler is None:
             return

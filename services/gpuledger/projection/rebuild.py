@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import VIEWS_LOCK, lock_until_commit, try_lock
+from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, try_hold
 from gpuledger.db.views import recreate_views_async
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.definition import Projection
@@ -26,9 +26,6 @@ from gpuledger.runtime.garbage import seldom_collected
 
 CHANGED_ROWS_MAX = 100_000
 """How many rows may have changed before they are written: the fewer writes, the fewer rows are written twice."""
-
-SWAP_LOCK_TIMEOUT_S = 15
-"""How long a swap waits for queries that still read the old tables."""
 
 CATCH_UP_ROUNDS_MAX = 20
 """How often a rebuild catches up with a live projection that moves on, before it makes it wait."""
@@ -95,7 +92,7 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
 async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterator[AsyncConnection[Any]]:
     name = f"gpuledger rebuild {projection.name}"
     async with connect(database_url, application_name=name) as connection:
-        if not await try_lock(connection, f"rebuild:{projection.name}"):
+        if await try_hold(connection, f"rebuild:{projection.name}") is None:
             raise RebuildBusyError(
                 f"Another rebuild of projection {projection.name} is running; wait for it or cancel it."
             )
@@ -104,7 +101,7 @@ async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterato
             yield connection
         except psycopg.errors.LockNotAvailable as error:
             raise SwapBlockedError(
-                f"The rows of projection {projection.name} could not change places within {SWAP_LOCK_TIMEOUT_S} s, "
+                f"The rows of projection {projection.name} could not change places within {LOCK_WAIT_MAX_S} s, "
                 "because a query still reads them; nothing was changed. End that query, and run the command again."
             ) from error
         finally:
@@ -191,6 +188,9 @@ class _Rebuild:
         async for messages in self._ledger.history(after=self._fold.sequence, until=target):
             await self._next.page_in(self._fold, messages)
             self._fold.apply_all(messages)
+            # Only those that have not come back in the end are handed over: see `Fold.outstanding`.
+            self._fold.take_decided()
+            self._fold.take_returned()
             if self._fold.changed_rows() >= CHANGED_ROWS_MAX:
                 await self._flush()
             self._on_progress(self._fold.sequence, target)
@@ -255,9 +255,5 @@ async def _drop_tables(connection: AsyncConnection[Any], projection: Projection,
 
 
 async def _hold_views(connection: AsyncConnection[Any]) -> None:
-    """The views are locked before any table, or two transactions may wait for each other.
-
-    Nothing here waits long for a lock: whoever comes after waits behind it.
-    """
-    await connection.execute(f"SET LOCAL lock_timeout = '{SWAP_LOCK_TIMEOUT_S}s'")
+    """The views are locked before any table, or two transactions may wait for each other."""
     await lock_until_commit(connection, VIEWS_LOCK)

@@ -30,16 +30,26 @@ async def fold_until(
     projection: Projection, ledger: Ledger, until: int | None = None, on_progress: OnProgress | None = None
 ) -> Fold:
     """The projection's state after the log's messages up to `until` (default: all there are now)."""
-    target = await ledger.head() if until is None else until
-    fold = await new_fold(projection, ledger)
+    fold = await memory_fold(projection, ledger)
+    await fold_on(fold, ledger, await ledger.head() if until is None else until, on_progress)
+    return fold
+
+
+async def memory_fold(projection: Projection, ledger: Ledger) -> Fold:
+    """A fold at the start of the log whose rows and decisions nobody writes or publishes."""
+    fold = Fold(projection, ledger.generation, skipped=await skipped_positions(ledger), publishes=False)
     for table in fold.state.tables().values():
         table.never_written()
+    return fold
+
+
+async def fold_on(fold: Fold, ledger: Ledger, until: int, on_progress: OnProgress | None = None) -> None:
+    """Fold the log's messages behind a fold's position, up to `until`."""
     with seldom_collected():
-        async for messages in ledger.history(until=target):
+        async for messages in ledger.history(after=fold.sequence, until=until):
             fold.apply_all(messages)
             if on_progress:
-                on_progress(fold.sequence, target)
-    return fold
+                on_progress(fold.sequence, until)
 
 
 async def skipped_positions(ledger: Ledger) -> list[Position]:

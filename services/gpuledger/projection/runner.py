@@ -1,8 +1,8 @@
 """Runs one projection: reads the log, folds, and writes rows and checkpoint in one transaction.
 
-One writer per projection: an advisory lock on the very connection that writes. Standbys wait for it, and that is the
-whole of high availability. Batches are natural: what has arrived is folded and flushed together, so an idle ledger
-means the latency of one commit and a backlog means large batches.
+One writer per projection: an advisory lock on the very connection that writes. Standbys ask for it now and then, and
+that is the whole of high availability. Batches are natural: what has arrived is folded and flushed together, so an idle
+ledger means the latency of one commit and a backlog means large batches.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import psycopg
 import structlog
 
-from gpuledger.db.engine import connect
+from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import DatabaseUnavailableError
-from gpuledger.db.locks import lock, try_lock
+from gpuledger.db.locks import HeldLock, stand_by, try_hold
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.definition import Projection
@@ -35,7 +35,7 @@ NEVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
-    """Bounds of a runner. `tick_s` is how often an idle decider is asked what is due."""
+    """Bounds of a runner. `tick_s` is how often an idle one checks its lock, and a decider is asked what is due."""
 
     messages_per_batch: int = MESSAGES_PER_BATCH_MAX
     tick_s: float = 1.0
@@ -88,10 +88,11 @@ class Runner:
         while True:
             try:
                 async with AsyncExitStack() as stack:
-                    writer = await self._writer(stack, wait=True)
-                    assert writer is not None, "who waits gets the lock"
+                    connection = await self._connected(stack)
+                    held = await stand_by(connection, writer_lock(self.projection.name))
+                    writer = await self._writer(connection)
                     retries.reset()
-                    await self._follow(writer, NEVER)
+                    await self._follow(writer, held, NEVER)
             except TRANSIENT as error:
                 self.metrics.failed(error)
                 pause_s = retries.pause_s()
@@ -107,32 +108,32 @@ class Runner:
             ProjectionError: as `run`.
         """
         async with AsyncExitStack() as stack:
-            writer = await self._writer(stack, wait=False)
-            if writer is None:
+            connection = await self._connected(stack)
+            held = await try_hold(connection, writer_lock(self.projection.name))
+            if held is None:
                 return False
-            await self._follow(writer, until)
+            await self._follow(await self._writer(connection), held, until)
             return True
 
-    async def _writer(self, stack: AsyncExitStack, *, wait: bool) -> RowWriter | None:
-        name = f"gpuledger {self.projection.name}"
-        connection = await stack.enter_async_context(connect(self._database_url, application_name=name))
+    async def _connected(self, stack: AsyncExitStack) -> AsyncConnection:
         self.metrics.standing_by()
-        if wait:
-            await lock(connection, writer_lock(self.projection.name))
-        elif not await try_lock(connection, writer_lock(self.projection.name)):
-            return None
+        name = f"gpuledger {self.projection.name}"
+        return await stack.enter_async_context(connect(self._database_url, application_name=name))
+
+    async def _writer(self, connection: AsyncConnection) -> RowWriter:
         return await RowWriter.load(self._context, ProjectionStore(connection, self.projection))
 
-    async def _follow(self, writer: RowWriter, until: int) -> None:
+    async def _follow(self, writer: RowWriter, held: HeldLock, until: int) -> None:
         self.metrics.writing(writer.checkpoint.position)
         if writer.checkpoint.position >= until:
             return
-        tick_s = self.settings.tick_s if self.projection.decides else None
         with seldom_collected():
-            await self._take_all(writer, until, tick_s)
+            await self._take_all(writer, held, until)
 
-    async def _take_all(self, writer: RowWriter, until: int, tick_s: float | None) -> None:
+    async def _take_all(self, writer: RowWriter, held: HeldLock, until: int) -> None:
         async with self._ledger.read(after=writer.checkpoint.position) as reader:
             while writer.checkpoint.position < until:
-                messages = await reader.next_batch(self.settings.messages_per_batch, tick_s)
+                messages = await reader.next_batch(self.settings.messages_per_batch, self.settings.tick_s)
+                if not messages:
+                    await held.beat()  # nothing else would reveal that the lock is lost
                 await writer.take(messages)

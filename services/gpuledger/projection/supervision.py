@@ -14,19 +14,21 @@ import psycopg
 import structlog
 from prometheus_client import REGISTRY
 
-from gpuledger.db.engine import connect
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.db.errors import DatabaseError
+from gpuledger.db.lasting import LastingConnection
+from gpuledger.db.locks import LockHolder, lock_holders
 from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.replay import skipped_positions
-from gpuledger.projection.runner import Runner
+from gpuledger.projection.runner import Runner, writer_lock
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.tasks import Work
-from gpuledger.runtime.telemetry import ProjectionMetrics
+from gpuledger.runtime.telemetry import LeaderMetrics, ProjectionMetrics
 
 log = structlog.get_logger("gpuledger.projection")
 
@@ -57,21 +59,26 @@ class _Standing:
 
 @dataclass(slots=True)
 class Supervision:
-    """The projections of one process."""
+    """The projections of one process. `other_locks` are those of services beside them, whose leaders are shown too."""
 
     projections: Sequence[Projection]
     ledger: Ledger
     database_url: str
     clock: Clock = system_clock
     check_interval_s: float = CHECK_INTERVAL_S
+    other_locks: Sequence[str] = ()
     head: int | None = None
     checked_at: datetime | None = None
     _standings: dict[str, _Standing] = field(default_factory=dict)
+    leaders: dict[str, LockHolder | None] = field(default_factory=dict)
     _firsts: dict[int, Message] = field(default_factory=dict)
+    _leader_metrics: LeaderMetrics = field(default_factory=LeaderMetrics)
+    _connection: LastingConnection = field(init=False)
 
     def __post_init__(self) -> None:
         """Report every projection from the start."""
         self._standings = {projection.name: _Standing() for projection in self.projections}
+        self._connection = LastingConnection(self.database_url, application_name="gpuledger health")
 
     def work(self) -> list[Work]:
         """The coroutines to run side by side, until cancelled."""
@@ -128,8 +135,7 @@ class Supervision:
     async def _remedies(self, projection: Projection) -> tuple[object, ...] | None:
         try:
             skipped = await skipped_positions(self.ledger)
-            async with connect(self.database_url, application_name="gpuledger remedy") as connection:
-                checkpoint = await ProjectionStore(connection, projection).checkpoint()
+            checkpoint = await ProjectionStore(await self._connection.get(), projection).checkpoint()
         except STOPS:
             return None
         rows = checkpoint and (checkpoint.incarnation, checkpoint.version, checkpoint.generation)
@@ -137,25 +143,37 @@ class Supervision:
 
     async def _check(self) -> None:
         """Compare positions with the head of the log, for as long as the servers answer."""
-        while True:
-            try:
-                await self._compare()
-                self.checked_at = self.clock()
-            except STOPS as error:
-                log.warning("lag.unknown", reason=str(error).strip())
-            await asyncio.sleep(self.check_interval_s)
+        try:
+            while True:
+                try:
+                    await self._compare()
+                    self.checked_at = self.clock()
+                except STOPS as error:
+                    log.warning("lag.unknown", reason=str(error).strip())
+                await asyncio.sleep(self.check_interval_s)
+        finally:
+            await self._connection.close()
 
     async def _compare(self) -> None:
         self.head = await self.ledger.head()
         positions: dict[str, int] = {}
-        async with connect(self.database_url, application_name="gpuledger lag") as connection:
-            for projection in self.projections:
-                positions[projection.name] = await self._position(ProjectionStore(connection, projection))
+        connection = await self._connection.get()
+        await self._find_leaders(connection)
+        for projection in self.projections:
+            positions[projection.name] = await self._position(ProjectionStore(connection, projection))
         for name, position in positions.items():
             self._standings[name].position = position
             first = await self._first_unfolded(position, self.head)
             ProjectionMetrics(name).lag(max(0, self.head - position), first, self.clock())
         self._firsts = {at: first for at, first in self._firsts.items() if at in positions.values()}
+
+    async def _find_leaders(self, connection: AsyncConnection) -> None:
+        locks = {projection.name: writer_lock(projection.name) for projection in self.projections}
+        locks |= {name: name for name in self.other_locks}
+        holders = await lock_holders(connection, locks.values())
+        self.leaders = {name: holders[lock] for name, lock in locks.items()}
+        for name, holder in self.leaders.items():
+            self._leader_metrics.found(name, holder and holder.process, holder and holder.since)
 
     async def _position(self, store: ProjectionStore) -> int:
         checkpoint = await store.checkpoint()

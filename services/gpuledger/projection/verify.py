@@ -1,19 +1,29 @@
-"""Proof that the tables are what the log says: a fold from the start, compared with PostgreSQL row by row."""
+"""Proof that the tables are what the log says: a fold from the start, compared with PostgreSQL row by row.
+
+The log is folded outside any transaction, because a snapshot that lasts stops vacuum in the whole database. Only the
+comparison has one.
+"""
 
 from typing import Any, NamedTuple
 
 from gpuledger.db.engine import connect
 from gpuledger.domain.table import Key, Table
-from gpuledger.ledger.api import Ledger, Position
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger, Position
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import GenerationMismatchError, NotBuiltError, VersionError, WriterFencedError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.replay import OnProgress, fold_until
+from gpuledger.projection.replay import OnProgress, fold_on, memory_fold
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.store import LIVE, Checkpoint, ProjectionStore, schema_of
 
 SWAPS_MAX = 3
 """How often verifying begins again because the rows were swapped under it."""
+
+CATCH_UP_ROUNDS_MAX = 20
+"""How often the fold follows rows that moved on meanwhile, before it follows them within the snapshot."""
+
+FOLDED_IN_SNAPSHOT_MAX = MESSAGES_PER_BATCH_MAX
+"""How many events are left for the snapshot: so few are folded in less time than another round takes."""
 
 
 class Difference(NamedTuple):
@@ -40,17 +50,20 @@ async def verify(
 ) -> Verification:
     """Compare a projection's rows with a fold of the log up to their checkpoint.
 
-    Rows, checkpoint and outbox are read in one snapshot, so a projection that runs meanwhile does not disturb. A
-    rebuild's new tables are empty to an older snapshot, so differences count only where nothing was swapped meanwhile.
+    The fold follows the checkpoint until it has almost met it. Rows, checkpoint and outbox are then read in one
+    snapshot, so a projection that runs meanwhile does not disturb. A rebuild's new tables are empty to an older
+    snapshot, so differences count only where nothing was swapped meanwhile.
 
     Raises:
         ProjectionError: there are no rows, or they are of another version or generation.
     """
     async with connect(database_url, application_name=f"gpuledger verify {projection.name}") as connection:
-        await connection.execute("SET default_transaction_isolation = 'repeatable read'")
         store = ProjectionStore(connection, projection)
         for _ in range(SWAPS_MAX):
-            outcome, incarnation = await _verify(store, ledger, on_progress)
+            found = await _verify(store, ledger, on_progress)
+            if found is None:
+                continue
+            outcome, incarnation = found
             now = await store.checkpoint()
             if not outcome.differences or now is None or now.incarnation == incarnation:
                 return outcome
@@ -59,13 +72,24 @@ async def verify(
         )
 
 
-async def _verify(store: ProjectionStore, ledger: Ledger, on_progress: OnProgress | None) -> tuple[Verification, str]:
+async def _verify(
+    store: ProjectionStore, ledger: Ledger, on_progress: OnProgress | None
+) -> tuple[Verification, str] | None:
+    """The outcome and the incarnation that was compared; None where older rows took the place of those there were."""
     projection = store.projection
-    async with store.connection.transaction():
+    checkpoint = _checked(projection, ledger, await store.checkpoint())
+    fold = await memory_fold(projection, ledger)
+    for _ in range(CATCH_UP_ROUNDS_MAX):
+        await fold_on(fold, ledger, checkpoint.position, on_progress)
         checkpoint = _checked(projection, ledger, await store.checkpoint())
-        outbox = await store.outbox() if projection.decides else []
-        fold = await fold_until(projection, ledger, checkpoint.position, on_progress)
-        fold.adopt(outbox)
+        if checkpoint.position - fold.sequence <= FOLDED_IN_SNAPSHOT_MAX:
+            break
+    async with store.snapshot():
+        checkpoint = _checked(projection, ledger, await store.checkpoint())
+        if checkpoint.position < fold.sequence:
+            return None
+        await fold_on(fold, ledger, checkpoint.position)
+        fold.adopt(await store.outbox() if projection.decides else [])
         outcome = await _compare(store, fold, Position(checkpoint.generation, checkpoint.position))
     return outcome, checkpoint.incarnation
 

@@ -38,6 +38,12 @@ _LATENCY = Histogram(
 )
 _ERRORS = Counter("gpuledger_projection_errors_total", "Interruptions and stops.", ["projection", "error"])
 _WRITER = Gauge("gpuledger_projection_writer", "1 while this process writes the rows, 0 on standby.", ["projection"])
+_LEADER = Gauge("gpuledger_leader", "1 while some process holds the lock of this service, 0 while none does.", ["lock"])
+_LEADER_SINCE = Gauge(
+    "gpuledger_leader_since_timestamp_seconds",
+    "When the process that leads took the lock, in seconds since 1970.",
+    ["lock", "process"],
+)
 PUBLISHED = Counter("gpuledger_published_total", "Events handed to the ledger, by outcome.", ["outcome"])
 OUTCOMES = ("recorded", "duplicate", "conflict", "failed", "taken")
 for _outcome in OUTCOMES:
@@ -99,6 +105,23 @@ class ProjectionMetrics:
         _LAG_SECONDS.labels(self._projection).set(0.0 if first is None else _age_s(first, now))
 
 
+class LeaderMetrics:
+    """Which process leads each service that has one leader at a time."""
+
+    def __init__(self) -> None:
+        self._processes: dict[str, str] = {}
+
+    def found(self, lock: str, process: str | None, since: datetime | None) -> None:
+        """`process` holds the lock; None: nobody does."""
+        _LEADER.labels(lock).set(process is not None)
+        before = self._processes.pop(lock, None)
+        if before not in {None, process}:
+            _LEADER_SINCE.remove(lock, before)
+        if process is not None:
+            self._processes[lock] = process
+            _LEADER_SINCE.labels(lock, process).set(since.timestamp() if since else 0)
+
+
 def _age_s(message: Stored, now: datetime) -> float:
     return max(0.0, now.timestamp() - message.recorded_ns / 1e9)
 
@@ -139,4 +162,4 @@ def _bridge(shared: list[Processor], renderer: Processor) -> None:
     logger.propagate = False
 
 
-__all__ = ["OUTCOMES", "PUBLISHED", "REGISTRY", "ProjectionMetrics", "configure_logging"]
+__all__ = ["OUTCOMES", "PUBLISHED", "REGISTRY", "LeaderMetrics", "ProjectionMetrics", "configure_logging"]

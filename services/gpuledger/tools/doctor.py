@@ -4,7 +4,7 @@ No check changes anything, nor creates a stream where there is none.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,8 @@ from nats.js.errors import NotFoundError
 
 from gpuledger.db.engine import AsyncConnection, connect, place_of
 from gpuledger.db.errors import DatabaseError
-from gpuledger.db.locks import try_lock, unlock
+from gpuledger.db.locks import LockHolder, lock_holders, try_lock, unlock
+from gpuledger.db.pooler import is_pooled
 from gpuledger.db.revision import HEAD_REVISION, check_connection
 from gpuledger.db.views import READER_ROLE
 from gpuledger.ledger.api import Position
@@ -25,6 +26,7 @@ from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.ledger.stream import check_config, stream_name
 from gpuledger.projection.definition import Projection
+from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, ProjectionStore, schema_of
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
@@ -64,6 +66,10 @@ def failed(check: str, detail: str) -> Check:
 MAJOR_MIN = 15
 SKEW_WARN_S = 1.0
 
+_POOLED = (
+    "A pooler stands before PostgreSQL; it keeps sessions apart. How soon the lock of a machine that vanished is free "
+    "follows from its own TCP settings: let it use keepalives and tcp_user_timeout, or name PostgreSQL itself."
+)
 _ROLE = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
 _LEFT = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename = ANY(%s)"
 _OUTBOX = "SELECT count(*) FROM gpuledger.outbox WHERE projection = %s AND status <> 'sent'"
@@ -86,7 +92,10 @@ class DatabaseChecks:
         try:
             async with connect(self._url, application_name="gpuledger doctor") as connection:
                 yield _server(connection.info.server_version, place_of(self._url))
+                if is_pooled(connection, await _one(connection, "SELECT pg_backend_pid()")):
+                    yield warning("pooler", _POOLED)
                 yield await self._skew(connection)
+                yield await self._leaders(connection)
                 async for check in self._schema(connection):
                     yield check
         except (DatabaseError, psycopg.Error) as error:
@@ -96,6 +105,11 @@ class DatabaseChecks:
         before = self._clock()
         server_time = await _one(connection, "SELECT clock_timestamp()")
         return skew_check(before, server_time, self._clock())
+
+    async def _leaders(self, connection: AsyncConnection) -> Check:
+        locks = {projection.name: writer_lock(projection.name) for projection in self._projections}
+        holders = await lock_holders(connection, locks.values())
+        return leaders_check({name: holders[lock] for name, lock in locks.items()})
 
     async def _schema(self, connection: AsyncConnection) -> AsyncIterator[Check]:
         try:
@@ -140,6 +154,24 @@ def projection_check(
     lag = "" if head is None else f", {max(0, head.sequence - live.position):,} events behind"
     before = "" if kept is None else f", rows of version {kept.version} kept from before the last rebuild"
     return ok(name, f"Version {live.version} at {position}{lag}{before}")
+
+
+def leaders_check(leaders: Mapping[str, LockHolder | None]) -> Check:
+    """Which processes write the projections' rows, and since when."""
+    led: dict[tuple[str, datetime | None], list[str]] = {}
+    for name, holder in leaders.items():
+        if holder is not None:
+            led.setdefault((holder.process, holder.since), []).append(name)
+    if not led:
+        return ok("leaders", "No process writes rows now; `gpuledger up` does")
+    found = [
+        f"{process} writes {', '.join(names)}{'' if since is None else f' since {since:%Y-%m-%d %H:%M:%S}Z'}"
+        for (process, since), names in led.items()
+    ]
+    idle = [name for name, holder in leaders.items() if holder is None]
+    if idle:
+        return warning("leaders", f"{'; '.join(found)}. Nobody writes {', '.join(idle)}: see /healthz for the reason.")
+    return ok("leaders", "; ".join(found))
 
 
 def outbox_check(projection: str, waiting: int) -> Check:

@@ -87,8 +87,8 @@ async def test_a_second_writer_waits_until_the_first_is_gone(
             await settled(second, decided)
             assert first.health().state == "standing-by"
             execute(
-                database_url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s",
-                "gpuledger statuswriter",
+                database_url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE %s",
+                "gpuledger statuswriter%",
             )  # fmt: skip
 
             async def is_one() -> bool:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gpuledger.db.engine import connect
 from gpuledger.db.readonly import read_only
@@ -33,6 +33,10 @@ CURRENT_WAIT_S = 15.0
 """How long a tool waits for a running projector to reach the head of the log."""
 
 POLL_S = 0.02
+"""How often the running projector's position is read."""
+
+PROJECT_AGAIN_S = 1.0
+"""How often it is tried again to project here, because the running projector may have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +86,16 @@ async def bring_current(backend: Backend, projections: Sequence[Projection] | No
     A projector that does not get there in time is reported; the rows are then as of its checkpoint.
     """
     head = await backend.ledger.head()
-    for projection in projections or all_projections():
-        if await _lag(backend, projection, head) == 0:
-            continue
-        if lag := await _project(backend, projection, head):
-            backend.reporter.message(
-                f"Projection {projection.name} is {lag} events behind the log; what follows is as of its checkpoint."
-            )
+    async with connect(backend.database_url, application_name="gpuledger position") as connection:
+        for projection in projections or all_projections():
+            position = _Position(ProjectionStore(connection, projection), backend.ledger.generation, head)
+            if await position.lag() == 0:
+                continue
+            if lag := await _project(backend, position):
+                backend.reporter.message(
+                    f"Projection {projection.name} is {lag} events behind the log; "
+                    "what follows is as of its checkpoint."
+                )
 
 
 async def load_state(backend: Backend, state: HasTables, *, without: Collection[str] = ()) -> None:
@@ -108,9 +115,11 @@ async def folded(backend: Backend, projection: Projection, until: int | None = N
         return await fold_until(projection, backend.ledger, target, lambda done, _total: advance.to(done))
 
 
-async def _project(backend: Backend, projection: Projection, head: int) -> int:
+async def _project(backend: Backend, position: "_Position") -> int:
     """Project, or wait for whoever does; they may end before `head`, so it is tried again. Returns the lag."""
-    deadline = asyncio.get_running_loop().time() + CURRENT_WAIT_S
+    now = asyncio.get_running_loop().time
+    deadline_s = now() + CURRENT_WAIT_S
+    projection, head = position.store.projection, position.head
     with backend.reporter.progress(f"Projecting {projection.name}", total=head) as advance:
         runner = Runner(
             projection,
@@ -119,17 +128,24 @@ async def _project(backend: Backend, projection: Projection, head: int) -> int:
             on_flush=lambda checkpoint: advance.to(checkpoint.position),
         )
         while not await runner.catch_up(head):
-            lag = await _lag(backend, projection, head)
-            if lag == 0 or asyncio.get_running_loop().time() > deadline:
+            again_s = min(now() + PROJECT_AGAIN_S, deadline_s)
+            while (lag := await position.lag()) != 0 and now() < again_s:  # noqa: ASYNC110 - nobody notifies
+                await asyncio.sleep(POLL_S)
+            if lag == 0 or now() >= deadline_s:
                 return head if lag is None else lag
-            await asyncio.sleep(POLL_S)
     return 0
 
 
-async def _lag(backend: Backend, projection: Projection, head: int) -> int | None:
-    """How many events up to `head` have no rows yet; None where the projection has never started."""
-    async with connect(backend.database_url, application_name="gpuledger position") as connection:
-        checkpoint = await ProjectionStore(connection, projection).checkpoint()
-    if checkpoint is None:
-        return None
-    return max(0, head - (checkpoint.position if checkpoint.generation == backend.ledger.generation else 0))
+class _Position(NamedTuple):
+    """Where a projection's rows stand, compared with a head of the log; read over one connection."""
+
+    store: ProjectionStore
+    generation: int
+    head: int
+
+    async def lag(self) -> int | None:
+        """How many events up to `head` have no rows yet; None where the projection has never started."""
+        checkpoint = await self.store.checkpoint()
+        if checkpoint is None:
+            return None
+        return max(0, self.head - (checkpoint.position if checkpoint.generation == self.generation else 0))

@@ -125,4 +125,6 @@ async def _fold(backend: Backend, fold: Fold, until: int, on_position: OnPositio
     """Fold the rest of the log. What the decider decides on the way stays in memory."""
     async for messages in backend.ledger.history(after=fold.sequence, until=until):
         fold.apply_all(messages)
+        fold.take_decided()
+        fold.take_returned()
         on_position(fold.sequence)
