@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.domain.sources.deduplication import Numbers, Range, Seen
+from gpuledger.domain.sources.deduplication import Numbers, Seen, SeenChange
 from gpuledger.domain.table import Table
 from gpuledger.domain.workloads.fold import Allocation
 from gpuledger.events.device import DeviceInserted, DeviceRemoved
@@ -231,7 +231,7 @@ class DictStore:
     def __init__(self, projection: Projection) -> None:
         self.projection = projection
         self.rows: dict[str, dict[Any, Any]] = {spec.name: {} for spec in projection.specs}
-        self.seen: dict[tuple[str, str], tuple[int, list[Range]]] = {}
+        self.seen: dict[tuple[str, str], SeenChange] = {}
         self.fold = Fold(projection, GENERATION)
 
     def take(self, messages: Sequence[Message]) -> None:
@@ -247,12 +247,18 @@ class DictStore:
         """Store what changed, which may be many batches' changes."""
         for table in self.fold.state.tables().values():
             self._write(table)
-        for source, epoch, last, holes in self.fold.seen.take_changes():
-            self.seen[source, epoch] = (last, holes)
+        for key in self.fold.seen.take_forgotten():
+            del self.seen[key]
+        for change in self.fold.seen.take_changes():
+            key = (change.source, change.epoch)
+            began = self.seen[key].began if key in self.seen else change.began
+            self.seen[key] = change._replace(began=began)
 
     def restart(self) -> None:
         """Begin again with what is stored."""
-        seen = Seen({key: Numbers(*numbers) for key, numbers in self.seen.items()})
+        stored = sorted(self.seen.items(), key=lambda one: one[1].began)
+        began = stored[-1][1].began if stored else 0
+        seen = Seen({key: Numbers(change.last, change.holes) for key, change in stored}, began)
         expected = self.fold.outstanding()
         self.fold = Fold(self.projection, GENERATION, seen=seen, expected=expected, sequence=self.fold.sequence)
         for name, table in self.fold.state.tables().items():
@@ -298,4 +304,5 @@ def test_any_batches_with_any_restarts_store_what_one_batch_does(
 
 
 def _without_repeats(rows: dict[str, dict[Any, Any]]) -> dict[str, dict[Any, Any]]:
-    return {**rows, "source": {key: row._replace(duplicates=0) for key, row in rows["source"].items()}}
+    once = {key: row._replace(duplicates=0) for key, row in rows["source"].items()}
+    return {**rows, "source": once, "source_hour": {}}

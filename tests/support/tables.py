@@ -63,7 +63,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
-ADDED = {"source.taken": "0"}
+ADDED = {"source.taken": "0", "source.rejected": "0", "source.unknown": "0"}
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 
 TEXT = Text(collation="C")
@@ -124,6 +124,7 @@ SEEN = Table(
     Column("epoch", TEXT, nullable=False),
     Column("last", BigInteger, nullable=False),
     Column("holes", ARRAY(BigInteger), nullable=False),
+    Column("began", BigInteger, nullable=False, server_default="0"),
     PrimaryKeyConstraint("projection", "edition", "source", "epoch"),
     schema=BOOKKEEPING,
 )

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from gpuledger.events.payload import Count, Name, Number, Payload, Text
 from gpuledger.events.publishing import BY_IMPORTERS, BY_OWN_SERVICES, SourceKind, by_service
@@ -61,6 +61,23 @@ class SourceMessageIdTaken(Payload):
     nats_subject: Text
     event: EventId
     message_id: EventId
+
+
+@registry.event("source", "limited", by_service(SourceKind.SOURCES))
+class SourceLimited(Payload):
+    """The source is over a limit of what it may record in an hour; one event for each source and hour.
+
+    `limits` names those that it is over, and the counts are those of the hour so far. From here to the end of the hour
+    the rejections of its events are counted, and not recorded one by one once they are over their limit.
+    """
+
+    hour: AwareDatetime
+    limits: tuple[Name, ...]
+    events: Count
+    rejected: Count
+    epochs: Count
+    aggregates: Count
+    bytes: Count
 
 
 @registry.event("source", "position-skipped", by_service(SourceKind.OPERATORS))

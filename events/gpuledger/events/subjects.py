@@ -15,6 +15,9 @@ from gpuledger.events.errors import SubjectError
 ROOT = "ledger"
 ALL = f"{ROOT}.>"
 TOKEN_BYTES_MAX = 1024
+SOURCE_LENGTH_MAX = 253
+"""Events about a source have it for their subject."""
+
 _PLAIN = re.compile(rf"[A-Za-z0-9_-]{{1,{TOKEN_BYTES_MAX}}}").fullmatch
 """Most names need no escaping, and quoting takes twenty times as long as finding that out."""
 
@@ -127,6 +130,20 @@ def origin_of(source: str) -> Origin:
         case ["", "watchers" | "gateways" | "operators" | "import" as service, name] if name:
             return Origin(SERVICE, service)
     raise SubjectError(f"The source {source!r} is none of {_SOURCE_SHAPES}.")
+
+
+def source_under(subject: str) -> str:
+    """The source that may write under a subject, as far as the subject shows; it never fails.
+
+    An import's own name is not in its subjects, and is left out. A name that no source could have is `?`.
+    """
+    kind, name, *_ = [*subject.split(".")[1:3], "", ""]
+    try:
+        name = unescape(name)
+    except SubjectError:
+        name = "?"
+    source = f"/nodes/{name}/agent" if kind == NODE else f"/{name}"
+    return source if len(source) <= SOURCE_LENGTH_MAX else "/?"
 
 
 def subject_of(source: str, aggregate: str, aggregate_id: str, event: str) -> str:

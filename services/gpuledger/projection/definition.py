@@ -59,11 +59,16 @@ class RefusalKind(Enum):
 
 
 class Observed(NamedTuple):
-    """An event that is in order, its data as it came."""
+    """An event that is in order, its data as it came, and the size of its message in bytes.
+
+    One of the edge whose type is not known yet counts, and changes no row of any other projection.
+    """
 
     event: Undecoded
     position: Position
     recorded_ns: int
+    size: int
+    is_known: bool = True
 
 
 class RefusedEvent(NamedTuple):
@@ -75,6 +80,7 @@ class RefusedEvent(NamedTuple):
     nats_subject: str
     reason: str
     event: Undecoded | None
+    size: int
 
 
 Decisions = Iterable[Decision]

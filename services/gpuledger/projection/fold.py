@@ -104,17 +104,19 @@ class Fold:
         try:
             route = self._routes.get(event.type) or self._route(event.type)
             prefix = self._prefixes[event.source]
+            if not (route.is_known or origin_of(event.source).is_edge):
+                raise UnknownEventTypeError(f"This build does not know the event type {event.type}.")
             if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
                 raise _mismatch(message.subject, event)
             if not prefix.startswith(route.reserved):
                 raise SubjectError(f"Only {' or '.join(f'{one}>' for one in route.reserved)} may record {event.type}.")
-            is_needed = route.handler is not None or self._observes
+            is_needed = route.handler is not None or (self._observes and route.is_known)
             decoded = with_payload(event, self._catalogue) if is_needed else None
         except EventError as error:
             self._reject(message, event, error)
             return
         if self._observes:
-            self._observe(message, event)
+            self._observe(message, event, is_known=route.is_known)
         if self._expected and event.id in self._expected and event.source == self._source:
             del self._expected[event.id]
             if self._publishes:
@@ -295,8 +297,9 @@ class Fold:
             decision.correlation_id or decision.cause,
         )
 
-    def _observe(self, message: Message, event: Undecoded) -> None:
-        observed = Observed(event, Position(self.generation, message.sequence), message.recorded_ns)
+    def _observe(self, message: Message, event: Undecoded, *, is_known: bool = True) -> None:
+        position = Position(self.generation, message.sequence)
+        observed = Observed(event, position, message.recorded_ns, len(message.data), is_known)
         self._take_answers(message.subject, self.projection.observed, observed)
 
     def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:
@@ -311,7 +314,7 @@ class Fold:
 
     def _refuse(self, message: Message, event: Undecoded | None, kind: RefusalKind, reason: str) -> None:
         position = Position(self.generation, message.sequence)
-        refusal = RefusedEvent(kind, position, message.recorded_ns, message.subject, reason, event)
+        refusal = RefusedEvent(kind, position, message.recorded_ns, message.subject, reason, event, len(message.data))
         self._take_answers(message.subject, self.projection.refused, refusal)
 
     @property
@@ -330,7 +333,8 @@ class Fold:
     def _route(self, event_type: str) -> "_Route":
         name = parse_type(event_type)
         if not self._catalogue.knows(event_type):
-            raise UnknownEventTypeError(f"This build does not know the event type {event_type}.")
+            # Not kept: a hostile source invents any number of types.
+            return _Route(name.aggregate, name.event, None, (f"{ROOT}.",), is_own_node=False, is_known=False)
         handlers: dict[str, Handler] = {
             f"{model.AGGREGATE}.{model.EVENT}": handler for model, handler in self.projection.handlers.items()
         }
@@ -350,6 +354,7 @@ class _Route(NamedTuple):
     handler: Handler | None
     reserved: tuple[str, ...]
     is_own_node: bool
+    is_known: bool = True
 
     def hears(self, event: Undecoded) -> bool:
         """Whether the handler gets the event: an agent speaks of its own node only."""

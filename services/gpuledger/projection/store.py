@@ -287,25 +287,32 @@ class ProjectionStore:
 
     async def _seen(self) -> Seen:
         cursor = await self.connection.execute(
-            "SELECT source, epoch, last, holes FROM gpuledger.seen WHERE projection = %s AND edition = %s",
+            "SELECT source, epoch, last, holes, began FROM gpuledger.seen WHERE projection = %s AND edition = %s "
+            "ORDER BY began, source, epoch",
             self._key,
         )
-        return Seen(
-            {
-                (source, epoch): Numbers(last, zip(holes[::2], holes[1::2], strict=True))
-                for source, epoch, last, holes in await cursor.fetchall()
-            }
-        )
+        rows = await cursor.fetchall()
+        numbers = {
+            (source, epoch): Numbers(last, zip(holes[::2], holes[1::2], strict=True))
+            for source, epoch, last, holes, _ in rows
+        }
+        return Seen(numbers, began=rows[-1][-1] if rows else 0)
 
     async def _write_seen(self, seen: Seen) -> None:
+        forgotten = seen.take_forgotten()
         async with self.connection.cursor() as cursor:
+            if forgotten:
+                await cursor.executemany(
+                    "DELETE FROM gpuledger.seen WHERE projection = %s AND edition = %s AND source = %s AND epoch = %s",
+                    [(*self._key, *key) for key in forgotten],
+                )
             await cursor.executemany(
-                "INSERT INTO gpuledger.seen (projection, edition, source, epoch, last, holes) "
-                "VALUES (%s, %s, %s, %s, %s, %s::bigint[]) ON CONFLICT (projection, edition, source, epoch) "
+                "INSERT INTO gpuledger.seen (projection, edition, source, epoch, last, holes, began) "
+                "VALUES (%s, %s, %s, %s, %s, %s::bigint[], %s) ON CONFLICT (projection, edition, source, epoch) "
                 "DO UPDATE SET last = excluded.last, holes = excluded.holes",
                 [
-                    (*self._key, source, epoch, last, list(chain.from_iterable(holes)))
-                    for source, epoch, last, holes in seen.take_changes()
+                    (*self._key, one.source, one.epoch, one.last, list(chain.from_iterable(one.holes)), one.began)
+                    for one in seen.take_changes()
                 ],
             )
 

@@ -187,7 +187,7 @@ def test_all_projections_turn_the_same_down() -> None:
     assert devices.seen.numbers == sources.seen.numbers
     (rejection,) = sources.state.tables()["rejection"].rows.values()
     assert rejection.position == HOLES_MAX + 1
-    (source,) = sources.state.tables()["source"].rows.values()
+    source = sources.state.tables()["source"].rows[AGENT, "e1"]
     assert (source.missing, source.last_number) == (HOLES_MAX, 2 * HOLES_MAX)
 
 

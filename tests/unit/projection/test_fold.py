@@ -59,14 +59,14 @@ BAD = {
     "no JSON": lambda source: message(failure(1, source), 1, data=b"{"),
     "an attribute missing": lambda source: message(failure(1, source), 1, data=changed(failure(1, source), id="")),
     "data that does not fit": lambda source: bad_payload(1, source),
-    "an unknown type": lambda source: message(
-        failure(1, source), 1, data=changed(failure(1, source), type="io.gpuledger.device.melted.v1")
-    ),
-    "a newer version": lambda source: message(
-        failure(1, source), 1, data=changed(failure(1, source), type="io.gpuledger.device.failed.v9")
-    ),
+    "no type": lambda source: message(failure(1, source), 1, data=changed(failure(1, source), type="device.failed")),
     "another device": lambda source: message(failure(1, source), 1, data=changed(failure(1, source), subject="d2")),
 }
+UNKNOWN = {
+    "an unknown type": ("ledger.node.n1.device.d1.melted", "io.gpuledger.device.melted.v1"),
+    "a newer version": ("ledger.node.n1.device.d1.failed", "io.gpuledger.device.failed.v9"),
+}
+unknown_types = pytest.mark.parametrize(("subject", "event_type"), UNKNOWN.values(), ids=UNKNOWN)
 bad_events = pytest.mark.parametrize("make", BAD.values(), ids=BAD)
 
 
@@ -91,6 +91,32 @@ def test_a_bad_event_of_our_own_stops_with_its_position_and_the_next_step(make: 
     with pytest.raises(BadEventError, match=r"^Projection devices stopped at 1/1 \(ledger\.svc\..*skip 1/1") as stop:
         fold.apply(make(source))
     assert stop.value.position == Position(GENERATION, 1)
+
+
+@unknown_types
+def test_an_unknown_type_of_the_edge_counts_is_marked_and_changes_nothing(subject: str, event_type: str) -> None:
+    unknown = message(failure(), 1, subject=subject, data=changed(failure(), type=event_type))
+    projection = Listening()
+    fold = folded(projection, [unknown, message(failure(2), 2), unknown._replace(sequence=3)])
+    assert [(one.event.number, one.is_known) for one in projection.heard] == [(1, False), (2, True)]
+    assert [one.kind for one in projection.turned_down] == [RefusalKind.DUPLICATE]
+    assert (fold.events, len(fold.state.tables()["failure"].rows)) == (2, 1)
+    assert fold.peek(unknown) is None
+
+
+@unknown_types
+def test_an_unknown_type_under_anothers_subject_is_rejected(subject: str, event_type: str) -> None:
+    projection = Listening()
+    folded(projection, [message(failure(), 1, subject=f"{subject}-x", data=changed(failure(), type=event_type))])
+    assert [one.kind for one in projection.turned_down] == [RefusalKind.REJECTED]
+
+
+@unknown_types
+def test_an_unknown_type_of_our_own_stops(subject: str, event_type: str) -> None:
+    ours = failure(1, SERVICE)
+    unknown = message(ours, 1, subject=subject.replace("node.n1", "svc.pools"), data=changed(ours, type=event_type))
+    with pytest.raises(BadEventError, match="does not know the event type"):
+        Fold(DevicesProjection(), GENERATION).apply(unknown)
 
 
 def test_what_does_not_fold_stops_even_from_the_edge() -> None:
@@ -135,7 +161,8 @@ def test_a_source_that_no_event_about_it_could_name_is_turned_down(attributes: d
     fold = folded(SourcesProjection(), [first, third])
     fold.due(hour(1))
     assert len(fold.state.tables()["rejection"]) == 2
-    assert not fold.state.tables()["source"]
+    (row,) = fold.state.tables()["source"].rows.values()
+    assert (row.source, row.epoch, row.events, row.rejected) == ("/import", "", 0, 2)
 
 
 def test_what_a_projection_does_not_handle_it_does_not_decode() -> None:

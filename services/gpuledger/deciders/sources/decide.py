@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from gpuledger.domain.fact import time_of_ns
-from gpuledger.domain.sources.fold import Missing, Sources, follow, overdue, repeated
-from gpuledger.events.source import SourceGapClosed, SourceGapDetected, SourceRejected
+from gpuledger.domain.sources.fold import NO_EPOCH, Missing, Sources, follow, overdue, rejected, repeated
+from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregate_of, exceeded, is_limited
+from gpuledger.events.source import SourceGapClosed, SourceGapDetected, SourceLimited, SourceRejected
+from gpuledger.events.subjects import source_under
 from gpuledger.projection.definition import Decision, Observed, RefusalKind, RefusedEvent
 
 GAP_GRACE_S = 30.0
@@ -23,22 +25,64 @@ REASON_LENGTH_MAX = 1000
 
 def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
     """Follow the numbering; a gap that was detected closes with its last number."""
-    event = observed.event
-    for filled in follow(state, event, observed.recorded_ns):
-        if (filled.source, filled.epoch, filled.first) in state.gap.rows:
-            data = SourceGapClosed(epoch=filled.epoch, first=filled.first, last=filled.last)
-            yield Decision(event.id, event.correlation_id, filled.source, time_of_ns(observed.recorded_ns), data)
+    event, recorded_at = observed.event, time_of_ns(observed.recorded_ns)
+    begins_epoch = (event.source, event.epoch) not in state.source.rows
+    yield from _follow(state, observed, recorded_at)
+    if is_limited(event.source):
+        size, aggregate = observed.size, aggregate_of(event)
+        counted = CountedMessage(event.source, recorded_at, size, aggregate, begins_epoch, is_rejected=False)
+        yield from _over_limits(state.hours.count(counted), recorded_at)
 
 
 def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
-    """Count a repeat; record the rejection of an event."""
-    event = refusal.event
+    """Count a repeat; count the rejection of an event, and record it unless its source is over its limits."""
+    event, recorded_at = refusal.event, time_of_ns(refusal.recorded_ns)
+    source = source_under(refusal.nats_subject) if event is None else event.source
+    epoch = NO_EPOCH if event is None else event.epoch
+    counted = CountedMessage(source, recorded_at, refusal.size, None, begins_epoch=False, is_rejected=False)
     if refusal.kind is RefusalKind.DUPLICATE:
-        if event is not None:
-            repeated(state, event.source, event.epoch)
+        repeated(state, source, epoch)
+        if is_limited(source):
+            yield from _over_limits(state.hours.count(counted), recorded_at)
         return
     if event is not None:
-        yield from on_observed(state, Observed(event, refusal.position, refusal.recorded_ns))
+        begins_epoch = (source, epoch) not in state.source.rows
+        counted = counted._replace(begins_epoch=begins_epoch)
+        yield from _follow(state, Observed(event, refusal.position, refusal.recorded_ns, refusal.size), recorded_at)
+    rejected(state, source, epoch, recorded_at)
+    row = state.hours.count(counted._replace(is_rejected=True))
+    if row.rejected <= LIMITS.rejected:
+        yield _rejection(refusal, recorded_at)
+    yield from _over_limits(row, recorded_at)
+
+
+def _follow(state: Sources, observed: Observed, recorded_at: datetime) -> Iterable[Decision]:
+    event = observed.event
+    for filled in follow(state, event, recorded_at, is_known=observed.is_known):
+        if (filled.source, filled.epoch, filled.first) in state.gap.rows:
+            data = SourceGapClosed(epoch=filled.epoch, first=filled.first, last=filled.last)
+            yield Decision(event.id, event.correlation_id, filled.source, recorded_at, data)
+
+
+def _over_limits(row: SourceHour, recorded_at: datetime) -> Iterable[Decision]:
+    """The one event of a source's hour that says that it is over its limits."""
+    if row.limited_at is not None:
+        return
+    limits = exceeded(row)
+    if limits:
+        data = SourceLimited(
+            hour=row.hour,
+            limits=limits,
+            events=row.events,
+            rejected=row.rejected,
+            epochs=row.epochs,
+            aggregates=row.aggregates,
+            bytes=row.bytes,
+        )
+        yield Decision(f"limited/{row.source}/{row.hour.isoformat()}", None, row.source, recorded_at, data)
+
+
+def _rejection(refusal: RefusedEvent, recorded_at: datetime) -> Decision:
     data = SourceRejected(
         generation=refusal.position.generation,
         sequence=refusal.position.sequence,
@@ -46,8 +90,7 @@ def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
         reason=refusal.reason[:REASON_LENGTH_MAX],
     )
     # A restored log has the same sequences in another generation, and brings this decision along.
-    cause = f"rejected/{refusal.position.sequence}"
-    yield Decision(cause, None, "log", time_of_ns(refusal.recorded_ns), data)
+    return Decision(f"rejected/{refusal.position.sequence}", None, "log", recorded_at, data)
 
 
 def on_due(state: Sources, now: datetime) -> Iterable[Decision]:

@@ -11,7 +11,7 @@ class SourcesProjection(Projection):
     """The one projection that draws conclusions from gaps, because it reads the whole log."""
 
     name = "sources"
-    version = 2
+    version = 3
     specs = sources.SPECS
     handlers = sources.HANDLERS
     state_class = sources.Sources

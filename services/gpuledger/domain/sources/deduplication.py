@@ -7,11 +7,15 @@ broken source leaves out must cost nobody more than that.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from gpuledger.events.errors import EventError
 
 HOLES_MAX = 10_000
 """How many ranges of numbers of an epoch may be missing at a time; they are written all at once."""
+
+EPOCHS_MAX = 1_000
+"""How many epochs are kept of a source of the edge, the last ones begun; an agent never goes back to an older one."""
 
 Range = tuple[int, int]
 """First and last number, both within."""
@@ -69,12 +73,36 @@ class Numbers:
         return True
 
 
-class Seen:
-    """The numbers seen of every source and epoch, and which of them changed since they were last taken."""
+def keeps_all_epochs(source: str) -> bool:
+    """Whether every epoch of a source is kept: an import's is the digest of its files, which may come again."""
+    return not source.startswith(("/nodes/", "/gateways/"))
 
-    def __init__(self, numbers: Mapping[tuple[str, str], Numbers] | None = None) -> None:
+
+class SeenChange(NamedTuple):
+    """The numbers seen of an epoch, to be written: all up to `last` without `holes`.
+
+    `began` orders epochs that are new; it is 0 for others, which keep theirs.
+    """
+
+    source: str
+    epoch: str
+    last: int
+    holes: list[Range]
+    began: int
+
+
+class Seen:
+    """The numbers seen of every source and epoch, in the order in which these began, and what changed of them."""
+
+    def __init__(self, numbers: Mapping[tuple[str, str], Numbers] | None = None, began: int = 0) -> None:
         self.numbers: dict[tuple[str, str], Numbers] = dict(numbers or {})
         self._changed: dict[tuple[str, str], None] = {}
+        self._forgotten: dict[tuple[str, str], None] = {}
+        self._began: dict[tuple[str, str], int] = {}
+        self._last_began = began
+        self._epochs: dict[str, dict[str, None]] = {}
+        for source, epoch in self.numbers:
+            self._add_epoch(source, epoch)
 
     def add(self, source: str, epoch: str, number: int) -> bool:
         """Note a number; False says that it is a repeat.
@@ -86,6 +114,7 @@ class Seen:
         numbers = self.numbers.get(key)
         if numbers is None:
             numbers = self.numbers[key] = Numbers()
+            self._begin(source, epoch)
         elif len(numbers.holes) >= HOLES_MAX and numbers.opens_hole(number):
             raise HolesError(
                 f"With number {number}, more than {HOLES_MAX} ranges of numbers would be missing of epoch {epoch!r} of "
@@ -96,8 +125,35 @@ class Seen:
         self._changed[key] = None
         return True
 
-    def take_changes(self) -> list[tuple[str, str, int, list[Range]]]:
-        """Source, epoch, last number and the holes before it, of all that changed since the last call."""
-        changes = [(*key, self.numbers[key].last, list(self.numbers[key].holes)) for key in self._changed]
+    def take_changes(self) -> list[SeenChange]:
+        """What changed since the last call."""
+        changes = [
+            SeenChange(*key, self.numbers[key].last, list(self.numbers[key].holes), self._began.pop(key, 0))
+            for key in self._changed
+        ]
         self._changed = {}
         return changes
+
+    def take_forgotten(self) -> list[tuple[str, str]]:
+        """The sources and epochs that were forgotten since the last call."""
+        forgotten, self._forgotten = list(self._forgotten), {}
+        return forgotten
+
+    def _begin(self, source: str, epoch: str) -> None:
+        self._last_began += 1
+        self._began[source, epoch] = self._last_began
+        self._add_epoch(source, epoch)
+        epochs = self._epochs.get(source, {})
+        if len(epochs) > EPOCHS_MAX:
+            self._forget(source, next(iter(epochs)))
+
+    def _add_epoch(self, source: str, epoch: str) -> None:
+        if not keeps_all_epochs(source):
+            self._epochs.setdefault(source, {})[epoch] = None
+
+    def _forget(self, source: str, epoch: str) -> None:
+        key = (source, epoch)
+        del self._epochs[source][epoch], self.numbers[key]
+        self._began.pop(key, None)
+        self._changed.pop(key, None)
+        self._forgotten[key] = None

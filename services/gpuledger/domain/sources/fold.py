@@ -4,28 +4,35 @@ Rows here depend on what happened only, never on how far behind a reader was: th
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, TableState, time_of_ns
+from gpuledger.domain.fact import Fact, Handlers, TableState
+from gpuledger.domain.sources.deduplication import EPOCHS_MAX, keeps_all_epochs
+from gpuledger.domain.sources.limits import SOURCE_HOUR, Hours
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.source import (
     SourceCompleted,
     SourceGapClosed,
     SourceGapDetected,
+    SourceLimited,
     SourceMessageIdTaken,
     SourceRejected,
 )
+
+NO_EPOCH = ""
+"""The epoch of what concerns none: rejected events that could not be read, and that the source is over its limits."""
 
 
 class Source(NamedTuple):
     """One epoch of a source.
 
     `missing` counts the numbers below `last_number` that have not come, `taken` the events that were recorded a second
-    time because another's message stood under their message id.
+    time because another's message stood under their message id, and `unknown` those whose type was not known when they
+    were recorded. `limited_at`, in the row `NO_EPOCH` alone, says when the source last went over its limits.
     """
 
     source: str
@@ -40,6 +47,9 @@ class Source(NamedTuple):
     last_recorded_at: datetime
     completed_at: datetime | None
     taken: int = 0
+    rejected: int = 0
+    unknown: int = 0
+    limited_at: datetime | None = None
 
 
 class Missing(NamedTuple):
@@ -78,7 +88,7 @@ SOURCE = TableSpec("source", Source, ("source", "epoch"))
 MISSING = TableSpec("missing", Missing, ("source", "epoch", "first"))
 GAP = TableSpec("gap", Gap, ("source", "epoch", "first"))
 REJECTION: TableSpec[Rejection] = TableSpec("rejection", Rejection, ("generation", "position"), retires=())
-SPECS = (SOURCE, MISSING, GAP, REJECTION)
+SPECS = (SOURCE, SOURCE_HOUR, MISSING, GAP, REJECTION)
 
 
 class Sources(TableState):
@@ -86,10 +96,13 @@ class Sources(TableState):
 
     def __init__(self) -> None:
         self.source = Table(SOURCE)
+        self.source_hour = Table(SOURCE_HOUR)
         self.missing = Table(MISSING)
-        self.gap = Table(GAP)
+        self.gap = Table(GAP, "epoch")
         self.rejection = Table(REJECTION)
+        self.hours = Hours(self.source_hour)
         self._missing_index: MissingIndex | None = None
+        self._epoch_index: EpochIndex | None = None
 
     @property
     def missing_index(self) -> "MissingIndex":
@@ -97,6 +110,34 @@ class Sources(TableState):
         if self._missing_index is None:
             self._missing_index = MissingIndex(self)
         return self._missing_index
+
+    @property
+    def epoch_index(self) -> "EpochIndex":
+        """The epochs of each source in their order; made from the rows at the first use."""
+        if self._epoch_index is None:
+            self._epoch_index = EpochIndex(self.source.rows.values())
+        return self._epoch_index
+
+
+class EpochIndex:
+    """The epochs of each source, in the order in which the log showed them first."""
+
+    def __init__(self, rows: Iterable[Source]) -> None:
+        self._epochs: dict[str, list[tuple[datetime, str]]] = {}
+        for row in rows:
+            if row.epoch != NO_EPOCH:
+                self.add(row)
+
+    def add(self, row: Source) -> None:
+        """Add an epoch."""
+        insort(self._epochs.setdefault(row.source, []), (row.first_recorded_at, row.epoch))
+
+    def take_excess(self, newest: Source) -> str | None:
+        """The oldest epoch but for the newest, which leaves the index if its source has too many."""
+        epochs = self._epochs[newest.source]
+        if len(epochs) <= EPOCHS_MAX:
+            return None
+        return epochs.pop(int(epochs[0][1] == newest.epoch))[1]
 
 
 MissingKey = tuple[str, str, int]
@@ -135,6 +176,10 @@ class MissingIndex:
             del self._firsts[row.source, row.epoch]
         self._pending.pop((row.source, row.epoch, row.first), None)
 
+    def of_epoch(self, source: str, epoch: str) -> list[MissingKey]:
+        """The ranges of an epoch."""
+        return [(source, epoch, first) for first in self._firsts.get((source, epoch), ())]
+
     def find(self, source: str, epoch: str, number: int) -> MissingKey | None:
         """The last range that begins at or before a number, which may lie behind its end."""
         firsts = self._firsts.get((source, epoch), ())
@@ -146,12 +191,11 @@ class MissingIndex:
         return iter(self._pending)
 
 
-def follow(state: Sources, event: Undecoded, recorded_ns: int) -> list[Missing]:
+def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> list[Missing]:
     """Follow a source's numbering with an event that is no repeat; returns the ranges that it completes."""
-    recorded_at = time_of_ns(recorded_ns)
-    row = state.source.get((event.source, event.epoch))
-    if row is None:
-        row = Source(event.source, event.epoch, 0, 0, 0, 0, event.time, event.time, recorded_at, recorded_at, None)
+    row = state.source.get((event.source, event.epoch)) or _begin(
+        state, event.source, event.epoch, event.time, recorded_at
+    )
     skipped = max(0, event.number - row.last_number - 1)
     completed: list[Missing] = []
     if skipped:
@@ -160,15 +204,21 @@ def follow(state: Sources, event: Undecoded, recorded_ns: int) -> list[Missing]:
         state.missing.put(noted)
     elif event.number < row.last_number:
         skipped, completed = -1, _fill(state, row, event.number)
-    state.source.put(_follow(row, event, recorded_at, skipped))
+    state.source.put(_follow(row, event, recorded_at, skipped, not is_known))
     return completed
 
 
 def repeated(state: Sources, source: str, epoch: str) -> None:
-    """Count a repeat."""
+    """Count a repeat, unless the epoch is forgotten."""
     row = state.source.get((source, epoch))
-    assert row is not None, "what repeats has been seen"
-    state.source.put(row._replace(duplicates=row.duplicates + 1))
+    if row is not None:
+        state.source.put(row._replace(duplicates=row.duplicates + 1))
+
+
+def rejected(state: Sources, source: str, epoch: str, recorded_at: datetime) -> None:
+    """Count a rejected event, which has been followed if its epoch could be read."""
+    row = state.source.get((source, epoch)) or _begin(state, source, epoch, recorded_at, recorded_at)
+    state.source.put(row._replace(rejected=row.rejected + 1, last_recorded_at=recorded_at))
 
 
 def overdue(state: Sources, now: datetime, grace_s: float, most: int) -> list[Missing]:
@@ -178,7 +228,28 @@ def overdue(state: Sources, now: datetime, grace_s: float, most: int) -> list[Mi
     return list(islice(takewhile(lambda row: (now - row.noticed_at).total_seconds() > grace_s, pending), most))
 
 
-def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int) -> Source:
+def _begin(state: Sources, source: str, epoch: str, time: datetime, recorded_at: datetime) -> Source:
+    """The row of an epoch that the log shows for the first time; the oldest one leaves where a source has too many."""
+    row = Source(source, epoch, 0, 0, 0, 0, time, time, recorded_at, recorded_at, None)
+    if epoch != NO_EPOCH and not keeps_all_epochs(source):
+        state.epoch_index.add(row)
+        oldest = state.epoch_index.take_excess(row)
+        if oldest is not None:
+            _forget(state, source, oldest)
+    return row
+
+
+def _forget(state: Sources, source: str, epoch: str) -> None:
+    state.source.delete((source, epoch))
+    for key in state.missing_index.of_epoch(source, epoch):
+        state.missing_index.remove(state.missing.rows[key])
+        state.missing.delete(key)
+    for gap in state.gap.where("epoch", epoch):
+        if gap.source == source:
+            state.gap.delete((source, epoch, gap.first))
+
+
+def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int, unknown: int) -> Source:
     return Source(
         row.source,
         row.epoch,
@@ -192,6 +263,9 @@ def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int) 
         recorded_at,
         row.completed_at,
         row.taken,
+        row.rejected,
+        row.unknown + unknown,
+        row.limited_at,
     )
 
 
@@ -228,7 +302,8 @@ def _message_id_taken(state: Sources, fact: Fact, _data: SourceMessageIdTaken) -
 
 def _gap_detected(state: Sources, fact: Fact, data: SourceGapDetected) -> None:
     key = (fact.event.subject, data.epoch, data.first)
-    if state.gap.get(key) is None:
+    is_forgotten = key[:2] not in state.source.rows
+    if state.gap.get(key) is None and not is_forgotten:
         state.gap.put(Gap(*key, data.last, fact.event.time, None))
     state.missing_index.mark_gap(key)
 
@@ -244,10 +319,20 @@ def _rejected(state: Sources, fact: Fact, data: SourceRejected) -> None:
     state.rejection.put(Rejection(data.sequence, data.generation, data.nats_subject, data.reason, time))
 
 
+def _limited(state: Sources, fact: Fact, data: SourceLimited) -> None:
+    source, time = fact.event.subject, fact.event.time
+    hour = state.source_hour.get(source)
+    if hour is not None and hour.hour == data.hour:
+        state.source_hour.put(hour._replace(limited_at=time))
+    row = state.source.get((source, NO_EPOCH)) or _begin(state, source, NO_EPOCH, time, time)
+    state.source.put(row._replace(limited_at=time))
+
+
 HANDLERS: Handlers = {
     SourceCompleted: _completed,
     SourceGapDetected: _gap_detected,
     SourceGapClosed: _gap_closed,
     SourceRejected: _rejected,
     SourceMessageIdTaken: _message_id_taken,
+    SourceLimited: _limited,
 }

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.sources.deduplication import HOLES_MAX, HolesError, Numbers, Seen
+from gpuledger.domain.sources.deduplication import EPOCHS_MAX, HOLES_MAX, HolesError, Numbers, Seen
 
 
 @given(st.lists(st.integers(1, 60)))
@@ -58,5 +58,58 @@ def test_changes_are_reported_once() -> None:
     seen = Seen()
     assert seen.add("/nodes/a/agent", "e", 2)
     assert not seen.add("/nodes/a/agent", "e", 2)
-    assert seen.take_changes() == [("/nodes/a/agent", "e", 2, [(1, 1)])]
+    assert seen.take_changes() == [("/nodes/a/agent", "e", 2, [(1, 1)], 1)]
     assert seen.take_changes() == []
+
+
+def test_the_epochs_of_a_hostile_agent_are_not_kept_beyond_the_bound() -> None:
+    seen, written = Seen(), dict[tuple[str, str], int]()
+    for number in range(100_000):
+        assert seen.add("/nodes/a/agent", f"e{number}", 1)
+        if number % 1_500 == 0:
+            write(seen, written)
+            assert len(seen.numbers) <= EPOCHS_MAX
+    write(seen, written)
+    assert list(seen.numbers) == [("/nodes/a/agent", f"e{number}") for number in range(99_000, 100_000)]
+    assert sorted(written, key=written.__getitem__) == list(seen.numbers)
+    assert not seen.add("/nodes/a/agent", "e99000", 1)
+
+
+def write(seen: Seen, written: dict[tuple[str, str], int]) -> None:
+    """Do as the store does: delete what is forgotten, then insert what is new."""
+    for key in seen.take_forgotten():
+        written.pop(key, None)
+    for change in seen.take_changes():
+        written.setdefault((change.source, change.epoch), change.began)
+
+
+def test_an_epoch_that_was_forgotten_begins_again_as_the_newest() -> None:
+    seen, written = Seen(), dict[tuple[str, str], int]()
+    for number in range(EPOCHS_MAX):
+        seen.add("/nodes/a/agent", f"e{number}", 1)
+    write(seen, written)
+    for epoch in ("new", "e0"):
+        assert seen.add("/nodes/a/agent", epoch, 1)
+    write(seen, written)
+    assert sorted(written, key=written.__getitem__) == list(seen.numbers)
+    assert list(seen.numbers)[-1] == ("/nodes/a/agent", "e0")
+
+
+def test_the_order_of_epochs_survives_a_restart() -> None:
+    seen, written = Seen(), dict[tuple[str, str], int]()
+    for number in reversed(range(EPOCHS_MAX)):
+        seen.add("/nodes/a/agent", f"e{number}", 1)
+    write(seen, written)
+    again = Seen({key: Numbers(1) for key in sorted(written, key=written.__getitem__)}, max(written.values()))
+    for one in (seen, again):
+        one.add("/nodes/a/agent", "new", 1)
+    assert list(again.numbers) == list(seen.numbers)
+    assert ("/nodes/a/agent", f"e{EPOCHS_MAX - 1}") not in again.numbers
+
+
+def test_the_epochs_of_imports_are_all_kept() -> None:
+    """An epoch is the digest of its files, and importing them again must add nothing."""
+    seen = Seen()
+    for number in range(2 * EPOCHS_MAX):
+        seen.add("/import/titan", f"e{number}", 1)
+    assert not seen.add("/import/titan", "e0", 1)

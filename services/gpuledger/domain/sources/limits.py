@@ -1,0 +1,151 @@
+"""What one source may record in an hour, and what it did. Pure.
+
+An hour is one of recording, as the log shows it, so that every fold of a log counts alike. There is one row for each
+source, of its latest hour, and it is bounded whatever the source sends.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.envelope import Undecoded
+from gpuledger.events.registry import parse_type
+
+HOUR: Final = timedelta(hours=1)
+HASH_LENGTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLimits:
+    """What one source may record in an hour before it is over its limits.
+
+    `rejected` counts events that were rejected, `epochs` those that it began, `aggregates` the things that its events
+    are about, `bytes` everything that it published, repeats included.
+    """
+
+    rejected: int = 100
+    epochs: int = 20
+    aggregates: int = 2_000
+    bytes: int = 64 * 1024 * 1024
+
+
+LIMITS: Final = SourceLimits()
+"""The limits in force. They are no settings, because a decision that depends on one must replay alike."""
+
+
+class SourceHour(NamedTuple):
+    """The latest hour of a source, and since when it is over its limits in that hour.
+
+    `aggregates` ends at one more than allowed. `hashes` are those of the aggregates so far, empty once they are too
+    many.
+    """
+
+    source: str
+    hour: datetime
+    events: int
+    rejected: int
+    epochs: int
+    aggregates: int
+    bytes: int
+    hashes: str
+    limited_at: datetime | None
+
+
+SOURCE_HOUR = TableSpec("source_hour", SourceHour, ("source",))
+
+
+class CountedMessage(NamedTuple):
+    """A message to count: who published it when, its size, and what it is about, if that is sure."""
+
+    source: str
+    recorded_at: datetime
+    size: int
+    aggregate: str | None
+    begins_epoch: bool
+    is_rejected: bool
+
+
+class Hours:
+    """Counts what each source records in its latest hour."""
+
+    def __init__(self, table: Table[SourceHour]) -> None:
+        self._table = table
+        self._aggregates: dict[str, set[str]] = {}
+
+    def count(self, message: CountedMessage) -> SourceHour:
+        """Count a message; returns its source's hour."""
+        row = self._table.get(message.source)
+        if row is None or message.recorded_at - row.hour >= HOUR:
+            hour = message.recorded_at.replace(minute=0, second=0, microsecond=0)
+            row = SourceHour(message.source, hour, 0, 0, 0, 0, 0, "", None)
+            self._aggregates.pop(message.source, None)
+        aggregates, hashes = self._with_aggregate(row, message.aggregate)
+        row = SourceHour(
+            row.source,
+            row.hour,
+            row.events + 1,
+            row.rejected + message.is_rejected,
+            row.epochs + message.begins_epoch,
+            aggregates,
+            row.bytes + message.size,
+            hashes,
+            row.limited_at,
+        )
+        self._table.put(row)
+        return row
+
+    def _with_aggregate(self, row: SourceHour, aggregate: str | None) -> tuple[int, str]:
+        """The number of aggregates, and their hashes, with one more."""
+        if aggregate is None or row.aggregates > LIMITS.aggregates:
+            return row.aggregates, row.hashes
+        found = self._aggregates.get(row.source)
+        if found is None:
+            starts = range(0, len(row.hashes), HASH_LENGTH)
+            found = self._aggregates[row.source] = {row.hashes[start : start + HASH_LENGTH] for start in starts}
+        if aggregate in found:
+            return row.aggregates, row.hashes
+        if row.aggregates == LIMITS.aggregates:
+            del self._aggregates[row.source]
+            return row.aggregates + 1, ""
+        found.add(aggregate)
+        return row.aggregates + 1, row.hashes + aggregate
+
+
+def exceeded(row: SourceHour) -> tuple[str, ...]:
+    """The names of the limits that a source is over in this hour."""
+    return tuple(
+        name
+        for name, found, limit in (
+            ("rejected", row.rejected, LIMITS.rejected),
+            ("epochs", row.epochs, LIMITS.epochs),
+            ("aggregates", row.aggregates, LIMITS.aggregates),
+            ("bytes", row.bytes, LIMITS.bytes),
+        )
+        if found > limit
+    )
+
+
+def is_limited(source: str) -> bool:
+    """Whether everything that a source records counts towards its limits, and not only what is rejected.
+
+    People import as much as they like, and our own services publish what follows from others.
+    """
+    return source.startswith(("/nodes/", "/gateways/"))
+
+
+def aggregate_of(event: Undecoded) -> str:
+    """The hash of what an accepted event is about; nobody finds two things that share one."""
+    return _hash(_aggregate_word(event.type), event.subject)
+
+
+@lru_cache(maxsize=4_096)
+def _aggregate_word(event_type: str) -> str:
+    return parse_type(event_type).aggregate
+
+
+@lru_cache(maxsize=65_536)
+def _hash(aggregate: str, subject: str) -> str:
+    return blake2b(f"{aggregate}/{subject}".encode(), digest_size=HASH_LENGTH // 2).hexdigest()

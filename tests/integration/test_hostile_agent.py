@@ -1,0 +1,95 @@
+"""A hostile agent on real servers: what it costs is bounded, it is told apart, and nobody else notices."""
+
+from collections import Counter
+
+import pytest
+
+from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.sources.deduplication import EPOCHS_MAX
+from gpuledger.domain.sources.limits import LIMITS
+from gpuledger.events.device import DeviceFailed
+from gpuledger.events.source import SourceLimited, SourceRejected
+from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.rebuild import rebuild
+from gpuledger.projection.runner import Runner
+from gpuledger.readmodels.projections import DevicesProjection
+from support.cli import Cli, aside
+from support.events import AGENT, event, outgoing
+from support.projections import QUICK, assert_true, execute, publish, reaches, running
+from support.runners import LEFT_OPEN, decided, failures
+
+pytestmark = LEFT_OPEN
+
+HOSTILE = "/nodes/n2/agent"
+GARBAGE = 3 * LIMITS.rejected
+EPOCHS = EPOCHS_MAX + 50
+
+
+def hostile_messages() -> list[Outgoing]:
+    """Garbage under its own name, types that nobody knows, and one epoch after the other."""
+    garbage = [Outgoing("ledger.node.n2.device.d1.failed", f"g{number}", b"{") for number in range(GARBAGE)]
+    fact = event(DeviceFailed(kind="DBE"), "d9", source=HOSTILE)
+    unknown = outgoing(fact)._replace(subject="ledger.node.n2.device.d9.melted", id="unknown")
+    unknown = unknown._replace(data=unknown.data.replace(b"device.failed.v1", b"device.melted.v1"))
+    epochs = [outgoing(fact._replace(id=f"e{number}", epoch=f"e{number:05}")) for number in range(EPOCHS)]
+    return [*garbage, unknown, *epochs]
+
+
+@pytest.fixture
+async def attacked(ledger: JetStreamLedger, url: str) -> int:
+    """A log with an honest agent and a hostile one, folded; its head."""
+    runners = [Runner(one, ledger, url, settings=QUICK) for one in (SourcesProjection(), DevicesProjection())]
+    async with running(*runners):
+        await publish(ledger, failures(range(1, 4)))
+        await ledger.publish_many(hostile_messages())
+        head = await publish(ledger, failures(range(4, 7)))
+        head += LIMITS.rejected + 1
+        await reaches(url, "sources", head)
+        await reaches(url, "devices", head)
+    return head
+
+
+async def test_what_a_hostile_agent_costs_is_bounded(ledger: JetStreamLedger, url: str, attacked: int) -> None:
+    found = await decided(ledger)
+    assert Counter(type(one.data) for one in found) == {SourceRejected: LIMITS.rejected, SourceLimited: 1}
+    of_hostile = execute(url, "SELECT epoch FROM gpuledger_live.source WHERE source = %s", HOSTILE)
+    assert len(of_hostile) == EPOCHS_MAX + 1
+    seen = execute(url, "SELECT projection, count(*) FROM gpuledger.seen WHERE source = %s GROUP BY 1", HOSTILE)
+    assert sorted(seen) == [("devices", EPOCHS_MAX), ("sources", EPOCHS_MAX)]
+    ((hour_events, rejected, epochs),) = execute(
+        url, "SELECT sum(events), sum(rejected), sum(epochs) FROM gpuledger_live.source_hour"
+    )
+    assert (hour_events, rejected, epochs) == (len(hostile_messages()) + 6, GARBAGE, EPOCHS + 2)
+    for projection in (SourcesProjection(), DevicesProjection()):
+        await assert_true(ledger, url, [projection])
+        await rebuild(projection, ledger, url)
+        await assert_true(ledger, url, [projection])
+    assert await ledger.head() == attacked
+
+
+async def test_a_restart_forgets_the_same_epochs(ledger: JetStreamLedger, url: str, attacked: int) -> None:
+    more = [event(DeviceFailed(kind="DBE"), "d9", source=HOSTILE, epoch=f"f{number:05}") for number in range(10)]
+    head = await publish(ledger, more)
+    projections = [SourcesProjection(), DevicesProjection()]
+    for projection in projections:
+        assert await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
+    kept = execute(
+        url, "SELECT min(epoch), count(*) FROM gpuledger.seen WHERE source = %s GROUP BY projection", HOSTILE
+    )
+    assert kept == [(f"e{EPOCHS - EPOCHS_MAX + 10:05}", EPOCHS_MAX)] * 2
+    await assert_true(ledger, url, projections)
+
+
+@pytest.mark.usefixtures("attacked")
+async def test_the_source_is_told_apart(
+    url: str, clean_nats_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NATS_URL", clean_nats_url)
+    monkeypatch.setenv("DATABASE_URL", url)
+    shown = await aside(Cli(capsys))("get", "sources", "-o", "json")
+    assert shown.code == 0, shown.err
+    rows = [row for row in shown.json() if row["limited_at"]]
+    assert [(row["source"], row["epoch"], row["rejected"]) for row in rows] == [(HOSTILE, "", GARBAGE)]
+    (honest,) = [row for row in shown.json() if row["source"] == AGENT]
+    assert (honest["rejected"], honest["unknown"], honest["missing"], honest["limited_at"]) == (0, 0, 0, None)
