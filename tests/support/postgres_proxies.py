@@ -31,17 +31,19 @@ INVENTED_PROCESS = 4_000_000
 class _Proxy:
     """Listens, and has a thread for every client until it is closed."""
 
-    def __init__(self, database_url: str) -> None:
-        self._target = urlsplit(database_url)
-        self._listener = socket.create_server((HOST, 0))
+    def __init__(self, url: str, host: str = HOST) -> None:
+        self._target = urlsplit(url)
+        self._host = host
+        self._listener = socket.create_server((host, 0))
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
     @property
     def url(self) -> str:
-        """The database through this proxy."""
-        account = self._target.netloc.rpartition("@")[0]
-        return urlunsplit(self._target._replace(netloc=f"{account}@{HOST}:{self._listener.getsockname()[1]}"))
+        """The server's URL through this proxy."""
+        account, at, _ = self._target.netloc.rpartition("@")
+        address = f"{self._host}:{self._listener.getsockname()[1]}"
+        return urlunsplit(self._target._replace(netloc=f"{account}{at}{address}"))
 
     def __enter__(self) -> Self:
         self._spawn(self._accept)
@@ -107,8 +109,8 @@ class _Proxy:
 class SilentProxy(_Proxy):
     """Passes everything on until it is to swallow it, in both directions, without an end of either connection."""
 
-    def __init__(self, database_url: str) -> None:
-        super().__init__(database_url)
+    def __init__(self, url: str, host: str = HOST) -> None:
+        super().__init__(url, host)
         self._is_silent = threading.Event()
 
     def swallow(self) -> None:

@@ -15,7 +15,7 @@ import structlog
 
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import DatabaseUnavailableError
-from gpuledger.db.locks import HeldLock, stand_by, try_hold
+from gpuledger.db.locks import HeldLock, LockCheck, stand_by, try_hold
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.definition import Projection
@@ -40,6 +40,7 @@ class RunnerSettings:
     messages_per_batch: int = MESSAGES_PER_BATCH_MAX
     tick_s: float = 1.0
     backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
+    lock_check: LockCheck = field(default_factory=LockCheck)
 
 
 TRANSIENT = (
@@ -89,7 +90,7 @@ class Runner:
             try:
                 async with AsyncExitStack() as stack:
                     connection = await self._connected(stack)
-                    held = await stand_by(connection, writer_lock(self.projection.name))
+                    held = await stand_by(connection, writer_lock(self.projection.name), self.settings.lock_check)
                     writer = await self._writer(connection)
                     retries.reset()
                     await self._follow(writer, held, NEVER)
@@ -109,7 +110,7 @@ class Runner:
         """
         async with AsyncExitStack() as stack:
             connection = await self._connected(stack)
-            held = await try_hold(connection, writer_lock(self.projection.name))
+            held = await try_hold(connection, writer_lock(self.projection.name), self.settings.lock_check)
             if held is None:
                 return False
             await self._follow(await self._writer(connection), held, until)
