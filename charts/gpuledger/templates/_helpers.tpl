@@ -132,6 +132,41 @@ How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret
 {{- end }}
 {{- end }}
 
+{{/* How a pod verifies PostgreSQL. libpq reads these variables where the URL does not say it. Call with $. */}}
+{{- define "gpuledger.databaseTlsEnv" -}}
+{{- $database := .Values.servers.database -}}
+{{- with $database.sslMode | default (ternary "verify-full" "" (not (empty $database.tlsSecret))) }}
+- name: PGSSLMODE
+  value: {{ . }}
+{{- end }}
+{{- if $database.tlsSecret }}
+- name: PGSSLROOTCERT
+  value: /etc/gpuledger/postgres-tls/ca.crt
+{{- if $database.clientCertificate }}
+- name: PGSSLCERT
+  value: /etc/gpuledger/postgres-tls/tls.crt
+- name: PGSSLKEY
+  value: /etc/gpuledger/postgres-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "gpuledger.databaseTlsMounts" -}}
+{{- if .Values.servers.database.tlsSecret }}
+- name: postgres-tls
+  mountPath: /etc/gpuledger/postgres-tls
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{/* libpq refuses a key that others may read; the pod's group may. */}}
+{{- define "gpuledger.databaseTlsVolumes" -}}
+{{- with .Values.servers.database.tlsSecret }}
+- name: postgres-tls
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- end }}
+
 {{/* The variables that name the servers. Call with (list $ "name of the Secret"). */}}
 {{- define "gpuledger.serverEnv" -}}
 {{- $servers := (index . 0).Values.servers -}}

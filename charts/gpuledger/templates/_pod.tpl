@@ -75,6 +75,9 @@ spec:
         {{- with include "gpuledger.natsEnv" $login }}
         {{- . | nindent 8 }}
         {{- end }}
+        {{- with and .secret (include "gpuledger.databaseTlsEnv" .root) }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- with .env }}
         {{- . | nindent 8 }}
         {{- end }}
@@ -98,6 +101,9 @@ spec:
         {{- with include "gpuledger.natsMounts" $login }}
         {{- . | nindent 8 }}
         {{- end }}
+        {{- with and .secret (include "gpuledger.databaseTlsMounts" .root) }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- with $values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -105,6 +111,9 @@ spec:
     - name: tmp
       emptyDir: {sizeLimit: 64Mi}
     {{- with include "gpuledger.natsVolumes" $login }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- with and .secret (include "gpuledger.databaseTlsVolumes" .root) }}
     {{- . | nindent 4 }}
     {{- end }}
     {{- with $values.extraVolumes }}

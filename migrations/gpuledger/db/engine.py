@@ -42,7 +42,9 @@ _BEGIN_SESSION = "; ".join(
     )
 )
 
-_TLS_TROUBLE = re.compile(r"\b(SSL|TLS|certificate|sslmode|sslrootcert|sslcert|sslkey|root\.crt)\b", re.IGNORECASE)
+_TLS_TROUBLE = re.compile(
+    r"\b(private key|SSL|TLS|certificate|sslmode|sslrootcert|sslcert|sslkey|root\.crt)\b", re.IGNORECASE
+)
 _TLS_REMEDY = (
     "See to sslmode, sslrootcert, sslcert and sslkey in DATABASE_URL, or PGSSLMODE, PGSSLROOTCERT, PGSSLCERT and "
     "PGSSLKEY (docs/operations.md, TLS to PostgreSQL)."
