@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from gpuledger.domain.fact import Fact
 from gpuledger.events.envelope import Decoded
@@ -68,6 +69,11 @@ async def supervised(ledger: JetStreamLedger, url: str, *projections: Projection
             await stop(task)
 
 
+def is_stopped(name: str) -> float | None:
+    """What the alert about stopped projections asks for."""
+    return REGISTRY.get_sample_value("gpuledger_projection_stopped", {"projection": name})
+
+
 async def stops(supervision: Supervision, name: str) -> str:
     """Why the projection stopped, once it has."""
 
@@ -87,11 +93,13 @@ async def test_a_decider_that_fails_stops_alone_until_its_position_is_skipped(
         assert "stopped at 1/2 " in reason
         assert "`decide` raised ZeroDivisionError('oh')" in reason
         assert "gpuledger log skip 1/2" in reason
+        assert (is_stopped("away"), is_stopped("nodes")) == (1, 0)
         await reaches(url, "nodes", head)
         assert not supervision.healthy
         skip = SourcePositionSkipped(generation=1, sequence=2, reason="it cannot be decided")
         head = await publish(ledger, [event(skip, "log", source="/operators/eva")])
         await reaches(url, "away", head)
+        assert is_stopped("away") == 0
     assert [row[0] for row in table(url, "away", "node")] == ["n1", "n3"]
     await assert_true(ledger, url, [FailsAtTwo()])
 

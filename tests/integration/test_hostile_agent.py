@@ -1,9 +1,13 @@
 """A hostile agent on real servers: what it costs is bounded, it is told apart, and nobody else notices."""
 
+import asyncio
 from collections import Counter
+from functools import partial
 
 import pytest
+from prometheus_client import REGISTRY
 
+from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.sources.deduplication import EPOCHS_MAX
 from gpuledger.domain.sources.limits import LIMITS
@@ -16,8 +20,9 @@ from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
 from support.cli import Cli, aside
 from support.events import AGENT, event, outgoing
-from support.projections import QUICK, assert_true, execute, publish, reaches, running
+from support.projections import QUICK, assert_true, execute, publish, reaches, running, stop
 from support.runners import LEFT_OPEN, decided, failures
+from support.waiting import eventually
 
 pytestmark = LEFT_OPEN
 
@@ -93,3 +98,24 @@ async def test_the_source_is_told_apart(
     assert [(row["source"], row["epoch"], row["rejected"]) for row in rows] == [(HOSTILE, "", GARBAGE)]
     (honest,) = [row for row in shown.json() if row["source"] == AGENT]
     assert (honest["rejected"], honest["unknown"], honest["missing"], honest["limited_at"]) == (0, 0, 0, None)
+
+
+@pytest.mark.usefixtures("attacked")
+async def test_what_alerts_ask_for_is_measured(url: str) -> None:
+    execute(url, "INSERT INTO gpuledger_live.gap VALUES ('/s', 'e', 1, 2, now(), NULL)")
+    execute(url, "INSERT INTO gpuledger_live.gap VALUES ('/s', 'e', 3, 4, now() - INTERVAL '2 days', NULL)")
+    execute(url, "INSERT INTO gpuledger_live.gap VALUES ('/s', 'e', 5, 6, now(), now())")
+    task = asyncio.create_task(measure_sources(url, interval_s=0.02))
+    try:
+        await eventually(partial(_measured, source_gaps_open=2, source_gaps_new=1))
+        await eventually(partial(_measured, sources_with_rejected_events=1, sources_over_limits=1))
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%%sources metrics'"
+        execute(url, cut)
+        execute(url, "UPDATE gpuledger_live.source_hour SET hour = hour - INTERVAL '3 hours'")
+        await eventually(partial(_measured, sources_with_rejected_events=0, sources_over_limits=0))
+    finally:
+        await stop(task)
+
+
+async def _measured(**expected: float) -> bool:
+    return all(REGISTRY.get_sample_value(f"gpuledger_{name}") == value for name, value in expected.items())

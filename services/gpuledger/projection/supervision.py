@@ -110,11 +110,13 @@ class Supervision:
         runner = Runner(projection, self.ledger, self.database_url, clock=self.clock)
         standing = self._standings[projection.name]
         while True:
+            runner.metrics.stopped(is_stopped=False)
             try:
                 await runner.run()
             except STOPS as error:
                 standing.stopped = str(error)
                 runner.metrics.failed(error)
+                runner.metrics.stopped(is_stopped=True)
                 log.error("projection.stopped", projection=projection.name, reason=standing.stopped)
             await self._wait_for_remedy(projection)
             standing.stopped = None
@@ -133,13 +135,14 @@ class Supervision:
                 return
 
     async def _remedies(self, projection: Projection) -> tuple[object, ...] | None:
+        bytes_max = self.ledger.message_bytes_max  # before anything is awaited, so that it is that of the failure
         try:
             skipped = await skipped_positions(self.ledger)
             checkpoint = await ProjectionStore(await self._connection.get(), projection).checkpoint()
         except STOPS:
             return None
         rows = checkpoint and (checkpoint.incarnation, checkpoint.version, checkpoint.generation)
-        return (len(skipped), rows, self.ledger.message_bytes_max)
+        return (len(skipped), rows, bytes_max)
 
     async def _check(self) -> None:
         """Compare positions with the head of the log, for as long as the servers answer."""

@@ -44,6 +44,9 @@ _LEADER_SINCE = Gauge(
     "When the process that leads took the lock, in seconds since 1970.",
     ["lock", "process"],
 )
+_STOPPED = Gauge(
+    "gpuledger_projection_stopped", "1 while it is stopped in this process and waits for a remedy.", ["projection"]
+)
 PUBLISHED = Counter("gpuledger_published_total", "Events handed to the ledger, by outcome.", ["outcome"])
 OUTCOMES = ("recorded", "duplicate", "conflict", "failed", "taken")
 for _outcome in OUTCOMES:
@@ -78,6 +81,10 @@ class ProjectionMetrics:
         """The projection was interrupted, or stopped."""
         _WRITER.labels(self._projection).set(0)
         _ERRORS.labels(self._projection, type(error).__name__).inc()
+
+    def stopped(self, *, is_stopped: bool) -> None:
+        """The projection stopped and waits for a remedy, or goes on."""
+        _STOPPED.labels(self._projection).set(is_stopped)
 
     @contextmanager
     def folding(self, events: int) -> Iterator[None]:

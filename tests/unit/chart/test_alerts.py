@@ -1,9 +1,14 @@
 """The chart's alerts: each has a page, says how bad it is, and asks for metrics that somebody serves."""
 
 import re
+from types import ModuleType
+
+from prometheus_client import Gauge
 
 from gpuledger.agent.board import Board
+from gpuledger.compose import source_metrics
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
+from gpuledger.runtime import telemetry
 from support.agent_metrics import metrics_of_agents
 from support.chart import CHART, WITH_SECRET, needs_helm, render
 
@@ -14,12 +19,18 @@ pytestmark = needs_helm
 ALERTS = {
     "GPUDriverMissing", "GPUNodeFeatureMissing", "GPUUnassignedDevice", "GPUNodeWithoutPool", "GPUPoolCapacityLow",
     "GPUDeviceDegraded", "GPUPoolVPARecommendation", "LatencySpikes", "GPUAgentLedgerAway", "GPUAgentEventsDropped",
-    "GPUAgentNotDurable",
+    "GPUAgentNotDurable", "GPULedgerProjectionStopped", "GPULedgerProjectionLag", "GPULedgerGapsOpen",
+    "GPULedgerEventsRejected", "GPULedgerSourceOverLimits",
 }  # fmt: skip
 OTHERS_METRICS = {
     "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
     "kube_pod_container_resource_requests", "DCGM_FI_DEV_GPU_UTIL",
 }  # fmt: skip
+
+
+def gauges_of(module: ModuleType) -> list[Gauge]:
+    """The gauges that a module defines."""
+    return [value for value in vars(module).values() if isinstance(value, Gauge)]
 
 
 def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> None:
@@ -28,6 +39,7 @@ def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> Non
     rules = [one for group in rule["spec"]["groups"] for one in group["rules"]]
     assert {one["alert"] for one in rules} == ALERTS
     ours = {family.name for family in GpuMetrics(lambda: None).describe()} | metrics_of_agents(Board())
+    ours |= {next(iter(gauge.describe())).name for module in (telemetry, source_metrics) for gauge in gauges_of(module)}
     for one in rules:
         page = CHART.parents[1] / one["annotations"]["runbook"]
         assert page.stem == one["alert"]
