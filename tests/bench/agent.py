@@ -28,9 +28,9 @@ from gpuledger.agent.heartbeat import METRIC
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.ledger.api import Ledger, Outgoing
-from gpuledger.ledger.jetstream import connect_ledger
 from support import servers
 from support.kubelet import FakeKubelet, a_kubelet
+from support.ledgers import new_ledger
 
 NODE = "node-1"
 CARDS = 8
@@ -101,7 +101,7 @@ async def _running() -> AsyncIterator[Running]:
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(servers.short_directory())
         nats = stack.enter_context(servers.nats_server())
-        ledger = await stack.enter_async_context(connect_ledger(nats.url, name="bench"))
+        ledger = await stack.enter_async_context(new_ledger(nats.url, name="bench"))
         kubelet = await stack.enter_async_context(a_kubelet(folder))
         exporter = await stack.enter_async_context(_exporter())
         await ledger.publish(_pending())

@@ -19,11 +19,11 @@ from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
 from support import servers
+from support.ledgers import new_ledger
 
 LAG_MS = 1_000.0
 CHILD = Path(__file__).with_name("agents_traffic.py")
@@ -51,7 +51,7 @@ QUICK = AgentsSizes(1_000, 5, 200)
 async def agents(database_url: str, sizes: AgentsSizes = FULL) -> list[Figure]:
     """The 99th percentile and the most of the lag, beside that of the acknowledgements alone."""
     with servers.nats_server() as server:
-        async with connect_ledger(server.url, name="bench") as ledger:
+        async with new_ledger(server.url, name="bench") as ledger:
             commits = [Commits() for _ in SERVICES]
             running = [
                 asyncio.create_task(Runner(service(), ledger, database_url, on_flush=commit.note).run())

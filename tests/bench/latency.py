@@ -23,12 +23,12 @@ from bench import raw
 from bench.report import Figure
 from bench.servers import unsynced_nats
 from gpuledger.ledger.api import Ledger
-from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import LIVE, Checkpoint, schema_of
 from gpuledger.readmodels.projections import DevicesProjection
 from support import servers
+from support.ledgers import new_ledger
 
 RATE_PER_S = 1_000
 P99_MS = 25.0
@@ -86,7 +86,7 @@ async def _round(
 ) -> Round:
     with nats_server() as server:
         bare = await _bare(server.url, database_url, events // 2)
-        async with connect_ledger(server.url, name="bench") as ledger:
+        async with new_ledger(server.url, name="bench") as ledger:
             ours = await _paced(server.url, ledger, database_url, events)
     await _forget_rows(database_url)
     return Round(_percentile(ours, 50), _percentile(ours, 99), _sum(bare, 50), _sum(bare, 99))

@@ -10,7 +10,7 @@ from bench import fleet
 from bench.report import Figure
 from bench.servers import unsynced_nats
 from bench.throughput import fill
-from gpuledger.ledger.jetstream import connect_ledger
+from support.ledgers import new_ledger
 
 MEGABYTES_MAX = 500.0
 CHILD = Path(__file__).with_name("rebuilding.py")
@@ -19,7 +19,7 @@ CHILD = Path(__file__).with_name("rebuilding.py")
 async def memory(database_url: str, events: int) -> list[Figure]:
     """Megabytes (10^6 bytes) of a process that rebuilds, beside the same process before it begins."""
     with unsynced_nats() as server:
-        async with connect_ledger(server.url, name="bench") as ledger:
+        async with new_ledger(server.url, name="bench") as ledger:
             await fill(ledger, fleet.history(events), "memory")
         usage = await asyncio.to_thread(_rebuild, server.url, database_url)
     name = f"peak memory, {events:,} events, {events // fleet.EVENTS_PER_DEVICE:,} devices"

@@ -26,9 +26,9 @@ from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object, open_cli
 from gpuledger.events.device import DevicePoolApplied
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.ledger.api import Ledger, Outgoing
-from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.clock import system_clock
+from support.ledgers import new_ledger
 from support.servers import short_directory
 
 SERVICES = str(Path(__file__).with_name("pools_services.py"))
@@ -211,7 +211,7 @@ async def established(database_url: str, sizes: PoolsSizes) -> AsyncIterator[tup
         async with (
             api_server(directory) as kubeconfig,
             open_client(kubeconfig) as client,
-            connect_ledger(nats.url, name="bench people") as ledger,
+            new_ledger(nats.url, name="bench people") as ledger,
         ):
             began = perf_counter()
             await _fill(client, fleet)

@@ -35,6 +35,7 @@ from gpuledger.events.node import NodeDevicesObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger, Message, Outgoing
+from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.projection.store import Decider, ProjectionStore
@@ -138,7 +139,7 @@ async def make_past(fleet: Fleet, client: KubeClient, ledger: Ledger, database_u
             await past.record(agent, row.device, DevicePoolApplied(pool=row.pool))
     await past.publish()
     for fold in past.deciders:
-        await _keep_rows(fold, ledger.generation, database_url)
+        await _keep_rows(fold, ledger.identity, database_url)
     return past
 
 
@@ -188,10 +189,10 @@ def agent_of(node: str) -> str:
     return f"/nodes/{node}/agent"
 
 
-async def _keep_rows(fold: Fold, generation: int, database_url: str) -> None:
+async def _keep_rows(fold: Fold, identity: LedgerIdentity, database_url: str) -> None:
     """Write a decider's rows as its runner would have."""
     fold.take_returned()
     async with connect(database_url, application_name="bench past") as connection:
         store = ProjectionStore(connection, fold.projection)
         await store.create_decider(Decider(EPOCH, fold.numbering.next_number, 0))
-        await store.flush(fold, await store.create(generation, random_id()))
+        await store.flush(fold, await store.create(identity, random_id()))

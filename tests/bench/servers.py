@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpuledger.local.servers.nats import NatsServer
+from support.ledgers import make_ledger_blocking
 from support.servers import short_directory
 
 
@@ -23,6 +24,7 @@ class UnsyncedNats(NatsServer):
 
 @contextmanager
 def unsynced_nats() -> Iterator[NatsServer]:
-    """A server of that kind with nothing in it."""
+    """A server of that kind with an empty ledger."""
     with short_directory() as directory, UnsyncedNats(directory / "nats") as server:
+        make_ledger_blocking(server.url)
         yield server

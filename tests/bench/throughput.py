@@ -18,6 +18,7 @@ from gpuledger.projection.replay import fold_until
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.importers.run import EVENTS_PER_PUBLISH
 from support import servers
+from support.ledgers import new_ledger
 
 PUBLISHING, FOLDING, REBUILDING = 0.6, 0.4, 0.25
 LIBRARY = 10.0
@@ -35,7 +36,7 @@ async def publishing(synced: int, unsynced: int, rounds: int) -> list[Figure]:
 async def projecting(database_url: str, events: int, library_events: int, rounds: int) -> list[Figure]:
     """The in-memory fold and the rebuild beside raw reading, and the rebuild beside the library."""
     with unsynced_nats() as server:
-        async with connect_ledger(server.url, name="bench") as ledger:
+        async with new_ledger(server.url, name="bench") as ledger:
             await fill(ledger, fleet.history(events))
             with LibraryPeer(database_url, list(fleet.history(library_events))) as library:
                 found = await medians(

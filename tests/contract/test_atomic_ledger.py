@@ -13,10 +13,10 @@ from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.atomic import BATCH_BYTES_MAX, BATCH_ID, BATCH_MESSAGES_MAX, BATCH_MESSAGES_MIN
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import GenerationError, PublishError
-from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation, stream_config
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.ledger.stream import begin_generation, create_ledger, stream_config
 from gpuledger.local.servers.nats import NatsServer
-from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing, read_count
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing, read_count
 
 STREAM = "LEDGER_1"
 EVENTS = 3 * BATCH_MESSAGES_MAX + 7
@@ -136,6 +136,8 @@ async def test_a_stream_of_before_batches_is_allowed_them_and_else_left_alone(
 ) -> None:
     config = stream_config(1).evolve(allow_atomic=None, description="ours", max_bytes=1 << 30)
     before = (await jetstream.add_stream(config)).config
+    async with connected(clean_nats_url, name="migrate") as connection:
+        await create_ledger(connection, "the ledger's id")
     async with jetstream_ledger(clean_nats_url) as ledger:
         await ledger.publish_many(series(BATCH_MESSAGES_MIN))
     after = (await jetstream.stream_info(STREAM)).config
@@ -171,7 +173,7 @@ async def test_a_batch_for_a_generation_that_was_archived_is_an_error(clean_nats
 async def test_kills_in_the_middle_of_batches_lose_and_double_nothing(fresh_nats: NatsServer, turns: int) -> None:
     sent = series(KILLED_EVENTS)
     async with (
-        connect_ledger(fresh_nats.url, name="publisher") as writing,
+        new_ledger(fresh_nats.url, name="publisher") as writing,
         jetstream_ledger(fresh_nats.url) as following,
         following.read(subject_filter=ALL) as reader,
     ):

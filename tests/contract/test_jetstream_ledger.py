@@ -26,7 +26,7 @@ from gpuledger.ledger.errors import (
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation, stream_config
 from gpuledger.local.servers.nats import NatsServer
-from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing, read_count
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing, read_count
 from support.waiting import eventually
 
 EVENTS = 5000
@@ -53,8 +53,8 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
 async def test_kills_of_the_server_lose_nothing_double_nothing_and_keep_the_order(fresh_nats: NatsServer) -> None:
     sent = [outgoing(number) for number in range(EVENTS)]
     async with (
-        connect_ledger(fresh_nats.url, name="publisher") as writing,
-        connect_ledger(fresh_nats.url, name="reader") as following,
+        new_ledger(fresh_nats.url, name="publisher") as writing,
+        new_ledger(fresh_nats.url, name="reader") as following,
         following.read() as reader,
     ):
         publishing = asyncio.create_task(writing.publish_many(sent))
@@ -72,7 +72,7 @@ async def test_kills_of_the_server_lose_nothing_double_nothing_and_keep_the_orde
 
 async def test_expectations_hold_across_a_kill(fresh_nats: NatsServer) -> None:
     device = "ledger.*.*.device.d.>"
-    async with connect_ledger(fresh_nats.url, name="publisher") as ledger:
+    async with new_ledger(fresh_nats.url, name="publisher") as ledger:
         for number in range(60):
             publishing = asyncio.create_task(ledger.publish(outgoing(number), Expected(device, number)))
             if number % 20 == 10:
@@ -84,7 +84,7 @@ async def test_expectations_hold_across_a_kill(fresh_nats: NatsServer) -> None:
 
 
 async def test_a_publisher_gives_up_within_its_bound(fresh_nats: NatsServer) -> None:
-    async with connect_ledger(fresh_nats.url, name="publisher", publish_timeout_s=0.5) as ledger:
+    async with new_ledger(fresh_nats.url, name="publisher", publish_timeout_s=0.5) as ledger:
         await ledger.publish(outgoing(1))
         fresh_nats.kill()
         with pytest.raises(PublishError, match=r"not acknowledged within 0\.5 s"):

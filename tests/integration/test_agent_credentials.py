@@ -22,7 +22,7 @@ from gpuledger.ledger.permissions import (
     templated_permissions,
     user_name,
 )
-from gpuledger.ledger.stream import ensure_stream
+from gpuledger.ledger.stream import create_ledger
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from support.ledgers import DEADLINE_S
 from support.nats_logins import Certificates, written_server
@@ -37,7 +37,7 @@ FORGED = Outgoing(f"ledger.node.{user_name(OTHER)}.device.d.seen", "g", b"{}")
 async def make_ledger(url: str, identity: NatsIdentity = ANONYMOUS) -> None:
     """A ledger with one list of what is wanted."""
     async with connected(url, name="services", identity=identity) as connection:
-        await ensure_stream(connection)
+        await create_ledger(connection, "ledger")
         await connection.jetstream.publish(WANTED, b"a list")
 
 

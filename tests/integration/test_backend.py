@@ -14,7 +14,7 @@ from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.queries.backend import CURRENT_WAIT_S, Backend, bring_current
 from support.cli import Cli
 from support.events import event
-from support.ledgers import jetstream_ledger
+from support.ledgers import jetstream_ledger, make_ledger_blocking
 from support.projections import checkpoint, execute, publish
 from support.waiting import eventually
 
@@ -35,6 +35,7 @@ def test_an_empty_ledger_is_no_failure(
 ) -> None:
     monkeypatch.setenv("NATS_URL", clean_nats_url)
     monkeypatch.setenv("DATABASE_URL", url)
+    make_ledger_blocking(clean_nats_url)
     result = Cli(capsys)(*command)
     assert (result.code, "Error" in result.err) == (0, False)
 

@@ -12,7 +12,7 @@ from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import PermissionDeniedError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.permissions import SERVICE_KINDS, Role
-from gpuledger.ledger.stream import begin_generation, ensure_stream
+from gpuledger.ledger.stream import begin_generation, create_ledger
 from gpuledger.tools.doctor import LedgerChecks, Status
 from gpuledger.tools.log_restore import skip_positions
 from support.ledgers import HEARTBEAT_S, everything, read_count
@@ -80,7 +80,7 @@ def server(running: WrittenServer) -> WrittenServer:
 async def admin(server: WrittenServer) -> AsyncIterator[JetStreamLedger]:
     """The ledger, made by the operator, for somebody who may do anything."""
     async with connected(url_of(server, Role.OPERATOR), name="migrate") as connection:
-        await ensure_stream(connection)
+        await create_ledger(connection, "ledger")
     async with opened(server, ADMIN) as ledger:
         yield ledger
 
@@ -99,6 +99,7 @@ async def test_a_role_reads_all_of_the_ledger(role: Role, server: WrittenServer,
     async with opened(server, role) as ledger, ledger.read() as reader:
         assert len(await everything(ledger)) == await ledger.head() == 20_000
         assert await ledger.last_sequence("ledger.svc.pools.>") == 20_000
+        await ledger.confirm(await ledger.anchor_at(20_000))
         assert len(await read_count(reader, 20_000)) == 20_000
     async with connected(url_of(server, ADMIN), name="test") as connection:
         assert not await connection.jetstream.consumers_info("LEDGER_1"), "a reader removes its consumers"

@@ -9,9 +9,9 @@ from gpuledger.events.device import DeviceAttached, DeviceDetected, DeviceFailed
 from gpuledger.events.node import NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadScheduled, WorkloadSubmitted
-from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.tools.cluster import CORE_EVENTS
 from support.events import RecordedFact, numbered, outgoing
+from support.ledgers import new_ledger
 
 INVENTORY, IMPORT = "/services/inventory", "/import/titan"
 NAME, UUID, SERIAL, SLOT = "w1-0000-17-00-0", "GPU-1", "0321", "w1/0000:17:00.0"
@@ -37,7 +37,7 @@ FACTS = [
 
 
 async def publish(nats_url: str, facts: list[RecordedFact]) -> None:
-    async with connect_ledger(nats_url, name="test") as ledger:
+    async with new_ledger(nats_url) as ledger:
         await ledger.publish_many([outgoing(event) for event in numbered(facts)])
 
 

@@ -2,12 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
 
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Reader
+from gpuledger.ledger.connect import connected
+from gpuledger.ledger.errors import NoLedgerError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.ledger.stream import create_ledger, open_current
+from gpuledger.runtime.clock import random_id
 
 DEADLINE_S = 60.0
 HEARTBEAT_S = 0.1
@@ -20,9 +26,34 @@ async def memory_ledger() -> AsyncIterator[MemoryLedger]:
     yield MemoryLedger()
 
 
-def jetstream_ledger(url: str, **settings: float | None) -> AbstractAsyncContextManager[JetStreamLedger]:
-    """The ledger of a NATS server, quick to notice that it is gone."""
-    return connect_ledger(url, name="test", heartbeat_s=HEARTBEAT_S, **settings)  # type: ignore[arg-type]
+@asynccontextmanager
+async def jetstream_ledger(url: str, **settings: float | None) -> AsyncIterator[JetStreamLedger]:
+    """The ledger of a NATS server, made where there is none, and quick to notice that the server is gone."""
+    async with new_ledger(url, heartbeat_s=HEARTBEAT_S, **settings) as ledger:
+        yield ledger
+
+
+@asynccontextmanager
+async def new_ledger(url: str, **settings: Any) -> AsyncIterator[JetStreamLedger]:
+    """The ledger of a NATS server, made where there is none."""
+    await make_ledger(url)
+    async with connect_ledger(url, **{"name": "test", **settings}) as ledger:
+        yield ledger
+
+
+def make_ledger_blocking(url: str) -> None:
+    """`make_ledger`, also within an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, make_ledger(url)).result()
+
+
+async def make_ledger(url: str) -> None:
+    """See to it that there is a ledger, as `gpuledger migrate` does."""
+    async with connected(url, name="test") as connection:
+        try:
+            await open_current(connection)
+        except NoLedgerError:
+            await create_ledger(connection, random_id())
 
 
 def outgoing(number: int, *, aggregate: str = "device", aggregate_id: str = "d", id_prefix: str = "e") -> Outgoing:

@@ -19,7 +19,7 @@ from gpuledger.ledger.api import Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rows import column_types
 from gpuledger.projection.runner import Runner, RunnerSettings
-from gpuledger.projection.store import Checkpoint
+from gpuledger.projection.store import CHECKPOINT_COLUMNS, Checkpoint, checkpoint_of
 from gpuledger.projection.verify import verify
 from gpuledger.readmodels.projections import read_models
 from gpuledger.runtime.backoff import Backoff
@@ -78,12 +78,11 @@ async def checkpoint(database_url: str, projection: str, edition: str = "live") 
     """The projection's checkpoint."""
     rows = execute(
         database_url,
-        "SELECT version, generation, position, events, incarnation FROM gpuledger.projection "
-        "WHERE name = %s AND edition = %s",
+        f"SELECT {CHECKPOINT_COLUMNS} FROM gpuledger.projection WHERE name = %s AND edition = %s",
         projection,
         edition,
     )
-    return Checkpoint(*rows[0]) if rows else None
+    return checkpoint_of(rows[0]) if rows else None
 
 
 async def reaches(database_url: str, projection: str, position: int) -> None:

@@ -16,7 +16,8 @@ from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
 from gpuledger.runtime.clock import system_clock
-from gpuledger.runtime.settings import Servers, Settings, read_settings
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Servers, Settings, read_settings
+from gpuledger.tools.preparation import PreparedLedger, prepare_ledger
 from gpuledger.tools.queries.backend import Backend
 
 if TYPE_CHECKING:
@@ -27,18 +28,19 @@ OTHER_COMMAND_WAIT_S = 60.0
 
 
 @asynccontextmanager
-async def open_backend(data_dir: Path | None, command: str) -> AsyncIterator[Backend]:
+async def open_backend(data_dir: Path | None, command: str, *, begins: bool = False) -> AsyncIterator[Backend]:
     """Find or start the servers, and connect to them.
 
     Args:
         data_dir: from the command line.
         command: the name that other commands see while this one uses the data directory.
+        begins: whether the command may begin a data directory, and make its ledger.
     """
     settings = read_settings(os.environ, data_dir)
     if settings.servers is not None and data_dir is not None:
         message("NATS_URL and DATABASE_URL are set: they are used, and --data-dir is not.")
     async with AsyncExitStack() as stack:
-        servers = await _servers(stack, settings, command)
+        servers = await _servers(stack, settings, command, begins=begins)
         opening = connect_ledger(servers.nats_url, name=f"gpuledger {command}", identity=servers.nats_identity)
         ledger = await stack.enter_async_context(opening)
         data_directory = None if settings.servers else settings.data_dir
@@ -59,20 +61,28 @@ def _migrate(database_url: str) -> "MigrationResult":
     return migrate(database_url)
 
 
-async def migrated(data_dir: Path | None) -> "MigrationResult":
-    """Migrate the database."""
+async def migrated(data_dir: Path | None) -> "tuple[MigrationResult, PreparedLedger]":
+    """Migrate the database, and make the ledger where there is none."""
     settings = read_settings(os.environ, data_dir)
     if settings.servers is not None:
-        return await asyncio.to_thread(_migrate, settings.servers.database_url)
+        given = settings.servers
+        return await _migrate_all(given.nats_url, given.database_url, given.nats_identity)
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP:
-        return await asyncio.to_thread(_migrate, running.endpoints.database_url)
+        return await _migrate_all(running.endpoints.nats_url, running.endpoints.database_url)
     starting = embedded_servers(settings.data_dir, command="migrate", now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     async with starting as servers:
-        return await asyncio.to_thread(_migrate, servers.endpoints.database_url)
+        return await _migrate_all(servers.endpoints.nats_url, servers.endpoints.database_url)
 
 
-async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> Servers:
+async def _migrate_all(
+    nats_url: str, database_url: str, identity: NatsIdentity = ANONYMOUS
+) -> "tuple[MigrationResult, PreparedLedger]":
+    migration = await asyncio.to_thread(_migrate, database_url)
+    return migration, await prepare_ledger(nats_url, database_url, identity=identity)
+
+
+async def _servers(stack: AsyncExitStack, settings: Settings, command: str, *, begins: bool) -> Servers:
     if settings.servers is not None:
         if command == UP:
             await asyncio.to_thread(_migrate_if_needed, settings.servers.database_url)
@@ -85,4 +95,5 @@ async def _servers(stack: AsyncExitStack, settings: Settings, command: str) -> S
     starting = embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     servers = await stack.enter_async_context(starting)
     await asyncio.to_thread(_migrate_if_needed, servers.endpoints.database_url)
+    await prepare_ledger(servers.endpoints.nats_url, servers.endpoints.database_url, may_create=begins)
     return Servers(servers.endpoints.nats_url, servers.endpoints.database_url)

@@ -9,8 +9,13 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 from gpuledger.events.subjects import ALL
+from gpuledger.ledger.errors import LogRestoredError
+from gpuledger.ledger.identity import Anchor, LedgerIdentity
 
 MESSAGES_PER_BATCH_MAX = 4096
+
+HISTORY_CHECK_S = 5.0
+"""How long the reading of the past may stand still before its end is confirmed."""
 
 
 class Position(NamedTuple):
@@ -135,8 +140,40 @@ class Ledger(LedgerWriter, Protocol):
         """How large the data of a message may be, as the server last announced it."""
         ...
 
-    def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[Reader]:
-        """Read from the message behind sequence `after` on."""
+    @property
+    def identity(self) -> LedgerIdentity:
+        """Which ledger this is.
+
+        Raises:
+            NoLedgerError: it is of before there were ids, and was not migrated.
+        """
+        ...
+
+    def read(
+        self, after: int = 0, subject_filter: str = ALL, anchor: Anchor | None = None
+    ) -> AbstractAsyncContextManager[Reader]:
+        """Read from the message behind sequence `after` on; `anchor` is what was read there, if that is known.
+
+        The reader's batches raise `LogChangedError` where the log is not the one that was opened, does not hold the
+        anchor's event, or lacks a position.
+        """
+        ...
+
+    async def confirm(self, anchor: Anchor | None = None) -> None:
+        """Return if the log still is the one that was opened, is whole, and holds the anchor's event.
+
+        Raises:
+            LogChangedError: it is another one, or was lost, restored or cut.
+            LedgerUnavailableError: the server does not answer.
+        """
+        ...
+
+    async def anchor_at(self, sequence: int) -> Anchor | None:
+        """The anchor at a position; None at 0.
+
+        Raises:
+            LogChangedError: the log ends before it, or lacks it.
+        """
         ...
 
     async def head(self) -> int:
@@ -154,16 +191,28 @@ class Ledger(LedgerWriter, Protocol):
     async def history(
         self, after: int = 0, until: int | None = None, subject_filter: str = ALL
     ) -> AsyncIterator[list[Message]]:
-        """The messages behind `after` up to `until` (default: the head when called), in batches, and then stop."""
+        """The messages behind `after` up to `until` (default: the head when called), in batches, and then stop.
+
+        Raises:
+            LogChangedError: the log became shorter meanwhile, or another one.
+        """
         last = await self.last_sequence(subject_filter)
         end = last if until is None else min(until, last)
         if end <= after:
             return
         async with self.read(after, subject_filter) as reader:
             while True:
-                batch = await reader.next_batch()
+                batch = await reader.next_batch(timeout_s=HISTORY_CHECK_S)
+                if not batch:
+                    await self._confirm_end(end)
+                    continue
                 if batch[-1].sequence >= end:
                     if earlier := [message for message in batch if message.sequence <= end]:
                         yield earlier
                     return
                 yield batch
+
+    async def _confirm_end(self, end: int) -> None:
+        """What ended at `end` has to be there still, or it would be waited for without end."""
+        if await self.head() < end:
+            raise LogRestoredError(f"it ends before {self.generation}/{end}, up to which it was to be read")

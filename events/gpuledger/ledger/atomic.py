@@ -16,6 +16,7 @@ from nats.errors import Error as NatsError
 
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.publish import ACK_TIMEOUT_S, MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, refusal_of
 
 BATCH_MESSAGES_MAX = 1000
@@ -43,9 +44,17 @@ class AtomicPublisher:
     `one_by_one` begins after it.
     """
 
-    def __init__(self, connection: Connection, stream: str, *, timeout_s: float = PUBLISH_TIMEOUT_S) -> None:
-        self.one_by_one = Publisher(connection, stream, timeout_s=timeout_s)
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        *,
+        guard: LogGuard | None = None,
+        timeout_s: float = PUBLISH_TIMEOUT_S,
+    ) -> None:
+        self.one_by_one = Publisher(connection, stream, guard=guard, timeout_s=timeout_s)
         self._connection = connection
+        self._guard = guard
         self._stream = stream
         self._ack_timeout_s = min(ACK_TIMEOUT_S, timeout_s)
         self._inbox = connection.client.new_inbox()
@@ -66,6 +75,7 @@ class AtomicPublisher:
         Raises:
             PublishError: a message stayed unacknowledged, or was refused for good; those before it are recorded.
             GenerationError: the log goes on in another stream.
+            LogChangedError: the server came back with another log.
         """
         if len(messages) < BATCH_MESSAGES_MIN or not self._takes_batches:
             return await self.one_by_one.publish(messages)
@@ -80,6 +90,8 @@ class AtomicPublisher:
         """Try a batch; no receipts unless the server acknowledges it."""
         if not self._takes_batches or not self._connection.is_up:
             return []
+        if self._guard is not None:
+            await self._guard.confirm_after_break()
         self._count += 1
         batch_id = f"{self._inbox.rpartition('.')[2]}-{self._count}"
         answer: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()

@@ -80,6 +80,7 @@ class Connection:
         self._identity = identity
         self.inbox_prefix = inbox_prefix
         self.last_error: Exception | None = None
+        self.times_connected = 0
         self._refusal: Exception | None = None
         self._logged = ""
         self._begun = False
@@ -183,6 +184,7 @@ class Connection:
             raise LedgerUnavailableError(
                 f"Cannot reach NATS at {self.address}: {self._reason(error)}. Start it, or set NATS_URL."
             ) from error
+        self.times_connected = 1
         self._restored = True
 
     async def close(self) -> None:
@@ -286,6 +288,7 @@ class Connection:
         _log.info("NATS at %s is back", self.address)
         self._logged = ""
         self._refusal = None
+        self.times_connected += 1
         self._restored = True
 
     async def _on_closed(self) -> None:

@@ -7,7 +7,14 @@ LedgerError
 │   └── EventRefusedError      no ledger like this one will ever take the event as it is
 ├── SequenceConflictError      the aggregate has newer events than the publisher knew
 ├── StreamConfigError          the stream is there, but not as a ledger must be
-└── GenerationError            a position belongs to another generation of the stream
+├── GenerationError            a position belongs to another generation of the stream
+├── NoLedgerError              the server has no ledger
+│   └── RestoreInterruptedError  a generation was archived, and its successor was not made
+└── LogChangedError            the log is not the one that was read before
+    ├── LogLostError           its stream is gone
+    ├── LogRestoredError       it ends earlier, or holds another event where one was read
+    ├── LogReplacedError       it is another ledger
+    └── LogCutError            events that were recorded are missing from it
 """
 
 
@@ -41,3 +48,54 @@ class StreamConfigError(LedgerError):
 
 class GenerationError(LedgerError):
     """The position belongs to another generation of the stream."""
+
+
+class NoLedgerError(LedgerError):
+    """The server has no ledger; only `gpuledger migrate` and the first `gpuledger up` make one."""
+
+
+class RestoreInterruptedError(NoLedgerError):
+    """A restore archived a generation and was interrupted before it made the next one."""
+
+
+class LogChangedError(LedgerError):
+    """The log is not the one that was read before. Whoever reads it stops, because going on would tell untruths."""
+
+
+class LogLostError(LogChangedError):
+    """The stream of the log is gone."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The log is lost: {what}. Restore its stream from a backup; see docs/operations.md, The log is lost."
+        )
+
+
+class LogRestoredError(LogChangedError):
+    """The log ends earlier than it did, or holds another event where one was read: an older copy was restored."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The log was restored from an older copy: {what}. Restore a newer one, or accept what is lost with "
+            "`gpuledger replay --accept-loss`; see docs/operations.md, The log was restored."
+        )
+
+
+class LogReplacedError(LogChangedError):
+    """The log is another ledger."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The log was replaced: {what}. Name the right NATS server or the right database; "
+            "see docs/operations.md, The log was replaced."
+        )
+
+
+class LogCutError(LogChangedError):
+    """Events that were recorded are missing from the log."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The log was cut: {what}. Find out who purged it or deleted from it, and restore its "
+            "stream from a backup; see docs/operations.md, The log was cut."
+        )

@@ -10,10 +10,18 @@ from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
-from gpuledger.ledger.errors import GenerationError, LedgerError, SequenceConflictError
+from gpuledger.ledger.continuity import LogGuard
+from gpuledger.ledger.errors import (
+    GenerationError,
+    LedgerError,
+    LogRestoredError,
+    NoLedgerError,
+    SequenceConflictError,
+)
+from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S
 from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
-from gpuledger.ledger.stream import Generation, ensure_stream, open_generation
+from gpuledger.ledger.stream import Generation, message_at, open_current, open_generation
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from gpuledger.runtime.telemetry import PUBLISHED
 
@@ -33,12 +41,14 @@ class JetStreamLedger(Ledger):
         generation: Generation,
         publisher: AtomicPublisher,
         *,
+        guard: LogGuard | None = None,
         heartbeat_s: float = IDLE_HEARTBEAT_S,
         restore_timeout_s: float = RESTORE_TIMEOUT_S,
     ) -> None:
         self._connection = connection
         self._generation = generation
         self._publisher = publisher
+        self._guard = guard
         self._heartbeat_s = heartbeat_s
         self._restore_timeout_s = restore_timeout_s
 
@@ -51,6 +61,34 @@ class JetStreamLedger(Ledger):
     def message_bytes_max(self) -> int:
         """See `gpuledger.ledger.api.Ledger.message_bytes_max`."""
         return self._publisher.one_by_one.message_bytes_max
+
+    @property
+    def identity(self) -> LedgerIdentity:
+        """See `gpuledger.ledger.api.Ledger.identity`."""
+        if self._generation.identity is None:
+            raise NoLedgerError(
+                f"The ledger in {self._generation.stream} has no id yet. Give it one with `gpuledger migrate`."
+            )
+        return self._generation.identity
+
+    async def confirm(self, anchor: Anchor | None = None) -> None:
+        """See `gpuledger.ledger.api.Ledger.confirm`."""
+        if self._guard is not None:
+            await self._guard.confirm(anchor)
+
+    async def anchor_at(self, sequence: int) -> Anchor | None:
+        """See `gpuledger.ledger.api.Ledger.anchor_at`."""
+        if sequence == 0:
+            return None
+        try:
+            found = await message_at(self._connection, self._generation.stream, sequence)
+        except NotFoundError as error:
+            head = await self.head()
+            raise LogRestoredError(
+                f"{self._generation.stream} ends at {self.generation}/{head} and has no event at "
+                f"{self.generation}/{sequence}, up to which it was read"
+            ) from error
+        return anchor_of(found.sequence, found.subject, found.data)
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`; an event that is there already is no conflict."""
@@ -78,7 +116,9 @@ class JetStreamLedger(Ledger):
         _count(receipts)
         return receipts
 
-    def read(self, after: int = 0, subject_filter: str = ALL) -> AbstractAsyncContextManager[OrderedReader]:
+    def read(
+        self, after: int = 0, subject_filter: str = ALL, anchor: Anchor | None = None
+    ) -> AbstractAsyncContextManager[OrderedReader]:
         """See `gpuledger.ledger.api.Ledger.read`."""
         return reading(
             OrderedReader(
@@ -86,6 +126,8 @@ class JetStreamLedger(Ledger):
                 self._generation.stream,
                 after,
                 subject_filter,
+                guard=self._guard,
+                anchor=anchor,
                 heartbeat_s=self._heartbeat_s,
                 restore_timeout_s=self._restore_timeout_s,
             )
@@ -178,22 +220,25 @@ async def connect_ledger(
     heartbeat_s: float = IDLE_HEARTBEAT_S,
     restore_timeout_s: float = RESTORE_TIMEOUT_S,
 ) -> AsyncIterator[JetStreamLedger]:
-    """The ledger at `url`, created where there is none; `name` is shown by the server as the connection's.
+    """The ledger at `url`, opened and never made; `name` is shown by the server as the connection's.
 
-    `generation` opens an existing one, archived ones for reading only.
+    `generation` opens an earlier one, archived ones for reading only.
 
     Raises:
         LedgerUnavailableError: the server cannot be reached, or has no JetStream.
+        NoLedgerError: there is none.
         StreamConfigError: the stream is not as a ledger must be.
+        LogCutError: events are missing from it.
         GenerationError: there is no such generation.
     """
     async with connected(url, name=name, timeout_s=connect_timeout_s, identity=identity) as connection:
         if generation is None:
-            found = await ensure_stream(connection, replicas)
+            found = await open_current(connection, replicas)
         else:
             found = await open_generation(connection, generation)
-        publisher = AtomicPublisher(connection, found.stream, timeout_s=publish_timeout_s)
+        guard = None if found.identity is None else LogGuard(connection, found.identity)
+        publisher = AtomicPublisher(connection, found.stream, guard=guard, timeout_s=publish_timeout_s)
         await publisher.start()
         yield JetStreamLedger(
-            connection, found, publisher, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
+            connection, found, publisher, guard=guard, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
         )

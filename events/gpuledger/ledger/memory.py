@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, suppress
 
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Expected, Ledger, Message, Outgoing, Receipt
-from gpuledger.ledger.errors import LedgerUnavailableError, SequenceConflictError
+from gpuledger.ledger.errors import LedgerUnavailableError, LogRestoredError, SequenceConflictError
+from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 
 Matcher = Callable[[str], bool]
 
@@ -19,8 +20,10 @@ MESSAGE_BYTES_MAX = 1_000_000
 class MemoryLedger(Ledger):
     """The log as a list; `clock` gives the time-stamps, in nanoseconds since 1970."""
 
-    def __init__(self, *, generation: int = 1, clock: Callable[[], int] = time.time_ns) -> None:
-        self._generation = generation
+    def __init__(
+        self, *, generation: int = 1, ledger_id: str = "memory", clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._identity = LedgerIdentity(ledger_id, generation)
         self._clock = clock
         self._messages: list[Message] = []
         self._sequences: dict[str, int] = {}
@@ -29,7 +32,26 @@ class MemoryLedger(Ledger):
     @property
     def generation(self) -> int:
         """See `gpuledger.ledger.api.Ledger.generation`."""
-        return self._generation
+        return self._identity.generation
+
+    @property
+    def identity(self) -> LedgerIdentity:
+        """See `gpuledger.ledger.api.Ledger.identity`."""
+        return self._identity
+
+    async def confirm(self, anchor: Anchor | None = None) -> None:
+        """See `gpuledger.ledger.api.Ledger.confirm`."""
+        if anchor is not None and await self.anchor_at(anchor.sequence) != anchor:
+            raise LogRestoredError(f"another event stands at {self.generation}/{anchor.sequence}")
+
+    async def anchor_at(self, sequence: int) -> Anchor | None:
+        """See `gpuledger.ledger.api.Ledger.anchor_at`."""
+        if sequence == 0:
+            return None
+        if sequence > len(self._messages):
+            raise LogRestoredError(f"the log ends at {self.generation}/{len(self._messages)}")
+        found = self._messages[sequence - 1]
+        return anchor_of(found.sequence, found.subject, found.data)
 
     @property
     def message_bytes_max(self) -> int:
@@ -52,8 +74,11 @@ class MemoryLedger(Ledger):
         return [await self.publish(message) for message in messages]
 
     @asynccontextmanager
-    async def read(self, after: int = 0, subject_filter: str = ALL) -> AsyncIterator["MemoryReader"]:
+    async def read(
+        self, after: int = 0, subject_filter: str = ALL, anchor: Anchor | None = None
+    ) -> AsyncIterator["MemoryReader"]:
         """See `gpuledger.ledger.api.Ledger.read`."""
+        await self.confirm(anchor)
         reader = MemoryReader(self._messages, after, matcher(subject_filter))
         self._readers.append(reader)
         try:

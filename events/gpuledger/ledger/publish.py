@@ -17,6 +17,7 @@ from nats.errors import Error as NatsError
 
 from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.connect import Connection, Denial, permission_error
+from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import (
     EventRefusedError,
     GenerationError,
@@ -133,10 +134,21 @@ class Run:
 
 
 class Publisher:
-    """Publishes to one stream; `timeout_s` bounds how long one message may stay unacknowledged."""
+    """Publishes to one stream; `timeout_s` bounds how long one message may stay unacknowledged.
 
-    def __init__(self, connection: Connection, stream: str, *, timeout_s: float = PUBLISH_TIMEOUT_S) -> None:
+    With a `guard` nothing is sent into another log than the one that was opened.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        *,
+        guard: LogGuard | None = None,
+        timeout_s: float = PUBLISH_TIMEOUT_S,
+    ) -> None:
         self._connection = connection
+        self._guard = guard
         self._stream = stream
         self._timeout_s = timeout_s
         self._inbox = connection.client.new_inbox()
@@ -157,6 +169,7 @@ class Publisher:
             PublishError: a message stayed unacknowledged, or was refused for good.
             GenerationError: the log goes on in another stream.
             PermissionDeniedError: we may not publish under a subject; what is before its message is recorded.
+            LogChangedError: the server came back with another log.
         """
         for message in messages:
             self.check_size(message)
@@ -212,7 +225,7 @@ class Publisher:
     async def _attempt(self, run: Run, timeout_s: float) -> str:
         """Send from the first open message on until all are acknowledged; returns the problem where something fails."""
         try:
-            await self._connection.wait_up(max(timeout_s, 0))
+            await self._wait_up(timeout_s)
             run.go_back()
             while not run.done:
                 run.news.clear()
@@ -236,6 +249,11 @@ class Publisher:
         except NatsError as error:
             raise PublishError(f"The event cannot be published: {_text(error)}.") from error
         return ""
+
+    async def _wait_up(self, timeout_s: float) -> None:
+        await self._connection.wait_up(max(timeout_s, 0))
+        if self._guard is not None:
+            await self._guard.confirm_after_break()
 
     async def _fill_window(self, run: Run) -> None:
         publish: Callable[..., Awaitable[None]] = self._connection.client.publish

@@ -16,9 +16,12 @@ from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import BadRequestError, NotFoundError, ServerError, ServiceUnavailableError
 
+from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Message
 from gpuledger.ledger.connect import Connection
-from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.ledger.continuity import LogGuard
+from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, LogCutError
+from gpuledger.ledger.identity import Anchor, anchor_of
 
 IDLE_HEARTBEAT_S = 5.0
 HEARTBEATS_MISSED_MAX = 3
@@ -35,12 +38,18 @@ _log = logging.getLogger("gpuledger.ledger")
 
 
 class Buffer:
-    """The messages that have arrived and were not taken yet; knows when the server may send more."""
+    """The messages that have arrived and were not taken yet; knows when the server may send more.
 
-    def __init__(self, last_sequence: int) -> None:
+    `anchor` is at `last_sequence`, where the caller knows it. With `is_whole` no position may be missing.
+    """
+
+    def __init__(self, last_sequence: int, anchor: Anchor | None = None, *, is_whole: bool = False) -> None:
         self.messages: list[Message] = []
         self.arrived = asyncio.Event()
         self.last_sequence = last_sequence
+        self._anchor = anchor
+        self._last: Message | None = None
+        self._is_whole = is_whole
         self._bytes = 0
 
     @property
@@ -48,11 +57,23 @@ class Buffer:
         """Whether flow control may be answered."""
         return len(self.messages) < BUFFER_MESSAGES_MAX and self._bytes < BUFFER_BYTES_MAX
 
+    @property
+    def anchor(self) -> Anchor | None:
+        """The anchor at the last message that arrived, or the one that was given."""
+        last = self._last
+        return self._anchor if last is None else anchor_of(last.sequence, last.subject, last.data)
+
+    def follows(self, sequence: int) -> bool:
+        """Whether the log may go on with this position."""
+        after = self.last_sequence
+        return sequence == after + 1 if self._is_whole else sequence > after
+
     def put(self, message: Message) -> None:
         """Append the message that follows."""
         if not self.messages:
             self.arrived.set()
         self.messages.append(message)
+        self._last = message
         self.last_sequence = message.sequence
         self._bytes += len(message.data)
 
@@ -76,6 +97,7 @@ class Delivery:
         self.name = connection.client.new_inbox().rpartition(".")[2]
         self.inbox = connection.client.new_inbox()
         self.subscription: Subscription | None = None
+        self.cut: LogCutError | None = None
         self._client = connection.client
         self._buffer = buffer
         self._consumer_sequence = 0
@@ -93,7 +115,12 @@ class Delivery:
         if int(tokens[6 + skip]) != self._consumer_sequence:
             self._turn_stale("a message is missing")
             return
-        self._buffer.put(Message(subject, data, int(tokens[5 + skip]), int(tokens[7 + skip])))
+        sequence = int(tokens[5 + skip])
+        if not self._buffer.follows(sequence):
+            self.cut = LogCutError(f"after the position {self._buffer.last_sequence:,} follows {sequence:,}")
+            self._turn_stale("the log was cut")
+            return
+        self._buffer.put(Message(subject, data, sequence, int(tokens[7 + skip])))
 
     async def on_control(self, reply: str, headers: dict[str, str]) -> None:
         """Compare the server's count with ours, and note when it waits for flow control."""
@@ -154,6 +181,8 @@ class OrderedReader:
         after: int,
         subject_filter: str,
         *,
+        guard: LogGuard | None = None,
+        anchor: Anchor | None = None,
         heartbeat_s: float = IDLE_HEARTBEAT_S,
         restore_timeout_s: float = RESTORE_TIMEOUT_S,
     ) -> None:
@@ -162,7 +191,9 @@ class OrderedReader:
         self._filter = subject_filter
         self._heartbeat_s = heartbeat_s
         self._restore_timeout_s = restore_timeout_s
-        self._buffer = Buffer(after)
+        self._guard = guard
+        self._has_to_confirm = anchor is not None
+        self._buffer = Buffer(after, anchor, is_whole=subject_filter == ALL)
         self._delivery: Delivery | None = None
         self._failure: BaseException | None = None
 
@@ -174,6 +205,8 @@ class OrderedReader:
                 async with asyncio.timeout(timeout_s):
                     await buffer.arrived.wait()
         if not buffer.messages and self._failure is not None:
+            if isinstance(self._failure, LogChangedError):
+                raise self._failure
             raise LedgerUnavailableError(str(self._failure)) from self._failure
         batch = buffer.take(limit)
         if self._delivery is not None:
@@ -203,17 +236,30 @@ class OrderedReader:
             try:
                 await self._start(delivery)
                 await delivery.wait_stale(self._heartbeat_s)
+                if delivery.cut is not None:
+                    raise delivery.cut
             finally:
                 delivery.stale.set()
                 await self._discard(delivery)
 
     async def _start(self, delivery: Delivery) -> None:
         await self._connection.wait_up(self._restore_timeout_s)
+        await self._confirm()
         try:
             await delivery.subscribe()
             await self._create_consumer(delivery)
         except BadRequestError as error:
             raise LedgerUnavailableError(f"{self._stream} cannot be read: {error.description}.") from error
+
+    async def _confirm(self) -> None:
+        """Confirm the log before anything is read from it, and again before every new consumer."""
+        if self._guard is None:
+            return
+        if self._has_to_confirm:
+            await self._guard.confirm(self._buffer.anchor)
+        else:
+            await self._guard.confirm_after_break()
+        self._has_to_confirm = True
 
     async def _create_consumer(self, delivery: Delivery) -> None:
         config = ConsumerConfig(

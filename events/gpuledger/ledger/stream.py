@@ -1,35 +1,45 @@
 """The stream that stores a ledger, as data, and its generations.
 
-A stream that is already there is checked and never altered, with two exceptions: it is allowed to take batches, and
-`begin_generation` takes its subjects away. Nothing here may delete or purge.
+A stream that is already there is checked and never altered, except by an operator's commands: `create_ledger` gives an
+older one the ledger's id and lets it take batches, and `begin_generation` takes its subjects away. Nothing here may
+delete or purge.
 """
 
-import logging
 import re
 from typing import NamedTuple
 
-from nats.errors import Error as NatsError
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError
 
 from gpuledger.events.subjects import ALL
+from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import Connection
-from gpuledger.ledger.errors import GenerationError, StreamConfigError
+from gpuledger.ledger.errors import (
+    GenerationError,
+    LogCutError,
+    NoLedgerError,
+    RestoreInterruptedError,
+    StreamConfigError,
+)
+from gpuledger.ledger.identity import LedgerIdentity, Predecessor, digest_of, identity_of, metadata_of
 
 DUPLICATE_WINDOW_S = 120.0
 """How long the server remembers ids; publishing gives up well before."""
 
 UNLIMITED = -1
 
-_log = logging.getLogger("gpuledger.ledger")
 _NAME = re.compile(r"LEDGER_([1-9][0-9]*)")
 
 
 class Generation(NamedTuple):
-    """A stream that stores the ledger, or an archived one; the `current` one is written to."""
+    """A stream that stores the ledger, or an archived one; the `current` one is written to.
+
+    `identity` is None in a ledger of before there were ids.
+    """
 
     number: int
     current: bool
+    identity: LedgerIdentity | None = None
 
     @property
     def stream(self) -> str:
@@ -63,25 +73,32 @@ def stream_config(generation: int, replicas: int = 1) -> StreamConfig:
     )
 
 
-async def ensure_stream(connection: Connection, replicas: int | None = None) -> Generation:
-    """The generation that is written to; its stream is created where there is none.
-
-    `replicas` is checked only where it is given, and a new stream has one without it.
+async def open_current(connection: Connection, replicas: int | None = None) -> Generation:
+    """The generation that is written to. `replicas` is checked only where it is given.
 
     Raises:
-        StreamConfigError: a stream is there that is not as a ledger must be.
+        NoLedgerError: there is none.
+        RestoreInterruptedError: the newest was archived, and its successor was not made.
+        StreamConfigError: its stream is not as a ledger must be.
+        LogCutError: events are missing from it.
         LedgerUnavailableError: the server does not answer.
     """
     streams = await _ledger_streams(connection)
     if not streams:
-        return await _create(connection, 1, replicas or 1)
+        raise NoLedgerError(
+            f"There is no ledger at {connection.address}. Make it once with `gpuledger migrate`; if there was one "
+            "before, see docs/operations.md, The log is lost."
+        )
     newest = max(streams)
-    subjects = streams[newest].config.subjects or []
-    if subjects == [archive_subject(newest)]:
-        return await _create(connection, newest + 1, replicas or 1)
-    check_config(streams[newest].config, newest, replicas)
-    await _allow_batches(connection, streams[newest].config)
-    return Generation(newest, current=True)
+    info = streams[newest]
+    if _is_archived(newest, info):
+        raise RestoreInterruptedError(
+            f"Generation {newest} at {connection.address} is archived, and there is none after it: a restore was "
+            "interrupted. Run `gpuledger migrate`, and then the restore again."
+        )
+    check_config(info.config, newest, replicas)
+    check_whole(info)
+    return Generation(newest, current=True, identity=identity_of(info.config.metadata, newest))
 
 
 async def open_generation(connection: Connection, number: int) -> Generation:
@@ -89,35 +106,100 @@ async def open_generation(connection: Connection, number: int) -> Generation:
 
     Raises:
         GenerationError: it does not exist.
+        LogCutError: events are missing from it.
     """
     streams = await _ledger_streams(connection)
     if number not in streams:
         raise GenerationError(
             f"There is no stream {stream_name(number)}. The generations here are {sorted(streams) or 'none'}."
         )
-    return Generation(number, current=streams[number].config.subjects == [ALL])
+    info = streams[number]
+    check_whole(info)
+    return Generation(number, current=info.config.subjects == [ALL], identity=identity_of(info.config.metadata, number))
+
+
+async def create_ledger(connection: Connection, ledger_id: str, replicas: int | None = None) -> Generation:
+    """Make the ledger with this id, or bring an older one up to date: give it the id and let it take batches.
+
+    What has an id keeps it, and where a restore had begun a new generation and was interrupted, that is made.
+
+    Raises:
+        StreamConfigError: a stream is there that is not as a ledger must be.
+        LedgerUnavailableError: the server does not answer.
+    """
+    streams = await _ledger_streams(connection)
+    if not streams:
+        return await _create(connection, LedgerIdentity(ledger_id, 1), replicas or 1)
+    newest = max(streams)
+    info = streams[newest]
+    if _is_archived(newest, info):
+        return await _create(connection, await _successor(connection, info, newest, ledger_id), replicas or 1)
+    check_config(info.config, newest, replicas)
+    identity = identity_of(info.config.metadata, newest) or LedgerIdentity(ledger_id, newest)
+    updated = info.config.evolve(allow_atomic=True, metadata={**(info.config.metadata or {}), **metadata_of(identity)})
+    if updated != info.config:
+        await connection.request(lambda: connection.jetstream.update_stream(updated))
+    return Generation(newest, current=True, identity=identity)
 
 
 async def begin_generation(connection: Connection, replicas: int | None = None) -> Generation:
     """Archive the current stream, which stays readable, and begin an empty one; for a restore.
 
-    Repeating it after a crash in between goes on where it stopped: `ensure_stream` finds the archived one and creates
-    its successor.
+    After a crash in between, `create_ledger` finds the archived one and creates its successor.
 
     Raises:
+        NoLedgerError: there is none.
         StreamConfigError: the current stream is not as a ledger must be.
         LedgerUnavailableError: the server does not answer.
     """
-    current = await ensure_stream(connection, replicas)
-    info = await connection.request(lambda: connection.jetstream.stream_info(current.stream))
+    current = await open_current(connection, replicas)
+    info = await stream_info(connection, current.stream)
     archived = info.config.evolve(subjects=[archive_subject(current.number)])
     await connection.request(lambda: connection.jetstream.update_stream(archived))
-    return await _create(connection, current.number + 1, info.config.num_replicas or 1)
+    info = await stream_info(connection, current.stream)
+    ledger_id = "" if current.identity is None else current.identity.ledger_id
+    identity = await _successor(connection, info, current.number, ledger_id)
+    return await _create(connection, identity, info.config.num_replicas or 1)
+
+
+async def stream_info(connection: Connection, stream: str) -> StreamInfo:
+    """What the server knows of a stream.
+
+    Raises:
+        NotFoundError: there is none.
+        LedgerUnavailableError: the server does not answer.
+    """
+    return await connection.request(lambda: connection.jetstream.stream_info(stream))
+
+
+async def message_at(connection: Connection, stream: str, sequence: int) -> Message:
+    """The message at a position.
+
+    Raises:
+        NotFoundError: there is none.
+        LedgerUnavailableError: the server does not answer.
+    """
+    found = await connection.request(lambda: connection.jetstream.get_msg(stream, sequence))
+    return Message(found.subject or "", found.data or b"", found.seq or sequence, 0)
 
 
 def archive_subject(generation: int) -> str:
     """The subject of an archived stream; nobody publishes there."""
     return f"archived.{generation}.>"
+
+
+def check_whole(info: StreamInfo) -> None:
+    """Accept a stream that still has everything that was ever recorded in it.
+
+    Raises:
+        LogCutError: naming how much is missing.
+    """
+    state = info.state
+    if state.messages != state.last_seq:
+        raise LogCutError(
+            f"{info.config.name} has recorded {state.last_seq:,} events and holds {state.messages:,}, "
+            f"from {state.first_seq:,} on"
+        )
 
 
 def check_config(found: StreamConfig, generation: int, replicas: int | None = None) -> None:
@@ -163,18 +245,22 @@ def _plain(value: object) -> object:
     return getattr(value, "value", value)
 
 
-async def _allow_batches(connection: Connection, found: StreamConfig) -> None:
-    """Try it once, because a ledger without batches is only slower."""
-    if found.allow_atomic:
-        return
-    try:
-        await connection.jetstream.update_stream(found.evolve(allow_atomic=True))
-    except NatsError as error:
-        _log.info("the stream %s stays without batches: %s", found.name, error)
+def _is_archived(generation: int, info: StreamInfo) -> bool:
+    return info.config.subjects == [archive_subject(generation)]
 
 
-async def _create(connection: Connection, generation: int, replicas: int) -> Generation:
-    config = stream_config(generation, replicas)
+async def _successor(connection: Connection, archived: StreamInfo, generation: int, ledger_id: str) -> LedgerIdentity:
+    """The identity of the generation after an archived one, whose end it names."""
+    identity = identity_of(archived.config.metadata, generation)
+    head, digest = archived.state.last_seq, ""
+    if head:
+        last = await message_at(connection, stream_name(generation), head)
+        digest = digest_of(last.subject, last.data)
+    return LedgerIdentity(identity.ledger_id if identity else ledger_id, generation + 1, Predecessor(head, digest))
+
+
+async def _create(connection: Connection, identity: LedgerIdentity, replicas: int) -> Generation:
+    config = stream_config(identity.generation, replicas).evolve(metadata=metadata_of(identity))
     try:
         await connection.request(lambda: connection.jetstream.add_stream(config))
     except APIError as error:
@@ -182,7 +268,7 @@ async def _create(connection: Connection, generation: int, replicas: int) -> Gen
             f"The server does not create the stream {config.name}: {error.description}. "
             f"Free the subject {ALL} or name another NATS server."
         ) from error
-    return Generation(generation, current=True)
+    return Generation(identity.generation, current=True, identity=identity)
 
 
 async def _ledger_streams(connection: Connection) -> dict[int, StreamInfo]:

@@ -20,6 +20,7 @@ from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
+from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import all_projections
 
 
@@ -68,9 +69,11 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
 
     Raises:
         ListenError: an address cannot be had.
+        LogChangedError: the rows in the database follow another log.
     """
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
+        await prepare_ledger(servers.nats_url, servers.database_url, identity=servers.nats_identity)
         ledger = await stack.enter_async_context(
             connect_ledger(servers.nats_url, name="gpuledger up", identity=servers.nats_identity)
         )

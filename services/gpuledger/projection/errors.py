@@ -9,6 +9,7 @@ ProjectionError
 ├── NotBuiltError          the projection has no rows yet
 ├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
 ├── RebuildBusyError       another rebuild of the same projection is running
+├── FewerEventsError       a rebuild folds fewer events than the rows that serve count
 ├── SwapBlockedError       a query holds the tables that are to change places
 └── NothingToRollBackError there are no rows of an earlier rebuild to go back to
 """
@@ -99,6 +100,17 @@ class RebuildBusyError(ProjectionError):
 
 class NothingToRollBackError(ProjectionError):
     """There are no rows of an earlier rebuild to go back to."""
+
+
+class FewerEventsError(ProjectionError):
+    """A rebuild folds fewer events than the rows that serve count: the log has lost some."""
+
+    def __init__(self, projection: str, folded: int, counted: int) -> None:
+        super().__init__(
+            f"The log holds {folded:,} events for projection {projection}, but its rows were folded from {counted:,}; "
+            "nothing was changed. Restore the log, or accept the loss with "
+            f"`gpuledger replay {projection} --accept-loss`."
+        )
 
 
 class SwapBlockedError(ProjectionError):

@@ -20,6 +20,7 @@ from gpuledger.events.publishing import Authority, is_about_own_node
 from gpuledger.events.registry import Registry, parse_type
 from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message, Position
+from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
 
@@ -71,6 +72,7 @@ class Fold:
         self.decision_bytes_max: int | None = None
         """How large a decision may be; None where decisions are not published."""
 
+        self._last: Message | None = None
         self.decided: list[Decoded] = []
         self.returned: list[str] = []
         self._publishes = publishes
@@ -98,6 +100,7 @@ class Fold:
         and one that skips it agree on what is missing.
         """
         self.sequence = message.sequence
+        self._last = message
         event = self._accepted(message)
         if event is None:
             return
@@ -163,6 +166,12 @@ class Fold:
             return Fact(with_payload(event, self._catalogue), message.sequence, message.recorded_ns)
         except EventError:
             return None
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """The anchor at the last message that was folded here, None before the first."""
+        last = self._last
+        return None if last is None else anchor_of(last.sequence, last.subject, last.data)
 
     def changed_rows(self) -> int:
         """How many rows have to be written."""

@@ -16,8 +16,9 @@ from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, try_hold
 from gpuledger.db.views import recreate_views_async
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
+from gpuledger.projection.continuity import follows_log
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import NothingToRollBackError, RebuildBusyError, SwapBlockedError
+from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold, Numbering
 from gpuledger.projection.replay import OnProgress, new_fold
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
@@ -45,17 +46,20 @@ async def rebuild(
     *,
     new_id: NewId = random_id,
     on_progress: OnProgress | None = None,
+    accept_loss: bool = False,
 ) -> RebuildResult:
     """Fold the log from its start into new tables, and swap them in.
 
     Raises:
         RebuildBusyError: another rebuild of this projection is running.
+        LogChangedError: the rows that serve follow what the log has lost; `accept_loss` says that this is known.
+        FewerEventsError: the log holds fewer events than the rows that serve count; `accept_loss` lets it pass.
         ProjectionError: an event stops the fold; the rows that serve are untouched.
     """
     async with _rebuilding(projection, database_url) as connection:
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
         with seldom_collected():
-            await work.begin()
+            await work.begin(accept_loss=accept_loss)
             await work.catch_up()
             return await work.swap()
 
@@ -140,13 +144,17 @@ class _Rebuild:
         self._checkpoint: Checkpoint
         self._fold: Fold
 
-    async def begin(self) -> None:
+    async def begin(self, *, accept_loss: bool) -> None:
         """Make the shadow tables."""
+        before = await self._live.checkpoint()
+        self._accepts_loss = accept_loss
+        self._is_same_log = before is None or await follows_log(
+            self._projection, self._ledger, before, accept_loss=accept_loss
+        )
         for spec in self._projection.specs:
             shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
             await self._connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(shadow, served))
-        generation = self._ledger.generation
-        self._checkpoint = await self._next.create(generation, self._new_id())
+        self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
         self._fold = await new_fold(self._projection, self._ledger)
         self._fold.decision_bytes_max = self._ledger.message_bytes_max
 
@@ -165,6 +173,7 @@ class _Rebuild:
             await self._live.hold_beginning()
             served = await self._live.checkpoint(lock=True)
             await self._fold_to(await self._target())
+            self._refuse_fewer(served)
             if self._projection.decides:
                 await self._live.copy_outbox()
                 await self._hand_over_decisions(served)
@@ -180,9 +189,16 @@ class _Rebuild:
     async def _target(self) -> int:
         """The live rows' position, so that a decider's rebuild never runs ahead of its decisions."""
         served = await self._live.checkpoint()
-        if served is None or served.generation != self._ledger.generation:
+        if served is None or not self._is_same_log:
             return await self._ledger.head()
         return served.position
+
+    def _refuse_fewer(self, served: Checkpoint | None) -> None:
+        """A log that has lost events must not pass for the whole; another version may count others."""
+        if served is None or not self._is_same_log or self._accepts_loss or served.version != self._checkpoint.version:
+            return
+        if self._checkpoint.events < served.events:
+            raise FewerEventsError(self._projection.name, self._checkpoint.events, served.events)
 
     async def _fold_to(self, target: int) -> None:
         async for messages in self._ledger.history(after=self._fold.sequence, until=target):
@@ -206,7 +222,7 @@ class _Rebuild:
         """
         await self._live.delete_decisions([one.id for one in await self._live.outbox() if self._fold.is_too_large(one)])
         waiting, decider, ours = await self._live.outbox(), await self._live.decider(), self._fold.outstanding()
-        if served is None or served.generation != self._ledger.generation or decider is None:
+        if served is None or not self._is_same_log or decider is None:
             waiting, decider = [], Decider(self._new_id(), 1, self._checkpoint.position)
             await self._live.create_decider(decider)
         decided = {event.id for event in waiting}

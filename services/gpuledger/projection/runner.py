@@ -132,7 +132,7 @@ class Runner:
             await self._take_all(writer, held, until)
 
     async def _take_all(self, writer: RowWriter, held: HeldLock, until: int) -> None:
-        async with self._ledger.read(after=writer.checkpoint.position) as reader:
+        async with self._ledger.read(writer.checkpoint.position, anchor=writer.checkpoint.anchor) as reader:
             while writer.checkpoint.position < until:
                 messages = await reader.next_batch(self.settings.messages_per_batch, self.settings.tick_s)
                 if not messages:

@@ -16,6 +16,7 @@ from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.ledger.api import Message, Outgoing, Position
+from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import NOT_PUBLISHED, Fold, Numbering
@@ -34,13 +35,36 @@ def schema_of(edition: str) -> str:
 
 
 class Checkpoint(NamedTuple):
-    """Up to where an edition's rows are true, and who wrote them. `incarnation` changes with every (re)build."""
+    """Up to where an edition's rows are true, and who wrote them. `incarnation` changes with every (re)build.
+
+    `ledger_id` and the anchor at `position` are None where a build of before there were ids wrote last; at position 0
+    there is no anchor.
+    """
 
     version: int
     generation: int
     position: int
     events: int
     incarnation: str
+    ledger_id: str | None
+    anchor: Anchor | None
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether it names its ledger and the last event that was folded."""
+        return self.ledger_id is not None and (self.position == 0 or self.anchor is not None)
+
+
+CHECKPOINT_COLUMNS = (
+    "version, generation, position, events, incarnation, ledger_id, last_position, last_event_id, last_digest"
+)
+
+
+def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
+    """The checkpoint in the `CHECKPOINT_COLUMNS` of a row of `gpuledger.projection`."""
+    version, generation, position, events, incarnation, ledger_id, *last = row
+    anchor = Anchor(*last) if last[0] == position and None not in last else None
+    return Checkpoint(version, generation, position, events, incarnation, ledger_id, anchor)
 
 
 class Decider(NamedTuple):
@@ -79,13 +103,10 @@ class ProjectionStore:
 
     async def checkpoint(self, *, lock: bool = False) -> Checkpoint | None:
         """The edition's checkpoint, or None where it was never built; `lock` keeps its writer waiting."""
-        query = (
-            "SELECT version, generation, position, events, incarnation FROM gpuledger.projection "
-            "WHERE name = %s AND edition = %s"
-        )
+        query = f"SELECT {CHECKPOINT_COLUMNS} FROM gpuledger.projection WHERE name = %s AND edition = %s"  # noqa: S608
         query = f"{query} FOR UPDATE" if lock else query
         row = await (await self.connection.execute(query, self._key)).fetchone()
-        return None if row is None else Checkpoint(*row)
+        return None if row is None else checkpoint_of(row)
 
     async def hold_beginning(self) -> None:
         """Keep everybody else from beginning the projection until the transaction under way ends.
@@ -94,15 +115,26 @@ class ProjectionStore:
         """
         await lock_until_commit(self.connection, f"begin:{self.projection.name}")
 
-    async def create(self, generation: int, incarnation: str) -> Checkpoint:
+    async def create(self, identity: LedgerIdentity, incarnation: str) -> Checkpoint:
         """Begin an edition at the start of the log; its tables must be there and empty."""
-        checkpoint = Checkpoint(self.projection.version, generation, 0, 0, incarnation)
+        version, ledger_id = self.projection.version, identity.ledger_id
         await self.connection.execute(
-            "INSERT INTO gpuledger.projection (name, edition, version, generation, position, events, incarnation) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s)",
-            (*self._key, *checkpoint),
+            "INSERT INTO gpuledger.projection "
+            "(name, edition, version, generation, position, events, incarnation, ledger_id) "
+            "VALUES (%s, %s, %s, %s, 0, 0, %s, %s)",
+            (*self._key, version, identity.generation, incarnation, ledger_id),
         )
-        return checkpoint
+        return Checkpoint(version, identity.generation, 0, 0, incarnation, ledger_id, None)
+
+    async def adopt(self, before: Checkpoint, ledger_id: str, anchor: Anchor | None) -> Checkpoint:
+        """Have a checkpoint that an earlier build wrote name its ledger and the last event that was folded.
+
+        Raises:
+            WriterFencedError: the rows are not as they were when the checkpoint was read.
+        """
+        after = before._replace(ledger_id=ledger_id, anchor=anchor)
+        await self._advance(before, after)
+        return after
 
     async def load(self, checkpoint: Checkpoint, skipped: Iterable[Position], expected: Sequence[Decoded]) -> Fold:
         """The fold as it stood at the checkpoint."""
@@ -140,7 +172,8 @@ class ProjectionStore:
         Raises:
             WriterFencedError: the rows are not as this writer left them.
         """
-        after = before._replace(position=fold.sequence, events=fold.events + before.events)
+        anchor = fold.anchor or before.anchor
+        after = before._replace(position=fold.sequence, events=fold.events + before.events, anchor=anchor)
         changes = {name: table.take_changes() for name, table in fold.state.tables().items() if table.has_changes()}
         async with self._transaction(in_pipeline=not any(map(is_copied, changes.values()))):
             await self._advance(before, after)
@@ -271,9 +304,14 @@ class ProjectionStore:
 
     async def _advance(self, before: Checkpoint, after: Checkpoint) -> None:
         cursor = await self.connection.execute(
-            "UPDATE gpuledger.projection SET position = %s, events = %s, updated_at = now() "
+            "UPDATE gpuledger.projection SET position = %s, events = %s, ledger_id = %s, last_position = %s, "
+            "last_event_id = %s, last_digest = %s, updated_at = now() "
             "WHERE name = %s AND edition = %s AND incarnation = %s AND position = %s RETURNING position",
-            (after.position, after.events, *self._key, before.incarnation, before.position),
+            (
+                *(after.position, after.events, after.ledger_id),
+                *(after.anchor or (None, None, None)),
+                *(*self._key, before.incarnation, before.position),
+            ),
         )
         if await cursor.fetchone() is None:
             raise WriterFencedError(f"The rows of projection {self.projection.name} were written by somebody else.")

@@ -20,7 +20,8 @@ from gpuledger.db.lasting import LastingConnection
 from gpuledger.db.locks import LockHolder, lock_holders
 from gpuledger.events.errors import EventError
 from gpuledger.ledger.api import Ledger, Message
-from gpuledger.ledger.errors import LedgerError
+from gpuledger.ledger.errors import LedgerError, LogChangedError
+from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.replay import skipped_positions
@@ -103,7 +104,7 @@ class Supervision:
         position, stopped = standing.position, standing.stopped
         writes = REGISTRY.get_sample_value("gpuledger_projection_writer", {"projection": name})
         state = "stopped" if stopped else "running" if writes else "waiting"
-        lag = None if self.head is None or position is None else max(0, self.head - position)
+        lag = None if self.head is None or position is None or self.head < position else self.head - position
         return ProjectionHealth(state, position, lag, stopped)
 
     async def _keep_running(self, projection: Projection) -> None:
@@ -118,7 +119,10 @@ class Supervision:
                 runner.metrics.failed(error)
                 runner.metrics.stopped(is_stopped=True)
                 log.error("projection.stopped", projection=projection.name, reason=standing.stopped)
-            await self._wait_for_remedy(projection)
+                if isinstance(error, LogChangedError):
+                    await self._wait_for_log(projection)
+                else:
+                    await self._wait_for_remedy(projection)
             standing.stopped = None
             log.info("projection.resumed", projection=projection.name)
 
@@ -143,6 +147,21 @@ class Supervision:
             return None
         rows = checkpoint and (checkpoint.incarnation, checkpoint.version, checkpoint.generation)
         return (len(skipped), rows, bytes_max)
+
+    async def _wait_for_log(self, projection: Projection) -> None:
+        """Return when rows and log belong together again: the log was restored, or the rows rebuilt."""
+        while not await self._follows_log(projection):  # noqa: ASYNC110 - nobody reports a restore
+            await asyncio.sleep(self.check_interval_s)
+
+    async def _follows_log(self, projection: Projection) -> bool:
+        try:
+            async with connect(self.database_url, application_name="gpuledger remedy") as connection:
+                checkpoint = await ProjectionStore(connection, projection).checkpoint()
+            if checkpoint is not None:
+                await confirm_checkpoint(projection, self.ledger, checkpoint)
+        except STOPS:
+            return False
+        return True
 
     async def _check(self) -> None:
         """Compare positions with the head of the log, for as long as the servers answer."""
@@ -180,8 +199,9 @@ class Supervision:
 
     async def _position(self, store: ProjectionStore) -> int:
         checkpoint = await store.checkpoint()
-        usable = checkpoint is not None and checkpoint.generation == self.ledger.generation
-        return checkpoint.position if checkpoint is not None and usable else 0
+        if checkpoint is None or checkpoint.generation != self.ledger.generation:
+            return 0
+        return checkpoint.position
 
     async def _first_unfolded(self, position: int, head: int) -> Message | None:
         """The first message behind a position; read once while a projection stays there."""

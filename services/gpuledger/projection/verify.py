@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from gpuledger.db.engine import connect
 from gpuledger.domain.table import Key, Table
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger, Position
+from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import GenerationMismatchError, NotBuiltError, VersionError, WriterFencedError
+from gpuledger.projection.errors import NotBuiltError, WriterFencedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import OnProgress, fold_on, memory_fold
 from gpuledger.projection.rows import RowStore
@@ -56,6 +57,7 @@ async def verify(
 
     Raises:
         ProjectionError: there are no rows, or they are of another version or generation.
+        LogChangedError: the rows follow another ledger, or one that was lost, restored or cut since.
     """
     async with connect(database_url, application_name=f"gpuledger verify {projection.name}") as connection:
         store = ProjectionStore(connection, projection)
@@ -77,15 +79,15 @@ async def _verify(
 ) -> tuple[Verification, str] | None:
     """The outcome and the incarnation that was compared; None where older rows took the place of those there were."""
     projection = store.projection
-    checkpoint = _checked(projection, ledger, await store.checkpoint())
+    checkpoint = await _checked(projection, ledger, await store.checkpoint())
     fold = await memory_fold(projection, ledger)
     for _ in range(CATCH_UP_ROUNDS_MAX):
         await fold_on(fold, ledger, checkpoint.position, on_progress)
-        checkpoint = _checked(projection, ledger, await store.checkpoint())
+        checkpoint = await _checked(projection, ledger, await store.checkpoint())
         if checkpoint.position - fold.sequence <= FOLDED_IN_SNAPSHOT_MAX:
             break
     async with store.snapshot():
-        checkpoint = _checked(projection, ledger, await store.checkpoint())
+        checkpoint = await _checked(projection, ledger, await store.checkpoint())
         if checkpoint.position < fold.sequence:
             return None
         await fold_on(fold, ledger, checkpoint.position)
@@ -94,13 +96,10 @@ async def _verify(
     return outcome, checkpoint.incarnation
 
 
-def _checked(projection: Projection, ledger: Ledger, checkpoint: Checkpoint | None) -> Checkpoint:
+async def _checked(projection: Projection, ledger: Ledger, checkpoint: Checkpoint | None) -> Checkpoint:
     if checkpoint is None:
         raise NotBuiltError(projection.name)
-    if checkpoint.version != projection.version:
-        raise VersionError(projection.name, checkpoint.version, projection.version)
-    if checkpoint.generation != ledger.generation:
-        raise GenerationMismatchError(projection.name, checkpoint.generation, ledger.generation)
+    await confirm_checkpoint(projection, ledger, checkpoint)
     return checkpoint
 
 

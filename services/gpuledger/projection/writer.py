@@ -6,8 +6,9 @@ from typing import NamedTuple, Self
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Position, Receipt
 from gpuledger.ledger.errors import EventRefusedError
 from gpuledger.ledger.own import publish_own
+from gpuledger.projection.continuity import adopted, confirm_checkpoint
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import DecisionRefusedError, GenerationMismatchError, VersionError
+from gpuledger.projection.errors import DecisionRefusedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.store import Checkpoint, Decider, ProjectionStore
@@ -56,9 +57,11 @@ class RowWriter:
         Raises:
             VersionError: another version of the projection wrote the rows.
             GenerationMismatchError: they follow another generation of the ledger.
+            LogChangedError: they follow another ledger, or one that was lost, restored or cut since.
         """
         head, skipped = await context.ledger.head(), await skipped_positions(context.ledger)
         await _begin_if_new(context, store, head)
+        await _confirm(context, store)
         async with store.snapshot():
             writer = await cls._load(context, store, head, skipped)
         await writer.publish_decisions()
@@ -68,18 +71,13 @@ class RowWriter:
     async def _load(
         cls, context: WriterContext, store: ProjectionStore, head: int, skipped: Sequence[Position]
     ) -> Self:
-        projection, ledger = context.projection, context.ledger
         checkpoint = await store.checkpoint()
         assert checkpoint is not None, "what was begun is there; who could drop it waits for the writer's end"
-        if checkpoint.version != projection.version:
-            raise VersionError(projection.name, checkpoint.version, projection.version)
-        if checkpoint.generation != ledger.generation:
-            raise GenerationMismatchError(projection.name, checkpoint.generation, ledger.generation)
         await store.settle_at(head)
         decider = await store.decider()
-        outbox = await store.outbox() if projection.decides else []
+        outbox = await store.outbox() if context.projection.decides else []
         fold = await store.load(checkpoint, skipped, outbox)
-        fold.decision_bytes_max = ledger.message_bytes_max
+        fold.decision_bytes_max = context.ledger.message_bytes_max
         return cls(context, store, fold, checkpoint, head, decider.settle_until if decider else 0)
 
     async def take(self, messages: list[Message]) -> None:
@@ -129,6 +127,13 @@ class RowWriter:
         self.checkpoint = await self._store.flush(self._fold, self.checkpoint, status=status)
 
 
+async def _confirm(context: WriterContext, store: ProjectionStore) -> None:
+    checkpoint = await store.checkpoint()
+    if checkpoint is not None:
+        checkpoint = await adopted(store, context.ledger, checkpoint)
+        await confirm_checkpoint(context.projection, context.ledger, checkpoint)
+
+
 async def _begin_if_new(context: WriterContext, store: ProjectionStore, head: int) -> None:
     """Begin a projection that was never built; a rebuild that is about to swap its rows in goes first."""
     async with store.connection.transaction():
@@ -137,4 +142,4 @@ async def _begin_if_new(context: WriterContext, store: ProjectionStore, head: in
             return
         if context.projection.decides:
             await store.create_decider(Decider(context.new_id(), 1, head))
-        await store.create(context.ledger.generation, context.new_id())
+        await store.create(context.ledger.identity, context.new_id())

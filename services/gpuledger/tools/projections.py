@@ -40,12 +40,21 @@ async def verify_objects(backend: Backend, access: KubeAccess) -> "KubeVerificat
             return await compare(client, backend.ledger, lambda done, _total: advance.to(done))
 
 
-async def rebuild_projections(backend: Backend, projections: Sequence[Projection]) -> None:
-    """Rebuild projections one after the other; the old rows serve until the new ones are complete."""
+async def rebuild_projections(
+    backend: Backend, projections: Sequence[Projection], *, accept_loss: bool = False
+) -> None:
+    """Rebuild projections one after the other; the old rows serve until the new ones are complete.
+
+    `accept_loss` lets them follow a log that has lost events which the old rows were folded from.
+    """
     for projection in projections:
         with backend.reporter.progress(f"Rebuilding {projection.name}", total=await backend.ledger.head()) as advance:
             result = await rebuild(
-                projection, backend.ledger, backend.database_url, on_progress=lambda done, _total: advance.to(done)
+                projection,
+                backend.ledger,
+                backend.database_url,
+                on_progress=lambda done, _total: advance.to(done),
+                accept_loss=accept_loss,
             )
         where = f"up to position {result.checkpoint.position}"
         backend.reporter.message(f"{projection.name}: rebuilt from {result.events} events, {where}.")

@@ -15,13 +15,18 @@ _VERSION = View("component", (Column("component"), Column("version")), "componen
 
 
 def migrate(data_dir: DataDir = None) -> ExitCode:
-    """Migrate the database schema to the revision that this build needs. Running it again changes nothing."""
-    result = run(migrated(data_dir))
+    """Migrate the database schema to the revision that this build needs, and make the ledger where there is none.
+
+    Running it again changes nothing. Its NATS user must be allowed to create and update streams.
+    """
+    result, ledger = run(migrated(data_dir))
     before = result.from_revision or "an empty database"
     if result.from_revision == result.to_revision:
         message(f"The database is at revision {result.to_revision}; there is nothing to migrate.")
     else:
         message(f"Migrated from {before} to revision {result.to_revision}.")
+    if ledger.is_new:
+        message(f"The ledger has the id {ledger.ledger_id}.")
     if not result.has_reader:
         message("The read-only role could not be made: the user in DATABASE_URL may not create roles.")
     return ExitCode.OK

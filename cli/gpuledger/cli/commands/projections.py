@@ -1,6 +1,7 @@
 """`gpuledger verify` and `gpuledger replay`: prove that the tables are what the log says, and rebuild them from it."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.render.values import csv_field
 from gpuledger.cli.run import run
 from gpuledger.ledger.api import Position
+from gpuledger.projection.definition import Projection
 from gpuledger.projection.verify import Verification
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.projections import (
@@ -22,7 +24,7 @@ from gpuledger.tools.projections import (
     verify_objects,
     verify_projections,
 )
-from gpuledger.tools.queries.backend import named_projections
+from gpuledger.tools.queries.backend import Backend, named_projections
 from gpuledger.tools.queries.rows import RowDict
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ Projections = Annotated[
 ]
 WithKube = Annotated[bool, typer.Option("--kube", help="Also compare the objects in Kubernetes with the ledger.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Fold in memory, report what would change, and write nothing.")]
+AcceptLoss = Annotated[
+    bool, typer.Option("--accept-loss", help="Rebuild from a log that has lost events, after a restore of an old copy.")
+]
 Rollback = Annotated[bool, typer.Option("--rollback", help="Go back to the rows of before the last replay.")]
 
 
@@ -91,12 +96,16 @@ def replay(
     projections: Projections = None,
     dry_run: DryRun = False,
     back: Rollback = False,
+    accept_loss: AcceptLoss = False,
     data_dir: DataDir = None,
 ) -> None:
     """Rebuild projections from the log while the old rows serve. Ctrl-C leaves the old rows as they are."""
-    if dry_run and back:
-        raise CliError("--dry-run and --rollback exclude each other", "Choose one", ExitCode.USAGE)
-    run(_replay(projections or [], data_dir, dry_run=dry_run, back=back))
+    if dry_run + back + accept_loss > 1:
+        raise CliError("--dry-run, --rollback and --accept-loss exclude each other", "Choose one", ExitCode.USAGE)
+    work = rehearse_rebuild if dry_run else roll_back_projections if back else rebuild_projections
+    if accept_loss:
+        work = partial(rebuild_projections, accept_loss=True)
+    run(_replay(projections or [], data_dir, work))
 
 
 async def _verify(
@@ -107,8 +116,9 @@ async def _verify(
         return found, None if access is None else await verify_objects(backend, access)
 
 
-async def _replay(names: list[str], data_dir: DataDir, *, dry_run: bool, back: bool) -> None:
-    work = rehearse_rebuild if dry_run else roll_back_projections if back else rebuild_projections
+async def _replay(
+    names: list[str], data_dir: DataDir, work: Callable[[Backend, Sequence[Projection]], Awaitable[None]]
+) -> None:
     async with open_backend(data_dir, "replay") as backend:
         await work(backend, named_projections(names))
 

@@ -64,5 +64,5 @@ async def _write_file(backend: Backend, path: Path, exported_at: str) -> int:
 
 
 async def _restore(data_dir: Path | None, archive: Path, header: Header, *, yes: bool) -> Restored:
-    async with open_backend(data_dir, "log import") as backend:
+    async with open_backend(data_dir, "log import", begins=True) as backend:
         return await restore_log(backend, archive, header, partial(confirm, confirmed=yes))

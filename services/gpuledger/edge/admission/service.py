@@ -19,7 +19,7 @@ from gpuledger.edge.admission.serving.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.ledger.api import Ledger, Message
-from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import new_fold
@@ -122,7 +122,7 @@ class AdmissionService:
                 self._interrupted = str(error)
                 pause_s = retries.pause_s()
                 log.warning("admission.interrupted", reason=str(error), retry_s=round(pause_s, 3))
-            except ProjectionError as error:
+            except (ProjectionError, LogChangedError) as error:
                 fold, self._cache, self._stopped = None, None, str(error)
                 pause_s = self._settings.stopped_retry_s
                 log.error("admission.stopped", reason=self._stopped, retry_s=pause_s)
@@ -139,7 +139,7 @@ class AdmissionService:
             self._cache, self._stopped = fold.state, None
             READY.set(1)
             log.info("admission.answering", position=fold.sequence)
-        async with self._ledger.read(after=fold.sequence) as reader:
+        async with self._ledger.read(fold.sequence, anchor=fold.anchor) as reader:
             self._interrupted = None
             while True:
                 self._apply(fold, await reader.next_batch(self._settings.messages_per_batch))

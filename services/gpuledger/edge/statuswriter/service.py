@@ -217,7 +217,7 @@ class _Leader:
             self._announce(unpooled.take_occurrences() if self._desired.enabled else ())
 
     async def _follow_ledger(self) -> None:
-        async with self._ledger.read(after=self._fold.sequence) as reader:
+        async with self._ledger.read(self._fold.sequence, anchor=self._fold.anchor) as reader:
             self.has_followed = True
             while True:
                 self._apply(await reader.next_batch(self._context.settings.messages_per_batch))

@@ -13,6 +13,7 @@ from gpuledger.events.node import NodeGone, NodeObserved
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.memory import MemoryLedger, MemoryReader
 from support.events import START, hour
 from support.ledgers import everything
@@ -129,8 +130,10 @@ class SlowToShow(MemoryLedger):
     shows = True
 
     @asynccontextmanager
-    async def read(self, after: int = 0, subject_filter: str = ALL) -> AsyncIterator[MemoryReader]:
-        async with super().read(after, subject_filter if self.shows else "nothing") as reader:
+    async def read(
+        self, after: int = 0, subject_filter: str = ALL, anchor: Anchor | None = None
+    ) -> AsyncIterator[MemoryReader]:
+        async with super().read(after, subject_filter if self.shows else "nothing", anchor) as reader:
             yield reader
 
     async def last_sequence(self, subject_filter: str) -> int:

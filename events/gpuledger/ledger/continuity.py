@@ -1,0 +1,104 @@
+"""Confirms that a log is the one that was read before: its id, its length, and the event at a position.
+
+Whoever reads asks before the first message and whenever the connection was lost meanwhile, because that is when a
+server may have come back with another store.
+"""
+
+from typing import Final
+
+from nats.js.api import StreamInfo
+from nats.js.errors import NotFoundError, ServiceUnavailableError
+
+from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.errors import (
+    LedgerUnavailableError,
+    LogCutError,
+    LogLostError,
+    LogReplacedError,
+    LogRestoredError,
+)
+from gpuledger.ledger.identity import Anchor, LedgerIdentity, digest_of, identity_of
+from gpuledger.ledger.stream import check_whole, message_at, stream_name
+
+ABSENT_TIMEOUT_S: Final = 5.0
+"""How long a stream may be absent before it counts as lost; a cluster that elects a leader may not know it at first."""
+
+
+async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: Anchor | None = None) -> None:
+    """Return if the stream still is this ledger's, holds all that it recorded, and the anchor's event stands there.
+
+    Raises:
+        LogChangedError: saying how the log differs.
+        LedgerUnavailableError: the server does not answer.
+    """
+    stream = stream_name(expected.generation)
+    info = await _stream_info(connection, stream)
+    found = identity_of(info.config.metadata, expected.generation)
+    if found is None or found.ledger_id != expected.ledger_id:
+        raise LogReplacedError(
+            f"{stream} at {connection.address} belongs to the ledger {found.ledger_id if found else 'without an id'}, "
+            f"not to {expected.ledger_id}"
+        )
+    check_whole(info)
+    if anchor is not None and anchor.sequence:
+        await confirm_anchor(connection, expected.generation, info.state.last_seq, anchor)
+
+
+class LogGuard:
+    """Confirms one log again whenever the connection was lost since it last did."""
+
+    def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
+        self._connection = connection
+        self._identity = identity
+        self._confirmed = connection.times_connected
+
+    async def confirm(self, anchor: Anchor | None = None) -> None:
+        """Confirm the log now; raises as `confirm_log` does."""
+        times = self._connection.times_connected
+        await confirm_log(self._connection, self._identity, anchor)
+        self._confirmed = times
+
+    async def confirm_after_break(self) -> None:
+        """Confirm the log if the connection was lost meanwhile; raises as `confirm_log` does."""
+        if self._confirmed != self._connection.times_connected:
+            await self.confirm()
+
+
+async def _stream_info(connection: Connection, stream: str) -> StreamInfo:
+    """What the server knows of the stream, which is waited for a little."""
+    try:
+        return await connection.request(
+            lambda: connection.jetstream.stream_info(stream),
+            ABSENT_TIMEOUT_S,
+            transient=(ServiceUnavailableError, NotFoundError),
+        )
+    except LedgerUnavailableError as error:
+        if isinstance(error.__cause__, NotFoundError):
+            raise LogLostError(f"NATS at {connection.address} has no stream {stream}") from error
+        raise
+
+
+async def confirm_anchor(connection: Connection, generation: int, head: int, anchor: Anchor) -> None:
+    """Return if the anchor's event stands in a generation that ends at `head`.
+
+    Raises:
+        LogRestoredError: it ends earlier, or another event stands there.
+        LogCutError: nothing stands there.
+        LedgerUnavailableError: the server does not answer.
+    """
+    stream = stream_name(generation)
+    position = f"{generation}/{anchor.sequence}"
+    if head < anchor.sequence:
+        raise LogRestoredError(
+            f"{stream} at {connection.address} ends at {generation}/{head}, "
+            f"but it was read up to {position} (event {anchor.event_id or 'without an id'})"
+        )
+    try:
+        found = await message_at(connection, stream, anchor.sequence)
+    except NotFoundError as error:
+        raise LogCutError(f"{stream} holds no event at {position}") from error
+    if digest_of(found.subject, found.data) != anchor.digest:
+        raise LogRestoredError(
+            f"at {position} of {stream} at {connection.address} stands another event "
+            f"than {anchor.event_id or 'the one'} that was read there"
+        )

@@ -1,0 +1,82 @@
+"""What tells one log from another: its id, and the digest of the event at a position. Pure.
+
+The id stands in the metadata of every stream of a ledger, and each stream names the end of the one before. The time of
+a stream's creation is no part of it, because a restore changes that.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import orjson
+
+_ID: Final = "gpuledger.io/ledger-id"
+_PREDECESSOR_HEAD: Final = "gpuledger.io/predecessor-head"
+_PREDECESSOR_DIGEST: Final = "gpuledger.io/predecessor-digest"
+
+
+class Anchor(NamedTuple):
+    """The event at a position: its id (empty where it has none) and its digest. A checkpoint keeps it."""
+
+    sequence: int
+    event_id: str
+    digest: str
+
+
+class Predecessor(NamedTuple):
+    """How the generation before ended: its last sequence, and the digest of the event there (empty for none)."""
+
+    head: int
+    digest: str
+
+
+class LedgerIdentity(NamedTuple):
+    """Which ledger a stream belongs to, and which of its generations the stream stores."""
+
+    ledger_id: str
+    generation: int
+    predecessor: Predecessor | None = None
+
+
+def digest_of(subject: str, data: bytes) -> str:
+    """SHA-256 of a message's subject and body, each behind its length in bytes; 64 hexadecimal digits."""
+    encoded = subject.encode()
+    digest = sha256(len(encoded).to_bytes(8, "big"))
+    digest.update(encoded)
+    digest.update(len(data).to_bytes(8, "big"))
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def anchor_of(sequence: int, subject: str, data: bytes) -> Anchor:
+    """The anchor at a message."""
+    return Anchor(sequence, _event_id(data), digest_of(subject, data))
+
+
+def identity_of(metadata: Mapping[str, str] | None, generation: int) -> LedgerIdentity | None:
+    """The identity that a stream's metadata name; None where they name none."""
+    given = metadata or {}
+    ledger_id = given.get(_ID)
+    if not ledger_id:
+        return None
+    head = given.get(_PREDECESSOR_HEAD)
+    predecessor = Predecessor(int(head), given.get(_PREDECESSOR_DIGEST, "")) if head else None
+    return LedgerIdentity(ledger_id, generation, predecessor)
+
+
+def metadata_of(identity: LedgerIdentity) -> dict[str, str]:
+    """The metadata that name an identity."""
+    metadata = {_ID: identity.ledger_id}
+    if identity.predecessor is not None:
+        metadata[_PREDECESSOR_HEAD] = str(identity.predecessor.head)
+        metadata[_PREDECESSOR_DIGEST] = identity.predecessor.digest
+    return metadata
+
+
+def _event_id(data: bytes) -> str:
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return ""
+    event_id = document.get("id") if isinstance(document, dict) else None
+    return event_id if isinstance(event_id, str) else ""

@@ -1,0 +1,66 @@
+"""Whether rows and log belong together: the rows' checkpoint names the ledger and the last event that was folded."""
+
+from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.errors import LogChangedError, LogReplacedError
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import GenerationMismatchError, VersionError
+from gpuledger.projection.store import Checkpoint, ProjectionStore
+
+
+async def confirm_checkpoint(projection: Projection, ledger: Ledger, checkpoint: Checkpoint) -> None:
+    """Return if this build can go on from these rows in this log.
+
+    Raises:
+        VersionError: another version of the projection wrote them.
+        GenerationMismatchError: they follow another generation of the ledger.
+        LogChangedError: they follow another ledger, or one that was lost, restored or cut since.
+    """
+    if checkpoint.version != projection.version:
+        raise VersionError(projection.name, checkpoint.version, projection.version)
+    check_ledger(projection, ledger, checkpoint)
+    if checkpoint.generation != ledger.generation:
+        raise GenerationMismatchError(projection.name, checkpoint.generation, ledger.generation)
+    await ledger.confirm(checkpoint.anchor)
+
+
+def check_ledger(projection: Projection, ledger: Ledger, checkpoint: Checkpoint) -> None:
+    """Return if the rows follow this ledger, as far as their checkpoint names one.
+
+    Raises:
+        LogReplacedError: they follow another one.
+    """
+    if checkpoint.ledger_id not in (None, ledger.identity.ledger_id):
+        raise LogReplacedError(
+            f"the rows of projection {projection.name} follow the ledger {checkpoint.ledger_id}, "
+            f"and the NATS server has {ledger.identity.ledger_id}"
+        )
+
+
+async def follows_log(projection: Projection, ledger: Ledger, checkpoint: Checkpoint, *, accept_loss: bool) -> bool:
+    """Whether the rows' position means something in this log; without it a rebuild owes them nothing.
+
+    Raises:
+        LogChangedError: what they follow was lost, and `accept_loss` does not say that this is known.
+    """
+    if checkpoint.generation != ledger.generation and checkpoint.ledger_id in (None, ledger.identity.ledger_id):
+        return False
+    try:
+        check_ledger(projection, ledger, checkpoint)
+        await ledger.confirm(checkpoint.anchor)
+    except LogChangedError:
+        if not accept_loss:
+            raise
+        return False
+    return True
+
+
+async def adopted(store: ProjectionStore, ledger: Ledger, checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint with its ledger and the event at its position, where the build that wrote it named neither.
+
+    Raises:
+        LogChangedError: the log ends before it.
+    """
+    if checkpoint.has_identity or checkpoint.generation != ledger.generation:
+        return checkpoint
+    anchor = await ledger.anchor_at(checkpoint.position)
+    return await store.adopt(checkpoint, checkpoint.ledger_id or ledger.identity.ledger_id, anchor)

@@ -1,0 +1,106 @@
+"""Makes the ledger, once, and gives an older one its id.
+
+Only `gpuledger migrate`, the first start of `gpuledger up`, and commands that begin a data directory come here. No
+ledger is made where rows tell that there was one before.
+"""
+
+from typing import NamedTuple
+
+from gpuledger.db.engine import connect
+from gpuledger.ledger.connect import Connection, connected
+from gpuledger.ledger.continuity import confirm_anchor
+from gpuledger.ledger.errors import LogLostError, LogRestoredError, NoLedgerError, RestoreInterruptedError
+from gpuledger.ledger.stream import Generation, create_ledger, open_current, stream_info
+from gpuledger.projection.store import CHECKPOINT_COLUMNS, LIVE, Checkpoint, checkpoint_of
+from gpuledger.runtime.clock import NewId, random_id
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
+
+
+class PreparedLedger(NamedTuple):
+    """The ledger's id, and whether it was made, or got that id, just now."""
+
+    ledger_id: str
+    is_new: bool
+
+
+async def prepare_ledger(
+    nats_url: str,
+    database_url: str,
+    *,
+    identity: NatsIdentity = ANONYMOUS,
+    may_create: bool = True,
+    new_id: NewId = random_id,
+) -> PreparedLedger:
+    """See to it that there is a ledger with an id, beside a migrated database; repeating it changes nothing.
+
+    Raises:
+        NoLedgerError: there is none, and `may_create` does not allow it.
+        LogLostError: there is no ledger, but rows that were folded from one.
+        LogRestoredError: the rows were folded from a longer log, or another one.
+        StreamConfigError: a stream is there that is not as a ledger must be.
+        LedgerUnavailableError: NATS cannot be reached, or refuses permission.
+    """
+    async with connected(nats_url, name="gpuledger migrate", identity=identity) as connection:
+        found = await _found(connection, may_create=may_create)
+        if found is not None and found.identity is not None:
+            await create_ledger(connection, found.identity.ledger_id)
+            return PreparedLedger(found.identity.ledger_id, is_new=False)
+        checkpoints = await _checkpoints(database_url)
+        if found is None:
+            _refuse_rows(connection, checkpoints)
+        else:
+            await _confirm_rows(connection, found, checkpoints)
+        ledger_id = next((one.ledger_id for one in checkpoints if one.ledger_id), None) or new_id()
+        made = await create_ledger(connection, ledger_id)
+        assert made.identity is not None, "what is made has an identity"
+        return PreparedLedger(made.identity.ledger_id, is_new=True)
+
+
+async def _found(connection: Connection, *, may_create: bool) -> Generation | None:
+    """The ledger that is there; the successor of an archived generation is made first, for nothing is lost by it."""
+    try:
+        return await open_current(connection)
+    except RestoreInterruptedError:
+        if not may_create:
+            raise
+        return await create_ledger(connection, "")
+    except NoLedgerError:
+        if not may_create:
+            raise
+        return None
+
+
+async def _checkpoints(database_url: str) -> list[Checkpoint]:
+    async with connect(database_url, application_name="gpuledger migrate") as connection:
+        cursor = await connection.execute(
+            f"SELECT {CHECKPOINT_COLUMNS} FROM gpuledger.projection "  # noqa: S608 - our own words
+            "WHERE edition = %s AND position > 0 ORDER BY generation DESC, position DESC",
+            [LIVE],
+        )
+        return [checkpoint_of(row) for row in await cursor.fetchall()]
+
+
+def _refuse_rows(connection: Connection, checkpoints: list[Checkpoint]) -> None:
+    """Refuse to begin a ledger beside rows of another one."""
+    if checkpoints:
+        newest = checkpoints[0]
+        raise LogLostError(
+            f"NATS at {connection.address} has no ledger, and the database holds rows that were folded from the "
+            f"ledger {newest.ledger_id or 'of an earlier build'} up to {newest.generation}/{newest.position}; "
+            "no other ledger is made beside them"
+        )
+
+
+async def _confirm_rows(connection: Connection, found: Generation, checkpoints: list[Checkpoint]) -> None:
+    """Confirm that the rows were folded from this ledger, before it gets its id."""
+    head = (await stream_info(connection, found.stream)).state.last_seq
+    for one in checkpoints:
+        if one.generation != found.number:
+            continue
+        if one.anchor is not None:
+            await confirm_anchor(connection, found.number, head, one.anchor)
+        elif one.position > head:
+            raise LogRestoredError(
+                f"{found.stream} at {connection.address} ends at {found.number}/{head}, and the database holds rows "
+                f"that were folded up to {found.number}/{one.position}"
+            )
