@@ -155,8 +155,7 @@ class Supervision:
 
     async def _follows_log(self, projection: Projection) -> bool:
         try:
-            async with connect(self.database_url, application_name="gpuledger remedy") as connection:
-                checkpoint = await ProjectionStore(connection, projection).checkpoint()
+            checkpoint = await ProjectionStore(await self._connection.get(), projection).checkpoint()
             if checkpoint is not None:
                 await confirm_checkpoint(projection, self.ledger, checkpoint)
         except STOPS:
