@@ -22,6 +22,7 @@ from gpuledger.ledger.credentials import Logins
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
+from gpuledger.runtime.tasks import within
 
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_WAIT_S = 0.2
@@ -179,7 +180,7 @@ class Connection:
             self.client.logins = Logins(self._identity, servers)
             self.client.logins.current()
             self._begun = True
-            await asyncio.wait_for(self._connect(servers, name, repeat=repeat), timeout_s)
+            await within(timeout_s, self._connect(servers, name, repeat=repeat))
         except (TimeoutError, NatsError, OSError, ValueError) as error:
             raise LedgerUnavailableError(
                 f"Cannot reach NATS at {self.address}: {self._reason(error)}. Start it, or set NATS_URL."

@@ -33,6 +33,22 @@ async def end(tasks: Collection["asyncio.Task[Any]"]) -> None:
             task.cancel()
 
 
+async def within(timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
+    """What the work returns if it ends in time; else it is ended, however often its cancellation gets lost.
+
+    Raises:
+        TimeoutError: it did not end in time.
+    """
+    task = asyncio.create_task(work)
+    try:
+        done, _ = await asyncio.wait([task], timeout=timeout_s)
+    finally:
+        await end([task])
+    if not done:
+        raise TimeoutError
+    return task.result()
+
+
 async def run_until_one_fails(works: Iterable[Work]) -> None:
     """Run all to their ends. The first failure ends the others, and is raised once they have ended."""
     tasks = [asyncio.create_task(work) for work in works]

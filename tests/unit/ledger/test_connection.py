@@ -1,8 +1,13 @@
 """What the connection to NATS says of errors: each once, however often it tries."""
 
+import asyncio
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.runtime.telemetry import configure_logging
 
 AWAY = OSError("nobody listens")
@@ -20,3 +25,22 @@ async def test_an_error_is_logged_once_until_the_server_is_back_or_another_takes
     events = [line.split('"event": "')[1].split('"')[0] for line in capsys.readouterr().err.splitlines()]
     away, refused = "NATS at nats://a: nobody listens", "NATS at nats://a: refused"
     assert events == [away, refused, away, "NATS at nats://a is back", away]
+
+
+async def test_connecting_ends_in_time_even_if_the_client_swallows_a_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cancelled = 0
+
+    async def connect(*_args: Any, **_named: Any) -> None:
+        nonlocal cancelled
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        cancelled += 1
+        await asyncio.Event().wait()
+
+    connection = Connection("nats://a")
+    monkeypatch.setattr(connection.client, "connect", connect)
+    with pytest.raises(LedgerUnavailableError, match="Cannot reach NATS at nats://a"):
+        await connection.open(["nats://127.0.0.1:4"], "test", 0.01)
+    assert cancelled == 1
