@@ -63,7 +63,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
-ADDED = {"source.taken": "0", "source.rejected": "0", "source.unknown": "0"}
+ADDED = {"source.taken": "0", "source.rejected": "0", "source.unknown": "0", "gap.unknown_length": "false"}
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 
 TEXT = Text(collation="C")
@@ -126,6 +126,18 @@ SEEN = Table(
     Column("holes", ARRAY(BigInteger), nullable=False),
     Column("began", BigInteger, nullable=False, server_default="0"),
     PrimaryKeyConstraint("projection", "edition", "source", "epoch"),
+    schema=BOOKKEEPING,
+)
+
+ENFORCED_RULE = Table(
+    "enforced_rule",
+    metadata,
+    Column("projection", TEXT, nullable=False),
+    Column("edition", TEXT, nullable=False),
+    Column("rule", TEXT, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    PrimaryKeyConstraint("projection", "edition", "rule"),
     schema=BOOKKEEPING,
 )
 

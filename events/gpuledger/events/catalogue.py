@@ -18,6 +18,7 @@ from gpuledger.events import (
     node,
     pod,
     pool,
+    rule,
     settings,
     slice,  # noqa: A004 - the aggregate's name
     slot,
@@ -38,6 +39,7 @@ __all__ = [
     "pod",
     "pool",
     "registry",
+    "rule",
     "settings",
     "slice",
     "slot",

@@ -5,6 +5,8 @@ EventError
 ├── MalformedEventError     bytes that are not one of gpuledger's CloudEvents
 ├── UnknownEventTypeError   a type, or a version of it, that this build does not know
 ├── PayloadError            data that does not fit its type
+├── PublisherError          a source that must not publish the event
+├── EventTimeError          an event that happened long after it was recorded
 └── CatalogueError          the registry contradicts itself (a bug in the code, found at import)
 """
 
@@ -27,6 +29,14 @@ class UnknownEventTypeError(EventError):
 
 class PayloadError(EventError):
     """The data does not fit the event's type."""
+
+
+class PublisherError(EventError):
+    """The source must not publish this event, or not about this node."""
+
+
+class EventTimeError(EventError):
+    """The event happened long after it was recorded: a clock is wrong, or the source lies."""
 
 
 class CatalogueError(EventError):

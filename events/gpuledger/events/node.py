@@ -16,6 +16,7 @@ CARDS_PER_NODE_MAX = 256
 CONDITIONS_MAX = 32
 LABELS_MAX = 1024
 COMPONENT_PODS_MAX = 64
+ENDED_EPOCHS_MAX = 16
 
 LabelValue = Annotated[str, StringConstraints(max_length=NAME_LENGTH_MAX)]
 Labels = Annotated[dict[Name, LabelValue], Field(max_length=LABELS_MAX)]
@@ -189,19 +190,28 @@ class NodeDevicesWanted(Payload):
     devices: Annotated[tuple[WantedDevice, ...], Field(max_length=CARDS_PER_NODE_MAX)] = ()
 
 
+class EndedEpoch(Payload):
+    """An epoch that the source will not continue, and the last number that it gave out there; 0 if none."""
+
+    epoch: Epoch
+    last: Count
+
+
 @registry.event("node", "agent-started", by_agents(DropClass.ONCE))
 class NodeAgentStarted(Payload):
     """The node's agent began to record, in this epoch.
 
     `clean` means that its last run ended in an orderly way, with all its events recorded or kept; otherwise nobody may
     have heard some reports of the hardware. `durable` means that events are on disk before they are sent; otherwise
-    events that were not sent yet are lost with the process.
+    events that were not sent yet are lost with the process. `ended` are the epochs that ended since the agent last
+    announced one, as far as it knows them; the length of an epoch that it leaves out is unknown.
     """
 
     version: Name
     hardware: Name
     clean: bool
     durable: bool
+    ended: Annotated[tuple[EndedEpoch, ...], Field(max_length=ENDED_EPOCHS_MAX)] = ()
 
 
 @registry.event("node", "events-dropped", by_agents(DropClass.NEVER))

@@ -4,10 +4,40 @@ The registry holds one rule for every type. Folds, NATS permissions, importers, 
 read it there; no other place says who publishes what.
 """
 
+from collections.abc import Mapping
+from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, Origin, origin_of
+
+EVENT_AHEAD_MAX: Final = timedelta(days=1)
+"""How long after its recording an event may have happened: no mistake about a time zone puts a clock further ahead."""
+
+
+class Rule(StrEnum):
+    """The rules about edge events that folds enforce from a recorded position on (`rule.enforced`).
+
+    What was recorded before that position stays as it was folded then. A rule is never removed, and one that changes
+    gets the next version in `RULE_VERSIONS`.
+    """
+
+    PUBLISHERS = "publishers"
+    """An edge source publishes only what the registry lets its kind publish, and an agent only about its own node.
+
+    What services publish is reserved to them by their subjects, whatever rule is enforced.
+    """
+
+    EVENT_TIMES = "event-times"
+    """No event happened more than `EVENT_AHEAD_MAX` after it was recorded."""
+
+    EPOCH_ENDS = "epoch-ends"
+    """Numbers that the ledger lacks up to the end of an epoch, as the agent says or leaves open, are missing."""
+
+
+RULE_VERSIONS: Final[Mapping[str, int]] = dict.fromkeys(Rule, 1)
+"""The newest version of each rule that this build enforces."""
 
 
 class SourceKind(StrEnum):
@@ -27,7 +57,10 @@ class Authority(Enum):
     """The subjects that a publisher's events may concern."""
 
     OWN_NODE = "own-node"
-    """An agent, about its own node and what is in it. Folds ignore such an event from anybody else."""
+    """An agent, about its own node and what is in it.
+
+    Every fold rejects such an event from another edge source where `Rule.PUBLISHERS` is enforced, and ignores others.
+    """
 
     OWN_OBJECT = "own-object"
     """The watchers, about the cluster's objects. Every fold rejects such an event from anybody else."""
@@ -39,7 +72,10 @@ class Authority(Enum):
     """Each of several services, under its own name. Every fold rejects such an event from anybody else."""
 
     EDGE = "edge"
-    """Any source, about hardware and workloads, under its own name."""
+    """The publishers, about hardware and workloads, under their own names.
+
+    Every fold rejects such an event from another edge source where `Rule.PUBLISHERS` is enforced, and folds others.
+    """
 
 
 class DropClass(IntEnum):
@@ -96,11 +132,11 @@ BY_OWN_SERVICES = PublishRule(
 
 BY_IMPORTERS = PublishRule((SourceKind.IMPORTERS,), Authority.EDGE)
 BY_IMPORTERS_AND_AGENTS = PublishRule((SourceKind.IMPORTERS, SourceKind.AGENTS), Authority.EDGE)
-"""Real agents do not publish workloads, but simulated ones do."""
 
 _ORIGINS = {"import": SourceKind.IMPORTERS}
 
 
+@lru_cache(maxsize=65_536)
 def source_kind(source: str) -> SourceKind | None:
     """The kind of a source; None if it publishes no event type.
 
@@ -120,15 +156,28 @@ def is_agent_of(source: str, node: str) -> bool:
     return origin_of(source) == Origin(NODE, node)
 
 
-def is_about_own_node(source: str, aggregate: str, subject: str) -> bool:
-    """Whether the source is an agent and the event's subject names its own node.
+def is_about_own_node(source: str, aggregate: str, subject: str, data: Mapping[str, Any]) -> bool:
+    """Whether the source is an agent, and the event's subject and data name no node but its own.
 
-    The subject of an event about a device names no node: the fold knows where the device is and must check with
-    `is_agent_of`.
+    The subject of an event about a device names no node, so this cannot say where the device is.
     """
     kind, name = origin_of(source)
     if kind != NODE:
         return False
     if aggregate == "node":
         return subject == name
-    return aggregate != "allocation" or subject.startswith(f"{name}/")
+    return aggregate != "allocation" or (subject.startswith(f"{name}/") and data.get("node", name) == name)
+
+
+def violation(rule: PublishRule, source: str, aggregate: str, subject: str, data: Mapping[str, Any]) -> str | None:
+    """Why a source must not publish an event, which follows from the event alone; None if it may.
+
+    Raises:
+        SubjectError: the source has none of the known shapes.
+    """
+    kind = source_kind(source)
+    if kind not in rule.publishers:
+        return f"{source} may not publish it; only {' and '.join(rule.publishers)} may."
+    if kind is SourceKind.AGENTS and not is_about_own_node(source, aggregate, subject, data):
+        return f"{source} may not publish it about another node; {aggregate} {subject!r} is not of its own."
+    return None

@@ -22,11 +22,16 @@ class SourceCompleted(Payload):
 
 @registry.event("source", "gap-detected", by_service(SourceKind.SOURCES))
 class SourceGapDetected(Payload):
-    """Numbers `first` to `last` of a source's epoch have stayed missing."""
+    """Numbers `first` to `last` of a source's epoch have stayed missing.
+
+    `unknown_length` means that the source went on in another epoch and did not say where this one ended: events from
+    `first` on may be missing, or none at all. `last` is then `first`.
+    """
 
     epoch: Epoch
     first: Number
     last: Number
+    unknown_length: bool = False
 
 
 @registry.event("source", "gap-closed", by_service(SourceKind.SOURCES))

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gpuledger.events.payload import Count, Name, Payload
-from gpuledger.events.publishing import BY_IMPORTERS_AND_AGENTS
+from gpuledger.events.publishing import BY_IMPORTERS
 from gpuledger.events.registry import registry
 
 DEVICES_PER_WORKLOAD_MAX = 4096
@@ -18,7 +18,7 @@ class DeviceShare(Payload):
     gpu_milli: Count
 
 
-@registry.event("workload", "submitted", BY_IMPORTERS_AND_AGENTS)
+@registry.event("workload", "submitted", BY_IMPORTERS)
 class WorkloadSubmitted(Payload):
     """The workload requests GPUs; `workload_class` is the cluster's class of service (such as a pod's QoS)."""
 
@@ -29,7 +29,7 @@ class WorkloadSubmitted(Payload):
     memory_mib: Count | None = None
 
 
-@registry.event("workload", "scheduled", BY_IMPORTERS_AND_AGENTS)
+@registry.event("workload", "scheduled", BY_IMPORTERS)
 class WorkloadScheduled(Payload):
     """The workload holds GPUs from now on; without `devices` only the amount is known."""
 
@@ -38,7 +38,7 @@ class WorkloadScheduled(Payload):
     devices: Annotated[tuple[DeviceShare, ...], Field(max_length=DEVICES_PER_WORKLOAD_MAX)] = ()
 
 
-@registry.event("workload", "ended", BY_IMPORTERS_AND_AGENTS)
+@registry.event("workload", "ended", BY_IMPORTERS)
 class WorkloadEnded(Payload):
     """The workload ended and released its GPUs; `outcome` is its last phase."""
 

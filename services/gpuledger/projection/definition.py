@@ -4,7 +4,7 @@ A subclass names its tables and handlers. A decider also answers with decisions:
 the outbox with the rows, published after the commit, and passed over when they come back.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
@@ -15,6 +15,7 @@ from gpuledger.events.envelope import Undecoded
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Position
+from gpuledger.projection.enforced import EnforcedRule
 
 
 class Decision(NamedTuple):
@@ -61,7 +62,8 @@ class RefusalKind(Enum):
 class Observed(NamedTuple):
     """An event that is in order, its data as it came, and the size of its message in bytes.
 
-    One of the edge whose type is not known yet counts, and changes no row of any other projection.
+    One of the edge whose type is not known yet counts, and changes no row of any other projection. `rules` are those
+    that are enforced here.
     """
 
     event: Undecoded
@@ -69,6 +71,7 @@ class Observed(NamedTuple):
     recorded_ns: int
     size: int
     is_known: bool = True
+    rules: Container[str] = ()
 
 
 class RefusedEvent(NamedTuple):
@@ -127,6 +130,10 @@ class Projection:
 
     def decide(self, state: Any, fact: Fact) -> Decisions:  # noqa: ANN401, ARG002
         """Called after a handled event was folded, unless it was a decision of its own."""
+        return ()
+
+    def enforce(self, missing: Sequence[EnforcedRule], now: datetime) -> Decisions:  # noqa: ARG002
+        """The decisions that enforce these rules; only the service `sources` decides that."""
         return ()
 
     def due(self, state: Any, now: datetime) -> Decisions:  # noqa: ANN401, ARG002

@@ -13,16 +13,19 @@ from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
-from gpuledger.events.errors import EventError, MalformedEventError, SubjectError, UnknownEventTypeError
+from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError, SubjectError, UnknownEventTypeError
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.events.publishing import Authority, is_about_own_node
+from gpuledger.events.publishing import Rule
 from gpuledger.events.registry import Registry, parse_type
+from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message, Position
 from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
+from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
+from gpuledger.projection.route import Route
 
 EPOCH_LENGTH_MAX = 128
 """What an event about an epoch can name; a source's own name is bounded as any subject is."""
@@ -60,12 +63,14 @@ class Fold:
         numbering: Numbering = NOT_PUBLISHED,
         sequence: int = 0,
         publishes: bool = True,
+        enforced: EnforcedRules | None = None,
         catalogue: Registry = registry,
     ) -> None:
         self.projection = projection
         self.generation = generation
         self.state: State = projection.new_state() if state is None else state
         self.seen = seen or Seen()
+        self.enforced = enforced or EnforcedRules()
         self.sequence = sequence
         self.numbering = numbering
         self.events = 0
@@ -81,7 +86,7 @@ class Fold:
         self._catalogue = catalogue
         self._source = f"/services/{projection.name}"
         self._observes = projection.observes
-        self._routes: dict[str, _Route] = {}
+        self._routes: dict[str, Route] = {}
         self._prefixes: dict[str, str] = {}
 
     def apply_all(self, messages: Sequence[Message]) -> None:
@@ -106,13 +111,7 @@ class Fold:
             return
         try:
             route = self._routes.get(event.type) or self._route(event.type)
-            prefix = self._prefixes[event.source]
-            if not (route.is_known or origin_of(event.source).is_edge):
-                raise UnknownEventTypeError(f"This build does not know the event type {event.type}.")
-            if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
-                raise _mismatch(message.subject, event)
-            if not prefix.startswith(route.reserved):
-                raise SubjectError(f"Only {' or '.join(f'{one}>' for one in route.reserved)} may record {event.type}.")
+            self._check_publisher(message, event, route)
             is_needed = route.handler is not None or (self._observes and route.is_known)
             decoded = with_payload(event, self._catalogue) if is_needed else None
         except EventError as error:
@@ -156,6 +155,11 @@ class Fold:
             raise BadEventError(
                 self.projection.name, position, message.subject, f"`touched` raised {error!r}."
             ) from error
+
+    def enforce(self, rules: Iterable[Rule], now: datetime) -> None:
+        """Have the projection decide that these rules are enforced, as far as they are not yet."""
+        for decision in self.projection.enforce(self.enforced.missing(rules), now):
+            self._take(decision)
 
     def peek(self, message: Message) -> Fact | None:
         """The fact that a message holds, where this projection handles it and it decodes; changes nothing."""
@@ -227,6 +231,22 @@ class Fold:
                 self._repeat(message, event)
             elif self._observes:
                 self._observe(message, event)
+
+    def _check_publisher(self, message: Message, event: Undecoded, route: Route) -> None:
+        """Refuse an event that its source must not publish; enforce from here on the rule that the event names."""
+        prefix = self._prefixes[event.source]
+        if not (route.is_known or origin_of(event.source).is_edge):
+            raise UnknownEventTypeError(f"This build does not know the event type {event.type}.")
+        if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
+            raise _mismatch(message.subject, event)
+        if not prefix.startswith(route.reserved):
+            raise SubjectError(f"Only {' or '.join(f'{one}>' for one in route.reserved)} may record {event.type}.")
+        if self.enforced.rules:
+            self.enforced.check(route.rule, route.aggregate, event, message)
+        if event.type == RuleEnforced.TYPE:
+            data = with_payload(event).data
+            assert isinstance(data, RuleEnforced), "it has this type"
+            self.enforced.add(event.subject, data.version, message.sequence)
 
     def _fold(self, fact: Fact, handler: Handler, subject: str) -> None:
         event = fact.event
@@ -307,14 +327,14 @@ class Fold:
         )
 
     def _observe(self, message: Message, event: Undecoded, *, is_known: bool = True) -> None:
-        position = Position(self.generation, message.sequence)
-        observed = Observed(event, position, message.recorded_ns, len(message.data), is_known)
+        position, rules = Position(self.generation, message.sequence), self.enforced.rules
+        observed = Observed(event, position, message.recorded_ns, len(message.data), is_known, rules)
         self._take_answers(message.subject, self.projection.observed, observed)
 
     def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:
         if message.sequence in self._skipped:
             return
-        if not _origin(message).is_edge:
+        if not _origin(message).is_edge and not isinstance(error, EventTimeError):
             raise BadEventError(self.projection.name, self._position, message.subject, str(error)) from error
         self._refuse(message, event, RefusalKind.REJECTED, str(error))
 
@@ -339,35 +359,19 @@ class Fold:
         prefix = self._prefixes[source] = f"{ROOT}.{origin.kind}.{escape(origin.name)}."
         return prefix
 
-    def _route(self, event_type: str) -> "_Route":
+    def _route(self, event_type: str) -> Route:
         name = parse_type(event_type)
         if not self._catalogue.knows(event_type):
             # Not kept: a hostile source invents any number of types.
-            return _Route(name.aggregate, name.event, None, (f"{ROOT}.",), is_own_node=False, is_known=False)
+            return Route(name.aggregate, name.event, None, None, (f"{ROOT}.",))
         handlers: dict[str, Handler] = {
             f"{model.AGGREGATE}.{model.EVENT}": handler for model, handler in self.projection.handlers.items()
         }
         handler = handlers.get(f"{name.aggregate}.{name.event}")
         rule = self._catalogue.rule_of(name)
-        is_own_node = rule.authority is Authority.OWN_NODE
-        route = _Route(name.aggregate, name.event, handler, rule.reserved_prefixes, is_own_node=is_own_node)
+        route = Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes)
         self._routes[event_type] = route
         return route
-
-
-class _Route(NamedTuple):
-    """Where a type's events belong: the subject's words, the handler if the projection has one, and who may publish."""
-
-    aggregate: str
-    event: str
-    handler: Handler | None
-    reserved: tuple[str, ...]
-    is_own_node: bool
-    is_known: bool = True
-
-    def hears(self, event: Undecoded) -> bool:
-        """Whether the handler gets the event: an agent speaks of its own node only."""
-        return not self.is_own_node or is_about_own_node(event.source, self.aggregate, event.subject)
 
 
 def _origin(message: Message) -> Origin:

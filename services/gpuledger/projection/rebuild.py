@@ -31,6 +31,9 @@ CHANGED_ROWS_MAX = 100_000
 CATCH_UP_ROUNDS_MAX = 20
 """How often a rebuild catches up with a live projection that moves on, before it makes it wait."""
 
+_OF_EDITIONS = ("seen", "enforced_rule")
+"""The tables beside an edition's own that have rows of it."""
+
 
 class RebuildResult(NamedTuple):
     """The outcome of a rebuild: its checkpoint, and how many events it folded."""
@@ -247,10 +250,12 @@ async def _move(connection: AsyncConnection[Any], projection: Projection, before
         "UPDATE gpuledger.projection SET edition = %s WHERE name = %s AND edition = %s",
         (after, projection.name, before),
     )
-    await connection.execute(
-        "UPDATE gpuledger.seen SET edition = %s WHERE projection = %s AND edition = %s",
-        (after, projection.name, before),
-    )
+    for bookkeeping in _OF_EDITIONS:
+        table = Identifier("gpuledger", bookkeeping)
+        await connection.execute(
+            SQL("UPDATE {} SET edition = %s WHERE projection = %s AND edition = %s").format(table),
+            (after, projection.name, before),
+        )
 
 
 async def _drop(connection: AsyncConnection[Any], projection: Projection, edition: str) -> None:
@@ -259,9 +264,11 @@ async def _drop(connection: AsyncConnection[Any], projection: Projection, editio
         await connection.execute(
             "DELETE FROM gpuledger.projection WHERE name = %s AND edition = %s", (projection.name, edition)
         )
-        await connection.execute(
-            "DELETE FROM gpuledger.seen WHERE projection = %s AND edition = %s", (projection.name, edition)
-        )
+        for bookkeeping in _OF_EDITIONS:
+            table = Identifier("gpuledger", bookkeeping)
+            await connection.execute(
+                SQL("DELETE FROM {} WHERE projection = %s AND edition = %s").format(table), (projection.name, edition)
+            )
 
 
 async def _drop_tables(connection: AsyncConnection[Any], projection: Projection, edition: str) -> None:

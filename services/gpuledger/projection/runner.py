@@ -16,6 +16,7 @@ import structlog
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import HeldLock, LockCheck, stand_by, try_hold
+from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.definition import Projection
@@ -35,10 +36,14 @@ NEVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
-    """Bounds of a runner. `tick_s` is how often an idle one checks its lock, and a decider is asked what is due."""
+    """Bounds of a runner. `tick_s` is how often an idle one checks its lock, and a decider is asked what is due.
+
+    `rules` are those that `sources` has enforced from now on: a service has all, a command that only reads none.
+    """
 
     messages_per_batch: int = MESSAGES_PER_BATCH_MAX
     tick_s: float = 1.0
+    rules: tuple[Rule, ...] = ()
     backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
     lock_check: LockCheck = field(default_factory=LockCheck)
 
@@ -77,7 +82,8 @@ class Runner:
         self.metrics = ProjectionMetrics(projection.name)
         self._ledger = ledger
         self._database_url = database_url
-        self._context = WriterContext(projection, ledger, clock, new_id, self.metrics, on_flush)
+        rules = self.settings.rules
+        self._context = WriterContext(projection, ledger, clock, new_id, self.metrics, on_flush, rules)
 
     async def run(self) -> None:
         """Run until cancelled, recovering from servers that go away.

@@ -18,6 +18,7 @@ from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.ledger.api import Message, Outgoing, Position
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.projection.definition import Projection
+from gpuledger.projection.enforced_store import read_rules, write_rules
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import NOT_PUBLISHED, Fold, Numbering
 from gpuledger.projection.rows import RowStore, is_copied
@@ -146,6 +147,7 @@ class ProjectionStore:
             skipped=skipped,
             numbering=await self._numbering(expected),
             sequence=checkpoint.position,
+            enforced=await read_rules(self.connection, *self._key),
         )
         for name, table in fold.state.tables().items():
             async for rows in self._rows[name].live(self.connection):
@@ -180,6 +182,7 @@ class ProjectionStore:
             for name, changed in changes.items():
                 await self._rows[name].write(self.connection, changed)
             await self._write_seen(fold.seen)
+            await write_rules(self.connection, *self._key, fold.enforced)
             if self.projection.decides and self.edition == LIVE:
                 await self._write_decisions(fold, status)
         fold.events = 0

@@ -19,13 +19,14 @@ from gpuledger.db.errors import DatabaseError
 from gpuledger.db.lasting import LastingConnection
 from gpuledger.db.locks import LockHolder, lock_holders
 from gpuledger.events.errors import EventError
+from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerError, LogChangedError
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.replay import skipped_positions
-from gpuledger.projection.runner import Runner, writer_lock
+from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.tasks import Work
@@ -108,7 +109,8 @@ class Supervision:
         return ProjectionHealth(state, position, lag, stopped)
 
     async def _keep_running(self, projection: Projection) -> None:
-        runner = Runner(projection, self.ledger, self.database_url, clock=self.clock)
+        settings = RunnerSettings(rules=tuple(Rule))
+        runner = Runner(projection, self.ledger, self.database_url, settings=settings, clock=self.clock)
         standing = self._standings[projection.name]
         while True:
             runner.metrics.stopped(is_stopped=False)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
+from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Position, Receipt
 from gpuledger.ledger.errors import EventRefusedError
 from gpuledger.ledger.own import publish_own
@@ -25,6 +26,7 @@ class WriterContext(NamedTuple):
     new_id: NewId
     metrics: ProjectionMetrics
     on_flush: Callable[[Checkpoint], None] | None
+    rules: tuple[Rule, ...]
 
 
 class RowWriter:
@@ -88,6 +90,7 @@ class RowWriter:
             with metrics.folding(len(messages)):
                 self._fold.apply_all(messages)
         if self._context.projection.decides and self._fold.sequence >= self._head_at_start:
+            self._fold.enforce(self._context.rules, now)
             self._fold.due(now)
         if not messages and not self._fold.decided:
             return

@@ -136,13 +136,19 @@ def _outgoing(one: Message, prefix: str) -> Outgoing:
 
 
 def _with_recorded_time(one: Message) -> bytes:
-    """The event with the time of its first recording, if it has none; a message that is no event stays as it is."""
+    """The event with the time of its first recording; a message that is no event stays as it is.
+
+    An event that has such a time keeps it, unless it is one that had not come yet: folds of the restored log must judge
+    the event's own time as they did before.
+    """
+    recorded_at = time_of_ns(one.recorded_ns)
     try:
-        if parse(one.data).recorded_at is not None:
-            return one.data
+        before = parse(one.data).recorded_at
     except EventError:
         return one.data
-    document = orjson.loads(one.data) | {"recordedtime": time_of_ns(one.recorded_ns)}
+    if before is not None and before <= recorded_at:
+        return one.data
+    document = orjson.loads(one.data) | {"recordedtime": recorded_at}
     return orjson.dumps(document, option=orjson.OPT_UTC_Z)
 
 

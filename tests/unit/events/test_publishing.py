@@ -13,9 +13,20 @@ from gpuledger.events.envelope import Event
 from gpuledger.events.errors import SubjectError
 from gpuledger.events.node import NodeEventsDropped
 from gpuledger.events.payload import Payload
-from gpuledger.events.publishing import Authority, DropClass, SourceKind, is_about_own_node, is_agent_of, source_kind
+from gpuledger.events.publishing import (
+    Authority,
+    DropClass,
+    Rule,
+    SourceKind,
+    is_about_own_node,
+    is_agent_of,
+    source_kind,
+    violation,
+)
 from gpuledger.events.registry import Registry
+from gpuledger.events.subjects import origin_of
 from gpuledger.projection.definition import Decisions, Projection, RefusedEvent
+from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold
 from support.events import START, message
@@ -30,19 +41,19 @@ SOURCES = {
     SourceKind.OPERATORS: "/operators/alice",
     **{kind: f"/services/{kind}" for kind in sorted(OURS)},
 }
-SUBJECTS = {"node": "n1", "allocation": "n1/team/pod/container"}
+SUBJECTS = {"node": "n1", "allocation": "n1/team/pod/container", "rule": Rule.PUBLISHERS.value}
 ELSEWHERE = {"node": "n2", "allocation": "n2/team/pod/container"}
 
 PUBLISHING_CODE = {
-    "services/gpuledger/agent": SourceKind.AGENTS,
-    "services/gpuledger/tools/simulation": SourceKind.AGENTS,
-    "services/gpuledger/tools/importers": SourceKind.IMPORTERS,
-    "services/gpuledger/edge/watchers": SourceKind.WATCHERS,
-    "services/gpuledger/deciders/sources": SourceKind.SOURCES,
-    "services/gpuledger/deciders/inventory": SourceKind.INVENTORY,
-    "services/gpuledger/deciders/bootstrap": SourceKind.BOOTSTRAP,
-    "services/gpuledger/deciders/pools": SourceKind.POOLS,
-    "services/gpuledger/tools/log_restore.py": SourceKind.OPERATORS,
+    "services/gpuledger/agent": {SourceKind.AGENTS},
+    "services/gpuledger/tools/simulation": {SourceKind.AGENTS, SourceKind.IMPORTERS},
+    "services/gpuledger/tools/importers": {SourceKind.IMPORTERS},
+    "services/gpuledger/edge/watchers": {SourceKind.WATCHERS},
+    "services/gpuledger/deciders/sources": {SourceKind.SOURCES},
+    "services/gpuledger/deciders/inventory": {SourceKind.INVENTORY},
+    "services/gpuledger/deciders/bootstrap": {SourceKind.BOOTSTRAP},
+    "services/gpuledger/deciders/pools": {SourceKind.POOLS},
+    "services/gpuledger/tools/log_restore.py": {SourceKind.OPERATORS},
 }
 NOT_PUBLISHED = {"PoolDefined", "PoolGone", "SettingsChanged"}
 """Payloads that code also makes without publishing them, such as settings with their defaults."""
@@ -67,16 +78,17 @@ class Hearing(Projection):
         return ()
 
 
-def outcome(name: str, source: str, subject: str) -> str:
+def outcome(name: str, source: str, subject: str, *, enforced: bool) -> str:
     """What becomes of an event of this type, whose payload holds nothing here, in any fold that handles it."""
     catalogue, real = Registry(), MODELS[name]
     model: type[Payload] = catalogue.event(real.AGGREGATE, real.EVENT, real.PUBLISH_RULE)(type("Empty", (Payload,), {}))
     hearing = Hearing(model)
     recorded = Event("id", source, model.TYPE, subject, START, model(), "e1", 1)
+    rules = EnforcedRules([EnforcedRule(rule, 1, 1) for rule in Rule] if enforced else [])
     try:
-        Fold(hearing, 1, catalogue=catalogue).apply(message(recorded, 1))
+        Fold(hearing, 1, enforced=rules, catalogue=catalogue).apply(message(recorded, 1))
     except BadEventError:
-        return "rejected"
+        return "stopped"
     return hearing.outcomes[0] if hearing.outcomes else "ignored"
 
 
@@ -97,26 +109,88 @@ def test_every_type_has_publishers_authority_and_a_drop_class(name: str) -> None
 def test_every_fold_keeps_to_the_publishers(name: str) -> None:
     rule = MODELS[name].PUBLISH_RULE
     subject = SUBJECTS.get(MODELS[name].AGGREGATE, "x")
-    others = {Authority.EDGE: "folded", Authority.OWN_NODE: "ignored"}.get(rule.authority, "rejected")
     for kind, source in SOURCES.items():
-        assert outcome(name, source, subject) == ("folded" if kind in rule.publishers else others), kind
+        if kind in rule.publishers:
+            assert outcome(name, source, subject, enforced=True) == "folded", kind
+        elif origin_of(source).is_edge:
+            assert outcome(name, source, subject, enforced=True) == "rejected", kind
+        else:
+            before = outcome(name, source, subject, enforced=False)
+            assert outcome(name, source, subject, enforced=True) == before, kind
+    assert outcome(name, "/gateways/health", subject, enforced=True) == "rejected"
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].AGGREGATE in SUBJECTS])
+@pytest.mark.parametrize("name", MODELS)
+def test_before_the_rule_folds_did_what_earlier_builds_do(name: str) -> None:
+    rule = MODELS[name].PUBLISH_RULE
+    subject = SUBJECTS.get(MODELS[name].AGGREGATE, "x")
+    for kind, source in SOURCES.items():
+        refused = "rejected" if origin_of(source).is_edge else "stopped"
+        others = {Authority.EDGE: "folded", Authority.OWN_NODE: "ignored"}.get(rule.authority, refused)
+        expected = "folded" if kind in rule.publishers else others
+        assert outcome(name, source, subject, enforced=False) == expected, kind
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].AGGREGATE in ELSEWHERE])
 def test_an_agent_reports_on_its_own_node_only(name: str) -> None:
     rule, subject = MODELS[name].PUBLISH_RULE, ELSEWHERE[MODELS[name].AGGREGATE]
     if rule.authority is Authority.OWN_NODE:
-        assert outcome(name, SOURCES[SourceKind.AGENTS], subject) == "ignored"
+        assert outcome(name, SOURCES[SourceKind.AGENTS], subject, enforced=True) == "rejected"
+        assert outcome(name, SOURCES[SourceKind.AGENTS], subject, enforced=False) == "ignored"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "subject", "data", "may"),
+    [
+        ("/nodes/n1/agent", "node.devices-observed", "n1", {}, True),
+        ("/nodes/n1/agent", "node.devices-observed", "n10", {}, False),
+        ("/nodes/n1/agent", "node.decommissioned", "n1", {}, False),
+        ("/nodes/n1/agent", "node.registered", "n1", {}, False),
+        ("/nodes/n1/agent", "node.gone", "n1", {}, False),
+        ("/nodes/n1/agent", "workload.submitted", "w", {}, False),
+        ("/nodes/n1/agent", "workload.scheduled", "w", {"node": "n1"}, False),
+        ("/nodes/n1/agent", "workload.ended", "w", {}, False),
+        ("/nodes/n1/agent", "device.inserted", "d", {"slot": "n1/0"}, False),
+        ("/nodes/n1/agent", "device.withdrawn", "d", {}, False),
+        ("/nodes/n1/agent", "slot.declared", "n1/0", {"node": "n1"}, False),
+        ("/nodes/n1/agent", "source.completed", "/nodes/n1/agent", {}, False),
+        ("/nodes/n1/agent", "rule.enforced", "publishers", {}, False),
+        ("/nodes/n1/agent", "device.failed", "GPU-1", {}, True),
+        ("/nodes/n1/agent", "device.errors-observed", "GPU-1", {}, True),
+        ("/nodes/n1/agent", "allocation.observed", "n1/team/pod/c", {"node": "n1"}, True),
+        ("/nodes/n1/agent", "allocation.observed", "n1/team/pod/c", {"node": "n2"}, False),
+        ("/nodes/n1/agent", "allocation.observed", "n1/team/pod/c", {"node": ["n1"]}, False),
+        ("/nodes/n1/agent", "allocation.observed", "n2/team/pod/c", {"node": "n1"}, False),
+        ("/nodes/n1/agent", "allocation.ended", "n1/team/pod/c", {}, True),
+        ("/nodes/n1/agent", "allocation.ended", "n1", {}, False),
+        ("/import/titan", "node.decommissioned", "n1", {}, True),
+        ("/import/titan", "workload.scheduled", "w", {"node": "n1"}, True),
+        ("/import/titan", "device.failed", "d", {}, True),
+        ("/import/titan", "node.devices-observed", "n1", {}, False),
+        ("/import/titan", "allocation.observed", "n1/team/pod/c", {"node": "n1"}, False),
+        ("/gateways/health", "device.failed", "d", {}, False),
+        ("/gateways/health", "node.decommissioned", "n1", {}, False),
+        ("/watchers/nodes", "node.observed", "n1", {}, True),
+        ("/watchers/nodes", "node.devices-observed", "n1", {}, False),
+        ("/services/sources", "rule.enforced", "publishers", {}, True),
+        ("/services/pools", "rule.enforced", "publishers", {}, False),
+    ],
+)
+def test_who_may_publish_what_follows_from_the_event_alone(
+    source: str, name: str, subject: str, data: dict[str, Any], may: bool
+) -> None:
+    model = MODELS[name]
+    assert (violation(model.PUBLISH_RULE, source, model.AGGREGATE, subject, data) is None) == may
 
 
 @pytest.mark.parametrize("place", PUBLISHING_CODE)
 def test_the_code_publishes_only_what_the_registry_allows(place: str) -> None:
-    kind, by_class = PUBLISHING_CODE[place], {model.__name__: model for model in MODELS.values()}
+    kinds, by_class = PUBLISHING_CODE[place], {model.__name__: model for model in MODELS.values()}
     root = ROOT / place
     modules = [root] if root.is_file() else root.rglob("*.py")
     made = {name for path in modules for name in payloads_made(path)} & by_class.keys()
     assert made, "it publishes something"
-    wrong = {name for name in made - NOT_PUBLISHED if kind not in by_class[name].PUBLISH_RULE.publishers}
+    wrong = {name for name in made - NOT_PUBLISHED if not kinds & {*by_class[name].PUBLISH_RULE.publishers}}
     assert wrong == set()
 
 
@@ -149,6 +223,6 @@ def test_whose_agent_a_source_is() -> None:
     assert is_agent_of("/nodes/a.b/agent", "a.b")
     assert not is_agent_of("/nodes/a/agent", "a.b")
     assert not is_agent_of("/import/a", "a")
-    assert is_about_own_node("/nodes/a/agent", "device", "GPU-1")
-    assert not is_about_own_node("/import/a", "device", "GPU-1")
-    assert not is_about_own_node("/nodes/a/agent", "allocation", "ab/team/pod/container")
+    assert is_about_own_node("/nodes/a/agent", "device", "GPU-1", {})
+    assert not is_about_own_node("/import/a", "device", "GPU-1", {})
+    assert not is_about_own_node("/nodes/a/agent", "allocation", "ab/team/pod/container", {})

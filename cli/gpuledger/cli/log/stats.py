@@ -150,8 +150,10 @@ GAPS = View(
 
 _QUERY = """
     SELECT CASE WHEN gap.closed_at IS NOT NULL THEN 'closed' WHEN gap.source IS NULL THEN 'waiting' ELSE 'open' END,
-        source, epoch, first, coalesce(gap.last, missing.last),
-        CASE WHEN gap.closed_at IS NULL THEN coalesce(missing.left, 0) ELSE 0 END,
+        source, epoch, first,
+        CASE WHEN NOT gap.unknown_length OR missing.last IS NOT NULL THEN greatest(gap.last, missing.last) END,
+        CASE WHEN gap.closed_at IS NOT NULL THEN 0 WHEN NOT gap.unknown_length THEN coalesce(missing.left, 0)
+            ELSE missing.left END,
         coalesce(gap.detected_at, missing.noticed_at), gap.closed_at
     FROM gpuledger_live.gap AS gap
     FULL JOIN gpuledger_live.missing AS missing USING (source, epoch, first)
@@ -164,6 +166,7 @@ def gaps(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_heade
     """Show events that sources have numbered and that are missing in the log. Gaps are no failure of the command.
 
     A gap is `waiting` for the first seconds, `open` once its events count as lost, and `closed` when they arrived.
+    Without a last number its length is unknown: the source began another epoch, and did not say how far this one went.
     """
     render(run(_gaps(data_dir)), GAPS, output, headers=not no_headers)
 

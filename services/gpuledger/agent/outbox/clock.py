@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from gpuledger.agent.part import Instant
+from gpuledger.events.publishing import EVENT_AHEAD_MAX
 from gpuledger.runtime.clock import Clock
 
 CLOCK_JUMP_S: Final = 5.0
@@ -21,8 +22,8 @@ CLOCK_JUMP_S: Final = 5.0
 JUST_AFTER: Final = timedelta(microseconds=1)
 """How much later than the event before it an event is dated that the clock would date earlier."""
 
-CLOCK_AHEAD_MAX_S: Final = 86_400.0
-"""No mistake about a time zone puts a clock ahead by more than a day."""
+CLOCK_AHEAD_MAX_S: Final = EVENT_AHEAD_MAX.total_seconds()
+"""Every fold rejects an event that is further ahead."""
 
 CLOCK_FIRST: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """No agent ran before this."""

@@ -20,12 +20,23 @@ class AgentIdentity(NamedTuple):
     hardware: str
 
 
+class EpochEnd(NamedTuple):
+    """An epoch that is over, and the last number that was given out in it."""
+
+    epoch: str
+    last: int
+
+
 class EventNumbering(NamedTuple):
-    """The next number of a source in its epoch, and the time of the last event."""
+    """The next number of a source in its epoch, and the time of the last event.
+
+    `ended` are the epochs before this one whose ends no `node.agent-started` event has announced yet.
+    """
 
     epoch: str
     next_number: int
     last_time: datetime | None
+    ended: tuple[EpochEnd, ...] = ()
 
 
 class Entry(NamedTuple):

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.outbox import drop
 from gpuledger.agent.outbox.clock import event_time
-from gpuledger.agent.outbox.entry import Entry, EventNumbering, QueueBounds, dropped, entry_of, source_of
+from gpuledger.agent.outbox.entry import Entry, EpochEnd, EventNumbering, QueueBounds, dropped, entry_of, source_of
 from gpuledger.agent.outbox.queue import EventQueue, QueueState
 from gpuledger.agent.part import AgentFact
 from gpuledger.domain.sources.deduplication import HOLES_MAX
+from gpuledger.events.node import ENDED_EPOCHS_MAX, EndedEpoch, NodeAgentStarted
 from gpuledger.runtime.clock import NewId
 
 EPOCH_AT_RISK_MAX: Final = HOLES_MAX // 2
@@ -34,9 +35,12 @@ class EventNumberer(NamedTuple):
     node: str
     new_id: NewId
 
-    def new_epoch(self, last_time: datetime | None) -> EventNumbering:
-        """A numbering that nobody used before."""
-        return EventNumbering(self.new_id(), 1, last_time)
+    def new_epoch(self, last: EventNumbering | None) -> EventNumbering:
+        """A numbering that nobody used before, after the last one (None: it is not known)."""
+        if last is None:
+            return EventNumbering(self.new_id(), 1, None)
+        ended = (*last.ended, EpochEnd(last.epoch, last.next_number - 1))[-ENDED_EPOCHS_MAX:]
+        return EventNumbering(self.new_id(), 1, last.last_time, ended)
 
 
 def add(queue: EventQueue, numberer: EventNumberer, facts: Sequence[AgentFact], now: datetime) -> None:
@@ -47,7 +51,7 @@ def add(queue: EventQueue, numberer: EventNumberer, facts: Sequence[AgentFact], 
     entries: list[Entry] = []
     for fact in facts:
         if room <= 0:
-            numbering, room = numberer.new_epoch(numbering.last_time), EPOCH_AT_RISK_MAX
+            numbering, room = numberer.new_epoch(numbering), EPOCH_AT_RISK_MAX
         room -= 1
         time = event_time(fact.time, numbering.last_time, now)
         priority = fact.data.PUBLISH_RULE.drop_class
@@ -55,6 +59,24 @@ def add(queue: EventQueue, numberer: EventNumberer, facts: Sequence[AgentFact], 
         numbering = numbering._replace(next_number=numbering.next_number + 1, last_time=time)
     queue.add(entries)
     queue.number(numbering)
+
+
+def joined(on_disk: EventNumbering | None, in_memory: EventNumbering) -> EventNumbering:
+    """The numbering in memory as the last one, after that on disk, whose end may not be announced yet."""
+    if on_disk is None:
+        return in_memory
+    ended = (*on_disk.ended, EpochEnd(on_disk.epoch, on_disk.next_number - 1), *in_memory.ended)
+    last_time = max((one.last_time for one in (on_disk, in_memory) if one.last_time), default=None)
+    return in_memory._replace(last_time=last_time, ended=tuple(dict.fromkeys(ended)))
+
+
+def announce(queue: EventQueue, numberer: EventNumberer, start: NodeAgentStarted, now: datetime) -> None:
+    """Append the event of a start, with the ends of epochs that no event says yet; in a transaction."""
+    numbering = queue.state.numbering
+    assert numbering is not None, "a numbering begins before it is announced"
+    ended = tuple(EndedEpoch(epoch=one.epoch, last=one.last) for one in numbering.ended)
+    queue.number(numbering._replace(ended=()))
+    add(queue, numberer, [AgentFact(numberer.node, start.model_copy(update={"ended": ended}), now)], now)
 
 
 def at_risk(state: QueueState, epoch: str) -> int:
@@ -87,4 +109,4 @@ def record_drops(queue: EventQueue, numberer: EventNumberer, limits: Limits, now
     queue.forget_drops()
     current = queue.state.numbering
     if current is not None and any((one.epoch, one.reason) == (current.epoch, drop.NO_ROOM) for one in drops):
-        queue.number(numberer.new_epoch(current.last_time))
+        queue.number(numberer.new_epoch(current))

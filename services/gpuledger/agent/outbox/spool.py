@@ -17,7 +17,16 @@ from typing import Final
 
 from gpuledger.agent.outbox import disk
 from gpuledger.agent.outbox.drop import UNREADABLE
-from gpuledger.agent.outbox.entry import Drops, Entry, EventNumbering, QueueBounds, QueuedEvent, merged, prefix_length
+from gpuledger.agent.outbox.entry import (
+    Drops,
+    Entry,
+    EpochEnd,
+    EventNumbering,
+    QueueBounds,
+    QueuedEvent,
+    merged,
+    prefix_length,
+)
 from gpuledger.agent.outbox.errors import DiskError, SpoolUnreadableError
 from gpuledger.agent.outbox.queue import QueueState
 from gpuledger.events.publishing import DropClass
@@ -45,6 +54,11 @@ _TABLES: Final = (
     ) STRICT, WITHOUT ROWID""",
     "CREATE TABLE kept (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID",
 )
+
+_ENDED: Final = """CREATE TABLE IF NOT EXISTS ended (
+    place INTEGER PRIMARY KEY, epoch TEXT NOT NULL, last INTEGER NOT NULL CHECK (last >= 0)
+) STRICT"""
+"""Earlier builds of this schema neither need nor mind this table."""
 
 _HELD: Final = "SELECT epoch, '', count(*), min(number), max(number) FROM event GROUP BY epoch ORDER BY min(position)"
 _DROPPED: Final = "SELECT epoch, reason, count, first, last FROM dropped"
@@ -106,6 +120,9 @@ class Spool:
         self._connection.execute(
             "UPDATE run SET epoch = ?, next_number = ?, last_time = ?", (numbering.epoch, numbering.next_number, last)
         )
+        if self.state.numbering is None or numbering.ended != self.state.numbering.ended:
+            self._connection.execute("DELETE FROM ended")
+            self._connection.executemany("INSERT INTO ended (epoch, last) VALUES (?, ?)", numbering.ended)
         self.state = self.state._replace(numbering=numbering)
 
     def droppable(self, batch: QueueBounds) -> Iterator[QueuedEvent]:
@@ -205,7 +222,9 @@ class Spool:
                 raise SpoolUnreadableError(f"{self.path} is the outbox of {source}, and not of {self._source}.")
             self.state = self._read_state()
             if epoch is not None:
-                numbering = EventNumbering(epoch, int(next_number), last_time and _time_of(last_time))
+                found = self._connection.execute("SELECT epoch, last FROM ended ORDER BY place").fetchall()
+                ended = tuple(EpochEnd(name, int(last)) for name, last in found)
+                numbering = EventNumbering(epoch, int(next_number), last_time and _time_of(last_time), ended)
                 self.state = self.state._replace(numbering=numbering)
 
     @contextmanager
@@ -220,11 +239,12 @@ class Spool:
         (schema,) = self._connection.execute("PRAGMA user_version").fetchone()
         tables = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         if schema == SCHEMA:
+            self._connection.execute(_ENDED)
             return
         if schema or tables:
             raise SpoolUnreadableError(f"{self.path} was written by another build (schema {schema}, not {SCHEMA}).")
         with disk.transaction(self._connection, self.path):
-            for table in _TABLES:
+            for table in (*_TABLES, _ENDED):
                 self._connection.execute(table)
             self._connection.execute("INSERT INTO run VALUES (1, ?, NULL, NULL, NULL, NULL)", (self._source,))
             self._connection.execute(f"PRAGMA user_version = {SCHEMA}")

@@ -186,13 +186,10 @@ class OutboxStore:
         with spool.transaction():
             last = spool.state.numbering
             last_time = last.last_time if last else None
-            spool.number(last if last and spool.boot == self._boot else self._numberer.new_epoch(last_time))
+            spool.number(last if last and spool.boot == self._boot else self._numberer.new_epoch(last))
             spool.set_boot(self._boot)
-            facts = [
-                self._start_fact(clean=clean and last is not None, durable=True),
-                *self._jump_facts(set_back_since_s(last_time, now)),
-            ]
-            numbering.add(spool, self._numberer, facts, now)
+            numbering.announce(spool, self._numberer, self._start(clean=clean and last is not None, durable=True), now)
+            numbering.add(spool, self._numberer, self._jump_facts(set_back_since_s(last_time, now)), now)
             self._dropped += numbering.trim(spool, self._limits_of(spool))
             numbering.record_drops(spool, self._numberer, self._limits_of(spool), now)
 
@@ -228,14 +225,15 @@ class OutboxStore:
     def _switch_to_memory(self, error: OutboxError, *, clean: bool) -> None:
         """Continue without the disk."""
         state = QueueState() if self._spool is None else self._spool.state
-        last_time = state.numbering.last_time if state.numbering else None
-        self._memory = MemoryQueue(self._numberer.new_epoch(last_time), state.next_position)
+        self._memory = memory = MemoryQueue(self._numberer.new_epoch(state.numbering), state.next_position)
         self._trouble = str(error)
         self._retry_at_s = self._times.monotonic_s() + DISK_RETRY_S
         log.error("events wait in memory, not on disk", reason=str(error))
         if isinstance(error, SpoolUnreadableError):
             self._abandon_spool()
-        self._write_to(self._memory, [self._start_fact(clean=clean, durable=False)])
+        with memory.transaction():
+            numbering.announce(memory, self._numberer, self._start(clean=clean, durable=False), self._times.now())
+        self._write_to(memory, [])
 
     def _switch_to_disk(self, memory: MemoryQueue, *, announce: bool) -> None:
         """Continue on disk, if it takes what memory holds; otherwise nothing changes."""
@@ -261,17 +259,16 @@ class OutboxStore:
 
     def _move(self, memory: MemoryQueue, spool: Spool, *, announce: bool) -> None:
         assert memory.state.numbering is not None, "memory has a numbering from the start"
-        now, numberings = self._times.now(), (memory.state.numbering, spool.state.numbering)
-        last_time = max((one.last_time for one in numberings if one and one.last_time), default=None)
-        facts = [self._start_fact(clean=True, durable=True)] if announce else []
+        now, before = self._times.now(), numbering.joined(spool.state.numbering, memory.state.numbering)
         take_clean_end(self._folder)  # a folder that could not be written to may hold it still
         with spool.transaction():
             spool.add(memory.entries)
             spool.note(memory.state.drops)
-            spool.number(self._numberer.new_epoch(last_time))
+            spool.number(self._numberer.new_epoch(before))
             spool.set_boot(self._boot)
             spool.save_values({name: self.values[name] for name in self._unsaved})
-            numbering.add(spool, self._numberer, facts, now)
+            if announce:
+                numbering.announce(spool, self._numberer, self._start(clean=True, durable=True), now)
             gone = numbering.trim(spool, self._limits_of(spool))
         self._dropped += gone
         self._unsaved.clear()
@@ -357,10 +354,9 @@ class OutboxStore:
     def _limits_of(self, queue: Spool | MemoryQueue) -> Limits:
         return Limits(self._sizes.spool if isinstance(queue, Spool) else self._sizes.memory, self._sizes.batch)
 
-    def _start_fact(self, *, clean: bool, durable: bool) -> AgentFact:
+    def _start(self, *, clean: bool, durable: bool) -> NodeAgentStarted:
         _, _, version, hardware = self._identity
-        data = NodeAgentStarted(version=version, hardware=hardware, clean=clean, durable=durable)
-        return AgentFact(self._identity.node, data, self._times.now())
+        return NodeAgentStarted(version=version, hardware=hardware, clean=clean, durable=durable)
 
     def _clock_facts(self) -> list[AgentFact]:
         return self._jump_facts(self._times.jump_since_last_s())

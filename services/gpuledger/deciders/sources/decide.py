@@ -7,11 +7,17 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from gpuledger.domain.fact import time_of_ns
+from gpuledger.domain.sources.epochs import end_epoch, unexplained_end
 from gpuledger.domain.sources.fold import NO_EPOCH, Missing, Sources, follow, overdue, rejected, repeated
 from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregate_of, exceeded, is_limited
+from gpuledger.events.envelope import with_payload
+from gpuledger.events.node import NodeAgentStarted
+from gpuledger.events.publishing import Rule
+from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourceGapClosed, SourceGapDetected, SourceLimited, SourceRejected
 from gpuledger.events.subjects import source_under
 from gpuledger.projection.definition import Decision, Observed, RefusalKind, RefusedEvent
+from gpuledger.projection.enforced import EnforcedRule
 
 GAP_GRACE_S = 30.0
 """How long a number may be late before its absence is called a gap."""
@@ -28,6 +34,8 @@ def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
     event, recorded_at = observed.event, time_of_ns(observed.recorded_ns)
     begins_epoch = (event.source, event.epoch) not in state.source.rows
     yield from _follow(state, observed, recorded_at)
+    if event.type == NodeAgentStarted.TYPE and Rule.EPOCH_ENDS in observed.rules:
+        yield from _on_agent_started(state, observed)
     if is_limited(event.source):
         size, aggregate = observed.size, aggregate_of(event)
         counted = CountedMessage(event.source, recorded_at, size, aggregate, begins_epoch, is_rejected=False)
@@ -97,6 +105,36 @@ def on_due(state: Sources, now: datetime) -> Iterable[Decision]:
     """Record ranges as gaps that have been missing for too long."""
     for missing in overdue(state, now, GAP_GRACE_S, GAPS_PER_ASK_MAX):
         yield _gap(missing, now)
+
+
+def on_missing_rules(missing: Iterable[EnforcedRule], now: datetime) -> Iterable[Decision]:
+    """Record that these rules are enforced."""
+    for one in missing:
+        yield Decision(f"rule/{one.rule}/{one.version}", None, one.rule, now, RuleEnforced(version=one.version))
+
+
+def _on_agent_started(state: Sources, observed: Observed) -> Iterable[Decision]:
+    """Follow what an agent says of the epochs that it ended, and find the one that it does not know any more."""
+    event, recorded_at = observed.event, time_of_ns(observed.recorded_ns)
+    started = with_payload(event).data
+    assert isinstance(started, NodeAgentStarted), "it has this type"
+    ended = started.ended
+    for one in ended:
+        gap = end_epoch(state, event, one.epoch, one.last, recorded_at) if one.epoch != event.epoch else None
+        if gap is not None:
+            closed = SourceGapClosed(epoch=gap.epoch, first=gap.first, last=gap.last)
+            yield _of_epoch("ended", observed, gap.source, closed)
+    lost = unexplained_end(state, event, frozenset(one.epoch for one in ended))
+    if lost is not None:
+        first = lost.last_number + 1
+        data = SourceGapDetected(epoch=lost.epoch, first=first, last=first, unknown_length=True)
+        yield _of_epoch("unexplained", observed, lost.source, data)
+
+
+def _of_epoch(word: str, observed: Observed, source: str, data: SourceGapDetected | SourceGapClosed) -> Decision:
+    """A decision about an epoch; one event may lead to several of them."""
+    cause = f"{word}/{source}/{data.epoch}/{data.first}/{observed.event.id}"
+    return Decision(cause, observed.event.id, source, time_of_ns(observed.recorded_ns), data)
 
 
 def _gap(missing: Missing, now: datetime) -> Decision:

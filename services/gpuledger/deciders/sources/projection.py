@@ -1,10 +1,12 @@
 """The `sources` service: reads everything, follows each source's numbering, and records losses and rejections."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from gpuledger.deciders.sources.decide import on_due, on_observed, on_refused
+from gpuledger.deciders.sources.decide import on_due, on_missing_rules, on_observed, on_refused
 from gpuledger.domain.sources import fold as sources
 from gpuledger.projection.definition import Decisions, Observed, Projection, RefusedEvent
+from gpuledger.projection.enforced import EnforcedRule
 
 
 class SourcesProjection(Projection):
@@ -25,6 +27,10 @@ class SourcesProjection(Projection):
     def refused(self, state: sources.Sources, refusal: RefusedEvent) -> Decisions:
         """Count repeats, and record rejections."""
         return on_refused(state, refusal)
+
+    def enforce(self, missing: Sequence[EnforcedRule], now: datetime) -> Decisions:
+        """Have every fold enforce these rules from now on."""
+        return on_missing_rules(missing, now)
 
     def due(self, state: sources.Sources, now: datetime) -> Decisions:
         """Record numbers that stay missing as gaps."""

@@ -64,7 +64,10 @@ class Missing(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A range of numbers that stayed missing, and when its last one came after all."""
+    """A range of numbers that stayed missing, and when its last one came after all.
+
+    One of unknown length began with a new epoch of the source, which did not say how far the epoch before it went.
+    """
 
     source: str
     epoch: str
@@ -72,6 +75,7 @@ class Gap(NamedTuple):
     last: int
     detected_at: datetime
     closed_at: datetime | None
+    unknown_length: bool
 
 
 class Rejection(NamedTuple):
@@ -95,7 +99,7 @@ class Sources(TableState):
     """The state of the sources projection."""
 
     def __init__(self) -> None:
-        self.source = Table(SOURCE)
+        self.source = Table(SOURCE, "source")
         self.source_hour = Table(SOURCE_HOUR)
         self.missing = Table(MISSING)
         self.gap = Table(GAP, "epoch")
@@ -193,7 +197,7 @@ class MissingIndex:
 
 def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> list[Missing]:
     """Follow a source's numbering with an event that is no repeat; returns the ranges that it completes."""
-    row = state.source.get((event.source, event.epoch)) or _begin(
+    row = state.source.get((event.source, event.epoch)) or begin_epoch(
         state, event.source, event.epoch, event.time, recorded_at
     )
     skipped = max(0, event.number - row.last_number - 1)
@@ -202,7 +206,7 @@ def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known:
         noted = Missing(row.source, row.epoch, row.last_number + 1, event.number - 1, recorded_at, skipped)
         state.missing_index.add(noted)
         state.missing.put(noted)
-    elif event.number < row.last_number:
+    elif event.number <= row.last_number:
         skipped, completed = -1, _fill(state, row, event.number)
     state.source.put(_follow(row, event, recorded_at, skipped, not is_known))
     return completed
@@ -217,7 +221,7 @@ def repeated(state: Sources, source: str, epoch: str) -> None:
 
 def rejected(state: Sources, source: str, epoch: str, recorded_at: datetime) -> None:
     """Count a rejected event, which has been followed if its epoch could be read."""
-    row = state.source.get((source, epoch)) or _begin(state, source, epoch, recorded_at, recorded_at)
+    row = state.source.get((source, epoch)) or begin_epoch(state, source, epoch, recorded_at, recorded_at)
     state.source.put(row._replace(rejected=row.rejected + 1, last_recorded_at=recorded_at))
 
 
@@ -228,7 +232,7 @@ def overdue(state: Sources, now: datetime, grace_s: float, most: int) -> list[Mi
     return list(islice(takewhile(lambda row: (now - row.noticed_at).total_seconds() > grace_s, pending), most))
 
 
-def _begin(state: Sources, source: str, epoch: str, time: datetime, recorded_at: datetime) -> Source:
+def begin_epoch(state: Sources, source: str, epoch: str, time: datetime, recorded_at: datetime) -> Source:
     """The row of an epoch that the log shows for the first time; the oldest one leaves where a source has too many."""
     row = Source(source, epoch, 0, 0, 0, 0, time, time, recorded_at, recorded_at, None)
     if epoch != NO_EPOCH and not keeps_all_epochs(source):
@@ -304,7 +308,7 @@ def _gap_detected(state: Sources, fact: Fact, data: SourceGapDetected) -> None:
     key = (fact.event.subject, data.epoch, data.first)
     is_forgotten = key[:2] not in state.source.rows
     if state.gap.get(key) is None and not is_forgotten:
-        state.gap.put(Gap(*key, data.last, fact.event.time, None))
+        state.gap.put(Gap(*key, data.last, fact.event.time, None, data.unknown_length))
     state.missing_index.mark_gap(key)
 
 
@@ -324,7 +328,7 @@ def _limited(state: Sources, fact: Fact, data: SourceLimited) -> None:
     hour = state.source_hour.get(source)
     if hour is not None and hour.hour == data.hour:
         state.source_hour.put(hour._replace(limited_at=time))
-    row = state.source.get((source, NO_EPOCH)) or _begin(state, source, NO_EPOCH, time, time)
+    row = state.source.get((source, NO_EPOCH)) or begin_epoch(state, source, NO_EPOCH, time, time)
     state.source.put(row._replace(limited_at=time))
 
 

@@ -15,7 +15,6 @@ from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.events.publishing import is_agent_of
 
 _SLICED = re.compile(r"(.+)::([0-9]{1,9})", re.DOTALL).fullmatch
 """The id of a slice of a device: `<uuid>::<n>`."""
@@ -126,8 +125,7 @@ def _is_next(state: Allocations, fact: Fact) -> bool:
 
 
 def _observed(state: Allocations, fact: Fact, data: AllocationObserved) -> None:
-    if is_agent_of(fact.event.source, data.node):
-        _set_units(state, fact, set(_units(fact.event.subject, data).values()))
+    _set_units(state, fact, set(_units(fact.event.subject, data).values()))
 
 
 def _ended(state: Allocations, fact: Fact, _data: AllocationEnded) -> None:

@@ -1,8 +1,9 @@
-"""Records what the agents of simulated nodes would record, each for its own node.
+"""Records what the agents of simulated nodes would record, each for its own node, and the workloads of the fleet.
 
 An event's id follows from its source, epoch and number, so publishing it again adds nothing; after a restart the
 numbering continues where the ledger ends. Events have the real time whatever the speed, because an event must not lie
-in the future; only the simulation knows simulated time.
+in the future; only the simulation knows simulated time. No agent may publish workloads, so these have a source of
+their own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,10 @@ WORKLOAD_CLASS: Final = "Guaranteed"
 """The QoS class of pods whose limits are their requests."""
 
 
+WORKLOADS: Final = "/import/simulation"
+"""The event source of the fleet's workloads."""
+
+
 def source_of(node: str) -> str:
     """The event source of a node's agent."""
     return f"/nodes/{node}/agent"
@@ -47,7 +52,7 @@ def epoch_of(seed: int) -> str:
 
 
 class Agents:
-    """Records events of the agents. `numbers` has the last number of each node's agent; a missing one is 0."""
+    """Records events of the agents and workloads. `numbers` has the last number of each source; a missing one is 0."""
 
     def __init__(self, ledger: Ledger, epoch: str, numbers: Mapping[str, int], *, clock: Clock, sleep: Sleep) -> None:
         self._ledger = ledger
@@ -93,14 +98,14 @@ class Agents:
     async def scheduled(self, running_pod: RunningPod, submitted_at: datetime) -> None:
         """Record the submission and the scheduling of a pod."""
         pod, subject = running_pod.pod, workload_of(running_pod.pod.name)
-        await self._record(running_pod.node, subject, _submission(pod), submitted_at)
+        await self._record_workload(subject, _submission(pod), submitted_at)
         shares = tuple(DeviceShare(device=share.card, gpu_milli=share.gpu_milli) for share in running_pod.shares)
         scheduled = WorkloadScheduled(gpu_milli=pod.gpu_milli, node=running_pod.node, devices=shares)
-        await self._record(running_pod.node, subject, scheduled)
+        await self._record_workload(subject, scheduled)
 
-    async def ended(self, node: str, pod: str, outcome: str) -> None:
+    async def ended(self, pod: str, outcome: str) -> None:
         """Record the end of a pod."""
-        await self._record(node, workload_of(pod), WorkloadEnded(outcome=outcome))
+        await self._record_workload(workload_of(pod), WorkloadEnded(outcome=outcome))
 
     async def flush(self) -> None:
         """Publish the outbox, however long the ledger is away."""
@@ -108,11 +113,17 @@ class Agents:
             await retrying(lambda: self._ledger.publish_many(self._outbox), sleep=self._sleep)
             self._outbox = []
 
-    async def _record(self, node: str, subject: str, data: Payload, time: datetime | None = None) -> None:
+    async def _record(self, node: str, subject: str, data: Payload) -> None:
+        await self._put(source_of(node), subject, data, self._clock())
+
+    async def _record_workload(self, subject: str, data: Payload, time: datetime | None = None) -> None:
+        await self._put(WORKLOADS, subject, data, time or self._clock())
+
+    async def _put(self, source: str, subject: str, data: Payload, time: datetime) -> None:
         if len(self._outbox) >= OUTBOX_MAX:
             await self.flush()
-        number = self._numbers[node] = self._numbers.get(node, 0) + 1
-        event = self._event(source_of(node), number, subject, data, time or self._clock())
+        number = self._numbers[source] = self._numbers.get(source, 0) + 1
+        event = self._event(source, number, subject, data, time)
         self._outbox.append(Outgoing(nats_subject_of(event), event.id, encode(event)))
 
     def _event(self, source: str, number: int, subject: str, data: Payload, time: datetime) -> Decoded:

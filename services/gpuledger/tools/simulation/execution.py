@@ -21,7 +21,7 @@ from gpuledger.tools.simulation.fleet import Fleet, FleetNode, SlotId
 from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
 from gpuledger.tools.simulation.labels import in_order
 from gpuledger.tools.simulation.preparation import ComponentReady, ComponentsStarted, HeartBeat, PreparationHappening
-from gpuledger.tools.simulation.resume import VANISHED, RecordedFleet, ResumeState, is_own_pod, is_terminating, pod_from
+from gpuledger.tools.simulation.resume import VANISHED, ResumeState, is_own_pod, is_terminating, pod_from
 from gpuledger.tools.simulation.workload import Rates
 
 STEP_HAPPENINGS_MAX: Final = 100
@@ -64,7 +64,7 @@ class Simulation:
         self._period_s = max(HEARTBEAT_S, len(fleet.nodes) / HEARTBEATS_PER_S_MAX)
         self._next_beat = clock()
 
-    async def begin(self, recorded: RecordedFleet, state: ResumeState) -> None:
+    async def begin(self, state: ResumeState) -> None:
         """Bring the fleet up, or resume it."""
         self._recorded = {running_pod.pod.name for running_pod in state.start.running}
         nodes = list(self._fleet.nodes.values())
@@ -72,7 +72,7 @@ class Simulation:
         for node in nodes:
             await self._observe(node.name)
         for pod, phase in state.over.items():
-            await self._agents.ended(recorded.open[pod].node, pod, phase)
+            await self._agents.ended(pod, phase)
         for running_pod in self.plan.lost:
             await self._end(running_pod, VANISHED)
             await self._cluster.delete(running_pod.pod.name)
@@ -156,7 +156,7 @@ class Simulation:
             await self._cluster.finish(name, outcome)
         if name in self._recorded:
             self._recorded.discard(name)
-            await self._agents.ended(running_pod.node, name, outcome)
+            await self._agents.ended(name, outcome)
 
     async def _register(self, node: FleetNode) -> None:
         allocation = self.plan.allocation

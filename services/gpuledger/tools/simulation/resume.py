@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 from gpuledger.edge.kube.client import Object
 from gpuledger.events.device import Card, DeviceFailed, DeviceHealthChanged
-from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.envelope import Decoded, decode, nats_subject_of
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
-from gpuledger.events.subjects import NODE, ROOT, origin_of, parse_subject
+from gpuledger.events.subjects import NODE, ROOT, SERVICE, origin_of
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.tools.simulation import names
-from gpuledger.tools.simulation.agents import epoch_of, source_of
+from gpuledger.tools.simulation.agents import WORKLOADS, epoch_of, source_of
 from gpuledger.tools.simulation.allocation import RunningPod, Share, SimulatedPod, Start
 from gpuledger.tools.simulation.failures import FATAL
 from gpuledger.tools.simulation.fleet import Fleet, SlotId
@@ -27,7 +27,10 @@ from gpuledger.tools.simulation.preparation import NodeProgress
 from gpuledger.tools.simulation.workload import FAILED, SUCCEEDED, Chance, Rates, duration_s
 
 AGENTS: Final = f"{ROOT}.{NODE}.>"
-"""The subjects of agents' events."""
+"""The subjects of agents' events. Among those of earlier builds are workloads, which an agent may no longer publish."""
+
+RECORDED_WORKLOADS: Final = f"{ROOT}.{SERVICE}.{origin_of(WORKLOADS).name}.{WorkloadScheduled.AGGREGATE}.>"
+"""The subjects of the fleet's workloads, all later than those that agents published."""
 
 FINISHED: Final = (SUCCEEDED, FAILED)
 _NUMBER = re.compile(r".+-(\d{6,12})").fullmatch
@@ -44,7 +47,8 @@ class OpenWorkload(NamedTuple):
 class RecordedFleet:
     """The fleet according to the ledger.
 
-    `last_cards` has the UUID last seen in each slot, `heartbeats` how many a node's agent recorded in a row.
+    `numbers` has the last number of each source, `last_cards` the UUID last seen in each slot, `heartbeats` how many a
+    node's agent recorded in a row.
     """
 
     events: int = 0
@@ -72,33 +76,34 @@ def leftover_nodes(fleet: Fleet, nodes: Iterable[Object]) -> LeftoverNodes:
 
 
 async def recorded_of(ledger: Ledger, fleet: Fleet) -> RecordedFleet:
-    """Read the events of the fleet's agents."""
+    """Read the events of the fleet's agents, and its workloads."""
     recorded = RecordedFleet()
     nodes = fleet.nodes.values()
     slot_ids = {(node.name, address): slot for node in nodes for slot, address in enumerate(node.addresses)}
-    async for batch in ledger.history(subject_filter=AGENTS):
-        for event in _own(batch, fleet):
-            _take(recorded, event, slot_ids)
+    for subjects in (AGENTS, RECORDED_WORKLOADS):
+        async for batch in ledger.history(subject_filter=subjects):
+            for event in _own(batch, fleet):
+                _take(recorded, event, slot_ids)
     return recorded
 
 
 def _own(batch: Iterable[Message], fleet: Fleet) -> Iterator[Decoded]:
     """The events of this simulation; others may record events on nodes of the same names."""
-    epoch = epoch_of(fleet.seed)
+    epoch, sources = epoch_of(fleet.seed), {WORKLOADS, *map(source_of, fleet.nodes)}
     for message in batch:
         try:
-            node = parse_subject(message.subject).origin.name
-            event = decode(message.data) if node in fleet.nodes and epoch.encode() in message.data else None
+            event = decode(message.data) if epoch.encode() in message.data else None
         except EventError:
             continue
-        if event is not None and event.epoch == epoch and event.source == source_of(node):
+        is_own = event is not None and event.epoch == epoch and event.source in sources
+        if event is not None and is_own and message.subject == nats_subject_of(event):
             yield event
 
 
 def _take(recorded: RecordedFleet, event: Decoded, slot_ids: dict[tuple[str, str], int]) -> None:
     node, data = origin_of(event.source).name, event.data
     recorded.events += 1
-    recorded.numbers[node] = max(recorded.numbers.get(node, 0), event.number)
+    recorded.numbers[event.source] = max(recorded.numbers.get(event.source, 0), event.number)
     if isinstance(data, NodeDevicesObserved):
         _take_cards(recorded, node, data, slot_ids)
     elif isinstance(data, DeviceFailed) and data.kind in FATAL:
@@ -110,7 +115,7 @@ def _take(recorded: RecordedFleet, event: Decoded, slot_ids: dict[tuple[str, str
         recorded.heartbeats[node] = recorded.heartbeats.get(node, 0) + 1 if data.fresh else 0
     elif isinstance(data, WorkloadScheduled):
         shares = tuple(Share(share.device, share.gpu_milli) for share in data.devices)
-        _take_pod(recorded, event.subject, OpenWorkload(node, shares))
+        _take_pod(recorded, event.subject, OpenWorkload(data.node or "", shares))
     elif isinstance(data, WorkloadEnded):
         _take_pod(recorded, event.subject, None)
 

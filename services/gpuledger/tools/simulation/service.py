@@ -82,7 +82,7 @@ async def run(
     plan = FleetPlan(fleet, chance, rates, state.start)
     agents = Agents(ledger, epoch_of(seed), recorded.numbers, clock=clock, sleep=sleep)
     simulation = Simulation(fleet, plan, cluster, agents, clock, chance, rates)
-    await simulation.begin(recorded, state)
+    await simulation.begin(state)
     log.info("the fleet is up", fleet=str(spec), seed=seed, speed=speed, events=recorded.events)
     await _follow(simulation, client, pace, clock, sleep)
 

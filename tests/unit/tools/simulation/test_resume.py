@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpuledger.events.envelope import decode
+from gpuledger.events.envelope import Event, decode
+from gpuledger.events.workload import WorkloadScheduled
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.simulation import names, objects
-from gpuledger.tools.simulation.agents import OUTBOX_MAX, Agents, epoch_of
+from gpuledger.tools.simulation.agents import OUTBOX_MAX, WORKLOADS, Agents, epoch_of, source_of
 from gpuledger.tools.simulation.allocation import RunningPod, Share, SimulatedPod
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE
@@ -26,6 +27,7 @@ from gpuledger.tools.simulation.resume import (
     resume_state,
 )
 from gpuledger.tools.simulation.workload import FAILED, SUCCEEDED, Rates
+from support.events import outgoing
 from support.ledgers import everything
 from support.simulating import new_fleet
 
@@ -116,7 +118,7 @@ async def test_pods_are_distinguished() -> None:
     agents = agents_of(ledger)
     for name in ("train-000007", "ended-000001", "gone-000009", "over-000002", "moved-000003"):
         await agents.scheduled(running_pod(name), NOW)
-    await agents.ended(FIRST, "ended-000001", SUCCEEDED)
+    await agents.ended("ended-000001", SUCCEEDED)
     await agents.flush()
     state = await found_in(
         ledger,
@@ -155,11 +157,33 @@ async def test_numbering_goes_on_and_ids_are_the_same_again() -> None:
         await agents.flush()
     assert await ledger.head() == 2, "a repetition with the same number is the same event"
     recorded = await recorded_of(ledger, FLEET)
-    assert (recorded.events, recorded.numbers) == (2, {FIRST: 1, SECOND: 1})
+    assert (recorded.events, recorded.numbers) == (2, {source_of(FIRST): 1, source_of(SECOND): 1})
+    for name in ("a", "b"):
+        agents = agents_of(ledger, (await recorded_of(ledger, FLEET)).numbers)
+        await agents.ended(name, SUCCEEDED)
+        await agents.observed(FIRST, [])
+        await agents.flush()
+    events = [decode(message.data) for message in await everything(ledger)]
+    assert [(event.source, event.number) for event in events[2:]] == [
+        (WORKLOADS, 1),
+        (source_of(FIRST), 2),
+        (WORKLOADS, 2),
+        (source_of(FIRST), 3),
+    ]
+
+
+async def test_a_workload_that_an_agent_of_an_earlier_build_recorded_goes_on() -> None:
+    ledger = MemoryLedger()
+    data = WorkloadScheduled(gpu_milli=1000, node=FIRST)
+    source, epoch = source_of(FIRST), epoch_of(FLEET.seed)
+    event = Event("id", source, data.TYPE, names.workload_of("old-000004"), NOW, data, epoch, 7)
+    await ledger.publish(outgoing(event))
+    recorded = await recorded_of(ledger, FLEET)
+    assert (set(recorded.open), recorded.open["old-000004"].node) == ({"old-000004"}, FIRST)
     agents = agents_of(ledger, recorded.numbers)
-    await agents.ended(FIRST, "a", SUCCEEDED)
+    await agents.ended("old-000004", SUCCEEDED)
     await agents.flush()
-    assert [decode(message.data).number for message in await everything(ledger)] == [1, 1, 2]
+    assert (await recorded_of(ledger, FLEET)).open == {}
 
 
 async def test_facts_of_other_sources_are_not_ours() -> None:

@@ -1,0 +1,89 @@
+"""The rules that a fold enforces, each since the position at which the ledger recorded it. Pure.
+
+Folds of one log enforce the same rules at the same positions, whichever build recorded it and however often it is
+folded: what stands before a rule is never judged by it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from gpuledger.domain.fact import time_of_ns
+from gpuledger.events.envelope import Undecoded
+from gpuledger.events.errors import EventTimeError, PublisherError, UnknownEventTypeError
+from gpuledger.events.publishing import EVENT_AHEAD_MAX, RULE_VERSIONS, Authority, PublishRule, Rule, violation
+from gpuledger.events.subjects import origin_of
+from gpuledger.ledger.api import Message
+
+DECIDED = (Authority.SERVICE, Authority.OWN_SOURCE)
+"""The authorities of what services decide."""
+
+
+class EnforcedRule(NamedTuple):
+    """A rule, its version, and the position from which on it is enforced."""
+
+    rule: str
+    version: int
+    sequence: int
+
+
+class EnforcedRules:
+    """The rules that are enforced, and which of them were not written yet."""
+
+    def __init__(self, rules: Iterable[EnforcedRule] = ()) -> None:
+        self.rules: dict[str, EnforcedRule] = {one.rule: one for one in rules}
+        self._changed: dict[str, None] = {}
+
+    def missing(self, rules: Iterable[Rule], versions: Mapping[str, int] = RULE_VERSIONS) -> list[EnforcedRule]:
+        """Those of the rules that are not enforced yet, or not in the newest version; their positions are 0."""
+        return [EnforcedRule(rule, versions[rule], 0) for rule in rules if self._version(rule) < versions[rule]]
+
+    def add(self, rule: str, version: int, sequence: int) -> None:
+        """Enforce a rule from a position on; the first record of a version counts.
+
+        Raises:
+            UnknownEventTypeError: this build cannot enforce it.
+        """
+        if version > RULE_VERSIONS.get(rule, 0):
+            raise UnknownEventTypeError(f"This build does not know version {version} of the rule {rule!r}.")
+        if version > self._version(rule):
+            self.rules[rule] = EnforcedRule(rule, version, sequence)
+            self._changed[rule] = None
+
+    def check(self, publish_rule: PublishRule | None, aggregate: str, event: Undecoded, message: Message) -> None:
+        """Check an event by the rules that are enforced.
+
+        A type that this build does not know has no publish rule. What services decide has times that follow from those
+        of facts, so these are not checked.
+
+        Raises:
+            PublisherError: its source must not publish it.
+            EventTimeError: it happened long after it was recorded.
+        """
+        if publish_rule and Rule.PUBLISHERS in self.rules and origin_of(event.source).is_edge:
+            reason = violation(publish_rule, event.source, aggregate, event.subject, event.data)
+            if reason is not None:
+                raise PublisherError(f"{event.type}: {reason}")
+        if Rule.EVENT_TIMES in self.rules and not (publish_rule and publish_rule.authority in DECIDED):
+            _check_time(event, message.recorded_ns)
+
+    def take_changes(self) -> list[EnforcedRule]:
+        """The rules that were added since the last call."""
+        changed, self._changed = self._changed, {}
+        return [self.rules[rule] for rule in changed]
+
+    def _version(self, rule: str) -> int:
+        return self.rules[rule].version if rule in self.rules else 0
+
+
+def _check_time(event: Undecoded, recorded_ns: int) -> None:
+    """Check an event's time; `recordedtime` counts where it is earlier, because anybody may write a later one."""
+    if event.recorded_at is None and event.time.timestamp() * 1e9 <= recorded_ns:
+        return
+    recorded_at = time_of_ns(recorded_ns)
+    if event.recorded_at is not None:
+        recorded_at = min(recorded_at, event.recorded_at)
+    if event.time - recorded_at > EVENT_AHEAD_MAX:
+        raise EventTimeError(
+            f"It happened at {event.time.isoformat()}, more than {EVENT_AHEAD_MAX.days} day after it was recorded at "
+            f"{recorded_at.isoformat()}. Set the clock of {event.source}."
+        )
