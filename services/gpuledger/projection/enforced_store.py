@@ -1,4 +1,4 @@
-"""The rules that each edition of a projection enforces, in PostgreSQL. They change with its rows, in one transaction."""
+"""The rules that an edition of a projection enforces, in PostgreSQL: they change with its rows, in one transaction."""
 
 from typing import Any
 
