@@ -15,6 +15,7 @@ from gpuledger.tools.queries.backend import CURRENT_WAIT_S, Backend, bring_curre
 from support.cli import Cli
 from support.events import event
 from support.ledgers import jetstream_ledger, make_ledger_blocking
+from support.postgres_proxies import Pooler
 from support.projections import checkpoint, execute, publish
 from support.waiting import eventually
 
@@ -38,6 +39,28 @@ def test_an_empty_ledger_is_no_failure(
     make_ledger_blocking(clean_nats_url)
     result = Cli(capsys)(*command)
     assert (result.code, "Error" in result.err) == (0, False)
+
+
+@pytest.mark.parametrize("by_transaction", [True, False])
+def test_doctor_refuses_a_pooler_that_shares_sessions_and_warns_of_any_other(
+    by_transaction: bool,
+    clean_nats_url: str,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Pooler(url, by_transaction=by_transaction) as pooler:
+        monkeypatch.setenv("NATS_URL", clean_nats_url)
+        monkeypatch.setenv("DATABASE_URL", pooler.url)
+        result = Cli(capsys)("doctor", "-o", "json")
+    checks = {row["check"]: row for row in result.json()}
+    assert result.code == (1 if by_transaction else 0)
+    if by_transaction:
+        assert checks["postgresql server"]["status"] == "failed"
+        assert "pool_mode" in checks["postgresql server"]["detail"]
+    else:
+        assert checks["pooler"]["status"] == "warning"
+        assert "keepalives" in checks["pooler"]["detail"]
 
 
 async def test_what_another_command_leaves_undone_is_projected_here(

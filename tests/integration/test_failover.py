@@ -93,6 +93,7 @@ async def test_rows_have_another_writer_soon_after_the_machine_of_the_first_vani
                 took_s = time.monotonic() - vanished_s
                 print(f"take-over {took_s:.1f} s after the machine vanished ({'busy' if busy else 'idle'})")
                 await publishing
+                await eventually(lambda: _has_noticed(tmp_path / "far.log"))
                 head = await publish(ledger, failures(range(2011, 2021)))
                 await reaches(url, "devices", head)
                 far.come_back()
@@ -102,6 +103,12 @@ async def test_rows_have_another_writer_soon_after_the_machine_of_the_first_vani
     assert took_s <= TAKE_OVER_MAX_S
     assert len(table(url, "failure")) == (2020 if busy else 20)
     await assert_true(ledger, url, [DevicesProjection()])
+
+
+async def _has_noticed(log: Path) -> bool:
+    """Whether the one that is cut off found out by itself."""
+    lines = await asyncio.to_thread(log.read_text)
+    return any("projection.interrupted" in line and "devices" in line for line in lines.splitlines())
 
 
 async def _publish(ledger: JetStreamLedger, numbers: range) -> None:

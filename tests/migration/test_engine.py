@@ -22,7 +22,7 @@ from gpuledger.db.engine import (
 from gpuledger.db.errors import DatabaseUnavailableError, PoolerError
 from gpuledger.db.lasting import LastingConnection
 from gpuledger.runtime.backoff import Backoff
-from support.postgres_proxies import SilentProxy, TransactionPooler
+from support.postgres_proxies import Pooler
 
 TURNS_MAX = 100_000
 
@@ -78,8 +78,12 @@ async def test_both_ends_give_up_a_peer_that_vanished(database_url: str) -> None
         assert of_tcp == [KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT, UNACKNOWLEDGED_MAX_S * 1000]
 
 
-async def test_a_pooler_whose_clients_share_sessions_is_refused(database_url: str) -> None:
-    with TransactionPooler(database_url) as pooler:
+@pytest.mark.parametrize("in_turn", [False, True])
+@pytest.mark.parametrize("sessions", [1, 2, 3])
+async def test_a_pooler_whose_clients_share_sessions_is_refused(
+    sessions: int, in_turn: bool, database_url: str
+) -> None:
+    with Pooler(database_url, sessions=sessions, by_transaction=True, in_turn=in_turn) as pooler:
         with pytest.raises(PoolerError, match="PgBouncer: pool_mode"):
             async with connect(pooler.url, application_name="pooled"):
                 pass
@@ -90,9 +94,9 @@ async def test_a_pooler_whose_clients_share_sessions_is_refused(database_url: st
             pass
 
 
-async def test_a_proxy_that_keeps_sessions_apart_is_taken(database_url: str) -> None:
-    with SilentProxy(database_url) as proxy:
-        async with connect(proxy.url, application_name="proxied") as connection:
+async def test_a_pooler_that_keeps_sessions_apart_is_taken(database_url: str) -> None:
+    with Pooler(database_url, by_transaction=False) as pooler:
+        async with connect(pooler.url, application_name="pooled") as connection:
             assert await (await connection.execute("SELECT 1")).fetchone() == (1,)
 
 

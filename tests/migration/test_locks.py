@@ -13,6 +13,7 @@ from gpuledger.db.engine import UNACKNOWLEDGED_MAX_S, connect
 from gpuledger.db.errors import LockLostError
 from gpuledger.db.locks import (
     APPLICATION_NAME_BYTES_MAX,
+    HeldLock,
     LockCheck,
     leading_name,
     lock_holders,
@@ -204,6 +205,14 @@ async def test_work_under_a_lock_ends_when_packets_stop(database_url: str) -> No
         with pytest.raises(LockLostError, match=r"'writer' \(time-out\)"):
             await while_locked(proxy.url, "writer", work, application_name="leader", check=check)
     assert turns == ["cut off", "ended"]
+
+
+async def test_a_lock_whose_session_changed_is_lost(database_url: str) -> None:
+    async with connect(database_url, application_name="one") as one:
+        assert await try_lock(one, "writer")
+        held = HeldLock(one, "writer", one.info.backend_pid + 1, LockCheck())
+        with pytest.raises(LockLostError, match="another session answers"):
+            await held.beat()
 
 
 async def _has_asked(database_url: str, application: str) -> None:

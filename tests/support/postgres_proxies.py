@@ -149,15 +149,18 @@ class TlsFront(_Proxy):
         self.pump_both(secured, self.connect())
 
 
-class TransactionPooler(_Proxy):
-    """Gives each transaction of a client whichever session of the server is free, as PgBouncer may."""
+class Pooler(_Proxy):
+    """Gives each client a session of the server that is free, as PgBouncer does, and says nothing of it.
 
-    SESSIONS = 3
+    In transaction mode a client keeps it for a transaction only. The session that was freed last comes first, or
+    with `in_turn` the one that was freed first.
+    """
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, *, sessions: int = 3, by_transaction: bool, in_turn: bool = False) -> None:
         super().__init__(database_url)
-        self._url = database_url
-        self._owners = [psycopg.connect(database_url, autocommit=True) for _ in range(self.SESSIONS)]
+        self._by_transaction = by_transaction
+        self._next = 0 if in_turn else -1
+        self._owners = [psycopg.connect(database_url, autocommit=True) for _ in range(sessions)]
         self._free = [socket.socket(fileno=os.dup(owner.fileno())) for owner in self._owners]
         for one in self._free:
             one.setblocking(True)
@@ -181,25 +184,20 @@ class TransactionPooler(_Proxy):
         for name, value in (("client_encoding", "UTF8"), ("server_version", "18.0"), ("application_name", "pooled")):
             client.sendall(_message(b"S", f"{name}\0{value}\0".encode()))
         client.sendall(_message(b"K", struct.pack("!II", INVENTED_PROCESS, 1)) + _message(READY, IDLE))
-        while True:
-            self._transaction(client)
-
-    def _transaction(self, client: socket.socket) -> None:
-        kind, body = _read(client)
-        if kind == b"X":
-            raise EOFError
+        if self._by_transaction:
+            while True:
+                first = _read(client)
+                with self._session() as session:
+                    _transaction(client, session, first)
         with self._session() as session:
             while True:
-                session.sendall(_message(kind, body))
-                if kind in {b"Q", b"S"} and _answer(session, client) == IDLE:
-                    return
-                kind, body = _read(client)
+                _transaction(client, session, _read(client))
 
     @contextmanager
     def _session(self) -> Iterator[socket.socket]:
         with self._freed:
             self._freed.wait_for(lambda: self._free)
-            session = self._free.pop()
+            session = self._free.pop(self._next)
         try:
             yield session
         finally:
@@ -212,6 +210,17 @@ def _startup(client: socket.socket) -> tuple[int, bytes]:
     """The code of the first message of a connection, and what follows it."""
     (length, code) = struct.unpack("!II", _exactly(client, 8))
     return code, _exactly(client, length - 8)
+
+
+def _transaction(client: socket.socket, session: socket.socket, first: tuple[bytes, bytes]) -> None:
+    """Pass on a client's messages from the first to the end of its transaction."""
+    kind, body = first
+    while kind != b"X":
+        session.sendall(_message(kind, body))
+        if kind in {b"Q", b"S"} and _answer(session, client) == IDLE:
+            return
+        kind, body = _read(client)
+    raise EOFError
 
 
 def _answer(session: socket.socket, client: socket.socket) -> bytes:

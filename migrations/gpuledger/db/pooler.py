@@ -42,8 +42,13 @@ def refuse_shared_sessions(parameters: Mapping[str, Any], place: str) -> None:
 
 
 def _share_sessions(one: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> bool:
-    """While `other` keeps a session busy, `one` must still have the session that it had before."""
+    """`one` must keep its session from transaction to transaction, and while `other` keeps one busy.
+
+    The first finds a pooler that gives free sessions in turn, the second one that gives what was freed last.
+    """
     before = _backend(one)
+    if _backend(one) != before:
+        return True
     with other.transaction():
         return _backend(other) == before or _backend(one) != before
 

@@ -1,13 +1,15 @@
 """The services' log: one form for everything that our packages say, whichever logger they use."""
 
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
 import structlog
+from prometheus_client import REGISTRY
 
-from gpuledger.runtime.telemetry import configure_logging
+from gpuledger.runtime.telemetry import LeaderMetrics, configure_logging
 
 
 def lines(capture: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -49,3 +51,19 @@ def test_text_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(json=False)
     logging.getLogger("gpuledger.ledger").info("the consumer is given up")
     assert "the consumer is given up" in capsys.readouterr().err
+
+
+def test_only_the_process_that_leads_now_is_a_metric() -> None:
+    metrics, since = LeaderMetrics(), datetime(2026, 5, 4, tzinfo=UTC)
+
+    def value(process: str) -> float | None:
+        labels = {"lock": "tried", "process": process}
+        return REGISTRY.get_sample_value("gpuledger_leader_since_timestamp_seconds", labels)
+
+    metrics.found("tried", "pod-1/1", since)
+    assert (value("pod-1/1"), value("pod-2/1")) == (since.timestamp(), None)
+    metrics.found("tried", "pod-2/1", None)
+    assert (value("pod-1/1"), value("pod-2/1")) == (None, 0)
+    assert REGISTRY.get_sample_value("gpuledger_leader", {"lock": "tried"}) == 1
+    metrics.found("tried", None, None)
+    assert (value("pod-2/1"), REGISTRY.get_sample_value("gpuledger_leader", {"lock": "tried"})) == (None, 0)
