@@ -14,6 +14,9 @@ from gpuledger.events.errors import EventError
 HOLES_MAX = 10_000
 """How many ranges of numbers of an epoch may be missing at a time; they are written all at once."""
 
+HOLES_OF_SOURCE_MAX = 2 * HOLES_MAX
+"""How many may be missing of all epochs of a source of the edge that are kept."""
+
 EPOCHS_MAX = 1_000
 """How many epochs are kept of a source of the edge, the last ones begun; an agent never goes back to an older one."""
 
@@ -22,7 +25,7 @@ Range = tuple[int, int]
 
 
 class HolesError(EventError):
-    """A number would leave more holes than `HOLES_MAX` in its epoch."""
+    """A number would leave more holes than `HOLES_MAX` in its epoch, or `HOLES_OF_SOURCE_MAX` in all of its source."""
 
 
 class Numbers:
@@ -101,8 +104,10 @@ class Seen:
         self._began: dict[tuple[str, str], int] = {}
         self._last_began = began
         self._epochs: dict[str, dict[str, None]] = {}
-        for source, epoch in self.numbers:
+        self._holes: dict[str, int] = {}
+        for (source, epoch), one in self.numbers.items():
             self._add_epoch(source, epoch)
+            self._count_holes(source, len(one.holes))
 
     def add(self, source: str, epoch: str, number: int) -> bool:
         """Note a number; False says that it is a repeat.
@@ -111,17 +116,19 @@ class Seen:
             HolesError: it would leave too many holes, and was not noted. That depends on the log alone.
         """
         key = (source, epoch)
-        numbers = self.numbers.get(key)
-        if numbers is None:
-            numbers = self.numbers[key] = Numbers()
+        found = self.numbers.get(key)
+        numbers = found or Numbers()
+        if number == numbers.last + 1:
+            numbers.last = number
+        else:
+            self._check_holes(key, numbers, number)
+            before = len(numbers.holes)
+            if not numbers.add(number):
+                return False
+            self._count_holes(source, len(numbers.holes) - before)
+        if found is None:
+            self.numbers[key] = numbers
             self._begin(source, epoch)
-        elif len(numbers.holes) >= HOLES_MAX and numbers.opens_hole(number):
-            raise HolesError(
-                f"With number {number}, more than {HOLES_MAX} ranges of numbers would be missing of epoch {epoch!r} of "
-                f"{source!r}. Let the source begin a new epoch."
-            )
-        if not numbers.add(number):
-            return False
         self._changed[key] = None
         return True
 
@@ -139,6 +146,23 @@ class Seen:
         forgotten, self._forgotten = list(self._forgotten), {}
         return forgotten
 
+    def _check_holes(self, key: tuple[str, str], numbers: Numbers, number: int) -> None:
+        source, epoch = key
+        if len(numbers.holes) >= HOLES_MAX and numbers.opens_hole(number):
+            raise HolesError(
+                f"With number {number}, more than {HOLES_MAX} ranges of numbers would be missing of epoch {epoch!r} of "
+                f"{source!r}. Let the source begin a new epoch."
+            )
+        if self._holes.get(source, 0) >= HOLES_OF_SOURCE_MAX and numbers.opens_hole(number):
+            raise HolesError(
+                f"With number {number} of epoch {epoch!r}, more than {HOLES_OF_SOURCE_MAX} ranges of numbers would be "
+                f"missing of {source!r}. Let the source number its events without holes."
+            )
+
+    def _count_holes(self, source: str, more: int) -> None:
+        if more and not keeps_all_epochs(source):
+            self._holes[source] = self._holes.get(source, 0) + more
+
     def _begin(self, source: str, epoch: str) -> None:
         self._last_began += 1
         self._began[source, epoch] = self._last_began
@@ -153,6 +177,7 @@ class Seen:
 
     def _forget(self, source: str, epoch: str) -> None:
         key = (source, epoch)
+        self._count_holes(source, -len(self.numbers[key].holes))
         del self._epochs[source][epoch], self.numbers[key]
         self._began.pop(key, None)
         self._changed.pop(key, None)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.sources.deduplication import EPOCHS_MAX, keeps_all_epochs
-from gpuledger.domain.sources.limits import SOURCE_HOUR, Hours
+from gpuledger.domain.sources.limits import SOURCE_HOUR, GapAllowance, Hours
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.source import (
@@ -105,6 +105,7 @@ class Sources(TableState):
         self.gap = Table(GAP, "epoch")
         self.rejection = Table(REJECTION)
         self.hours = Hours(self.source_hour)
+        self.gap_allowance = GapAllowance()
         self._missing_index: MissingIndex | None = None
         self._epoch_index: EpochIndex | None = None
 
@@ -226,10 +227,14 @@ def rejected(state: Sources, source: str, epoch: str, recorded_at: datetime) -> 
 
 
 def overdue(state: Sources, now: datetime, grace_s: float, most: int) -> list[Missing]:
-    """Ranges that have been missing for longer than `grace_s` seconds and are not known as gaps: the `most` oldest."""
+    """Ranges that have been missing for longer than `grace_s` seconds and are not known as gaps: the `most` oldest.
+
+    Those of a source of which enough were returned within the hour are left out until the next one.
+    """
     rows = state.missing.rows
     pending = (rows[key] for key in state.missing_index.pending())
-    return list(islice(takewhile(lambda row: (now - row.noticed_at).total_seconds() > grace_s, pending), most))
+    late = takewhile(lambda row: (now - row.noticed_at).total_seconds() > grace_s, pending)
+    return list(islice(filter(lambda row: state.gap_allowance.take(row.source, now), late), most))
 
 
 def begin_epoch(state: Sources, source: str, epoch: str, time: datetime, recorded_at: datetime) -> Source:

@@ -23,13 +23,15 @@ class SourceLimits:
     """What one source may record in an hour before it is over its limits.
 
     `rejected` counts events that were rejected, `epochs` those that it began, `aggregates` the things that its events
-    are about, `bytes` everything that it published, repeats included.
+    are about, `bytes` everything that it published, repeats included. Beyond `gaps`, ranges of numbers stay missing
+    without being recorded as gaps until a later hour.
     """
 
     rejected: int = 100
     epochs: int = 20
     aggregates: int = 2_000
     bytes: int = 64 * 1024 * 1024
+    gaps: int = 1_000
 
 
 LIMITS: Final = SourceLimits()
@@ -114,8 +116,36 @@ class Hours:
         return row.aggregates + 1, row.hashes + aggregate
 
 
+class GapAllowance:
+    """How many gaps of each source may still be recorded within the present hour.
+
+    It is no state of the fold: what is recorded as a gap is asked of the present alone, and a replay reads it.
+    """
+
+    def __init__(self) -> None:
+        self._hour: datetime | None = None
+        self._taken: dict[str, int] = {}
+
+    def take(self, source: str, now: datetime) -> bool:
+        """Take one of the source's gaps of this hour; False: there is none left."""
+        if self._hour is None or not self._hour <= now < self._hour + HOUR:
+            self._hour, self._taken = now, {}
+        taken = self._taken.get(source, 0)
+        if is_limited(source) and taken >= LIMITS.gaps:
+            return False
+        self._taken[source] = taken + 1
+        return True
+
+
 def exceeded(row: SourceHour) -> tuple[str, ...]:
     """The names of the limits that a source is over in this hour."""
+    if (
+        row.rejected <= LIMITS.rejected
+        and row.epochs <= LIMITS.epochs
+        and row.aggregates <= LIMITS.aggregates
+        and row.bytes <= LIMITS.bytes
+    ):
+        return ()
     return tuple(
         name
         for name, found, limit in (

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -153,6 +154,19 @@ def test_a_gap_of_a_forgotten_epoch_stays_forgotten_however_late_it_was_recorded
     assert rows_of(again) == rows_of(fold)
     assert not fold.state.tables()["gap"].rows
     assert not fold.state.tables()["missing"].rows
+
+
+def test_gaps_of_one_source_are_recorded_so_many_an_hour_and_keep_no_other_waiting() -> None:
+    fold = folding()
+    log = [message(failure(2 * number), 0) for number in range(1, LIMITS.gaps + 51)]
+    log.append(message(failure(2, source="/nodes/n2/agent"), 0))
+    fold.apply_all(list(recorded(iter(log))))
+    recorded_gaps = []
+    for minute in (*range(1, 15), 59, 61, 62):
+        fold.due(START + timedelta(minutes=minute))
+        recorded_gaps.append(Counter(one.subject for one in fold.take_decided()))
+    assert sum(recorded_gaps[:15], Counter()) == {AGENT: LIMITS.gaps, "/nodes/n2/agent": 1}
+    assert sum(recorded_gaps[15:], Counter()) == {AGENT: 50}
 
 
 _messages = st.one_of(

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.sources.deduplication import EPOCHS_MAX, HOLES_MAX, HolesError, Numbers, Seen
+from gpuledger.domain.sources.deduplication import (
+    EPOCHS_MAX,
+    HOLES_MAX,
+    HOLES_OF_SOURCE_MAX,
+    HolesError,
+    Numbers,
+    Seen,
+)
 
 
 @given(st.lists(st.integers(1, 60)))
@@ -113,3 +120,39 @@ def test_the_epochs_of_imports_are_all_kept() -> None:
     for number in range(2 * EPOCHS_MAX):
         seen.add("/import/titan", f"e{number}", 1)
     assert not seen.add("/import/titan", "e0", 1)
+
+
+AGENT = "/nodes/a/agent"
+
+
+def with_holes(epochs: int) -> Seen:
+    """Epochs of an agent that lack as many ranges as they may."""
+    seen = Seen()
+    for epoch in range(epochs):
+        for number in range(2, 2 * HOLES_MAX + 1, 2):
+            seen.add(AGENT, f"e{epoch}", number)
+    return seen
+
+
+def test_all_epochs_of_an_agent_together_cannot_leave_more_holes_than_there_may_be() -> None:
+    seen = with_holes(HOLES_OF_SOURCE_MAX // HOLES_MAX)
+    again = Seen({key: Numbers(one.last, one.holes) for key, one in seen.numbers.items()})
+    for one in (seen, again):
+        with pytest.raises(HolesError, match="without holes"):
+            one.add(AGENT, "new", 2)
+        assert (AGENT, "new") not in one.numbers
+        assert one.add(AGENT, "new", 1)
+        assert one.add(AGENT, "e0", 1)
+        assert one.add(AGENT, "new", 3)
+        with pytest.raises(HolesError):
+            one.add(AGENT, "new", 5)
+        assert one.add("/nodes/b/agent", "e", 2)
+    assert all(change.epoch != "e1" for change in again.take_changes())
+
+
+def test_holes_of_a_forgotten_epoch_count_no_more() -> None:
+    seen = with_holes(HOLES_OF_SOURCE_MAX // HOLES_MAX)
+    for number in range(EPOCHS_MAX - 1):
+        seen.add(AGENT, f"later{number}", 1)
+    assert (AGENT, "e0") not in seen.numbers
+    assert seen.add(AGENT, "later0", 3)
