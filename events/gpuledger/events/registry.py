@@ -5,7 +5,7 @@ the chain must have no holes.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -53,9 +53,15 @@ class Registry:
         self._models: dict[tuple[str, str], type[Payload]] = {}
         self._upcasters: dict[TypeName, Upcaster] = {}
         self._decoders: dict[str, Callable[[Any], Payload]] = {}
+        self._introduced: set[str] = set()
 
-    def event(self, aggregate: str, event: str, rule: PublishRule, *, version: int = 1) -> Callable[[type[P]], type[P]]:
+    def event(
+        self, aggregate: str, event: str, rule: PublishRule, *, version: int = 1, introduced: bool = False
+    ) -> Callable[[type[P]], type[P]]:
         """Register a payload class as an event type (a class decorator).
+
+        An `introduced` type, or version of it, came after the first release. An event of it that the edge publishes
+        counts as unknown, in every build and for ever, unless `rule.enforced` brought the type into force before it.
 
         Raises:
             CatalogueError: the event has a model already, or a name is not lower-case words with hyphens.
@@ -70,18 +76,27 @@ class Registry:
             model.PUBLISH_RULE = rule
             model.TYPE = str(TypeName(aggregate, event, version))
             self._models[aggregate, event] = model
+            if introduced:
+                self._introduced.add(model.TYPE)
             return model
 
         return register
 
-    def upcaster(self, aggregate: str, event: str, *, version: int) -> Callable[[Upcaster], Upcaster]:
-        """Register how data of `version` becomes data of the version after it (a function decorator)."""
+    def upcaster(
+        self, aggregate: str, event: str, *, version: int, introduced: bool = False
+    ) -> Callable[[Upcaster], Upcaster]:
+        """Register how data of `version` becomes data of the version after it (a function decorator).
+
+        `introduced` stays what it was when `version` was the newest one.
+        """
 
         def register(upcast: Upcaster) -> Upcaster:
             name = TypeName(aggregate, event, version)
             if name in self._upcasters:
                 raise CatalogueError(f"{name} has two upcasters.")
             self._upcasters[name] = upcast
+            if introduced:
+                self._introduced.add(str(name))
             return upcast
 
         return register
@@ -108,6 +123,11 @@ class Registry:
         except UnknownEventTypeError:
             return False
         return True
+
+    @property
+    def introduced(self) -> Set[str]:
+        """The types that came after the first release."""
+        return self._introduced
 
     def rule_of(self, name: TypeName) -> PublishRule:
         """Who may publish events of this type."""

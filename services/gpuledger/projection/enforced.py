@@ -4,13 +4,14 @@ Folds of one log enforce the same rules at the same positions, whichever build r
 folded: what stands before a rule is never judged by it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.errors import EventTimeError, PublisherError, UnknownEventTypeError
 from gpuledger.events.publishing import EVENT_AHEAD_MAX, RULE_VERSIONS, Authority, PublishRule, Rule, violation
+from gpuledger.events.registry import PREFIX
 from gpuledger.events.subjects import origin_of
 from gpuledger.ledger.api import Message
 
@@ -27,15 +28,24 @@ class EnforcedRule(NamedTuple):
 
 
 class EnforcedRules:
-    """The rules that are enforced, and which of them were not written yet."""
+    """The rules that are enforced, and which of them were not written yet.
+
+    `types` are the introduced types of events that are in force. Each has a rule of its own, whose version is odd while
+    it is in force.
+    """
 
     def __init__(self, rules: Iterable[EnforcedRule] = ()) -> None:
         self.rules: dict[str, EnforcedRule] = {one.rule: one for one in rules}
+        self.types: set[str] = {one.rule for one in self.rules.values() if _is_type(one.rule) and one.version % 2}
         self._changed: dict[str, None] = {}
 
     def missing(self, rules: Iterable[Rule], versions: Mapping[str, int] = RULE_VERSIONS) -> list[EnforcedRule]:
         """Those of the rules that are not enforced yet, or not in the newest version; their positions are 0."""
         return [EnforcedRule(rule, versions[rule], 0) for rule in rules if self._version(rule) < versions[rule]]
+
+    def other_types(self, introduced: Set[str]) -> list[EnforcedRule]:
+        """What brings these types into force, and takes others out of force, which this build does not know."""
+        return [EnforcedRule(one, self._version(one) + 1, 0) for one in sorted(introduced ^ self.types)]
 
     def add(self, rule: str, version: int, sequence: int) -> None:
         """Enforce a rule from a position on; the first record of a version counts.
@@ -43,11 +53,13 @@ class EnforcedRules:
         Raises:
             UnknownEventTypeError: this build cannot enforce it.
         """
-        if version > RULE_VERSIONS.get(rule, 0):
+        if not _is_type(rule) and version > RULE_VERSIONS.get(rule, 0):
             raise UnknownEventTypeError(f"This build does not know version {version} of the rule {rule!r}.")
         if version > self._version(rule):
             self.rules[rule] = EnforcedRule(rule, version, sequence)
             self._changed[rule] = None
+            if _is_type(rule):
+                (self.types.add if version % 2 else self.types.discard)(rule)
 
     def check(self, publish_rule: PublishRule | None, aggregate: str, event: Undecoded, message: Message) -> None:
         """Check an event by the rules that are enforced.
@@ -73,6 +85,10 @@ class EnforcedRules:
 
     def _version(self, rule: str) -> int:
         return self.rules[rule].version if rule in self.rules else 0
+
+
+def _is_type(rule: str) -> bool:
+    return rule.startswith(PREFIX)
 
 
 def _check_time(event: Undecoded, recorded_ns: int) -> None:

@@ -4,7 +4,7 @@ It turns messages into facts, drops repeats by the sources' own numbers, passes 
 what one of our services got wrong, and folds the rest. It has no I/O, no clock and no randomness.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
-from gpuledger.projection.route import Route
+from gpuledger.projection.route import Route, unknown_route
 
 EPOCH_LENGTH_MAX = 128
 """What an event about an epoch can name; a source's own name is bounded as any subject is."""
@@ -111,6 +111,8 @@ class Fold:
             return
         try:
             route = self._routes.get(event.type) or self._route(event.type)
+            if route.is_introduced and event.type not in self.enforced.types and origin_of(event.source).is_edge:
+                route = route.as_unknown()
             self._check_publisher(message, event, route)
             is_needed = route.handler is not None or (self._observes and route.is_known)
             decoded = with_payload(event, self._catalogue) if is_needed else None
@@ -118,7 +120,7 @@ class Fold:
             self._reject(message, event, error)
             return
         if self._observes:
-            self._observe(message, event, is_known=route.is_known)
+            self._observe(message, event, is_known=route.is_known or event.type in self.enforced.types)
         if self._expected and event.id in self._expected and event.source == self._source:
             del self._expected[event.id]
             if self._publishes:
@@ -156,9 +158,12 @@ class Fold:
                 self.projection.name, position, message.subject, f"`touched` raised {error!r}."
             ) from error
 
-    def enforce(self, rules: Iterable[Rule], now: datetime) -> None:
-        """Have the projection decide that these rules are enforced, as far as they are not yet."""
-        for decision in self.projection.enforce(self.enforced.missing(rules), now):
+    def enforce(self, rules: Collection[Rule], now: datetime) -> None:
+        """Have the projection decide that these rules are enforced, as far as they are not, and this build's types."""
+        missing = self.enforced.missing(rules)
+        if rules:
+            missing += self.enforced.other_types(self._catalogue.introduced)
+        for decision in self.projection.enforce(missing, now):
             self._take(decision)
 
     def peek(self, message: Message) -> Fact | None:
@@ -363,13 +368,14 @@ class Fold:
         name = parse_type(event_type)
         if not self._catalogue.knows(event_type):
             # Not kept: a hostile source invents any number of types.
-            return Route(name.aggregate, name.event, None, None, (f"{ROOT}.",))
+            return unknown_route(name.aggregate, name.event)
         handlers: dict[str, Handler] = {
             f"{model.AGGREGATE}.{model.EVENT}": handler for model, handler in self.projection.handlers.items()
         }
         handler = handlers.get(f"{name.aggregate}.{name.event}")
         rule = self._catalogue.rule_of(name)
-        route = Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes)
+        is_introduced = event_type in self._catalogue.introduced
+        route = Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes, is_introduced)
         self._routes[event_type] = route
         return route
 

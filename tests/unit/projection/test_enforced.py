@@ -142,13 +142,13 @@ def test_an_agent_enforces_nothing() -> None:
 def test_the_sources_service_decides_each_rule_once() -> None:
     fold = Fold(SourcesProjection(), GENERATION, numbering=Numbering("own", 1))
     for _ in range(2):
-        fold.enforce(Rule, START)
+        fold.enforce(tuple(Rule), START)
     decided = fold.take_decided()
     assert [(one.subject, one.data) for one in decided] == [(rule, RuleEnforced(version=1)) for rule in Rule]
     assert fold.enforced.rules == {}, "it is enforced where it stands in the log"
     fold.apply_all(log_of([event(DeviceFailed(kind="DBE"), "d"), *decided]))
     assert [one.sequence for one in fold.enforced.rules.values()] == [2 + place for place in range(len(Rule))]
-    fold.enforce(Rule, START)
+    fold.enforce(tuple(Rule), START)
     assert fold.take_decided() == []
     assert fold.outstanding() == []
 
@@ -157,7 +157,7 @@ def test_other_projections_decide_no_rule() -> None:
     for projection in all_projections():
         if not isinstance(projection, SourcesProjection):
             fold = Fold(projection, GENERATION, numbering=Numbering("own", 1))
-            fold.enforce(Rule, START)
+            fold.enforce(tuple(Rule), START)
             assert fold.take_decided() == []
 
 
