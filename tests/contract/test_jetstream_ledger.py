@@ -24,7 +24,7 @@ from gpuledger.ledger.errors import (
     StreamConfigError,
 )
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation, stream_config
+from gpuledger.ledger.stream import begin_generation, create_ledger, stream_config
 from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing, read_count
 from support.waiting import eventually
@@ -196,6 +196,16 @@ async def test_another_stream_on_our_subjects_is_refused(clean_nats_url: str) ->
     with pytest.raises(StreamConfigError, match="Free the subject"):
         async with jetstream_ledger(clean_nats_url):
             pass
+
+
+async def test_a_server_without_a_cluster_keeps_one_replica(clean_nats_url: str) -> None:
+    async with raw(clean_nats_url) as jetstream, connected(clean_nats_url, name="migrate") as connection:
+        with pytest.raises(StreamConfigError, match=r"with 3 replicas: .*non-clustered.*ask for fewer, or add servers"):
+            await create_ledger(connection, "the-ledger", 3)
+        await create_ledger(connection, "the-ledger")
+        assert (await jetstream.stream_info("LEDGER_1")).config.num_replicas == 1
+        with pytest.raises(StreamConfigError, match=r"with 3 replicas: .*ask for fewer, or add servers"):
+            await create_ledger(connection, "the-ledger", 3)
 
 
 async def test_a_new_generation_keeps_the_old_one_readable(clean_nats_url: str) -> None:

@@ -105,6 +105,13 @@ How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret
 {{- end }}
 {{- end }}
 
+{{- define "gpuledger.replicasEnv" -}}
+{{- with .Values.servers.nats.replicas -}}
+- name: GPULEDGER_NATS_REPLICAS
+  value: {{ . | quote }}
+{{- end }}
+{{- end }}
+
 {{/* Whole folders, because the kubelet renews no file that is mounted by itself. */}}
 {{- define "gpuledger.natsMounts" -}}
 {{- if .credentialsSecret }}

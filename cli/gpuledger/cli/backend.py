@@ -16,7 +16,7 @@ from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
 from gpuledger.runtime.clock import system_clock
-from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Servers, Settings, read_settings
+from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.preparation import PreparedLedger, prepare_ledger
 from gpuledger.tools.queries.backend import Backend
 
@@ -65,21 +65,24 @@ async def migrated(data_dir: Path | None) -> "tuple[MigrationResult, PreparedLed
     """Migrate the database, and make the ledger where there is none."""
     settings = read_settings(os.environ, data_dir)
     if settings.servers is not None:
-        given = settings.servers
-        return await _migrate_all(given.nats_url, given.database_url, given.nats_identity)
+        return await _migrate_all(settings.servers)
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP:
-        return await _migrate_all(running.endpoints.nats_url, running.endpoints.database_url)
+        return await _migrate_all(Servers(running.endpoints.nats_url, running.endpoints.database_url))
     starting = embedded_servers(settings.data_dir, command="migrate", now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     async with starting as servers:
-        return await _migrate_all(servers.endpoints.nats_url, servers.endpoints.database_url)
+        return await _migrate_all(Servers(servers.endpoints.nats_url, servers.endpoints.database_url))
 
 
-async def _migrate_all(
-    nats_url: str, database_url: str, identity: NatsIdentity = ANONYMOUS
-) -> "tuple[MigrationResult, PreparedLedger]":
-    migration = await asyncio.to_thread(_migrate, database_url)
-    return migration, await prepare_ledger(nats_url, database_url, identity=identity)
+async def _migrate_all(servers: Servers) -> "tuple[MigrationResult, PreparedLedger]":
+    migration = await asyncio.to_thread(_migrate, servers.database_url)
+    return migration, await prepare_ledger(
+        servers.nats_url,
+        servers.database_url,
+        identity=servers.nats_identity,
+        replicas=servers.nats_replicas,
+        may_alter=True,
+    )
 
 
 async def _servers(stack: AsyncExitStack, settings: Settings, command: str, *, begins: bool) -> Servers:

@@ -5,6 +5,7 @@ import ssl
 from typing import Any, Protocol
 
 from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 
 from gpuledger.ledger.credentials import Login, Logins
@@ -54,7 +55,9 @@ class LedgerClient(Client):
         return self._login.tls or super().ssl_context
 
     async def _connect_to_server(self, s: Any) -> None:  # noqa: ANN401 - the library types it for itself
-        """Log in with the files as they are now, at every connect."""
+        """Log in with the files as they are now, at every connect; close what is left of an attempt that failed."""
+        if isinstance(self._transport, TcpTransport):
+            self._transport.close()  # type: ignore[no-untyped-call] # the library's own
         login = self._login = self.logins.current()
         self._signature_cb, self._user_jwt_cb, self._public_nkey = login.sign, login.jwt, login.nkey
         self.options |= {"user": login.user, "password": login.password, "token": login.token}

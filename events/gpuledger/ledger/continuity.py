@@ -65,7 +65,11 @@ class LogGuard:
 
 
 async def _stream_info(connection: Connection, stream: str) -> StreamInfo:
-    """What the server knows of the stream, which is waited for a little."""
+    """What the server knows of the stream, which is waited for a little; a cluster that elects a leader is silent."""
+    try:
+        return await connection.request(lambda: connection.jetstream.stream_info(stream))
+    except NotFoundError:
+        pass
     try:
         return await connection.request(
             lambda: connection.jetstream.stream_info(stream),

@@ -28,6 +28,12 @@ DUPLICATE_WINDOW_S = 120.0
 
 UNLIMITED = -1
 
+REPLICAS_IN_CLUSTER = 3
+"""How many replicas a stream has where nobody says how many, and the cluster has the servers for them."""
+
+_TOO_FEW_SERVERS = frozenset({10005, 10074})
+"""The cluster has not enough servers with JetStream; the server is in no cluster."""
+
 _NAME = re.compile(r"LEDGER_([1-9][0-9]*)")
 
 
@@ -83,7 +89,7 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
         LogCutError: events are missing from it.
         LedgerUnavailableError: the server does not answer.
     """
-    streams = await _ledger_streams(connection)
+    streams = await ledger_streams(connection)
     if not streams:
         raise NoLedgerError(
             f"There is no ledger at {connection.address}. Make it once with `gpuledger migrate`; if there was one "
@@ -94,7 +100,7 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
     if _is_archived(newest, info):
         raise RestoreInterruptedError(
             f"Generation {newest} at {connection.address} is archived, and there is none after it: a restore was "
-            "interrupted. Run `gpuledger migrate`, and then the restore again."
+            "interrupted. Run `gpuledger log restore` again; if it was a `log import`, `gpuledger migrate`, and import."
         )
     check_config(info.config, newest, replicas)
     check_whole(info)
@@ -108,7 +114,7 @@ async def open_generation(connection: Connection, number: int) -> Generation:
         GenerationError: it does not exist.
         LogCutError: events are missing from it.
     """
-    streams = await _ledger_streams(connection)
+    streams = await ledger_streams(connection)
     if number not in streams:
         raise GenerationError(
             f"There is no stream {stream_name(number)}. The generations here are {sorted(streams) or 'none'}."
@@ -121,24 +127,29 @@ async def open_generation(connection: Connection, number: int) -> Generation:
 async def create_ledger(connection: Connection, ledger_id: str, replicas: int | None = None) -> Generation:
     """Make the ledger with this id, or bring an older one up to date: give it the id and let it take batches.
 
-    What has an id keeps it, and where a restore had begun a new generation and was interrupted, that is made.
+    What has an id keeps it, and where a restore had begun a new generation and was interrupted, that is made. A stream
+    that is there gets another number of replicas only where one is given.
 
     Raises:
         StreamConfigError: a stream is there that is not as a ledger must be.
         LedgerUnavailableError: the server does not answer.
     """
-    streams = await _ledger_streams(connection)
+    streams = await ledger_streams(connection)
     if not streams:
-        return await _create(connection, LedgerIdentity(ledger_id, 1), replicas or 1)
+        return await _create(connection, LedgerIdentity(ledger_id, 1), replicas)
     newest = max(streams)
     info = streams[newest]
     if _is_archived(newest, info):
-        return await _create(connection, await _successor(connection, info, newest, ledger_id), replicas or 1)
-    check_config(info.config, newest, replicas)
+        return await _create(connection, await _successor(connection, info, newest, ledger_id), replicas)
+    check_config(info.config, newest)
     identity = identity_of(info.config.metadata, newest) or LedgerIdentity(ledger_id, newest)
-    updated = info.config.evolve(allow_atomic=True, metadata={**(info.config.metadata or {}), **metadata_of(identity)})
+    updated = info.config.evolve(
+        allow_atomic=True,
+        metadata={**(info.config.metadata or {}), **metadata_of(identity)},
+        num_replicas=replicas or info.config.num_replicas,
+    )
     if updated != info.config:
-        await connection.request(lambda: connection.jetstream.update_stream(updated))
+        await _update(connection, updated)
     return Generation(newest, current=True, identity=identity)
 
 
@@ -259,19 +270,45 @@ async def _successor(connection: Connection, archived: StreamInfo, generation: i
     return LedgerIdentity(identity.ledger_id if identity else ledger_id, generation + 1, Predecessor(head, digest))
 
 
-async def _create(connection: Connection, identity: LedgerIdentity, replicas: int) -> Generation:
-    config = stream_config(identity.generation, replicas).evolve(metadata=metadata_of(identity))
-    try:
-        await connection.request(lambda: connection.jetstream.add_stream(config))
-    except APIError as error:
-        raise StreamConfigError(
-            f"The server does not create the stream {config.name}: {error.description}. "
-            f"Free the subject {ALL} or name another NATS server."
-        ) from error
+async def _create(connection: Connection, identity: LedgerIdentity, replicas: int | None) -> Generation:
+    for count in (REPLICAS_IN_CLUSTER, 1) if replicas is None else (replicas,):
+        config = stream_config(identity.generation, count).evolve(metadata=metadata_of(identity))
+        try:
+            await connection.request(lambda config=config: connection.jetstream.add_stream(config))  # type: ignore[misc]
+        except APIError as error:
+            if error.err_code not in _TOO_FEW_SERVERS:
+                raise _refused(config, error, f"Free the subject {ALL} or name another NATS server.") from error
+            if count in (replicas, 1):
+                raise _refused(config, error, _FEWER_REPLICAS) from error
+        else:
+            break
     return Generation(identity.generation, current=True, identity=identity)
 
 
-async def _ledger_streams(connection: Connection) -> dict[int, StreamInfo]:
+async def _update(connection: Connection, config: StreamConfig) -> None:
+    try:
+        await connection.request(lambda: connection.jetstream.update_stream(config))
+    except APIError as error:
+        advice = _FEWER_REPLICAS if error.err_code in _TOO_FEW_SERVERS else "Correct that, and try again."
+        raise _refused(config, error, advice) from error
+
+
+def _refused(config: StreamConfig, error: APIError, advice: str) -> StreamConfigError:
+    return StreamConfigError(
+        f"The server does not take the stream {config.name} with {config.num_replicas} replicas: {error.description}. "
+        f"{advice}"
+    )
+
+
+_FEWER_REPLICAS = "A replica needs a server with JetStream of its own: ask for fewer, or add servers."
+
+
+async def ledger_streams(connection: Connection) -> dict[int, StreamInfo]:
+    """The streams of the ledger by generation.
+
+    Raises:
+        LedgerUnavailableError: the server does not answer, or refuses permission.
+    """
     found: dict[int, StreamInfo] = {}
     offset = 0
     while page := await _page(connection, offset):

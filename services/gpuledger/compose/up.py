@@ -25,12 +25,16 @@ from gpuledger.tools.queries.backend import all_projections
 
 
 class DataServers(NamedTuple):
-    """Where NATS and PostgreSQL are, the work that keeps them running if they are embedded, and who we are to NATS."""
+    """Where NATS and PostgreSQL are, the work that keeps them running if they are embedded, and who we are to NATS.
+
+    `nats_replicas` is how many replicas a new stream gets.
+    """
 
     nats_url: str
     database_url: str
     work: list[Work]
     nats_identity: NatsIdentity = ANONYMOUS
+    nats_replicas: int | None = None
 
 
 class LocalServers(NamedTuple):
@@ -73,7 +77,12 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     """
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
-        await prepare_ledger(servers.nats_url, servers.database_url, identity=servers.nats_identity)
+        await prepare_ledger(
+            servers.nats_url,
+            servers.database_url,
+            identity=servers.nats_identity,
+            replicas=servers.nats_replicas,
+        )
         ledger = await stack.enter_async_context(
             connect_ledger(servers.nats_url, name="gpuledger up", identity=servers.nats_identity)
         )
@@ -93,7 +102,8 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
 async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[DataServers]:
     if settings.servers is not None:
         await asyncio.to_thread(migrate, settings.servers.database_url)
-        yield DataServers(settings.servers.nats_url, settings.servers.database_url, [], settings.servers.nats_identity)
+        given = settings.servers
+        yield DataServers(given.nats_url, given.database_url, [], given.nats_identity, given.nats_replicas)
         return
     async with local.data() as servers:
         await asyncio.to_thread(migrate, servers.database_url)

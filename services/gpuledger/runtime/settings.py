@@ -14,6 +14,7 @@ NATS_KEY = "GPULEDGER_NATS_KEY"
 NATS_FILES = (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY)
 """The variables of a `NatsIdentity`, in its order."""
 
+NATS_REPLICAS = "GPULEDGER_NATS_REPLICAS"
 DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
@@ -58,11 +59,15 @@ ANONYMOUS: Final = NatsIdentity()
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Real servers to use in place of embedded ones, and the files that log us in to NATS."""
+    """Real servers to use in place of embedded ones, and the files that log us in to NATS.
+
+    `nats_replicas` is how many replicas the stream must have; None leaves it to the cluster.
+    """
 
     nats_url: str
     database_url: str
     nats_identity: NatsIdentity = ANONYMOUS
+    nats_replicas: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         if not (nats_url and database_url):
             given, missing = (NATS_URL, DATABASE_URL) if nats_url else (DATABASE_URL, NATS_URL)
             raise SettingsError(f"{given} is set but {missing} is not; set both, or neither for embedded servers.")
-        servers = Servers(nats_url, database_url, read_nats_identity(environ))
+        servers = Servers(nats_url, database_url, read_nats_identity(environ), _replicas(environ))
     chosen = data_dir or Path(environ.get(DATA_DIR) or DEFAULT_DATA_DIR)
     return Settings(
         chosen.expanduser().absolute(),
@@ -147,6 +152,17 @@ def read_nats_identity(environ: Mapping[str, str]) -> NatsIdentity:
     if (identity.certificate is None) != (identity.key is None):
         raise SettingsError(f"A certificate and its key belong together; set both {NATS_CERTIFICATE} and {NATS_KEY}.")
     return identity
+
+
+def _replicas(environ: Mapping[str, str]) -> int | None:
+    text = environ.get(NATS_REPLICAS)
+    if not text:
+        return None
+    if text not in {"1", "3", "5"}:
+        raise SettingsError(
+            f"{NATS_REPLICAS} is {text!r}; it is 1, 3 or 5, or unset: three where the cluster has them."
+        )
+    return int(text)
 
 
 def _file(environ: Mapping[str, str], name: str) -> Path | None:

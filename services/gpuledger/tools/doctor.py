@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
-from nats.js.api import StreamInfo
+from nats.js.api import PeerInfo, StreamInfo
 from nats.js.errors import NotFoundError
 
 from gpuledger.db.engine import AsyncConnection, connect, place_of
@@ -24,12 +24,12 @@ from gpuledger.db.views import READER_ROLE
 from gpuledger.ledger.api import Position
 from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.errors import LedgerError
-from gpuledger.ledger.stream import check_config, stream_name
+from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_config, stream_name
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, ProjectionStore, schema_of
 from gpuledger.runtime.clock import Clock, system_clock
-from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
+from gpuledger.runtime.settings import ANONYMOUS, NATS_REPLICAS, NatsIdentity
 
 
 class Status(StrEnum):
@@ -263,6 +263,7 @@ class LedgerChecks:
         except LedgerError as error:
             yield failed("stream", str(error))
         yield durability_check(info.config.num_replicas or 1, self._sync_interval())
+        yield replicas_check(info, len({server.netloc for server in connection.client.discovered_servers}))
 
     def _sync_interval(self) -> str | None:
         """The setting of an embedded server; None for any other server."""
@@ -282,6 +283,34 @@ def durability_check(replicas: int, sync_interval: str | None) -> Check:
         return ok("durability", f"Every event is on a majority of {replicas} servers before it is acknowledged")
     found = "cannot be seen from here" if sync_interval is None else f"is {sync_interval}"
     return warning("durability", f"There is one replica, and sync_interval {found}. Set it to `always` in nats.conf.")
+
+
+def replicas_check(info: StreamInfo, servers: int) -> Check:
+    """Whether the stream has the replicas that its cluster can hold, and each of them everything.
+
+    `servers` is how many the cluster says it has, 0 if it does not say.
+    """
+    replicas, cluster = info.config.num_replicas or 1, info.cluster
+    if cluster is None or not cluster.name:
+        return ok("replicas", "One, on a server that belongs to no cluster")
+    behind = [_behind(peer) for peer in cluster.replicas or () if not peer.current]
+    if behind:
+        return warning(
+            "replicas", f"{', '.join(behind)}. Bring it back: with a majority of them gone nothing is recorded."
+        )
+    if replicas < REPLICAS_IN_CLUSTER and not 0 < servers < REPLICAS_IN_CLUSTER:
+        count = "it has one" if replicas == 1 else f"it has {replicas}"
+        return warning(
+            "replicas",
+            f"The cluster {cluster.name} can hold {REPLICAS_IN_CLUSTER} of the stream if it has as many servers with "
+            f"JetStream, and {count}. Set {NATS_REPLICAS}={REPLICAS_IN_CLUSTER} and run `gpuledger migrate`.",
+        )
+    return ok("replicas", f"{replicas} in the cluster {cluster.name}, led by {cluster.leader}; all are current")
+
+
+def _behind(peer: PeerInfo) -> str:
+    state = "offline" if peer.offline else f"not current ({peer.lag or 0:,} operations behind)"
+    return f"The replica on {peer.name} is {state}"
 
 
 async def _newest(connection: Connection) -> tuple[int, StreamInfo | None]:

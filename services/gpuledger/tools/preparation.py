@@ -29,9 +29,13 @@ async def prepare_ledger(
     *,
     identity: NatsIdentity = ANONYMOUS,
     may_create: bool = True,
+    replicas: int | None = None,
+    may_alter: bool = False,
     new_id: NewId = random_id,
 ) -> PreparedLedger:
     """See to it that there is a ledger with an id, beside a migrated database; repeating it changes nothing.
+
+    `replicas` is how many a new stream has; one that is there gets as many only where `may_alter`.
 
     Raises:
         NoLedgerError: there is none, and `may_create` does not allow it.
@@ -43,7 +47,7 @@ async def prepare_ledger(
     async with connected(nats_url, name="gpuledger migrate", identity=identity) as connection:
         found = await _found(connection, may_create=may_create)
         if found is not None and found.identity is not None:
-            await create_ledger(connection, found.identity.ledger_id)
+            await create_ledger(connection, found.identity.ledger_id, replicas if may_alter else None)
             return PreparedLedger(found.identity.ledger_id, is_new=False)
         checkpoints = await _checkpoints(database_url)
         if found is None:
@@ -51,7 +55,7 @@ async def prepare_ledger(
         else:
             await _confirm_rows(connection, found, checkpoints)
         ledger_id = next((one.ledger_id for one in checkpoints if one.ledger_id), None) or new_id()
-        made = await create_ledger(connection, ledger_id)
+        made = await create_ledger(connection, ledger_id, replicas if found is None or may_alter else None)
         assert made.identity is not None, "what is made has an identity"
         return PreparedLedger(made.identity.ledger_id, is_new=True)
 

@@ -1,6 +1,6 @@
 """How the chart's pods log in to NATS, as helm renders them."""
 
-from gpuledger.runtime.settings import NATS_CA, NATS_CERTIFICATE, NATS_CREDENTIALS, NATS_KEY
+from gpuledger.runtime.settings import NATS_CA, NATS_CERTIFICATE, NATS_CREDENTIALS, NATS_KEY, NATS_REPLICAS
 from support.chart import IMAGE, NAME, WITH_LOGINS, needs_helm, render
 
 pytestmark = needs_helm
@@ -24,6 +24,20 @@ def test_services_log_in_to_nats_with_files_that_the_kubelet_renews() -> None:
     for name, spec in pods.items():
         if name not in (NAME, f"{NAME}-migrate"):
             assert not {"nats", "nats-tls"} & {one["name"] for one in spec["volumes"]}, name
+
+
+def test_the_job_that_migrates_sets_the_replicas() -> None:
+    def given(values: dict[str, object]) -> dict[str, str | None]:
+        servers = {"existingSecret": "given", "nats": values}
+        pods = {one["metadata"]["name"]: pod["spec"] for one, pod in render({**IMAGE, "servers": servers}).templates()}
+        found = {
+            name: {one["name"]: one.get("value") for one in pod["containers"][0]["env"]} for name, pod in pods.items()
+        }
+        assert all(NATS_REPLICAS not in variables for name, variables in found.items() if not name.endswith("-migrate"))
+        return found[f"{NAME}-migrate"]
+
+    assert given({"replicas": 3})[NATS_REPLICAS] == "3"
+    assert NATS_REPLICAS not in given({})
 
 
 def test_the_authorities_alone_ask_for_no_client_certificate() -> None:

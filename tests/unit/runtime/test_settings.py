@@ -101,9 +101,17 @@ def test_who_services_are_to_nats(tmp_path: Path) -> None:
     assert servers.nats_identity == NatsIdentity(*files.values())
 
 
+@pytest.mark.parametrize(("environ", "replicas"), [({}, None), ({"GPULEDGER_NATS_REPLICAS": "3"}, 3)])
+def test_how_many_replicas_the_stream_has(environ: dict[str, str], replicas: int | None) -> None:
+    servers = read_settings({**SERVERS, **environ}).servers
+    assert servers is not None
+    assert servers.nats_replicas == replicas
+
+
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
+        ({"GPULEDGER_NATS_REPLICAS": "2"}, "GPULEDGER_NATS_REPLICAS is '2'; it is 1, 3 or 5, or unset"),
         ({"GPULEDGER_NATS_CA": "/nowhere"}, "GPULEDGER_NATS_CA names /nowhere, which is not a file"),
         ({"GPULEDGER_NATS_KEY": __file__}, "set both GPULEDGER_NATS_CERTIFICATE and GPULEDGER_NATS_KEY"),
     ],

@@ -1,0 +1,156 @@
+"""The ledger on a cluster of three NATS servers: three replicas, and no loss while one server after the other dies."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gpuledger.ledger.connect import connected
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.ledger.stream import create_ledger
+from gpuledger.tools.doctor import Check, LedgerChecks, Status
+from support.ledgers import everything, jetstream_ledger, numbers_of, outgoing
+from support.nats_cluster import NatsCluster, nats_cluster
+from support.servers import delete_streams, nats_answer
+from support.waiting import eventually
+
+STREAM = "LEDGER_1"
+EVENTS_PER_BATCH = 50
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[NatsCluster]:
+    with nats_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running: NatsCluster) -> NatsCluster:
+    delete_streams(running.url)
+    return running
+
+
+async def make(cluster: NatsCluster, replicas: int | None = None) -> None:
+    async with connected(cluster.url, name="migrate") as connection:
+        await create_ledger(connection, "the-ledger", replicas)
+
+
+def replicas(cluster: NatsCluster) -> int:
+    return int(nats_answer(cluster.url, f"$JS.API.STREAM.INFO.{STREAM}")["config"]["num_replicas"])
+
+
+async def are_current(cluster: NatsCluster) -> bool:
+    """Whether every replica has everything."""
+    info = nats_answer(cluster.url, f"$JS.API.STREAM.INFO.{STREAM}")["cluster"]
+    return len(info.get("replicas", [])) == 2 and all(one["current"] for one in info["replicas"])
+
+
+async def checked(cluster: NatsCluster) -> Check:
+    """What doctor says of the replicas."""
+    return next(
+        check for check in [check async for check in LedgerChecks(cluster.url, None).run()] if check.check == "replicas"
+    )
+
+
+async def test_three_servers_keep_three_replicas(cluster: NatsCluster) -> None:
+    await make(cluster)
+    assert replicas(cluster) == 3
+    await eventually(lambda: are_current(cluster))
+    assert (await checked(cluster)).status is Status.OK
+
+
+async def test_a_number_that_is_set_holds_and_migrate_raises_it(cluster: NatsCluster) -> None:
+    await make(cluster, 1)
+    assert replicas(cluster) == 1
+    found = await checked(cluster)
+    assert (found.status, "Set GPULEDGER_NATS_REPLICAS=3 and run" in found.detail) == (Status.WARNING, True)
+    await make(cluster)
+    assert replicas(cluster) == 1, "what is there is altered only where a number is set"
+    await make(cluster, 3)
+    assert replicas(cluster) == 3
+    await eventually(lambda: are_current(cluster))
+
+
+async def test_doctor_names_a_replica_that_is_away(cluster: NatsCluster) -> None:
+    await make(cluster)
+    await eventually(lambda: are_current(cluster))
+    leader = cluster.leader(STREAM)
+    away = next(server for server in cluster.servers if server is not leader)
+    away.kill()
+
+    async def is_named() -> bool:
+        found = await checked(cluster)
+        return found.status is Status.WARNING and f"The replica on {away.name_in_cluster} is " in found.detail
+
+    try:
+        await eventually(is_named)
+    finally:
+        await asyncio.to_thread(away.start)
+    await eventually(lambda: are_current(cluster))
+
+
+class Publishing:
+    """Publishes batch after batch, and counts what was acknowledged."""
+
+    def __init__(self, ledger: JetStreamLedger) -> None:
+        self.count = 0
+        self._ledger = ledger
+        self.task = asyncio.create_task(self.run())
+
+    async def run(self) -> None:
+        while True:
+            await self._ledger.publish_many([outgoing(self.count + index) for index in range(EVENTS_PER_BATCH)])
+            self.count += EVENTS_PER_BATCH
+
+    async def goes_on(self) -> None:
+        target = self.count + 20 * EVENTS_PER_BATCH
+
+        async def reached() -> bool:
+            assert not self.task.done(), self.task
+            return self.count >= target
+
+        await eventually(reached)
+
+
+@asynccontextmanager
+async def publishing(ledger: JetStreamLedger) -> AsyncIterator[Publishing]:
+    events = Publishing(ledger)
+    yield events
+    events.task.cancel()
+    await asyncio.gather(events.task, return_exceptions=True)
+
+
+async def test_no_event_is_lost_while_one_server_after_the_other_dies(cluster: NatsCluster) -> None:
+    """The leader of the stream is the first, so that an election falls into the publishing."""
+    await make(cluster)
+    await eventually(lambda: are_current(cluster))
+    read: list[int] = []
+    async with jetstream_ledger(cluster.url) as ledger, jetstream_ledger(cluster.url) as other:
+
+        async def follow() -> None:
+            async with other.read() as reader:
+                while True:
+                    read.extend(numbers_of(await reader.next_batch()))
+
+        following = asyncio.create_task(follow())
+        async with publishing(ledger) as events:
+            leader = cluster.leader(STREAM)
+            for server in (leader, *(one for one in cluster.servers if one is not leader)):
+                await events.goes_on()
+                server.kill()
+                await events.goes_on()
+                await asyncio.to_thread(server.start)
+                await eventually(lambda: are_current(cluster))
+        recorded = numbers_of(await everything(ledger))
+
+        async def has_read_all() -> bool:
+            assert not following.done(), following
+            return len(read) >= len(recorded)
+
+        await eventually(has_read_all)
+        following.cancel()
+    assert recorded[: events.count] == list(range(events.count))
+    assert read[: len(recorded)] == recorded
