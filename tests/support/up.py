@@ -89,11 +89,11 @@ def gpuledger(data_dir: Path, *arguments: str, **variables: str) -> subprocess.C
     )
 
 
-def start(data_dir: Path, *arguments: str) -> subprocess.Popen[str]:
-    """One command, left running."""
+def start(data_dir: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """One command, left running, with more variables in its environment."""
     return subprocess.Popen(
         (*COMMAND, *arguments),
-        env=environment(data_dir),
+        env=environment(data_dir) | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -101,9 +101,9 @@ def start(data_dir: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def running_up(data_dir: Path, *options: str) -> Iterator[Up]:
+def running_up(data_dir: Path, *options: str, **variables: str) -> Iterator[Up]:
     """`gpuledger up`, ready; at the end an interrupt, or the signal that the test sent, ends it in order."""
-    with start(data_dir, "up", *options) as process:
+    with start(data_dir, "up", *options, **variables) as process:
         try:
             assert process.stdout is not None
             printed = ""

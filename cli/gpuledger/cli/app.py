@@ -27,7 +27,7 @@ from gpuledger.cli.commands import (
 )
 from gpuledger.cli.describe import command as describe
 from gpuledger.cli.get import command as get
-from gpuledger.cli.log import archive, skip, stats, tail
+from gpuledger.cli.log import archive, backup, skip, stats, tail
 
 VERBATIM = "\b"
 """Begins a paragraph whose lines stay as they are."""
@@ -47,6 +47,8 @@ log.command()(tail.show)
 log.command()(stats.stats)
 log.command()(archive.export)
 log.command("import")(archive.restore)
+log.command()(backup.backup)
+log.command()(backup.restore)
 log.command()(stats.gaps)
 log.command()(skip.skip)
 

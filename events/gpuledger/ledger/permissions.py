@@ -44,6 +44,9 @@ _READ: Final = (
 
 _INBOXES: Final = ("_INBOX.>",)
 
+_COPIES: Final = ("$JS.SNAPSHOT.ACK.>", "$JS.SNAPSHOT.RESTORE.>")
+"""To acknowledge the parts of a stream that is copied, and to send those of one that is given back."""
+
 STREAM_CHANGES: Final = ("CREATE", "UPDATE", "PURGE", "DELETE", "SNAPSHOT", "RESTORE")
 """What may be done to a stream as a whole."""
 
@@ -68,7 +71,7 @@ class Role(StrEnum):
     """`gpuledger log skip`."""
 
     OPERATOR = "operator"
-    """`gpuledger migrate`, which creates the stream, and whoever archives one."""
+    """`gpuledger migrate`, which creates the stream, and `log backup` and `log restore`, which copy it."""
 
     RESTORER = "restorer"
     """`gpuledger log import`, which records events in everybody's name; for the time of a restore."""
@@ -169,7 +172,7 @@ def _written(service: str) -> str:
     return f"{ROOT}.{SERVICE}.{service}.>"
 
 
-_CHANGE_STREAMS: Final = tuple(f"{API}.STREAM.{change}.*" for change in STREAM_CHANGES)
+_CHANGE_STREAMS: Final = (*(f"{API}.STREAM.{change}.*" for change in STREAM_CHANGES), *_COPIES)
 
 _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.SERVICES: tuple(map(_written, SERVICE_KINDS)),

@@ -24,6 +24,11 @@ QUERY_TIMEOUT_S: Final = 5.0
 _NOT_ENABLED: Final = 10039
 """The account has no JetStream of its own, such as the agents' account beside the ledger's."""
 
+AGENT_ADVICE: Final = (
+    "Give this node's user the permissions that `gpuledger agent permissions NODE` prints; docs/agent-credentials.md "
+    "says how."
+)
+
 _NOT_FOUND: Final = "404"
 
 T = TypeVar("T")
@@ -81,7 +86,9 @@ class StreamQueries:
         return await unless_denied(self._connection, work, {subject})
 
 
-async def unless_denied(connection: Connection, work: Coroutine[Any, Any, T], subjects: Collection[str]) -> T:
+async def unless_denied(
+    connection: Connection, work: Coroutine[Any, Any, T], subjects: Collection[str], advice: str = AGENT_ADVICE
+) -> T:
     """The result of work that publishes to these subjects and waits for answers.
 
     Raises:
@@ -103,7 +110,7 @@ async def unless_denied(connection: Connection, work: Coroutine[Any, Any, T], su
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
     if denial.done() and (task.cancelled() or task.exception() is not None):
-        raise denied_error(connection, denial.result())
+        raise permission_error(connection.address, denial.result(), advice)
     return task.result()
 
 
@@ -114,11 +121,7 @@ def is_of_answers(connection: Connection, denial: Denial) -> bool:
 
 def denied_error(connection: Connection, denial: Denial) -> PermissionDeniedError:
     """The error for a denial; its message says what to do about it."""
-    advice = (
-        "Give this node's user the permissions that `gpuledger agent permissions NODE` prints; "
-        "docs/agent-credentials.md says how."
-    )
-    return permission_error(connection.address, denial, advice)
+    return permission_error(connection.address, denial, AGENT_ADVICE)
 
 
 def _message(answer: Msg) -> Message | None:
