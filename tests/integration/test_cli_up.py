@@ -106,7 +106,7 @@ def test_doctor_checks_everything_and_starts_nothing(up: Up, cli: Cli, monkeypat
     checks = {row["check"]: row for row in map(orjson.loads, found.out.splitlines())}
     well = ("nats", "stream", "durability", "schema", "leaders", "projection devices")
     assert {checks[check]["status"] for check in well} == {"ok"}
-    assert f"/{up.process.pid} writes devices" in checks["leaders"]["detail"]
+    assert f"/{up.process.pid} leads devices" in checks["leaders"]["detail"]
     nowhere = up.data_dir.parent / "nowhere"
     monkeypatch.setenv("GPULEDGER_DATA_DIR", str(nowhere))
     assert "is not there yet" in cli("doctor").out

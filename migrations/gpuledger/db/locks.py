@@ -25,6 +25,11 @@ from gpuledger.runtime.tasks import Work, run_until_one_ends
 VIEWS_LOCK = "views"
 """Who makes the views anew takes this first, before any table: see `lock_until_commit`."""
 
+WATCHERS_LOCK = "watchers"
+STATUSWRITER_LOCK = "statuswriter"
+EDGE_LOCKS = (WATCHERS_LOCK, STATUSWRITER_LOCK)
+"""The locks of the services beside a cluster that have one active instance."""
+
 STANDBY_INTERVAL_S = 1.0
 """How often who stands by asks for the lock; jitter cuts up to half, so that not all ask at once."""
 

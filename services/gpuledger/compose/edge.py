@@ -21,10 +21,8 @@ from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
-from gpuledger.edge.statuswriter.service import LOCK as STATUSWRITER_LOCK
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
-from gpuledger.edge.watchers.service import LOCK as WATCHERS_LOCK
 from gpuledger.edge.watchers.service import run as watch
 from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.ledger.api import Ledger
@@ -40,9 +38,6 @@ from gpuledger.tools.simulation.service import run as simulate
 
 EMBEDDED_LISTEN = "127.0.0.1:0"
 """Where the webhooks of the embedded API server listen."""
-
-EDGE_LOCKS = (WATCHERS_LOCK, STATUSWRITER_LOCK)
-"""The locks of the services that have one active instance."""
 
 StartKube = Callable[[], AbstractAsyncContextManager[Path]]
 """Serves the embedded API for the length of the block; gives the kubeconfig with which clients find it."""

@@ -11,9 +11,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import NamedTuple
 
-from gpuledger.compose.edge import EDGE_LOCKS, Edge, EdgeParts, FleetOptions, StartKube, kube_edge
+from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.source_metrics import measure_sources
-from gpuledger.db.locks import LockHolder
+from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.supervision import Supervision

@@ -17,7 +17,7 @@ from nats.js.errors import NotFoundError
 
 from gpuledger.db.engine import AsyncConnection, connect, place_of
 from gpuledger.db.errors import DatabaseError
-from gpuledger.db.locks import LockHolder, lock_holders, try_lock, unlock
+from gpuledger.db.locks import EDGE_LOCKS, LockHolder, lock_holders, try_lock, unlock
 from gpuledger.db.pooler import is_pooled
 from gpuledger.db.revision import HEAD_REVISION, check_connection
 from gpuledger.db.views import READER_ROLE
@@ -108,8 +108,9 @@ class DatabaseChecks:
 
     async def _leaders(self, connection: AsyncConnection) -> Check:
         locks = {projection.name: writer_lock(projection.name) for projection in self._projections}
-        holders = await lock_holders(connection, locks.values())
-        return leaders_check({name: holders[lock] for name, lock in locks.items()})
+        holders = await lock_holders(connection, (*locks.values(), *EDGE_LOCKS))
+        edge = {lock: holders[lock] for lock in EDGE_LOCKS if holders[lock] is not None}  # not everybody has a cluster
+        return leaders_check({name: holders[lock] for name, lock in locks.items()} | edge)
 
     async def _schema(self, connection: AsyncConnection) -> AsyncIterator[Check]:
         try:
@@ -157,20 +158,20 @@ def projection_check(
 
 
 def leaders_check(leaders: Mapping[str, LockHolder | None]) -> Check:
-    """Which processes write the projections' rows, and since when."""
+    """Which processes lead, and since when."""
     led: dict[tuple[str, datetime | None], list[str]] = {}
     for name, holder in leaders.items():
         if holder is not None:
             led.setdefault((holder.process, holder.since), []).append(name)
     if not led:
-        return ok("leaders", "No process writes rows now; `gpuledger up` does")
+        return ok("leaders", "No process leads now; `gpuledger up` does")
     found = [
-        f"{process} writes {', '.join(names)}{'' if since is None else f' since {since:%Y-%m-%d %H:%M:%S}Z'}"
+        f"{process} leads {', '.join(names)}{'' if since is None else f' since {since:%Y-%m-%d %H:%M:%S}Z'}"
         for (process, since), names in led.items()
     ]
     idle = [name for name, holder in leaders.items() if holder is None]
     if idle:
-        return warning("leaders", f"{'; '.join(found)}. Nobody writes {', '.join(idle)}: see /healthz for the reason.")
+        return warning("leaders", f"{'; '.join(found)}. Nobody leads {', '.join(idle)}: see /healthz for the reason.")
     return ok("leaders", "; ".join(found))
 
 

@@ -15,15 +15,15 @@ HOLDER = LockHolder("gpuledger devices", "pod-1/1", SINCE)
 
 def test_it_names_the_process_that_leads_and_since_when() -> None:
     found = leaders_check({"devices": HOLDER, "nodes": HOLDER._replace(application="gpuledger nodes")})
-    assert (found.status, found.detail) == (Status.OK, "pod-1/1 writes devices, nodes since 2026-05-04 03:02:01Z")
+    assert (found.status, found.detail) == (Status.OK, "pod-1/1 leads devices, nodes since 2026-05-04 03:02:01Z")
 
 
 def test_a_projection_that_nobody_leads_beside_others_is_named() -> None:
     found = leaders_check({"devices": HOLDER, "nodes": None, "pools": LockHolder("by hand", "session 7", None)})
     assert found.status is Status.WARNING
     assert found.detail == (
-        "pod-1/1 writes devices since 2026-05-04 03:02:01Z; session 7 writes pools. "
-        "Nobody writes nodes: see /healthz for the reason."
+        "pod-1/1 leads devices since 2026-05-04 03:02:01Z; session 7 leads pools. "
+        "Nobody leads nodes: see /healthz for the reason."
     )
 
 

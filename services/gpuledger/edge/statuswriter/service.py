@@ -13,7 +13,7 @@ import structlog
 from prometheus_client.registry import Collector
 
 from gpuledger.db.errors import DatabaseUnavailableError
-from gpuledger.db.locks import while_locked
+from gpuledger.db.locks import STATUSWRITER_LOCK, while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
 from gpuledger.edge.statuswriter.cache.informer import Informer
@@ -42,7 +42,6 @@ from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.tasks import run_until_one_fails
 
-LOCK: Final = "statuswriter"
 """Who holds this lock is the leader."""
 
 POOL_CHECKS_PER_GRACE: Final = 6
@@ -125,7 +124,7 @@ class StatusWriter:
     async def _wait_and_lead(self) -> None:
         await while_locked(
             self._database_url,
-            LOCK,
+            STATUSWRITER_LOCK,
             self._lead,
             application_name="gpuledger statuswriter",
             check=self._settings.lock_check,

@@ -12,7 +12,7 @@ import psycopg
 import structlog
 
 from gpuledger.db.errors import DatabaseUnavailableError
-from gpuledger.db.locks import while_locked
+from gpuledger.db.locks import WATCHERS_LOCK, while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.watchers import metrics
 from gpuledger.edge.watchers.journal import Journal
@@ -38,7 +38,6 @@ from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
 from gpuledger.runtime.tasks import run_until_one_ends
 
-LOCK: Final = "watchers"
 """The name of the lock that the leader holds."""
 
 TRANSIENT: Final = (DatabaseUnavailableError, psycopg.OperationalError)
@@ -86,7 +85,11 @@ async def run(
     while True:
         try:
             await while_locked(
-                database_url, LOCK, watchers.run, application_name="gpuledger watchers", check=bounds.lock_check
+                database_url,
+                WATCHERS_LOCK,
+                watchers.run,
+                application_name="gpuledger watchers",
+                check=bounds.lock_check,
             )
         except TRANSIENT as error:
             if watchers.take_has_run():
