@@ -134,12 +134,7 @@ class Fold:
         Raises:
             DueError: this build fails at it.
         """
-        try:
-            for decision in self.projection.due(self.state, now):
-                self._take(decision)
-        except Exception as error:
-            reason = error.reason if isinstance(error, BadEventError) else f"`due` raised {error!r}."
-            raise DueError(self.projection.name, self._position, reason) from error
+        self._take_due(self.projection.due, self.state, now)
 
     def touched(self, message: Message) -> Touched:
         """The paged rows that a message may touch.
@@ -163,8 +158,7 @@ class Fold:
         missing = self.enforced.missing(rules)
         if rules:
             missing += self.enforced.other_types(self._catalogue.introduced)
-        for decision in self.projection.enforce(missing, now):
-            self._take(decision)
+        self._take_due(self.projection.enforce, missing, now)
 
     def peek(self, message: Message) -> Fact | None:
         """The fact that a message holds, where this projection handles it and it decodes; changes nothing."""
@@ -274,6 +268,14 @@ class Fold:
         except Exception as error:
             reason = f"`{answer.__name__}` raised {error!r}."
             raise BadEventError(self.projection.name, self._position, subject, reason) from error
+
+    def _take_due(self, answer: Callable[..., Decisions], *about: object) -> None:
+        try:
+            for decision in answer(*about):
+                self._take(decision)
+        except Exception as error:
+            reason = error.reason if isinstance(error, BadEventError) else f"`{answer.__name__}` raised {error!r}."
+            raise DueError(self.projection.name, self._position, reason) from error
 
     def _take(self, decision: Decision) -> None:
         event = self._event(decision)

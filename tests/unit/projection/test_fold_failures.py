@@ -1,7 +1,7 @@
 """A fold that fails: whatever a projection raises stops that projection, with the position and the way out."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +10,10 @@ import pytest
 from gpuledger.domain.fact import Fact, Touched
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Position
 from gpuledger.projection.definition import Decision, Decisions, Observed, RefusedEvent
+from gpuledger.projection.enforced import EnforcedRule
 from gpuledger.projection.errors import BadEventError, DueError
 from gpuledger.projection.fold import NUMBERING_BYTES_MAX, Fold, Numbering
 from gpuledger.readmodels.projections import WorkloadsProjection
@@ -136,10 +138,15 @@ def test_what_is_due_stops_with_another_way_out_as_no_event_causes_it() -> None:
         def due(self, state: AwayState, now: datetime) -> Iterable[Decision]:
             raise ZeroDivisionError("oh")
 
+        def enforce(self, missing: Sequence[EnforcedRule], now: datetime) -> Iterable[Decision]:
+            raise ZeroDivisionError("oh")
+
     fold = live(FailsInTime())
     fold.apply(LOG[0])
     with pytest.raises(DueError, match=r"stopped at 1/1, .*`due` raised ZeroDivisionError.*`gpuledger replay away`"):
         fold.due(hour(1) + AWAY_AT_MOST)
+    with pytest.raises(DueError, match=r"stopped at 1/1, .*`enforce` raised ZeroDivisionError"):
+        fold.enforce(tuple(Rule), hour(1))
 
 
 def test_a_due_decision_that_is_too_large_names_no_position_to_skip() -> None:
