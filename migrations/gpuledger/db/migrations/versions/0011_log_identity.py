@@ -15,10 +15,10 @@ depends_on = None
 
 def upgrade() -> None:
     """Only new columns, which the build before leaves alone: `last_position` shows that it wrote meanwhile."""
-    op.add_column("projection", sa.Column("ledger_id", sa.Text), schema="gpuledger")
+    op.add_column("projection", sa.Column("ledger_id", sa.Text(collation="C")), schema="gpuledger")
     op.add_column("projection", sa.Column("last_position", sa.BigInteger), schema="gpuledger")
-    op.add_column("projection", sa.Column("last_event_id", sa.Text), schema="gpuledger")
-    op.add_column("projection", sa.Column("last_digest", sa.Text), schema="gpuledger")
+    op.add_column("projection", sa.Column("last_event_id", sa.Text(collation="C")), schema="gpuledger")
+    op.add_column("projection", sa.Column("last_digest", sa.Text(collation="C")), schema="gpuledger")
     op.add_column(
         "projection",
         sa.Column("partition", sa.SmallInteger, nullable=False, server_default="0"),
