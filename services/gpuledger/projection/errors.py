@@ -4,6 +4,9 @@ ProjectionError
 ├── BadEventError          an event of our own does not decode, or this build fails at an event: the projection stops
 ├── DueError               this build fails at what the passing of time alone leads to
 ├── DecisionRefusedError   NATS refuses a decision that is in the outbox already
+├── AnotherLeaderError     somebody else publishes this decider's events
+├── DecisionConflictError  a decision came back with another content
+├── DecisionLostError      a decision is acknowledged, and did not come back
 ├── VersionError           the rows were written by another version of the projection
 ├── GenerationMismatchError  the rows belong to another generation of the ledger
 ├── NotBuiltError          the projection has no rows yet
@@ -57,6 +60,38 @@ class DecisionRefusedError(ProjectionError):
             f"Projection {projection} stopped at {position}, because NATS refuses one of its decisions: {reason} "
             f"Otherwise upgrade this build, or skip the event that led there with `gpuledger log skip`; then run "
             f"`gpuledger replay {projection}`."
+        )
+
+
+class AnotherLeaderError(ProjectionError):
+    """Somebody else publishes this decider's events, while this process holds its lock."""
+
+    def __init__(self, projection: str, position: Position, event_id: str, epoch: str) -> None:
+        super().__init__(
+            f"Projection {projection} stopped at {position}: the event {event_id} of epoch {epoch} was published by "
+            f"another process that decides for {projection}, with another database. Have all replicas use one "
+            "database, stop the others, and start this service again: it begins with what they have recorded."
+        )
+
+
+class DecisionConflictError(ProjectionError):
+    """A decision came back from the log with another content."""
+
+    def __init__(self, projection: str, position: Position, event_id: str) -> None:
+        super().__init__(
+            f"Projection {projection} stopped at {position}: its decision {event_id} stands there with another content "
+            f"than in its rows. Stop other processes that decide for {projection}, and run `gpuledger replay "
+            f"{projection}`."
+        )
+
+
+class DecisionLostError(ProjectionError):
+    """The server has acknowledged a decision, and it did not come back."""
+
+    def __init__(self, projection: str, position: Position, event_id: str, reason: str) -> None:
+        super().__init__(
+            f"Projection {projection} stopped: its decision {event_id} was recorded at {position} and did not come "
+            f"back, because {reason}. Run `gpuledger replay {projection}`, which records it again."
         )
 
 

@@ -15,17 +15,17 @@ from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError, SubjectError, UnknownEventTypeError
 from gpuledger.events.ids import derived_id
-from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.publishing import Rule
 from gpuledger.events.registry import Registry, parse_type
 from gpuledger.events.rule import RuleEnforced
-from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
+from gpuledger.events.subjects import escape, origin_of
 from gpuledger.ledger.api import Message, Position
 from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
-from gpuledger.projection.route import Route, unknown_route
+from gpuledger.projection.returns import Returns
+from gpuledger.projection.route import Route, mismatch, prefix_of, recorded_origin, unknown_route
 
 EPOCH_LENGTH_MAX = 128
 """What an event about an epoch can name; a source's own name is bounded as any subject is."""
@@ -77,6 +77,9 @@ class Fold:
         self.decision_bytes_max: int | None = None
         """How large a decision may be; None where decisions are not published."""
 
+        self.returns: Returns | None = None
+        """Checks own events as they come; None where decisions are not published."""
+
         self._last: Message | None = None
         self.decided: list[Decoded] = []
         self.returned: list[str] = []
@@ -121,11 +124,9 @@ class Fold:
             return
         if self._observes:
             self._observe(message, event, is_known=route.is_known or event.type in self.enforced.types)
-        if self._expected and event.id in self._expected and event.source == self._source:
-            del self._expected[event.id]
-            if self._publishes:
-                self.returned.append(event.id)
-        elif decoded is not None and route.handler is not None and route.hears(event):
+        if event.source == self._source and self._is_back(message, event):
+            return
+        if decoded is not None and route.handler is not None and route.hears(event):
             self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
 
     def due(self, now: datetime) -> None:
@@ -195,6 +196,11 @@ class Fold:
         assert self._publishes, "only their ids are kept"
         return [event for event in self._expected.values() if event is not None]
 
+    def renumber(self, decisions: Iterable[Decoded], following: Numbering) -> None:
+        """Note the numbers that decisions got when they were published, and those of the decisions to come."""
+        self.numbering = following
+        self._expected.update((event.id, event) for event in decisions)
+
     def adopt(self, decisions: Iterable[Decoded]) -> None:
         """Fold decisions that were made elsewhere at this position and have not come back."""
         for event in decisions:
@@ -207,7 +213,7 @@ class Fold:
             event = parse(message.data)
             prefix = self._prefixes.get(event.source) or self._prefix(event.source)
             if not message.subject.startswith(prefix):
-                raise _mismatch(message.subject, event)
+                raise mismatch(message.subject, event)
             if len(event.epoch) > EPOCH_LENGTH_MAX:
                 raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
             is_new = self.seen.add(event.source, event.epoch, event.number)
@@ -219,9 +225,21 @@ class Fold:
             self._skip(message, event, is_new=is_new)
             return None
         if not is_new:
+            if self.returns and event.source == self._source and event.id in self._expected:
+                self.returns.repeats(message.sequence, event)
             self._repeat(message, event)
             return None
         return event
+
+    def _is_back(self, message: Message, event: Undecoded) -> bool:
+        """Whether an own event is a decision that was folded when it was made."""
+        is_expected = event.id in self._expected
+        expected = self._expected.pop(event.id, None)
+        if self.returns:
+            self.returns.came(message.sequence, event, expected)
+        if is_expected and self._publishes:
+            self.returned.append(event.id)
+        return is_expected
 
     def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
         """Follow the numbering all the same; if this build fails even at that, the operator skips that as well."""
@@ -237,7 +255,7 @@ class Fold:
         if not (route.is_known or origin_of(event.source).is_edge):
             raise UnknownEventTypeError(f"This build does not know the event type {event.type}.")
         if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
-            raise _mismatch(message.subject, event)
+            raise mismatch(message.subject, event)
         if not prefix.startswith(route.reserved):
             raise SubjectError(f"Only {' or '.join(f'{one}>' for one in route.reserved)} may record {event.type}.")
         if self.enforced.rules:
@@ -341,7 +359,7 @@ class Fold:
     def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:
         if message.sequence in self._skipped:
             return
-        if not _origin(message).is_edge and not isinstance(error, EventTimeError):
+        if not recorded_origin(message).is_edge and not isinstance(error, EventTimeError):
             raise BadEventError(self.projection.name, self._position, message.subject, str(error)) from error
         self._refuse(message, event, RefusalKind.REJECTED, str(error))
 
@@ -359,11 +377,7 @@ class Fold:
         return Position(self.generation, self.sequence)
 
     def _prefix(self, source: str) -> str:
-        origin = origin_of(source)
-        if len(source) > NAME_LENGTH_MAX:
-            raise SubjectError(f"source must be text of 1 to {NAME_LENGTH_MAX} characters.")
-        escape(source)  # events about the source have it for their subject
-        prefix = self._prefixes[source] = f"{ROOT}.{origin.kind}.{escape(origin.name)}."
+        prefix = self._prefixes[source] = prefix_of(source)
         return prefix
 
     def _route(self, event_type: str) -> Route:
@@ -380,18 +394,3 @@ class Fold:
         route = Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes, is_introduced)
         self._routes[event_type] = route
         return route
-
-
-def _origin(message: Message) -> Origin:
-    try:
-        return parse_subject(message.subject).origin
-    except EventError:
-        tokens = [*message.subject.split("."), "", ""]
-        return Origin(tokens[1], tokens[2])
-
-
-def _mismatch(subject: str, event: Undecoded) -> EventError:
-    return SubjectError(
-        f"The event says source {event.source!r}, type {event.type!r} and subject {event.subject!r}, which do not "
-        f"belong under {subject!r}."
-    )

@@ -20,6 +20,7 @@ from gpuledger.projection.continuity import follows_log
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall_sent
 from gpuledger.projection.replay import OnProgress, new_fold
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
 from gpuledger.runtime.clock import NewId, random_id
@@ -87,7 +88,7 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
             await _hold_views(connection)
             await ProjectionStore(connection, projection).checkpoint(lock=True)
             if projection.decides:
-                await ProjectionStore(connection, projection).exchange_outbox(new_id())
+                await exchange_outbox(connection, projection.name, new_id())
             await _move(connection, projection, LIVE, NEXT)
             await _move(connection, projection, PREV, LIVE)
             await _move(connection, projection, NEXT, PREV)
@@ -178,7 +179,7 @@ class _Rebuild:
             await self._fold_to(await self._target())
             self._refuse_fewer(served)
             if self._projection.decides:
-                await self._live.copy_outbox()
+                await copy_outbox(self._connection, self._projection.name)
                 await self._hand_over_decisions(served)
             await _drop(self._connection, self._projection, PREV)
             if served is None:
@@ -221,9 +222,11 @@ class _Rebuild:
     async def _hand_over_decisions(self, served: Checkpoint | None) -> None:
         """Keep the decisions of the live rows; what the new rows decide beyond them is published after the swap.
 
+        What was sent and does not come back is published once more.
         What NATS refuses is left out: nobody ever saw it, and it would stop the new rows as it stopped the old.
         """
         await self._live.delete_decisions([one.id for one in await self._live.outbox() if self._fold.is_too_large(one)])
+        await recall_sent(self._connection, self._projection.name)
         waiting, decider, ours = await self._live.outbox(), await self._live.decider(), self._fold.outstanding()
         if served is None or not self._is_same_log or decider is None:
             waiting, decider = [], Decider(self._new_id(), 1, self._checkpoint.position)

@@ -21,13 +21,11 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.enforced_store import read_rules, write_rules
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import NOT_PUBLISHED, Fold, Numbering
+from gpuledger.projection.outbox import UNSETTLED
 from gpuledger.projection.rows import RowStore, is_copied
 from gpuledger.runtime.clock import NewId, random_id
 
 LIVE, NEXT, PREV = "live", "next", "prev"
-
-UNSETTLED = 2**62
-"""The `settle_until` of a decider that holds back until the head that the log has when it starts."""
 
 
 def schema_of(edition: str) -> str:
@@ -197,6 +195,24 @@ class ProjectionStore:
         row = await cursor.fetchone()
         return None if row is None else Decider(*row)
 
+    async def begin_epoch(self, epoch: str, head: int) -> int:
+        """Begin an epoch of the decider, before it decides anything; returns its `settle_until`.
+
+        An earlier build did not note where it has recorded a decision, which is within the log, whose head is given.
+        """
+        await self.checkpoint(lock=True)
+        cursor = await self.connection.execute(
+            "UPDATE gpuledger.decider SET epoch = %s, next_number = 1 WHERE projection = %s RETURNING settle_until",
+            (epoch, self.projection.name),
+        )
+        row = await cursor.fetchone()
+        assert row is not None, "a decider has a numbering from its beginning"
+        await self.connection.execute(
+            "UPDATE gpuledger.outbox SET sequence = %s WHERE projection = %s AND status = 'sent' AND sequence IS NULL",
+            (head, self.projection.name),
+        )
+        return int(row[0])
+
     async def create_decider(self, decider: Decider) -> None:
         """Begin a decider's numbering anew, with an empty outbox."""
         name = self.projection.name
@@ -206,28 +222,6 @@ class ProjectionStore:
             "ON CONFLICT (projection) DO UPDATE SET epoch = excluded.epoch, next_number = excluded.next_number, "
             "settle_until = excluded.settle_until",
             (name, *decider),
-        )
-
-    async def copy_outbox(self) -> None:
-        """Keep a copy of the outbox with the rows that become `prev`."""
-        await self.connection.execute("DELETE FROM gpuledger.outbox WHERE projection = %s", (self._prev_name,))
-        await self.connection.execute(
-            "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status) "
-            "SELECT %s, id, subject, data, number, 'held' FROM gpuledger.outbox WHERE projection = %s",
-            (self._prev_name, self.projection.name),
-        )
-
-    async def exchange_outbox(self, epoch: str) -> None:
-        """Change the outbox for the copy that was kept; what is in it is held back until the head was read."""
-        names = (self.projection.name, self._prev_name)
-        moves = [(names[0], f"{names[0]}@moving"), (names[1], names[0]), (f"{names[0]}@moving", names[1])]
-        for before, after in moves:
-            await self.connection.execute(
-                "UPDATE gpuledger.outbox SET projection = %s, status = 'held' WHERE projection = %s", (after, before)
-            )
-        await self.connection.execute(
-            "UPDATE gpuledger.decider SET epoch = %s, next_number = 1, settle_until = %s WHERE projection = %s",
-            (epoch, UNSETTLED, self.projection.name),
         )
 
     async def settle_at(self, head: int) -> None:
@@ -246,12 +240,13 @@ class ProjectionStore:
         rows = await self._outbox_rows("id, subject, coalesce(message_id, id), data", ("ready",))
         return {event_id: Outgoing(subject, message_id, bytes(data)) for event_id, subject, message_id, data in rows}
 
-    async def release_held(self) -> Numbering:
-        """Let go what was held back while the decider had not seen all of its own past.
+    async def release_held(self) -> tuple[list[Decoded], Numbering]:
+        """Let go what was held back while the decider had not seen all of its own past; returns it, and what follows.
 
         It is numbered only now, because most of it came back meanwhile and needs no number any more.
         """
         async with self.connection.transaction():
+            await self.checkpoint(lock=True)
             decider = await self.decider()
             assert decider is not None, "a decider has a numbering from its beginning"
             held = [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held",))]
@@ -264,7 +259,7 @@ class ProjectionStore:
                 await self.delete_decisions([event.id for event in numbered])
                 await self.put_outbox(numbered, "ready")
                 await self.write_numbering(following)
-        return following
+        return numbered, following
 
     async def mark_sent(self, sequences: Mapping[str, int]) -> None:
         """Note where these decisions, by their ids, are in the ledger."""
@@ -287,10 +282,6 @@ class ProjectionStore:
                     for one in decisions
                 ],
             )
-
-    @property
-    def _prev_name(self) -> str:
-        return f"{self.projection.name}@{PREV}"
 
     @property
     def _key(self) -> tuple[str, str]:

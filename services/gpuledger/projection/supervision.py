@@ -25,6 +25,7 @@ from gpuledger.ledger.errors import LedgerError, LogChangedError
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError
+from gpuledger.projection.outbox import outbox_age
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
 from gpuledger.projection.store import ProjectionStore
@@ -188,6 +189,8 @@ class Supervision:
             self._standings[name].position = position
             first = await self._first_unfolded(position, self.head)
             ProjectionMetrics(name).lag(max(0, self.head - position), first, self.clock())
+        for name in [projection.name for projection in self.projections if projection.decides]:
+            ProjectionMetrics(name).outbox(*await outbox_age(connection, name))
         self._firsts = {at: first for at, first in self._firsts.items() if at in positions.values()}
 
     async def _find_leaders(self, connection: AsyncConnection) -> None:

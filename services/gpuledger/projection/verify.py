@@ -4,6 +4,7 @@ The log is folded outside any transaction, because a snapshot that lasts stops v
 comparison has one.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gpuledger.db.engine import connect
@@ -13,7 +14,8 @@ from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, WriterFencedError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.replay import OnProgress, fold_on, memory_fold
+from gpuledger.projection.outbox import SentDecision, sent_decisions
+from gpuledger.projection.replay import OnProgress, fold_on, memory_fold, skipped_positions
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.store import LIVE, Checkpoint, ProjectionStore, schema_of
 
@@ -25,6 +27,10 @@ CATCH_UP_ROUNDS_MAX = 20
 
 FOLDED_IN_SNAPSHOT_MAX = MESSAGES_PER_BATCH_MAX
 """How many events are left for the snapshot: so few are folded in less time than another round takes."""
+
+
+OUTBOX = "outbox"
+"""Stands for a table where a decision is lost."""
 
 
 class Difference(NamedTuple):
@@ -93,7 +99,35 @@ async def _verify(
         await fold_on(fold, ledger, checkpoint.position)
         fold.adopt(await store.outbox() if projection.decides else [])
         outcome = await _compare(store, fold, Position(checkpoint.generation, checkpoint.position))
+        sent = await sent_decisions(store.connection, projection.name) if projection.decides else []
+    lost = await _lost(sent, ledger, checkpoint)
+    outcome = outcome._replace(
+        differences=outcome.differences + len(lost), first=outcome.first or next(iter(lost), None)
+    )
     return outcome, checkpoint.incarnation
+
+
+async def _lost(sent: Sequence[SentDecision], ledger: Ledger, checkpoint: Checkpoint) -> list[Difference]:
+    """Decisions in the outbox that the ledger acknowledged, and that should have come back up to the checkpoint.
+
+    Either the log has something else in their place, or every reader passes over them as repeats.
+    """
+    skipped = await skipped_positions(ledger) if sent else []
+    lost = []
+    for decision in sent:
+        sequence = decision.sequence or await _sequence_of(decision, ledger)
+        is_back = sequence is not None and sequence <= checkpoint.position
+        if sequence is None or (is_back and Position(ledger.generation, sequence) not in skipped):
+            lost.append(Difference(OUTBOX, (decision.id,), None, (decision.subject, sequence)))
+    return lost
+
+
+async def _sequence_of(decision: SentDecision, ledger: Ledger) -> int | None:
+    async for messages in ledger.history(subject_filter=decision.subject):
+        for message in messages:
+            if message.data == decision.data:
+                return message.sequence
+    return None
 
 
 async def _checked(projection: Projection, ledger: Ledger, checkpoint: Checkpoint | None) -> Checkpoint:

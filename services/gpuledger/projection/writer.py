@@ -5,13 +5,15 @@ from typing import NamedTuple, Self
 
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Position, Receipt
-from gpuledger.ledger.errors import EventRefusedError
+from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
 from gpuledger.ledger.own import publish_own
 from gpuledger.projection.continuity import adopted, confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import DecisionRefusedError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.outbox import sent_decisions
 from gpuledger.projection.replay import skipped_positions
+from gpuledger.projection.returns import Returns
 from gpuledger.projection.store import Checkpoint, Decider, ProjectionStore
 from gpuledger.runtime.clock import Clock, NewId
 from gpuledger.runtime.telemetry import ProjectionMetrics
@@ -32,7 +34,8 @@ class WriterContext(NamedTuple):
 class RowWriter:
     """Takes messages, keeps the rows true, and publishes the decisions.
 
-    Nothing that depends on the present happens before the fold has reached the head that the log had at the start.
+    Nothing that depends on the present happens before the fold has reached the head that the log had at the start. Up
+    to there a decider decides its own past anew; it publishes what is not in the log then, and nothing before.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class RowWriter:
         self._store = store
         self._fold = fold
         self._head_at_start = head_at_start
-        self._settle_until = settle_until
+        self._settle_until = max(settle_until, head_at_start)
         self._settled = False
 
     @classmethod
@@ -75,20 +78,32 @@ class RowWriter:
     ) -> Self:
         checkpoint = await store.checkpoint()
         assert checkpoint is not None, "what was begun is there; who could drop it waits for the writer's end"
+        projection, ledger = context.projection, context.ledger
+        if not projection.decides:
+            return cls(context, store, await store.load(checkpoint, skipped, []), checkpoint, head, 0)
         await store.settle_at(head)
-        decider = await store.decider()
-        outbox = await store.outbox() if context.projection.decides else []
-        fold = await store.load(checkpoint, skipped, outbox)
-        fold.decision_bytes_max = context.ledger.message_bytes_max
-        return cls(context, store, fold, checkpoint, head, decider.settle_until if decider else 0)
+        settle_until = await store.begin_epoch(context.new_id(), head)
+        fold = await store.load(checkpoint, skipped, await store.outbox())
+        fold.decision_bytes_max = ledger.message_bytes_max
+        sent = {one.id: one.sequence or head for one in await sent_decisions(store.connection, projection.name)}
+        fold.returns = Returns(
+            projection.name, ledger.generation, head=head, settled=settle_until, sent=sent, skipped=skipped
+        )
+        return cls(context, store, fold, checkpoint, head, settle_until)
 
     async def take(self, messages: list[Message]) -> None:
-        """Fold the messages (none: only ask what is due), write the changed rows, publish the decisions."""
+        """Fold the messages (none: only ask what is due), write the changed rows, publish the decisions.
+
+        Raises:
+            ProjectionError: the projection has to stop.
+            LedgerUnavailableError: the ledger shows less than it has acknowledged.
+        """
         metrics, now = self._context.metrics, self._context.clock()
         if messages:
             await self._store.page_in(self._fold, messages)
             with metrics.folding(len(messages)):
                 self._fold.apply_all(messages)
+        await self._check_returns(idle=not messages)
         if self._context.projection.decides and self._fold.sequence >= self._head_at_start:
             self._fold.enforce(self._context.rules, now)
             self._fold.due(now)
@@ -109,14 +124,37 @@ class RowWriter:
         """
         if not self._context.projection.decides:
             return
-        if not self._settled and self.checkpoint.position >= self._settle_until:
-            self._fold.numbering = await self._store.release_held()
+        if not self._settled:
+            if self.checkpoint.position < self._settle_until:
+                return
+            await self._publish_ready()
+            self._fold.renumber(*await self._store.release_held())
             self._settled = True
+        await self._publish_ready()
+
+    async def _publish_ready(self) -> None:
         ready = await self._store.ready()
         if ready:
             receipts = await self._publish(list(ready.values()))
-            sequences = [receipt.sequence for receipt in receipts]
-            await self._store.mark_sent(dict(zip(ready, sequences, strict=True)))
+            sequences = {event_id: receipt.sequence for event_id, receipt in zip(ready, receipts, strict=True)}
+            await self._store.mark_sent(sequences)
+            assert self._fold.returns is not None, "what decides has its decisions checked"
+            self._fold.returns.sent(sequences)
+
+    async def _check_returns(self, *, idle: bool) -> None:
+        """Check that what was recorded comes back; where nothing arrives for long, whether it is in the log at all."""
+        returns = self._fold.returns
+        if returns is None:
+            return
+        if not idle:
+            returns.check(self._fold.sequence)
+        elif (sequence := returns.overdue()) is not None:
+            if await self._context.ledger.message_at(sequence) is None:
+                raise returns.lost(sequence, "the log has no event there. Check whether it was restored from a back-up")
+            raise LedgerUnavailableError(
+                f"The ledger has position {self.checkpoint.generation}/{sequence} and shows it only up to "
+                f"{self._fold.sequence}. Check the replicas of its stream."
+            )
 
     async def _publish(self, ready: Sequence[Outgoing]) -> list[Receipt]:
         try:
@@ -126,7 +164,7 @@ class RowWriter:
             raise DecisionRefusedError(self._context.projection.name, position, str(error)) from error
 
     async def _flush(self) -> None:
-        status = "ready" if self.checkpoint.position >= self._settle_until else "held"
+        status = "ready" if self._settled else "held"
         self.checkpoint = await self._store.flush(self._fold, self.checkpoint, status=status)
 
 

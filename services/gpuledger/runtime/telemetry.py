@@ -36,6 +36,10 @@ _LATENCY = Histogram(
     ["projection"],
     buckets=SECONDS,
 )
+_OUTBOX = Gauge("gpuledger_projection_outbox_events", "Decisions that have not come back from the log.", ["projection"])
+_OUTBOX_SECONDS = Gauge(
+    "gpuledger_projection_outbox_seconds", "Age of the oldest of these decisions, 0 for none.", ["projection"]
+)
 _ERRORS = Counter("gpuledger_projection_errors_total", "Interruptions and stops.", ["projection", "error"])
 _WRITER = Gauge("gpuledger_projection_writer", "1 while this process writes the rows, 0 on standby.", ["projection"])
 _LEADER = Gauge("gpuledger_leader", "1 while some process holds the lock of this service, 0 while none does.", ["lock"])
@@ -105,6 +109,11 @@ class ProjectionMetrics:
         _SEQUENCE.labels(self._projection).set(sequence)
         if last is not None:
             _LATENCY.labels(self._projection).observe(_age_s(last, now))
+
+    def outbox(self, events: int, age_s: float) -> None:
+        """So many decisions have not come back from the log, the oldest of them for so long."""
+        _OUTBOX.labels(self._projection).set(events)
+        _OUTBOX_SECONDS.labels(self._projection).set(age_s)
 
     def lag(self, events: int, first: Stored | None, now: datetime) -> None:
         """So many events of the log have no rows yet, `first` being the first of them."""

@@ -20,7 +20,7 @@ ALERTS = {
     "GPUDriverMissing", "GPUNodeFeatureMissing", "GPUUnassignedDevice", "GPUNodeWithoutPool", "GPUPoolCapacityLow",
     "GPUDeviceDegraded", "GPUPoolVPARecommendation", "LatencySpikes", "GPUAgentLedgerAway", "GPUAgentEventsDropped",
     "GPUAgentNotDurable", "GPULedgerProjectionStopped", "GPULedgerProjectionLag", "GPULedgerGapsOpen",
-    "GPULedgerEventsRejected", "GPULedgerSourceOverLimits",
+    "GPULedgerEventsRejected", "GPULedgerSourceOverLimits", "GPULedgerDecisionsWaiting",
 }  # fmt: skip
 OTHERS_METRICS = {
     "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",

@@ -1,0 +1,78 @@
+"""Rows of a decider's outbox beyond deciding and publishing: those that were sent, and those of a rollback."""
+
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
+
+UNSETTLED = 2**62
+"""The `settle_until` of a decider that holds back until the head that the log has when it starts."""
+
+
+class SentDecision(NamedTuple):
+    """A decision that the ledger has acknowledged; an earlier build did not note at which sequence."""
+
+    id: str
+    subject: str
+    data: bytes
+    sequence: int | None
+
+
+async def sent_decisions(connection: AsyncConnection[Any], projection: str) -> list[SentDecision]:
+    """The decisions that are in the ledger and have not come back."""
+    cursor = await connection.execute(
+        "SELECT id, subject, data, sequence FROM gpuledger.outbox WHERE projection = %s AND status = 'sent'",
+        (projection,),
+    )
+    return [
+        SentDecision(event_id, subject, bytes(data), sequence)
+        for event_id, subject, data, sequence in await cursor.fetchall()
+    ]
+
+
+async def recall_sent(connection: AsyncConnection[Any], projection: str) -> None:
+    """Hold back what was sent until the next leader has seen whether it came back; it publishes the rest anew."""
+    await connection.execute(
+        "UPDATE gpuledger.outbox SET status = 'held', message_id = NULL, sequence = NULL "
+        "WHERE projection = %s AND status = 'sent'",
+        (projection,),
+    )
+
+
+async def outbox_age(connection: AsyncConnection[Any], projection: str) -> tuple[int, float]:
+    """How many decisions have not come back, and for how many seconds the oldest of them."""
+    cursor = await connection.execute(
+        "SELECT count(*), coalesce(extract(epoch FROM now() - min(decided_at)), 0)::float8 "
+        "FROM gpuledger.outbox WHERE projection = %s",
+        (projection,),
+    )
+    row = await cursor.fetchone()
+    assert row is not None, "an aggregate has one row"
+    return row[0], max(0.0, row[1])
+
+
+async def copy_outbox(connection: AsyncConnection[Any], projection: str) -> None:
+    """Keep a copy of the outbox with the rows that become `prev`."""
+    kept = _kept_name(projection)
+    await connection.execute("DELETE FROM gpuledger.outbox WHERE projection = %s", (kept,))
+    await connection.execute(
+        "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status) "
+        "SELECT %s, id, subject, data, number, 'held' FROM gpuledger.outbox WHERE projection = %s",
+        (kept, projection),
+    )
+
+
+async def exchange_outbox(connection: AsyncConnection[Any], projection: str, epoch: str) -> None:
+    """Change the outbox for the copy that was kept; what is in it is held back until the head was read."""
+    kept, moving = _kept_name(projection), f"{projection}@moving"
+    for before, after in [(projection, moving), (kept, projection), (moving, kept)]:
+        await connection.execute(
+            "UPDATE gpuledger.outbox SET projection = %s, status = 'held' WHERE projection = %s", (after, before)
+        )
+    await connection.execute(
+        "UPDATE gpuledger.decider SET epoch = %s, next_number = 1, settle_until = %s WHERE projection = %s",
+        (epoch, UNSETTLED, projection),
+    )
+
+
+def _kept_name(projection: str) -> str:
+    return f"{projection}@prev"
