@@ -3,29 +3,33 @@
 The replica is a copy of the database from before some decisions, put in its place.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
+from prometheus_client import REGISTRY
 
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
+from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.errors import AnotherLeaderError, DecisionConflictError, DecisionLostError
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
+from gpuledger.projection.supervision import Supervision
 from gpuledger.projection.verify import verify
 from gpuledger.runtime.clock import system_clock
 from support import servers
 from support.deciders import AWAY_AT_MOST, AwayProjection
 from support.events import event, outgoing
 from support.ledgers import everything
-from support.projections import QUICK, assert_true, execute, publish, reaches, running, table
+from support.projections import QUICK, assert_true, execute, publish, reaches, running, stop, table
 from support.runners import LEFT_OPEN, Failing, Moving, decided
 from support.waiting import eventually
 
@@ -226,3 +230,50 @@ async def test_another_content_under_a_decisions_id_stops(
 
         with pytest.raises(DecisionConflictError, match="another content"):
             await Runner(Later(), ledger, replica, settings=QUICK).run()
+
+
+class Forgetful(JetStreamLedger):
+    """A ledger that acknowledges a decision and keeps nothing of it, as one that was restored from a back-up."""
+
+    def __init__(self, ledger: JetStreamLedger) -> None:
+        vars(self).update(vars(ledger))
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        head = await self.head()
+        return [Receipt(head + number, duplicate=False) for number in range(1, len(messages) + 1)]
+
+
+async def test_a_decision_that_an_idle_log_does_not_have_stops(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuledger.projection.returns.IDLE_TICKS_MAX", 3)
+    await publish(ledger, [registered(1)])
+    with pytest.raises(DecisionLostError, match="the log has no event there"):
+        await Runner(AwayProjection(), Forgetful(ledger), url, settings=QUICK).run()
+
+
+async def test_decisions_that_have_not_come_back_are_measured(ledger: JetStreamLedger, url: str) -> None:
+    failing = Failing(ledger)
+    failing.fails = "before"
+    head = await publish(ledger, [registered(1)])
+    with pytest.raises(PublishError):
+        await Runner(AwayProjection(), failing, url, settings=QUICK).catch_up(head)
+    execute(url, "UPDATE gpuledger.outbox SET decided_at = decided_at - interval '1 hour'")
+    supervision = Supervision([AwayProjection()], failing, url, check_interval_s=0.02)
+    tasks = [asyncio.create_task(work) for work in supervision.work()]
+
+    async def waits(events: int, longer_than_s: float) -> bool:
+        return metric("outbox_events") == events and (metric("outbox_seconds") or 0) >= longer_than_s
+
+    try:
+        await eventually(lambda: waits(1, 3600))
+        failing.fails = None
+        await eventually(lambda: waits(0, 0))
+        assert metric("outbox_seconds") == 0
+    finally:
+        for task in tasks:
+            await stop(task)
+
+
+def metric(name: str) -> float | None:
+    return REGISTRY.get_sample_value(f"gpuledger_projection_{name}", {"projection": "away"})
