@@ -38,7 +38,7 @@ from support.bootstrap import all_ready
 from support.edges import LAYOUTS, confined_server
 from support.ledgers import everything, jetstream_ledger
 from support.pools import marked
-from support.projections import QUICK, assert_true, publish, running, table
+from support.projections import QUICK, QUICK_SERVICE, assert_true, publish, running, table
 from support.waiting import eventually
 
 H100 = "2330"
@@ -156,8 +156,8 @@ async def circle(request: pytest.FixtureRequest, migrated_url: str) -> AsyncIter
         server = stack.enter_context(confined_server(layout, [NODE]))
         place = await stack.enter_async_context(a_place(server, url=server.agent_url(NODE), hardware=f"{CARDS}xH100"))
         ledger = await stack.enter_async_context(jetstream_ledger(server.url))
-        projections = (InventoryProjection(), BootstrapProjection(), PoolsProjection())
-        runners = [Runner(each, ledger, migrated_url, settings=QUICK) for each in projections]
+        projections = (SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection())
+        runners = [Runner(each, ledger, migrated_url, settings=QUICK_SERVICE) for each in projections]
         await stack.enter_async_context(running(*runners))
         yield Circle(place, ledger, migrated_url)
         await circle_holds(place, ledger, migrated_url)

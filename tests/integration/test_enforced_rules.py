@@ -3,26 +3,36 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.allocation import AllocationObserved
-from gpuledger.events.device import DeviceFailed
+from gpuledger.events.device import Card, DeviceFailed, DevicePoolReleased
 from gpuledger.events.envelope import Decoded
-from gpuledger.events.node import NodeDecommissioned, NodeDevicesObserved, NodeRegistered
+from gpuledger.events.node import NodeDecommissioned, NodeDevicesObserved, NodeObserved, NodeRegistered
 from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import EVENT_AHEAD_MAX, Rule
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rebuild import rebuild, rollback
-from gpuledger.projection.runner import Runner, RunnerSettings
+from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import NodesProjection
 from gpuledger.runtime.clock import system_clock
 from support.events import AGENT, IMPORT, event
-from support.projections import QUICK, all_projections, assert_true, execute, publish, reaches, running, table
+from support.projections import (
+    QUICK,
+    QUICK_SERVICE,
+    all_projections,
+    assert_true,
+    execute,
+    publish,
+    reaches,
+    running,
+    table,
+)
 from support.runners import LEFT_OPEN, decided
 
 pytestmark = LEFT_OPEN
 
-SERVICE = RunnerSettings(tick_s=QUICK.tick_s, backoff=QUICK.backoff, rules=tuple(Rule))
 REBUILT: list[Projection] = [SourcesProjection(), NodesProjection()]
 
 
@@ -53,7 +63,7 @@ FLEET = [
 async def enforce(ledger: JetStreamLedger, url: str) -> int:
     """Have the service `sources` enforce all rules; returns the position of the last one."""
     before = await ledger.head()
-    async with running(Runner(SourcesProjection(), ledger, url, settings=SERVICE)):
+    async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK_SERVICE)):
         await reaches(url, "sources", before + len(Rule))
     return await ledger.head()
 
@@ -88,6 +98,31 @@ async def test_what_a_hostile_agent_publishes_is_rejected_by_all(ledger: JetStre
     assert [row[:2] for row in table(url, "node", "node, gpu_count")] == [("n1", 8), ("n2", 8)]
     assert table(url, "container_allocation_report") == []
     assert {row[0]: row[1] for row in table(url, "source", "source, missing")}.items() >= {IMPORT: 0, AGENT: 0}.items()
+    await assert_true(ledger, url, all_projections())
+
+
+async def test_an_agent_speaks_of_devices_of_its_own_node_only(ledger: JetStreamLedger, url: str) -> None:
+    """Where a device is takes state: `inventory` has it, and records its verdict for all."""
+    card = Card(uuid="GPU-1", pci_address="0000:17:00.0", pci_vendor="10de", pci_device="2335", pci_class="0302")
+    other, failed = "/nodes/n2/agent", DeviceFailed(kind="XID 79")
+    await enforce(ledger, url)
+    await publish(
+        ledger,
+        [
+            event(NodeObserved(uid="u1", nfd_version="0.17.0"), "n1", number=1, source="/watchers/nodes"),
+            event(NodeDevicesObserved(cards=(card,)), "n1", number=1, source=AGENT),
+            event(failed, "GPU-1", number=1, at=1, source=other),
+            event(failed, "GPU-1", number=2, at=1, source=AGENT),
+        ],
+    )
+    await catch_up(ledger, url, [InventoryProjection()])
+    (name,) = (row[0] for row in table(url, "gpu_device", "name"))
+    await publish(ledger, [event(DevicePoolReleased(pool="p"), name, number=2, at=2, source=other)])
+    await catch_up(ledger, url, [InventoryProjection()])
+    await catch_up(ledger, url)
+    assert table(url, "failure", "device, source") == [("GPU-1", AGENT)]
+    counted = {row[0]: row[1] for row in table(url, "source", "source, rejected")}
+    assert (counted[AGENT], counted[other]) == (0, 2)
     await assert_true(ledger, url, all_projections())
 
 
@@ -135,7 +170,7 @@ async def test_rules_survive_restarts_rebuilds_and_a_rollback(ledger: JetStreamL
 async def test_a_second_service_and_a_restart_record_no_rule_again(ledger: JetStreamLedger, url: str) -> None:
     await publish(ledger, FLEET)
     last = await enforce(ledger, url)
-    async with running(Runner(SourcesProjection(), ledger, url, settings=SERVICE)):
+    async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK_SERVICE)):
         head = await publish(ledger, [event(DeviceFailed(kind="DBE"), "d", number=3, source=IMPORT)])
         await reaches(url, "sources", head)
     assert head == last + 1

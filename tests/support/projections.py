@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -15,6 +16,7 @@ from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded
+from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rows import column_types
@@ -28,6 +30,9 @@ from support.events import outgoing
 from support.waiting import eventually
 
 QUICK = RunnerSettings(tick_s=0.05, backoff=Backoff(first_s=0.02, max_s=0.2))
+
+QUICK_SERVICE = replace(QUICK, rules=tuple(Rule))
+"""As the services run, which enforce every rule."""
 
 CANCEL_AGAIN_S = 1.0
 """How long a task has to end before it is cancelled again."""

@@ -1,21 +1,22 @@
 """Devices: GPUs, known by serial number or UUID wherever they sit."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from gpuledger.events.payload import Count, Name, Number, Payload, Text
 from gpuledger.events.publishing import (
     BY_IMPORTERS,
-    BY_IMPORTERS_AND_AGENTS,
     BY_WATCHERS,
     Authority,
     DropClass,
+    PublishRule,
     SourceKind,
     by_agents,
     by_service,
 )
 from gpuledger.events.registry import registry
+from gpuledger.events.source import Epoch
 
 PRECISIONS_MAX = 16
 PROFILES_MAX = 64
@@ -30,6 +31,7 @@ Labels = Annotated[dict[Name, Text], Field(max_length=MARKS_MAX)]
 Uuid = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/-]{1,128}$")]
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]$")]
 PciId = Annotated[str, StringConstraints(pattern=r"^(0x)?[0-9A-Fa-f]{4}$")]
+ReportId = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 PciClass = Annotated[str, StringConstraints(pattern=r"^(0x)?[0-9A-Fa-f]{4,6}$")]
 
 
@@ -105,7 +107,11 @@ class DeviceRemoved(Payload):
     retired: bool = False
 
 
-@registry.event("device", "failed", BY_IMPORTERS_AND_AGENTS._replace(drop_class=DropClass.FAILURE))
+@registry.event(
+    "device",
+    "failed",
+    PublishRule((SourceKind.IMPORTERS, SourceKind.AGENTS), Authority.OWN_DEVICE, DropClass.FAILURE),
+)
 class DeviceFailed(Payload):
     """The device failed; `kind` is the field's short name for how (DBE, OTB, XID 79)."""
 
@@ -224,7 +230,7 @@ class DeviceAssignmentChanged(Payload):
     automatic: bool = False
 
 
-@registry.event("device", "pool-applied", by_agents(DropClass.ONCE))
+@registry.event("device", "pool-applied", by_agents(DropClass.ONCE, Authority.OWN_DEVICE))
 class DevicePoolApplied(Payload):
     """The agent set up the GPUDevice for a pool; `partitions` counts its instances of the pool's MIG profile."""
 
@@ -232,7 +238,7 @@ class DevicePoolApplied(Payload):
     partitions: Count | None = None
 
 
-@registry.event("device", "pool-refused", by_agents(DropClass.ONCE))
+@registry.event("device", "pool-refused", by_agents(DropClass.ONCE, Authority.OWN_DEVICE))
 class DevicePoolRefused(Payload):
     """The agent could not set up the GPUDevice for a pool."""
 
@@ -241,8 +247,35 @@ class DevicePoolRefused(Payload):
     message: Text = ""
 
 
-@registry.event("device", "pool-released", by_agents(DropClass.ONCE))
+@registry.event("device", "pool-released", by_agents(DropClass.ONCE, Authority.OWN_DEVICE))
 class DevicePoolReleased(Payload):
     """The agent released the GPUDevice from a pool: nothing holds it, and nothing is left of its setup."""
 
     pool: Name
+
+
+class JudgedReport(Payload):
+    """What the agent of `node` reported of the device named by the subject: an event's id, type, epoch and number."""
+
+    node: Name
+    report: ReportId
+    type: ReportId
+    epoch: Epoch
+    number: Number
+
+
+@registry.event("device", "report-accepted", by_service(SourceKind.INVENTORY))
+class DeviceReportAccepted(JudgedReport):
+    """The report counts: the device is on the node whose agent sent it, or nobody else has it. `data` is the report's.
+
+    The event has the time of the report, and folds take it for the report itself.
+    """
+
+    data: dict[str, Any]
+
+
+@registry.event("device", "report-rejected", by_service(SourceKind.INVENTORY))
+class DeviceReportRejected(JudgedReport):
+    """The report does not count: the device is on another node, `located_on`."""
+
+    located_on: Name

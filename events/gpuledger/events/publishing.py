@@ -35,6 +35,9 @@ class Rule(StrEnum):
     EPOCH_ENDS = "epoch-ends"
     """Numbers that the ledger lacks up to the end of an epoch, as the agent says or leaves open, are missing."""
 
+    DEVICE_REPORTS = "device-reports"
+    """What an agent reports of a device counts once `inventory` has accepted it, and not if the device is elsewhere."""
+
 
 RULE_VERSIONS: Final[Mapping[str, int]] = dict.fromkeys(Rule, 1)
 """The newest version of each rule that this build enforces."""
@@ -60,6 +63,13 @@ class Authority(Enum):
     """An agent, about its own node and what is in it.
 
     Every fold rejects such an event from another edge source where `Rule.PUBLISHERS` is enforced, and ignores others.
+    """
+
+    OWN_DEVICE = "own-device"
+    """An agent, about a device on its node; importers, about any.
+
+    Where the device is follows from other events: `inventory` decides it for each agent's report, and where
+    `Rule.DEVICE_REPORTS` is enforced, folds hear a report through its `device.report-accepted` alone.
     """
 
     OWN_OBJECT = "own-object"
@@ -106,6 +116,11 @@ class PublishRule(NamedTuple):
     drop_class: DropClass = DropClass.ORDINARY
 
     @property
+    def is_judged(self) -> bool:
+        """Whether an agent's event of this type has to be accepted by `inventory`."""
+        return self.authority is Authority.OWN_DEVICE
+
+    @property
     def reserved_prefixes(self) -> tuple[str, ...]:
         """The prefixes of all subjects under which events of this type may be recorded."""
         if self.authority in (Authority.SERVICE, Authority.OWN_OBJECT, Authority.OWN_SOURCE):
@@ -131,7 +146,6 @@ BY_OWN_SERVICES = PublishRule(
 """Every service that records what it decides or observes."""
 
 BY_IMPORTERS = PublishRule((SourceKind.IMPORTERS,), Authority.EDGE)
-BY_IMPORTERS_AND_AGENTS = PublishRule((SourceKind.IMPORTERS, SourceKind.AGENTS), Authority.EDGE)
 
 _ORIGINS = {"import": SourceKind.IMPORTERS}
 
@@ -167,6 +181,11 @@ def is_about_own_node(source: str, aggregate: str, subject: str, data: Mapping[s
     if aggregate == "node":
         return subject == name
     return aggregate != "allocation" or (subject.startswith(f"{name}/") and data.get("node", name) == name)
+
+
+def names_node(aggregate: str) -> bool:
+    """Whether the subject of an event about an aggregate names a node that only its own agent may speak of."""
+    return aggregate in ("node", "allocation")
 
 
 def violation(rule: PublishRule, source: str, aggregate: str, subject: str, data: Mapping[str, Any]) -> str | None:

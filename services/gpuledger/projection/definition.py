@@ -109,6 +109,12 @@ class Projection:
     event counts, uses up its number and changes no row, so that what it counts as depends on nobody's handlers.
     """
 
+    judges: ClassVar[bool] = False
+    """Whether it decides which of the agents' reports on devices count; it alone hears the reports themselves.
+
+    Only where `Rule.DEVICE_REPORTS` is enforced: before, it hears none, and all others hear them.
+    """
+
     pages: ClassVar[bool] = False
     """Whether `touched` is to be called, because retired rows may have to come back."""
 

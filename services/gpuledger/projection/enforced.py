@@ -5,15 +5,26 @@ folded: what stands before a rule is never judged by it.
 """
 
 from collections.abc import Iterable, Mapping, Set
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.errors import EventTimeError, PublisherError, UnknownEventTypeError
-from gpuledger.events.publishing import EVENT_AHEAD_MAX, RULE_VERSIONS, Authority, PublishRule, Rule, violation
+from gpuledger.events.publishing import (
+    EVENT_AHEAD_MAX,
+    RULE_VERSIONS,
+    Authority,
+    PublishRule,
+    Rule,
+    names_node,
+    violation,
+)
 from gpuledger.events.registry import PREFIX
-from gpuledger.events.subjects import origin_of
+from gpuledger.events.subjects import NODE, origin_of
 from gpuledger.ledger.api import Message
+
+_LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 DECIDED = (Authority.SERVICE, Authority.OWN_SOURCE)
 """The authorities of what services decide."""
@@ -31,13 +42,17 @@ class EnforcedRules:
     """The rules that are enforced, and which of them were not written yet.
 
     `types` are the introduced types of events that are in force. Each has a rule of its own, whose version is odd while
-    it is in force.
+    it is in force. `judges_reports` says whether `Rule.DEVICE_REPORTS` is among them.
     """
 
     def __init__(self, rules: Iterable[EnforcedRule] = ()) -> None:
         self.rules: dict[str, EnforcedRule] = {one.rule: one for one in rules}
         self.types: set[str] = {one.rule for one in self.rules.values() if _is_type(one.rule) and one.version % 2}
         self._changed: dict[str, None] = {}
+        self._allowed: set[tuple[str, str]] = set()
+        self._recorded_ns = 0
+        self._time_max = _LONG_AGO
+        self._set_flags()
 
     def missing(self, rules: Iterable[Rule], versions: Mapping[str, int] = RULE_VERSIONS) -> list[EnforcedRule]:
         """Those of the rules that are not enforced yet, or not in the newest version; their positions are 0."""
@@ -60,6 +75,7 @@ class EnforcedRules:
             self._changed[rule] = None
             if _is_type(rule):
                 (self.types.add if version % 2 else self.types.discard)(rule)
+            self._set_flags()
 
     def check(self, publish_rule: PublishRule | None, aggregate: str, event: Undecoded, message: Message) -> None:
         """Check an event by the rules that are enforced.
@@ -71,20 +87,40 @@ class EnforcedRules:
             PublisherError: its source must not publish it.
             EventTimeError: it happened long after it was recorded.
         """
-        if publish_rule and Rule.PUBLISHERS in self.rules and origin_of(event.source).is_edge:
-            reason = violation(publish_rule, event.source, aggregate, event.subject, event.data)
-            if reason is not None:
-                raise PublisherError(f"{event.type}: {reason}")
-        if Rule.EVENT_TIMES in self.rules and not (publish_rule and publish_rule.authority in DECIDED):
-            _check_time(event, message.recorded_ns)
+        if self._checks_publishers and publish_rule is not None and (event.source, event.type) not in self._allowed:
+            self._check_publisher(publish_rule, aggregate, event)
+        if not self._checks_times:
+            return
+        recorded_ns = message.recorded_ns
+        if event.time > self._time_max or recorded_ns < self._recorded_ns or event.recorded_at is not None:
+            if publish_rule is None or publish_rule.authority not in DECIDED:
+                _check_time(event, recorded_ns)
+            if recorded_ns > self._recorded_ns:
+                self._recorded_ns, self._time_max = recorded_ns, time_of_ns(recorded_ns) + EVENT_AHEAD_MAX
 
     def take_changes(self) -> list[EnforcedRule]:
         """The rules that were added since the last call."""
         changed, self._changed = self._changed, {}
         return [self.rules[rule] for rule in changed]
 
+    def _set_flags(self) -> None:
+        """Every event asks, and a rule's name takes long to hash."""
+        self._checks_publishers = Rule.PUBLISHERS in self.rules
+        self._checks_times = Rule.EVENT_TIMES in self.rules
+        self.judges_reports = Rule.DEVICE_REPORTS in self.rules
+
     def _version(self, rule: str) -> int:
         return self.rules[rule].version if rule in self.rules else 0
+
+    def _check_publisher(self, publish_rule: PublishRule, aggregate: str, event: Undecoded) -> None:
+        """Check who publishes an event, and note where that does not depend on what it says."""
+        origin = origin_of(event.source)
+        if origin.is_edge:
+            reason = violation(publish_rule, event.source, aggregate, event.subject, event.data)
+            if reason is not None:
+                raise PublisherError(f"{event.type}: {reason}")
+        if origin.kind != NODE or not names_node(aggregate):
+            self._allowed.add((event.source, event.type))
 
 
 def _is_type(rule: str) -> bool:
@@ -93,8 +129,6 @@ def _is_type(rule: str) -> bool:
 
 def _check_time(event: Undecoded, recorded_ns: int) -> None:
     """Check an event's time; `recordedtime` counts where it is earlier, because anybody may write a later one."""
-    if event.recorded_at is None and event.time.timestamp() * 1e9 <= recorded_ns:
-        return
     recorded_at = time_of_ns(recorded_ns)
     if event.recorded_at is not None:
         recorded_at = min(recorded_at, event.recorded_at)

@@ -12,20 +12,23 @@ from typing import NamedTuple
 from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
+from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
-from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError, SubjectError, UnknownEventTypeError
+from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError
 from gpuledger.events.ids import derived_id
 from gpuledger.events.publishing import Rule
-from gpuledger.events.registry import Registry, parse_type
+from gpuledger.events.registry import Registry
 from gpuledger.events.rule import RuleEnforced
-from gpuledger.events.subjects import escape, origin_of
+from gpuledger.events.subjects import origin_of
 from gpuledger.ledger.api import Message, Position
 from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
 from gpuledger.projection.returns import Returns
-from gpuledger.projection.route import Route, mismatch, prefix_of, recorded_origin, unknown_route
+from gpuledger.projection.route import Route, accepted_report, mismatch, prefix_of, recorded_origin, route_of
+
+_RULE_ENFORCED, _REPORT_ACCEPTED = RuleEnforced.TYPE, DeviceReportAccepted.TYPE
 
 EPOCH_LENGTH_MAX = 128
 """What an event about an epoch can name; a source's own name is bounded as any subject is."""
@@ -126,7 +129,10 @@ class Fold:
             self._observe(message, event, is_known=route.is_known or event.type in self.enforced.types)
         if event.source == self._source and self._is_back(message, event):
             return
-        if decoded is not None and route.handler is not None and route.hears(event):
+        if route.handler is None or decoded is None:
+            if event.type == _REPORT_ACCEPTED:
+                self._hear_report(message, event)
+        elif route.is_open or route.hears(event, self.enforced, judges=self.projection.judges):
             self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
 
     def due(self, now: datetime) -> None:
@@ -251,19 +257,25 @@ class Fold:
 
     def _check_publisher(self, message: Message, event: Undecoded, route: Route) -> None:
         """Refuse an event that its source must not publish; enforce from here on the rule that the event names."""
-        prefix = self._prefixes[event.source]
-        if not (route.is_known or origin_of(event.source).is_edge):
-            raise UnknownEventTypeError(f"This build does not know the event type {event.type}.")
-        if message.subject != f"{prefix}{route.aggregate}.{escape(event.subject)}.{route.event}":
-            raise mismatch(message.subject, event)
-        if not prefix.startswith(route.reserved):
-            raise SubjectError(f"Only {' or '.join(f'{one}>' for one in route.reserved)} may record {event.type}.")
+        route.check(message.subject, self._prefixes[event.source], event)
         if self.enforced.rules:
             self.enforced.check(route.rule, route.aggregate, event, message)
-        if event.type == RuleEnforced.TYPE:
+        if event.type == _RULE_ENFORCED:
             data = with_payload(event).data
             assert isinstance(data, RuleEnforced), "it has this type"
             self.enforced.add(event.subject, data.version, message.sequence)
+
+    def _hear_report(self, message: Message, event: Undecoded) -> None:
+        """Fold the report that an event of `inventory` accepts, as if it stood here."""
+        try:
+            report = accepted_report(event)
+            route = self._routes.get(report.type) or self._route(report.type)
+            decoded = with_payload(report, self._catalogue)
+        except EventError as error:
+            self._reject(message, event, error)
+            return
+        if route.handler is not None and not self.projection.judges:
+            self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
 
     def _fold(self, fact: Fact, handler: Handler, subject: str) -> None:
         event = fact.event
@@ -381,16 +393,7 @@ class Fold:
         return prefix
 
     def _route(self, event_type: str) -> Route:
-        name = parse_type(event_type)
-        if not self._catalogue.knows(event_type):
-            # Not kept: a hostile source invents any number of types.
-            return unknown_route(name.aggregate, name.event)
-        handlers: dict[str, Handler] = {
-            f"{model.AGGREGATE}.{model.EVENT}": handler for model, handler in self.projection.handlers.items()
-        }
-        handler = handlers.get(f"{name.aggregate}.{name.event}")
-        rule = self._catalogue.rule_of(name)
-        is_introduced = event_type in self._catalogue.introduced
-        route = Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes, is_introduced)
-        self._routes[event_type] = route
+        route = route_of(event_type, self._catalogue, self.projection.handlers)
+        if route.is_known:  # A hostile source invents any number of types.
+            self._routes[event_type] = route
         return route

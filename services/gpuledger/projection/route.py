@@ -2,19 +2,26 @@
 
 from typing import NamedTuple
 
-from gpuledger.domain.fact import Handler
-from gpuledger.events.envelope import Undecoded
-from gpuledger.events.errors import EventError, SubjectError
+from gpuledger.domain.fact import Handler, Handlers
+from gpuledger.events.device import DeviceReportAccepted
+from gpuledger.events.envelope import Event, Undecoded, with_payload
+from gpuledger.events.errors import EventError, SubjectError, UnknownEventTypeError
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.publishing import Authority, PublishRule, is_about_own_node
-from gpuledger.events.subjects import ROOT, Origin, escape, origin_of, parse_subject
+from gpuledger.events.registry import Registry, parse_type
+from gpuledger.events.subjects import NODE, ROOT, Origin, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message
+from gpuledger.projection.enforced import EnforcedRules
+
+BY_NODE = (Authority.OWN_NODE, Authority.OWN_DEVICE)
+"""The authorities of types of which not every event is heard: that depends on the node of its agent."""
 
 
 class Route(NamedTuple):
     """The words of a type's subjects, the handler if the projection has one, and who may publish.
 
-    Nobody knows who may publish a type that this build does not know.
+    Nobody knows who may publish a type that this build does not know. Where `is_open`, every event that is in order is
+    heard.
     """
 
     aggregate: str
@@ -25,25 +32,90 @@ class Route(NamedTuple):
     is_introduced: bool = False
     """Whether an edge event of the type counts only where the type is in force."""
 
+    is_open: bool = True
+
     @property
     def is_known(self) -> bool:
         """Whether this build knows the type."""
         return self.rule is not None
 
+    def check(self, nats_subject: str, prefix: str, event: Undecoded) -> None:
+        """Check that an event is recorded where its source, whose subjects have this prefix, may record it.
+
+        Raises:
+            UnknownEventTypeError: a service's event is of a type that this build does not know.
+            SubjectError: it stands under a subject that is not its own, or that is reserved.
+        """
+        if not (self.is_known or origin_of(event.source).is_edge):
+            raise UnknownEventTypeError(f"This build does not know the event type {event.type}.")
+        if nats_subject != f"{prefix}{self.aggregate}.{escape(event.subject)}.{self.event}":
+            raise mismatch(nats_subject, event)
+        if not prefix.startswith(self.reserved):
+            raise SubjectError(f"Only {' or '.join(f'{one}>' for one in self.reserved)} may record {event.type}.")
+
     def as_unknown(self) -> "Route":
         """The route of an event before its type is in force."""
         return unknown_route(self.aggregate, self.event)
 
-    def hears(self, event: Undecoded) -> bool:
-        """Whether the handler gets the event: before `Rule.PUBLISHERS`, who spoke of another node was not heard."""
-        if self.rule is None or self.rule.authority is not Authority.OWN_NODE:
+    def hears(self, event: Undecoded, enforced: EnforcedRules, *, judges: bool) -> bool:
+        """Whether the handler gets the event itself, in a projection that judges reports or in another.
+
+        Where `Rule.DEVICE_REPORTS` is enforced, who judges gets an agent's report on a device, and nobody else does.
+        Before `Rule.PUBLISHERS`, an agent that spoke of another node was not heard, and that is all that is left of it.
+        """
+        if self.rule is None:
+            return True
+        if self.rule.is_judged:
+            is_judged = enforced.judges_reports and origin_of(event.source).kind == NODE
+            if judges or is_judged:
+                return judges and is_judged
+        if self.is_open or len(self.rule.publishers) > 1:
             return True
         return is_about_own_node(event.source, self.aggregate, event.subject, event.data)
+
+
+def route_of(event_type: str, catalogue: Registry, handlers: Handlers) -> Route:
+    """The route of a type in a fold with these handlers.
+
+    Raises:
+        UnknownEventTypeError: it has not the form of a type.
+    """
+    name = parse_type(event_type)
+    if not catalogue.knows(event_type):
+        return unknown_route(name.aggregate, name.event)
+    by_name = {(model.AGGREGATE, model.EVENT): handler for model, handler in handlers.items()}
+    handler, rule = by_name.get((name.aggregate, name.event)), catalogue.rule_of(name)
+    is_introduced, is_open = event_type in catalogue.introduced, rule.authority not in BY_NODE
+    return Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes, is_introduced, is_open)
 
 
 def unknown_route(aggregate: str, event: str) -> Route:
     """The route of an event whose type is not known: anybody may record it under their own subjects."""
     return Route(aggregate, event, None, None, (f"{ROOT}.",))
+
+
+def accepted_report(event: Undecoded) -> Undecoded:
+    """The agent's report that a `device.report-accepted` event accepts.
+
+    Raises:
+        EventError: the event does not decode.
+    """
+    verdict = with_payload(event).data
+    assert isinstance(verdict, DeviceReportAccepted), "it has this type"
+    return Event(
+        verdict.report,
+        f"/nodes/{verdict.node}/agent",
+        verdict.type,
+        event.subject,
+        event.time,
+        verdict.data,
+        verdict.epoch,
+        verdict.number,
+        None,
+        event.correlation_id,
+        event.recorded_at,
+        event.imported,
+    )
 
 
 def prefix_of(source: str) -> str:

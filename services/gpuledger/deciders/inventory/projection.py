@@ -1,8 +1,10 @@
 """The `inventory` service: decides which GPUDevices exist, and the state of their nodes."""
 
 from gpuledger.deciders.inventory.decide import on_fact
+from gpuledger.deciders.inventory.reports import on_report
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory import facts as inventory_facts
+from gpuledger.domain.inventory.reports import REPORT_HANDLERS, is_report
 from gpuledger.projection.definition import Decisions, Projection
 
 
@@ -12,10 +14,11 @@ class InventoryProjection(Projection):
     name = "inventory"
     version = 1
     specs = inventory_facts.SPECS
-    handlers = inventory_facts.HANDLERS
+    handlers = {**inventory_facts.HANDLERS, **REPORT_HANDLERS}
     state_class = inventory_facts.InventoryFacts
     decides = True
+    judges = True
 
     def decide(self, state: inventory_facts.InventoryFacts, fact: Fact) -> Decisions:
         """The decisions that follow from a fact."""
-        return on_fact(state, fact)
+        return on_report(state, fact) if is_report(fact) else on_fact(state, fact)

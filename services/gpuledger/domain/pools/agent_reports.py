@@ -1,7 +1,8 @@
 """Folds what agents report of devices and pools into rows.
 
-The latest report by event time is in force. A report counts only for a device of the agent's own node, and only for the
-pool that the device belongs to; a report from before a step of the assignment does not count after it.
+The latest report by event time is in force. A report counts only for the pool that the device belongs to; a report from
+before a step of the assignment does not count after it. Whether the device is on the agent's node is decided by
+`inventory`, but for reports from before that rule.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -13,6 +13,7 @@ from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.sources.deduplication import EPOCHS_MAX, keeps_all_epochs
 from gpuledger.domain.sources.limits import SOURCE_HOUR, GapAllowance, Hours
 from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.device import DeviceReportRejected
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.source import (
     SourceCompleted,
@@ -328,6 +329,12 @@ def _rejected(state: Sources, fact: Fact, data: SourceRejected) -> None:
     state.rejection.put(Rejection(data.sequence, data.generation, data.nats_subject, data.reason, time))
 
 
+def _report_rejected(state: Sources, _fact: Fact, data: DeviceReportRejected) -> None:
+    row = state.source.get((f"/nodes/{data.node}/agent", data.epoch))
+    if row is not None:
+        state.source.put(row._replace(rejected=row.rejected + 1))
+
+
 def _limited(state: Sources, fact: Fact, data: SourceLimited) -> None:
     source, time = fact.event.subject, fact.event.time
     hour = state.source_hour.get(source)
@@ -342,6 +349,7 @@ HANDLERS: Handlers = {
     SourceGapDetected: _gap_detected,
     SourceGapClosed: _gap_closed,
     SourceRejected: _rejected,
+    DeviceReportRejected: _report_rejected,
     SourceMessageIdTaken: _message_id_taken,
     SourceLimited: _limited,
 }

@@ -1,0 +1,42 @@
+"""Where the devices are that agents report on: the one place that knows it, for every fold. Pure.
+
+An agent names a card by its UUID or place, and a GPUDevice by its name. What is on no other node may be on its own: it
+may speak of a card before the inventory hears of it.
+"""
+
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.inventory.facts import AGENT, InventoryFacts
+from gpuledger.domain.inventory.merge import owner_of
+from gpuledger.events.catalogue import registry
+from gpuledger.events.device import DeviceFailed
+from gpuledger.events.payload import Payload
+from gpuledger.events.subjects import NODE, origin_of
+
+JUDGED: tuple[type[Payload], ...] = tuple(model for model in registry.models() if model.PUBLISH_RULE.is_judged)
+"""The types of report that the inventory judges."""
+
+
+def is_report(fact: Fact) -> bool:
+    """Whether a fact is a report that has to be judged."""
+    return isinstance(fact.event.data, JUDGED) and origin_of(fact.event.source).kind == NODE
+
+
+def other_location(state: InventoryFacts, fact: Fact) -> str | None:
+    """The other node that has the device of an agent's report; None if the agent may speak of it."""
+    event, node = fact.event, origin_of(fact.event.source).name
+    if isinstance(event.data, DeviceFailed):
+        own = state.report.get((node, AGENT, event.subject))
+        if own is not None and own.reported_at >= event.time:
+            return None  # The card was on this node when it happened, wherever it is now.
+        owner = owner_of(state, event.subject)
+    else:
+        device = state.device.get(event.subject)
+        owner = None if device is None else device.node
+    return None if owner == node else owner
+
+
+def _heard(_state: InventoryFacts, _fact: Fact, _data: Payload) -> None:
+    """A report changes nothing here; the decider answers it."""
+
+
+REPORT_HANDLERS: Handlers = dict.fromkeys(JUDGED, _heard)

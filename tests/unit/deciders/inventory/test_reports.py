@@ -1,0 +1,184 @@
+"""Agents' reports on devices: `inventory` says which count, and every other fold hears them through that alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.fact import Fact
+from gpuledger.events.device import (
+    Card,
+    DeviceFailed,
+    DevicePoolApplied,
+    DevicePoolReleased,
+    DeviceReportAccepted,
+    DeviceReportRejected,
+)
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.node import NodeDevicesObserved, NodeObserved
+from gpuledger.events.payload import Payload
+from gpuledger.events.publishing import Rule
+from gpuledger.events.rule import RuleEnforced
+from gpuledger.ledger.api import Message
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import BadEventError
+from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.readmodels.projections import DevicesProjection
+from support.events import GENERATION, IMPORT, event, folded, message
+from support.projections import all_projections
+
+UUID = "GPU-1"
+FAILED = DeviceFailed(kind="XID 79")
+HOME, AWAY = "/nodes/n1/agent", "/nodes/n2/agent"
+
+
+def card(uuid: str = UUID) -> Card:
+    return Card(uuid=uuid, pci_address="0000:17:00.0", pci_vendor="10de", pci_device="2335", pci_class="0302")
+
+
+class Log:
+    """A log with the facts of a test, and what `inventory` decides by them."""
+
+    def __init__(self, *, enforced: bool = True) -> None:
+        self.messages: list[Message] = []
+        self.inventory = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
+        self._numbers: dict[str, int] = {}
+        if enforced:
+            self.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced())
+
+    def add(self, source: str, subject: str, data: Payload, at: float = 0) -> list[Decoded]:
+        """Record a fact, and then what `inventory` decides."""
+        number = self._numbers[source] = self._numbers.get(source, 0) + 1
+        return self._put(event(data, subject, number=number, at=at, source=source))
+
+    def _put(self, one: Decoded) -> list[Decoded]:
+        recorded = message(one, len(self.messages) + 1)
+        self.messages.append(recorded)
+        self.inventory.apply(recorded)
+        decided = self.inventory.take_decided()
+        for decision in decided:
+            self._put(decision)
+        return decided
+
+    def card_on(self, node: str, uuid: str = UUID, at: float = 0) -> None:
+        self.add("/watchers/nodes", node, NodeObserved(uid=f"uid-{node}", nfd_version="0.17.0"), at)
+        self.add(f"/nodes/{node}/agent", node, NodeDevicesObserved(cards=(card(uuid),)), at)
+
+
+class Hearing(Projection):
+    """Notes each report that it hears."""
+
+    name = "hearing"
+    version = 1
+    specs = ()
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Decoded, int]] = []
+        self.handlers = dict.fromkeys((DeviceFailed, DevicePoolApplied, DevicePoolReleased), self._note)  # type: ignore[misc]
+
+    def new_state(self) -> Any:
+        return None
+
+    def _note(self, _state: object, fact: Fact, _data: object) -> None:
+        self.heard.append((fact.event, fact.sequence))
+
+
+def heard(messages: Sequence[Message]) -> list[tuple[Decoded, int]]:
+    hearing = Hearing()
+    folded(hearing, messages)
+    return hearing.heard
+
+
+def test_a_report_on_a_card_of_its_own_node_counts_where_it_is_accepted() -> None:
+    log = Log()
+    log.card_on("n1")
+    (verdict,) = log.add(HOME, UUID, FAILED, at=1)
+    assert isinstance(verdict.data, DeviceReportAccepted)
+    ((report, sequence),) = heard(log.messages)
+    assert sequence == len(log.messages)
+    assert (report.source, report.subject, report.data, report.time) == (HOME, UUID, FAILED, verdict.time)
+    assert (report.id, report.epoch, report.number) == (verdict.causation_id, "e1", 2)
+    assert len(folded(DevicesProjection(), log.messages).state.tables()["failure"]) == 1
+
+
+def test_a_report_on_another_nodes_card_is_rejected_and_changes_nothing() -> None:
+    log = Log()
+    log.card_on("n1")
+    before = len(log.messages)
+    (verdict,) = log.add(AWAY, UUID, FAILED, at=1)
+    assert isinstance(verdict.data, DeviceReportRejected)
+    assert (verdict.data.node, verdict.data.located_on, verdict.subject) == ("n2", "n1", UUID)
+    assert heard(log.messages) == []
+    assert not folded(DevicesProjection(), log.messages).state.tables()["failure"]
+    rows = folded(SourcesProjection(), log.messages).state.tables()["source"].rows
+    assert (rows[AWAY, "e1"].rejected, rows[HOME, "e1"].rejected) == (1, 0)
+    assert len(log.messages) == before + 2
+
+
+@pytest.mark.parametrize("data", [DevicePoolApplied(pool="p"), DevicePoolReleased(pool="p")])
+def test_a_gpudevice_is_where_the_inventory_detected_it(data: Payload) -> None:
+    log = Log()
+    log.card_on("n1")
+    (name,) = log.inventory.state.tables()["gpu_device"].rows
+    (accepted,), (rejected,) = log.add(HOME, name, data, at=1), log.add(AWAY, name, data, at=1)
+    assert isinstance(accepted.data, DeviceReportAccepted)
+    assert isinstance(rejected.data, DeviceReportRejected)
+    assert [(report.source, report.data) for report, _ in heard(log.messages)] == [(HOME, data)]
+
+
+def test_a_card_that_nobody_has_may_be_anybodys() -> None:
+    """An agent may report a failure before its first survey is recorded."""
+    log = Log()
+    (verdict,) = log.add(HOME, UUID, FAILED)
+    assert isinstance(verdict.data, DeviceReportAccepted)
+
+
+def test_a_late_report_on_a_card_that_has_moved_since_counts() -> None:
+    log = Log()
+    log.card_on("n1", at=2)
+    log.card_on("n2", at=5)
+    (late,), (after,) = log.add(HOME, UUID, FAILED, at=1), log.add(HOME, UUID, FAILED, at=6)
+    assert isinstance(late.data, DeviceReportAccepted)
+    assert isinstance(after.data, DeviceReportRejected)
+
+
+def test_reports_from_before_the_rule_are_heard_as_they_stand() -> None:
+    log = Log(enforced=False)
+    log.card_on("n1")
+    assert log.add(AWAY, UUID, FAILED, at=1) == []
+    assert [(report.source, sequence) for report, sequence in heard(log.messages)] == [(AWAY, len(log.messages))]
+    log.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced())
+    assert len(log.add(HOME, UUID, FAILED, at=2)) == 1
+    assert [report.source for report, _ in heard(log.messages)] == [AWAY, HOME]
+
+
+def test_an_imported_failure_needs_nobody() -> None:
+    log = Log()
+    log.card_on("n1")
+    assert log.add(IMPORT, UUID, FAILED, at=1) == []
+    assert [report.source for report, _ in heard(log.messages)] == [IMPORT]
+
+
+def test_a_fold_of_the_log_decides_the_same_verdicts() -> None:
+    log = Log()
+    log.card_on("n1")
+    log.add(HOME, UUID, FAILED, at=1)
+    log.add(AWAY, UUID, FAILED, at=1)
+    again = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
+    again.apply_all(log.messages)
+    assert again.outstanding() == []
+
+
+@pytest.mark.parametrize("projection", [DevicesProjection(), Hearing()], ids=lambda one: one.name)
+def test_a_verdict_on_what_is_no_report_stops_who_would_hear_it(projection: Projection) -> None:
+    verdict = DeviceReportAccepted(
+        node="n1", report="r", type=FAILED.TYPE, epoch="e", number=1, data={"kind": ["no text"]}
+    )
+    with pytest.raises(BadEventError, match="does not fit"):
+        folded(projection, [message(event(verdict, UUID, source="/services/inventory"), 1)])
+
+
+def test_only_the_inventory_judges() -> None:
+    assert [one.name for one in all_projections() if one.judges] == ["inventory"]
