@@ -7,12 +7,13 @@ embedded servers that run for as long as the command.
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuledger.cli.render import TerminalReporter, message
 from gpuledger.db.revision import check_current, needs_migration
+from gpuledger.ledger.errors import RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
 from gpuledger.runtime.clock import system_clock
@@ -37,16 +38,33 @@ async def open_backend(data_dir: Path | None, command: str, *, begins: bool = Fa
         begins: whether the command may begin a data directory, and make its ledger.
     """
     settings = read_settings(os.environ, data_dir)
-    if settings.servers is not None and data_dir is not None:
-        message("NATS_URL and DATABASE_URL are set: they are used, and --data-dir is not.")
-    async with AsyncExitStack() as stack:
-        servers = await _servers(stack, settings, command, begins=begins)
+    async with open_servers(data_dir, command, begins=begins) as servers, AsyncExitStack() as stack:
         opening = connect_ledger(servers.nats_url, name=f"gpuledger {command}", identity=servers.nats_identity)
         ledger = await stack.enter_async_context(opening)
         data_directory = None if settings.servers else settings.data_dir
         yield Backend(
             ledger, servers.database_url, servers.nats_url, data_directory, TerminalReporter(), servers.nats_identity
         )
+
+
+@asynccontextmanager
+async def open_servers(
+    data_dir: Path | None, command: str, *, begins: bool = False, restores: bool = False
+) -> AsyncIterator[Servers]:
+    """Find or start the servers; see `open_backend`.
+
+    Args:
+        data_dir: from the command line.
+        command: as `open_backend` takes it.
+        begins: as `open_backend` takes it.
+        restores: whether the command goes on with a restore that was interrupted.
+    """
+    settings = read_settings(os.environ, data_dir)
+    if settings.servers is not None and data_dir is not None:
+        message("NATS_URL and DATABASE_URL are set: they are used, and --data-dir is not.")
+    async with AsyncExitStack() as stack:
+        passed_over = (RestoreInterruptedError,) if restores else ()
+        yield await _servers(stack, settings, command, begins=begins, passed_over=passed_over)
 
 
 def _migrate_if_needed(database_url: str) -> None:
@@ -85,7 +103,14 @@ async def _migrate_all(servers: Servers) -> "tuple[MigrationResult, PreparedLedg
     )
 
 
-async def _servers(stack: AsyncExitStack, settings: Settings, command: str, *, begins: bool) -> Servers:
+async def _servers(
+    stack: AsyncExitStack,
+    settings: Settings,
+    command: str,
+    *,
+    begins: bool,
+    passed_over: tuple[type[Exception], ...] = (),
+) -> Servers:
     if settings.servers is not None:
         if command == UP:
             await asyncio.to_thread(_migrate_if_needed, settings.servers.database_url)
@@ -98,5 +123,6 @@ async def _servers(stack: AsyncExitStack, settings: Settings, command: str, *, b
     starting = embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     servers = await stack.enter_async_context(starting)
     await asyncio.to_thread(_migrate_if_needed, servers.endpoints.database_url)
-    await prepare_ledger(servers.endpoints.nats_url, servers.endpoints.database_url, may_create=begins)
+    with suppress(*passed_over):
+        await prepare_ledger(servers.endpoints.nats_url, servers.endpoints.database_url, may_create=begins)
     return Servers(servers.endpoints.nats_url, servers.endpoints.database_url)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.events.node import NodeDevicesWanted
 from gpuledger.events.publishing import SourceKind
-from gpuledger.events.subjects import ALL, NODE, ROOT, SERVICE, escape
+from gpuledger.events.subjects import NODE, ROOT, SERVICE, escape
 
 NAME_TEMPLATE: Final = "{{name()}}"
 """A scoped signing key puts the user's name here in the JWTs that it signs; it must be a whole token."""
@@ -41,6 +41,9 @@ _READ: Final = (
     "$JS.FC.>",
 )
 """To find a stream and read it by consumers of one's own, whose flow control the reader answers."""
+
+RESTORE_ROOT: Final = "restoring"
+"""The first token of the subjects by which a restore records events of everybody."""
 
 _INBOXES: Final = ("_INBOX.>",)
 
@@ -180,7 +183,7 @@ _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.IMPORTER: (_written("import"),),
     Role.SKIPPER: (_written(SourceKind.OPERATORS),),
     Role.OPERATOR: _CHANGE_STREAMS,
-    Role.RESTORER: (ALL, *_CHANGE_STREAMS),
+    Role.RESTORER: (f"{RESTORE_ROOT}.>", *_CHANGE_STREAMS),
 }
 """What a role may do besides reading."""
 

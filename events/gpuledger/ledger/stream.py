@@ -6,6 +6,7 @@ delete or purge.
 """
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
@@ -30,6 +31,9 @@ UNLIMITED = -1
 
 REPLICAS_IN_CLUSTER = 3
 """How many replicas a stream has where nobody says how many, and the cluster has the servers for them."""
+
+RESTORING = "gpuledger.io/restoring"
+"""In the metadata of a stream that `gpuledger.ledger.restoring` fills: the digest of the file that it comes from."""
 
 _TOO_FEW_SERVERS = frozenset({10005, 10074})
 """The cluster has not enough servers with JetStream; the server is in no cluster."""
@@ -84,7 +88,7 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
 
     Raises:
         NoLedgerError: there is none.
-        RestoreInterruptedError: the newest was archived, and its successor was not made.
+        RestoreInterruptedError: the newest was archived, and its successor was not made, or not completed.
         StreamConfigError: its stream is not as a ledger must be.
         LogCutError: events are missing from it.
         LedgerUnavailableError: the server does not answer.
@@ -97,10 +101,11 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
         )
     newest = max(streams)
     info = streams[newest]
-    if _is_archived(newest, info):
+    _refuse_restoring(connection, newest, info)
+    if is_archived(newest, info):
         raise RestoreInterruptedError(
             f"Generation {newest} at {connection.address} is archived, and there is none after it: a restore was "
-            "interrupted. Run `gpuledger log restore` again; if it was a `log import`, `gpuledger migrate`, and import."
+            "interrupted. Run it again, `gpuledger log restore` or `gpuledger log import`."
         )
     check_config(info.config, newest, replicas)
     check_whole(info)
@@ -121,7 +126,8 @@ async def open_generation(connection: Connection, number: int) -> Generation:
         )
     info = streams[number]
     check_whole(info)
-    return Generation(number, current=info.config.subjects == [ALL], identity=identity_of(info.config.metadata, number))
+    current = info.config.subjects == [ALL] or RESTORING in (info.config.metadata or {})
+    return Generation(number, current, identity_of(info.config.metadata, number))
 
 
 async def create_ledger(connection: Connection, ledger_id: str, replicas: int | None = None) -> Generation:
@@ -136,11 +142,12 @@ async def create_ledger(connection: Connection, ledger_id: str, replicas: int | 
     """
     streams = await ledger_streams(connection)
     if not streams:
-        return await _create(connection, LedgerIdentity(ledger_id, 1), replicas)
+        return await create_generation(connection, LedgerIdentity(ledger_id, 1), replicas)
     newest = max(streams)
     info = streams[newest]
-    if _is_archived(newest, info):
-        return await _create(connection, await _successor(connection, info, newest, ledger_id), replicas)
+    _refuse_restoring(connection, newest, info)
+    if is_archived(newest, info):
+        return await create_generation(connection, await successor_of(connection, info, newest, ledger_id), replicas)
     check_config(info.config, newest)
     identity = identity_of(info.config.metadata, newest) or LedgerIdentity(ledger_id, newest)
     updated = info.config.evolve(
@@ -149,14 +156,17 @@ async def create_ledger(connection: Connection, ledger_id: str, replicas: int | 
         num_replicas=replicas or info.config.num_replicas,
     )
     if updated != info.config:
-        await _update(connection, updated)
+        await update_stream_config(connection, updated)
     return Generation(newest, current=True, identity=identity)
 
 
-async def begin_generation(connection: Connection, replicas: int | None = None) -> Generation:
+async def begin_generation(
+    connection: Connection, replicas: int | None = None, adapt: Callable[[StreamConfig], StreamConfig] | None = None
+) -> Generation:
     """Archive the current stream, which stays readable, and begin an empty one; for a restore.
 
-    After a crash in between, `create_ledger` finds the archived one and creates its successor.
+    After a crash in between, `create_ledger` finds the archived one and creates its successor. `adapt` makes the new
+    stream's configuration another one.
 
     Raises:
         NoLedgerError: there is none.
@@ -169,8 +179,8 @@ async def begin_generation(connection: Connection, replicas: int | None = None) 
     await connection.request(lambda: connection.jetstream.update_stream(archived))
     info = await stream_info(connection, current.stream)
     ledger_id = "" if current.identity is None else current.identity.ledger_id
-    identity = await _successor(connection, info, current.number, ledger_id)
-    return await _create(connection, identity, info.config.num_replicas or 1)
+    identity = await successor_of(connection, info, current.number, ledger_id)
+    return await create_generation(connection, identity, info.config.num_replicas or 1, adapt)
 
 
 async def stream_info(connection: Connection, stream: str) -> StreamInfo:
@@ -256,11 +266,21 @@ def _plain(value: object) -> object:
     return getattr(value, "value", value)
 
 
-def _is_archived(generation: int, info: StreamInfo) -> bool:
+def _refuse_restoring(connection: Connection, generation: int, info: StreamInfo) -> None:
+    if RESTORING in (info.config.metadata or {}):
+        raise RestoreInterruptedError(
+            f"Generation {generation} at {connection.address} is being restored, or its restore was interrupted: it "
+            f"has {info.state.last_seq:,} events, and takes no others until it is complete. Wait for `gpuledger log "
+            "import`, or run it again with the same file: it goes on where it stopped."
+        )
+
+
+def is_archived(generation: int, info: StreamInfo) -> bool:
+    """Whether a generation is no longer written to."""
     return info.config.subjects == [archive_subject(generation)]
 
 
-async def _successor(connection: Connection, archived: StreamInfo, generation: int, ledger_id: str) -> LedgerIdentity:
+async def successor_of(connection: Connection, archived: StreamInfo, generation: int, ledger_id: str) -> LedgerIdentity:
     """The identity of the generation after an archived one, whose end it names."""
     identity = identity_of(archived.config.metadata, generation)
     head, digest = archived.state.last_seq, ""
@@ -270,9 +290,21 @@ async def _successor(connection: Connection, archived: StreamInfo, generation: i
     return LedgerIdentity(identity.ledger_id if identity else ledger_id, generation + 1, Predecessor(head, digest))
 
 
-async def _create(connection: Connection, identity: LedgerIdentity, replicas: int | None) -> Generation:
+async def create_generation(
+    connection: Connection,
+    identity: LedgerIdentity,
+    replicas: int | None,
+    adapt: Callable[[StreamConfig], StreamConfig] | None = None,
+) -> Generation:
+    """Create the stream of a generation; without a number it has as many replicas as the server can hold, up to three.
+
+    Raises:
+        StreamConfigError: the server refuses.
+        LedgerUnavailableError: the server does not answer, or refuses permission.
+    """
     for count in (REPLICAS_IN_CLUSTER, 1) if replicas is None else (replicas,):
         config = stream_config(identity.generation, count).evolve(metadata=metadata_of(identity))
+        config = config if adapt is None else adapt(config)
         try:
             await connection.request(lambda config=config: connection.jetstream.add_stream(config))  # type: ignore[misc]
         except APIError as error:
@@ -285,7 +317,13 @@ async def _create(connection: Connection, identity: LedgerIdentity, replicas: in
     return Generation(identity.generation, current=True, identity=identity)
 
 
-async def _update(connection: Connection, config: StreamConfig) -> None:
+async def update_stream_config(connection: Connection, config: StreamConfig) -> None:
+    """Alter a stream.
+
+    Raises:
+        StreamConfigError: the server refuses.
+        LedgerUnavailableError: the server does not answer, or refuses permission.
+    """
     try:
         await connection.request(lambda: connection.jetstream.update_stream(config))
     except APIError as error:

@@ -33,10 +33,11 @@ PART = ".part"
 
 
 class Header(NamedTuple):
-    """The first line: the generation of the events, and how many there are."""
+    """The generation of the events and how many there are, as the first line has them, and the digest at the end."""
 
     generation: int
     events: int
+    sha256: str = ""
 
 
 class ArchiveWriter:
@@ -46,8 +47,8 @@ class ArchiveWriter:
         self._file = file
         self._digest = hashlib.sha256()
         self._count = 0
-        first = {"format": FORMAT, "version": VERSION, **header._asdict(), "exported_at": exported_at}
-        self._write(orjson.dumps(first))
+        first = {"format": FORMAT, "version": VERSION, "generation": header.generation, "events": header.events}
+        self._write(orjson.dumps(first | {"exported_at": exported_at}))
 
     def add(self, message: Message) -> None:
         """Append a message."""
@@ -123,7 +124,7 @@ def read_header(path: Path) -> Header:
                 count += 1
             before = line
         _check_end(path, before, count - 1, header, digest.hexdigest())
-    return header
+    return header._replace(sha256=digest.hexdigest())
 
 
 def messages(path: Path) -> Iterator[Message]:

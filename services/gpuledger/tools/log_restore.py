@@ -1,13 +1,13 @@
 """Restores an exported log: into an empty ledger, or as a new generation beside the old one.
 
 Subjects, ids, numbers, order and the time of the first recording stay as they were. Nothing is recorded before the
-whole archive has been checked, nor while another process projects the log.
+whole archive has been checked, nor while another process projects the log, and nobody else records anything until it is
+complete.
 """
 
 import getpass
-from collections.abc import Callable
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -24,10 +24,11 @@ from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Position
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation
+from gpuledger.ledger.restoring import begin_restore, end_restore, restored
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.runtime.settings import Servers
 from gpuledger.tools.errors import ToolBusyError
 from gpuledger.tools.log_archive import Header, messages
 from gpuledger.tools.projections import rebuild_projections
@@ -49,20 +50,33 @@ class Restored(NamedTuple):
     skips: int
 
 
-async def restore_log(backend: Backend, archive: Path, header: Header, consent: Callable[[str], None]) -> Restored:
-    """Restore a checked archive; `consent` asks the user before a new generation begins, and raises if they refuse."""
+async def restore_log(
+    servers: Servers, reporter: Reporter, archive: Path, header: Header, consent: Callable[[str], None]
+) -> Restored:
+    """Restore a checked archive, or go on with a restore of it that was interrupted.
+
+    `consent` asks the user before a new generation begins, and raises if they refuse.
+    """
+
+    def ask(generation: int, events: int) -> None:
+        consent(f"The ledger holds {events:,} events: keep them as generation {generation}, and go on anew?")
+
     async with AsyncExitStack() as stack:
-        await _refuse_writers(backend)
-        ledger = backend.ledger
-        if before := await ledger.head():
-            consent(f"The ledger holds {before:,} events: keep them as generation {ledger.generation}, and go on anew?")
-            async with connected(backend.nats_url, name=NAME, identity=backend.nats_identity) as connection:
-                await begin_generation(connection)
-            opening = connect_ledger(backend.nats_url, name=NAME, identity=backend.nats_identity)
-            ledger = await stack.enter_async_context(opening)
-        skips = await _publish(ledger, archive, header, backend.reporter)
-        await _project(backend, ledger)
+        connection = await stack.enter_async_context(
+            connected(servers.nats_url, name=NAME, identity=servers.nats_identity)
+        )
+        async with _no_writers(servers.database_url):
+            restoring = await begin_restore(connection, header.sha256, ask)
+            async with _opened(servers, restoring.generation) as filled:
+                skips = await _publish(filled, archive, header, restoring.recorded, reporter)
+            await end_restore(connection, restoring.generation)
+        ledger = await stack.enter_async_context(_opened(servers))
+        await _project(Backend(ledger, servers.database_url, servers.nats_url, None, reporter, servers.nats_identity))
         return Restored(ledger.generation, header.events, skips)
+
+
+def _opened(servers: Servers, generation: int | None = None) -> AbstractAsyncContextManager[JetStreamLedger]:
+    return connect_ledger(servers.nats_url, name=NAME, identity=servers.nats_identity, generation=generation)
 
 
 def operator() -> str:
@@ -76,39 +90,57 @@ def operator() -> str:
 
 async def skip_positions(ledger: Ledger, skips: list[tuple[Position, str]]) -> list[Position]:
     """Record that projections skip positions, each with a reason; returns the positions of these events."""
+    receipts = await ledger.publish_many(_skip_events(skips))
+    return [Position(ledger.generation, receipt.sequence) for receipt in receipts]
+
+
+def _skip_events(skips: list[tuple[Position, str]]) -> list[Outgoing]:
     source, epoch, now = operator(), random_id(), system_clock()
     outgoing = []
     for number, (position, reason) in enumerate(skips, 1):
         data = SourcePositionSkipped(generation=position.generation, sequence=position.sequence, reason=reason)
         event = Event(random_id(), source, data.TYPE, LOG, now, data, epoch, number)
         outgoing.append(Outgoing(nats_subject_of(event), event.id, encode(event)))
-    return [Position(ledger.generation, receipt.sequence) for receipt in await ledger.publish_many(outgoing)]
+    return outgoing
 
 
-async def _refuse_writers(backend: Backend) -> None:
-    """Make sure that no process folds the log into rows and decisions while it is replaced."""
-    async with connect(backend.database_url, application_name=NAME) as connection:
+@asynccontextmanager
+async def _no_writers(database_url: str) -> AsyncIterator[None]:
+    """Keep every process from folding the log into rows and decisions, for the length of the block."""
+    async with connect(database_url, application_name=NAME) as connection:
         for projection in all_projections():
             if not await try_lock(connection, writer_lock(projection.name)):
                 hint = "Stop `gpuledger up`, import, and start it again"
                 raise ToolBusyError(f"Projection {projection.name} is being written by another process", hint)
+        yield
 
 
-async def _publish(ledger: Ledger, archive: Path, header: Header, reporter: Reporter) -> int:
-    """Record every message of the archive; returns how many skipped positions were carried over."""
-    prefix, reasons = random_id(), _skipped_in(archive, header)
-    skips: list[tuple[Position, str]] = []
-    incoming = messages(archive)
+async def _publish(ledger: Ledger, archive: Path, header: Header, recorded: int, reporter: Reporter) -> int:
+    """Record what the generation lacks of the archive; returns how many skipped positions were carried over."""
+    prefix, generation = random_id(), ledger.generation
+    incoming = islice(messages(archive), recorded, None)
     with reporter.progress("Restoring", total=header.events, unit="events") as advance:
+        advance(min(recorded, header.events))
         while chunk := list(islice(incoming, MESSAGES_PER_PUBLISH)):
-            receipts = await ledger.publish_many([_outgoing(one, prefix) for one in chunk])
-            for one, receipt in zip(chunk, receipts, strict=True):
-                if reason := reasons.get(one.sequence):
-                    skips.append((Position(ledger.generation, receipt.sequence), reason))
+            await ledger.publish_many([restored(_outgoing(one, prefix), generation) for one in chunk])
             advance(len(chunk))
-    if ledger.generation == header.generation:
+    if generation == header.generation:
         return 0
-    return len(await skip_positions(ledger, skips)) if skips else 0
+    skips = _skips_of(archive, header, generation)
+    missing = skips[max(0, recorded - header.events) :]
+    if missing:
+        await ledger.publish_many([restored(one, generation) for one in _skip_events(missing)])
+    return len(skips)
+
+
+def _skips_of(archive: Path, header: Header, generation: int) -> list[tuple[Position, str]]:
+    """The skipped positions in a new generation, where the archive's events stand from 1 on in their order."""
+    reasons = _skipped_in(archive, header)
+    return [
+        (Position(generation, number), reasons[one.sequence])
+        for number, one in enumerate(messages(archive), 1)
+        if one.sequence in reasons
+    ]
 
 
 def _skipped_in(archive: Path, header: Header) -> dict[int, str]:
@@ -152,18 +184,18 @@ def _with_recorded_time(one: Message) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_UTC_Z)
 
 
-async def _project(backend: Backend, ledger: JetStreamLedger) -> None:
-    """Bring the tables up to date with the restored log."""
-    if ledger.generation == backend.ledger.generation:
-        await _settle_deciders(backend, ledger)
-        await bring_current(backend)
+async def _project(backend: Backend) -> None:
+    """Bring the tables up to date with the restored log; the rows of a generation before it are replaced."""
+    if backend.ledger.generation > 1:
+        await rebuild_projections(backend, all_projections())
         return
-    await rebuild_projections(replace(backend, ledger=ledger), all_projections())
+    await _settle_deciders(backend)
+    await bring_current(backend)
 
 
-async def _settle_deciders(backend: Backend, ledger: Ledger) -> None:
+async def _settle_deciders(backend: Backend) -> None:
     """Have deciders that started on the empty log see the decisions in the restored one before they decide."""
-    head = await ledger.head()
+    head = await backend.ledger.head()
     async with connect(backend.database_url, application_name=NAME) as connection:
         for projection in all_projections():
             if projection.decides:

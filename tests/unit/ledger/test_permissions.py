@@ -125,11 +125,16 @@ def test_services_record_under_their_own_names_alone() -> None:
         (Role.IMPORTER, ["ledger.svc.import.>"]),
         (Role.SKIPPER, ["ledger.svc.operators.>"]),
         (Role.OPERATOR, []),
-        (Role.RESTORER, ["ledger.>"]),
+        (Role.RESTORER, []),
     ],
 )
 def test_what_a_role_records(role: Role, recorded: list[str]) -> None:
     assert [one for one in role_permissions(role).publish if one.startswith("ledger.")] == recorded
+
+
+def test_a_restore_records_by_subjects_of_its_own() -> None:
+    roles = [role for role in Role if any(one.startswith("restoring.") for one in role_permissions(role).publish)]
+    assert roles == [Role.RESTORER]
 
 
 @pytest.mark.parametrize("role", Role)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import open_backend
+from gpuledger.cli.backend import open_backend, open_servers
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.skip import Yes, confirm
 from gpuledger.cli.options import DataDir
-from gpuledger.cli.render import message, quiet_pipe
+from gpuledger.cli.render import TerminalReporter, message, quiet_pipe
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
 from gpuledger.runtime.clock import system_clock
@@ -36,7 +36,10 @@ def export(target: Target, data_dir: DataDir = None) -> None:
 
 
 def restore(archive: Archive, yes: Yes = False, data_dir: DataDir = None) -> None:
-    """Restore an exported log: into an empty ledger, or as a new generation of one that is not."""
+    """Restore an exported log: into an empty ledger, or as a new generation of one that is not.
+
+    Nobody else records anything until it is complete. If it is interrupted, run it again with the same file.
+    """
     restored = run(_restore(data_dir, archive, read_header(archive), yes=yes))
     skips = f" {restored.skips} skipped positions hold again." if restored.skips else ""
     message(f"Restored {restored.events:,} events as generation {restored.generation}.{skips}")
@@ -64,5 +67,5 @@ async def _write_file(backend: Backend, path: Path, exported_at: str) -> int:
 
 
 async def _restore(data_dir: Path | None, archive: Path, header: Header, *, yes: bool) -> Restored:
-    async with open_backend(data_dir, "log import", begins=True) as backend:
-        return await restore_log(backend, archive, header, partial(confirm, confirmed=yes))
+    async with open_servers(data_dir, "log import", begins=True, restores=True) as servers:
+        return await restore_log(servers, TerminalReporter(), archive, header, partial(confirm, confirmed=yes))

@@ -1,0 +1,221 @@
+"""`gpuledger log import` beside whoever publishes, and after it was interrupted: nobody's events get in between."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nats
+import pytest
+from nats.js.errors import NoStreamResponseError
+
+from gpuledger.db.engine import connect
+from gpuledger.db.locks import try_lock
+from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.ledger.api import Ledger, Position
+from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedError
+from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.permissions import Role
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.projection.runner import writer_lock
+from gpuledger.runtime.settings import Servers
+from gpuledger.tools import log_restore
+from gpuledger.tools.errors import ToolBusyError
+from gpuledger.tools.log_archive import Header, opened, read_header, write_log
+from gpuledger.tools.log_restore import Restored, restore_log, skip_positions
+from gpuledger.tools.preparation import prepare_ledger
+from gpuledger.tools.reporting import SILENT, Advance, NoProgress, Reporter, Silent
+from support.ledgers import everything, new_ledger
+from support.projections import publish
+from support.roles import ADMIN, role_server, url_of
+from support.runners import LEFT_OPEN, failures
+
+pytestmark = LEFT_OPEN
+
+EVENTS = 200
+CHUNK = 50
+SUBJECT = "ledger.node.n1.device.d.seen"
+
+
+class Watched(Silent):
+    """Calls a hook with the number of events restored so far, whenever that changes."""
+
+    def __init__(self, hook: Callable[[int], None]) -> None:
+        self._hook = hook
+
+    @contextmanager
+    def progress(self, description: str, total: int | None = None, *, unit: str = "") -> Iterator[Advance]:
+        class Counted(NoProgress):
+            def __init__(self, hook: Callable[[int], None]) -> None:
+                self._hook, self._done = hook, 0
+
+            def __call__(self, steps: int = 1) -> None:
+                self._done += steps
+                self._hook(self._done)
+
+        yield Counted(self._hook if unit == "events" else lambda _done: None)
+
+
+class PowerFailureError(Exception):
+    """What ends an import in the middle."""
+
+
+@pytest.fixture
+def servers(clean_nats_url: str, url: str) -> Servers:
+    return Servers(clean_nats_url, url)
+
+
+async def export(ledger: Ledger, path: Path) -> Header:
+    with opened(path, "wb") as file:
+        await write_log(ledger, file, "2026-01-01T00:00:00Z", SILENT)
+    return read_header(path)
+
+
+async def bring_back(servers: Servers, path: Path, reporter: Reporter = SILENT) -> Restored:
+    return await restore_log(servers, reporter, path, read_header(path), lambda _question: None)
+
+
+async def recorded(servers: Servers) -> list[tuple[str, int]]:
+    """Subject and position of everything in the current generation."""
+    async with connect_ledger(servers.nats_url, name="test") as ledger:
+        return [(message.subject, message.sequence) for message in await everything(ledger)]
+
+
+@pytest.fixture
+async def archive(servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An export of a ledger that is still there, with a skipped position in it."""
+    monkeypatch.setattr(log_restore, "MESSAGES_PER_PUBLISH", CHUNK)
+    path = tmp_path / "log.jsonl"
+    async with new_ledger(servers.nats_url) as ledger:
+        await publish(ledger, failures(range(1, EVENTS)))
+        await skip_positions(ledger, [(Position(1, 3), "a test")])
+        await export(ledger, path)
+    return path
+
+
+async def test_what_others_publish_meanwhile_comes_behind_the_restored_log(servers: Servers, archive: Path) -> None:
+    before = await recorded(servers)
+    client = await nats.connect(servers.nats_url)
+    refused = 0
+
+    async def other() -> None:
+        """Publish one event, as often as it takes."""
+        nonlocal refused
+        while True:
+            try:
+                await client.jetstream().publish(SUBJECT, b"{}", timeout=1.0)
+            except NoStreamResponseError:
+                refused += 1
+            else:
+                return
+
+    publishing: list[asyncio.Task[None]] = []
+    restored = await bring_back(
+        servers, archive, Watched(lambda _done: publishing.append(asyncio.create_task(other())))
+    )
+    await asyncio.gather(*publishing)
+    await client.close()
+    after = await recorded(servers)
+    assert restored == (2, EVENTS, 1)
+    assert refused > 0
+    assert after[:EVENTS] == before
+    assert after[EVENTS][0].endswith(".position-skipped")
+    assert [subject for subject, _ in after[EVENTS + 1 :]] == [SUBJECT] * len(publishing)
+
+
+@pytest.mark.parametrize("stops_at", [CHUNK, EVENTS], ids=["in the events", "behind the events"])
+async def test_an_interrupted_import_is_named_and_goes_on_where_it_stopped(
+    stops_at: int, servers: Servers, archive: Path
+) -> None:
+    before = await recorded(servers)
+
+    def fail(done: int) -> None:
+        if done == stops_at:
+            raise PowerFailureError
+
+    with pytest.raises(PowerFailureError):
+        await bring_back(servers, archive, Watched(fail))
+    words = rf"Generation 2 at .* it has {stops_at} events, .* `gpuledger log import`, or run it again with the same"
+    with pytest.raises(RestoreInterruptedError, match=words):
+        async with connect_ledger(servers.nats_url, name="test"):
+            pass
+    with pytest.raises(RestoreInterruptedError, match=words):
+        await prepare_ledger(servers.nats_url, servers.database_url)
+    steps: list[int] = []
+    assert await bring_back(servers, archive, Watched(steps.append)) == (2, EVENTS, 1)
+    assert steps[0] == stops_at, "what is there is not recorded again"
+    after = await recorded(servers)
+    assert after[:EVENTS] == before
+    assert len(after) == EVENTS + 1
+
+
+async def test_an_import_that_was_interrupted_at_its_end_repeats_no_skip(
+    servers: Servers, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise PowerFailureError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log_restore, "end_restore", fail)
+        with pytest.raises(PowerFailureError):
+            await bring_back(servers, archive)
+    assert await bring_back(servers, archive) == (2, EVENTS, 1)
+    assert len(await recorded(servers)) == EVENTS + 1
+
+
+async def test_another_file_does_not_go_on_with_it(servers: Servers, archive: Path, tmp_path: Path) -> None:
+    async with new_ledger(servers.nats_url) as ledger:
+        await publish(ledger, failures(range(EVENTS, EVENTS + 2)))
+        await export(ledger, tmp_path / "other.jsonl")
+
+    def fail(done: int) -> None:
+        raise PowerFailureError
+
+    with pytest.raises(PowerFailureError):
+        await bring_back(servers, archive, Watched(fail))
+    with pytest.raises(RestoreInterruptedError, match=r"being restored from another file, and has 0 of its events"):
+        await bring_back(servers, tmp_path / "other.jsonl")
+
+
+async def test_an_empty_ledger_is_filled_as_it_was(
+    servers: Servers, archive: Path, fresh_nats: NatsServer, migrated_url: str
+) -> None:
+    before = await recorded(servers)
+    empty = Servers(fresh_nats.url, migrated_url)
+    await prepare_ledger(empty.nats_url, empty.database_url)
+    assert await bring_back(empty, archive) == (1, EVENTS, 0)
+    assert await recorded(empty) == before
+
+
+async def test_the_restorers_permissions_are_enough_and_the_operators_are_not(
+    servers: Servers, archive: Path, migrated_url: str
+) -> None:
+    before = await recorded(servers)
+    with role_server() as server:
+        admin = Servers(url_of(server, ADMIN), migrated_url)
+        await prepare_ledger(url_of(server, Role.OPERATOR), migrated_url)
+        with pytest.raises(PermissionDeniedError, match=r"publish to restoring\.1\."):
+            await bring_back(Servers(url_of(server, Role.OPERATOR), migrated_url), archive)
+        assert await bring_back(Servers(url_of(server, Role.RESTORER), migrated_url), archive) == (1, EVENTS, 0)
+        assert await recorded(admin) == before
+
+
+async def test_no_projection_is_written_while_the_log_is_restored(servers: Servers, archive: Path) -> None:
+    lock = writer_lock(SourcesProjection().name)
+    got: list[bool] = []
+
+    async def take() -> None:
+        async with connect(servers.database_url, application_name="test") as connection:
+            got.append(await try_lock(connection, lock))
+
+    def look(done: int) -> None:
+        tasks.append(asyncio.create_task(take()))
+
+    tasks: list[asyncio.Task[None]] = []
+    await bring_back(servers, archive, Watched(look))
+    await asyncio.gather(*tasks)
+    assert got[0] is False
+    async with connect(servers.database_url, application_name="test") as connection:
+        assert await try_lock(connection, lock)
+        with pytest.raises(ToolBusyError, match="is being written by another process"):
+            await bring_back(servers, archive)
