@@ -37,6 +37,8 @@ class Children:
         self._programs: list[Program] = []
 
     async def start(self, url: str, first: int, count: int, *, at: Path | None = None, file_max: int = 0) -> Program:
+        async with jetstream_ledger(url):  # An agent never makes the ledger.
+            pass
         arguments = (str(at or self._folder), url, str(first), str(count), str(file_max))
         program = Program((*CHILD, *arguments), self._folder.parent / "log")
         self._programs.append(program)

@@ -164,10 +164,10 @@ def _outgoing(one: Message, prefix: str) -> Outgoing:
     The broker drops what repeats an id within its window, and a log may hold an event's id twice; the event keeps its
     id, and sources' numbers tell repeats from others.
     """
-    return Outgoing(one.subject, f"{prefix}/{one.sequence}", _with_recorded_time(one))
+    return Outgoing(one.subject, f"{prefix}/{one.sequence}", with_recorded_time(one))
 
 
-def _with_recorded_time(one: Message) -> bytes:
+def with_recorded_time(one: Message) -> bytes:
     """The event with the time of its first recording; a message that is no event stays as it is.
 
     An event that has such a time keeps it, unless it is one that had not come yet: folds of the restored log must judge

@@ -66,7 +66,7 @@ def _reported(state: PoolFacts, fact: Fact, pool: str) -> SetupReport | None:
     """The device's row at the time of the report; None if the report does not count."""
     name, time = fact.event.subject, fact.event.time
     device, assignment, setup = state.device.get(name), state.assignment.get(name), state.setup.get(name)
-    if device is None or not is_agent_of(fact.event.source, device.node):
+    if device is None or not is_agent_of(fact.event.source, device.node):  # Reports from before they were judged.
         return None
     if assignment is None or assignment.pool != pool or is_late(setup and setup.reported_at, time):
         return None

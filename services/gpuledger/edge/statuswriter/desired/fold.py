@@ -230,7 +230,7 @@ def _device_changed(state: DesiredState, fact: Fact) -> None:
 
 
 def _pool_applied(state: DesiredState, fact: Fact, data: DevicePoolApplied) -> None:
-    """An agent's report counts for devices of its own node, and for the pool that a device belongs to."""
+    """An agent's report counts for the pool that a device belongs to; before reports were judged, on its own node."""
     row, assignment = state.device.get(fact.event.subject), state.pools.assignment.get(fact.event.subject)
     if assignment is None or assignment.pool != data.pool:
         return
