@@ -36,8 +36,8 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.identity import LedgerIdentity
-from gpuledger.projection.definition import Projection
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering, Projection
+from gpuledger.projection.fold import Fold
 from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import random_id, system_clock
 

@@ -10,10 +10,10 @@ from gpuledger.cli.times import format_time
 from gpuledger.db.migrate import migrate
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationEnded, AllocationObserved
 from gpuledger.events.device import DeviceErrorsObserved, DeviceInserted
-from gpuledger.ledger.jetstream import connect_ledger
 from support import servers
 from support.cli import Cli, next_line, watching
 from support.events import IMPORT, RecordedFact, hour, numbered
+from support.ledgers import new_ledger
 from support.projections import publish
 
 DEADLINE_S = 60.0
@@ -185,5 +185,5 @@ async def test_watch_follows_the_log() -> None:
 
 async def _record(nats_url: str, *more: RecordedFact) -> None:
     """Record the history, and more after it; what is there already is not recorded again."""
-    async with connect_ledger(nats_url, name="test") as ledger:
+    async with new_ledger(nats_url) as ledger:
         await publish(ledger, numbered([*HISTORY, *more]))

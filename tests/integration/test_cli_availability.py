@@ -24,7 +24,6 @@ from gpuledger.cli.render import Console, Output
 from gpuledger.cli.times import format_time
 from gpuledger.db.migrate import migrate
 from gpuledger.db.views import REPORTS
-from gpuledger.ledger.jetstream import connect_ledger
 from support import servers
 from support.cli import Cli, Result, next_line, watching
 from support.dra_facts import (
@@ -40,6 +39,7 @@ from support.dra_facts import (
     withdrawn,
 )
 from support.events import RecordedFact, hour
+from support.ledgers import new_ledger
 from support.projections import publish
 
 DEADLINE_S = 60.0
@@ -319,5 +319,5 @@ def _terminal() -> Console:
 
 async def _record(nats_url: str, *more: RecordedFact) -> None:
     """Record the history, and more after it; what is there already is not recorded again."""
-    async with connect_ledger(nats_url, name="test") as ledger:
+    async with new_ledger(nats_url) as ledger:
         await publish(ledger, events_of([*HISTORY, *more]))

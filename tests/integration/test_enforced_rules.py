@@ -17,18 +17,9 @@ from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import NodesProjection
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT, IMPORT, event
-from support.projections import (
-    QUICK,
-    QUICK_SERVICE,
-    all_projections,
-    assert_true,
-    execute,
-    publish,
-    reaches,
-    running,
-    table,
-)
+from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, reaches, running, table
 from support.runners import LEFT_OPEN, decided
 
 pytestmark = LEFT_OPEN

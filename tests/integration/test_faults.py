@@ -26,10 +26,11 @@ from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer
+from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT, IMPORT, event, outgoing
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger
 from support.paths import ROOT
-from support.projections import all_projections, assert_true, checkpoint, prepare, table
+from support.projections import assert_true, checkpoint, prepare, table
 from support.waiting import eventually
 
 LONG_ROUNDS = 30

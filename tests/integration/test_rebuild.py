@@ -23,20 +23,11 @@ from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT, SERVICE, event, outgoing
 from support.fold_memory import events_kept
 from support.ledgers import everything
-from support.projections import (
-    QUICK,
-    all_projections,
-    assert_true,
-    checkpoint,
-    execute,
-    publish,
-    reaches,
-    running,
-    table,
-)
+from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
 from support.runners import LEFT_OPEN
 from support.waiting import eventually
 

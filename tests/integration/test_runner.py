@@ -14,10 +14,10 @@ from gpuledger.projection.errors import BadEventError, GenerationMismatchError, 
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.store import Checkpoint
 from gpuledger.readmodels.projections import DevicesProjection, WorkloadsProjection
+from gpuledger.tools.queries.backend import all_projections
 from support.events import SERVICE, event, hour, outgoing
 from support.projections import (
     QUICK,
-    all_projections,
     assert_true,
     checkpoint,
     execute,

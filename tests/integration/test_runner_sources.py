@@ -15,8 +15,9 @@ from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
+from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT
-from support.projections import QUICK, all_projections, assert_true, publish, reaches, running, table
+from support.projections import QUICK, assert_true, publish, reaches, running, table
 from support.runners import LEFT_OPEN, Failing, Moving, decided, failures, unfit
 from support.waiting import eventually
 

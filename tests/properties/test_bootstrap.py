@@ -16,7 +16,8 @@ from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeBootstrapChanged, NodeComponentsObserved, NodeInventoryWithdrawn
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.bootstrap import (
     ALL_READY,
     MODULE,

@@ -13,7 +13,8 @@ from gpuledger.events.device import Card
 from gpuledger.events.node import NodeFeaturesGone, NodeGone, NodeObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.events import GENERATION, event, rows_of
 from support.inventory import MODULE, RecordedInventory, card, cards_seen, features, labels, observed, source_of
 

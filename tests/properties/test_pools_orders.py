@@ -19,7 +19,8 @@ from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.events import GENERATION, rows_of
 from support.pools import (
     A100,

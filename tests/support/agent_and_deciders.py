@@ -23,7 +23,8 @@ from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.node import NodeGone, NodeObserved
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Message
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.agent_parts import NODE, PLACE, SURVEY, Disk, ScriptedCalls, Time, settle
 from support.bootstrap import all_ready
 from support.events import GENERATION, message

@@ -31,7 +31,8 @@ from gpuledger.events.node import (
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Message
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.events import EPOCH, GENERATION, START, message
 
 MODULE = "gpu-control-plane"

@@ -12,7 +12,8 @@ from gpuledger.events.node import NodeDevicesObserved, NodeFeaturesObserved, Nod
 from gpuledger.events.payload import Payload
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Message
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.events import GENERATION, event, message
 
 NFD = "v0.17.3"

@@ -26,7 +26,8 @@ from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.events import GENERATION, event, message
 
 ASKED, ASKED_CLUSTER = "gpu.deckhouse.io/assignment", "cluster.gpu.deckhouse.io/assignment"

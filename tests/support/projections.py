@@ -10,10 +10,6 @@ from typing import Any
 import psycopg
 
 from gpuledger.db.migrate import migrate
-from gpuledger.deciders.bootstrap.projection import BootstrapProjection
-from gpuledger.deciders.inventory.projection import InventoryProjection
-from gpuledger.deciders.pools.projection import PoolsProjection
-from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.publishing import Rule
@@ -23,7 +19,6 @@ from gpuledger.projection.rows import column_types
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.store import CHECKPOINT_COLUMNS, Checkpoint, checkpoint_of
 from gpuledger.projection.verify import verify
-from gpuledger.readmodels.projections import read_models
 from gpuledger.runtime.backoff import Backoff
 from support.deciders import SPECS as TOY_SPECS
 from support.events import outgoing
@@ -36,11 +31,6 @@ QUICK_SERVICE = replace(QUICK, rules=tuple(Rule))
 
 CANCEL_AGAIN_S = 1.0
 """How long a task has to end before it is cancelled again."""
-
-
-def all_projections() -> list[Projection]:
-    """A new instance of every projection of the product."""
-    return [*read_models(), SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection()]
 
 
 def prepare(database_url: str) -> str:

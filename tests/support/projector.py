@@ -9,8 +9,8 @@ import sys
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.runtime.backoff import Backoff
+from gpuledger.tools.queries.backend import all_projections
 from support.ledgers import jetstream_ledger
-from support.projections import all_projections
 
 SETTINGS = RunnerSettings(messages_per_batch=200, tick_s=0.1, backoff=Backoff(first_s=0.02, max_s=0.2))
 

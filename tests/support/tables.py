@@ -32,6 +32,7 @@ from gpuledger.domain.devices import nodes
 from gpuledger.domain.dra import rows as availability
 from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.pools import rows as pools
+from gpuledger.domain.seals import chain as seals
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import TableSpec
 from gpuledger.domain.workloads import allocations
@@ -51,6 +52,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "bootstrap": bootstrap_facts.SPECS,
     "availability": availability.SPECS,
     "pools": pools.SPECS,
+    "seals": seals.SPECS,
 }
 """Each projection's tables."""
 

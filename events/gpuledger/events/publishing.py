@@ -54,6 +54,7 @@ class SourceKind(StrEnum):
     INVENTORY = "inventory"
     BOOTSTRAP = "bootstrap"
     POOLS = "pools"
+    SEALS = "seals"
 
 
 class Authority(Enum):
@@ -140,7 +141,14 @@ def by_service(service: SourceKind) -> PublishRule:
 
 BY_WATCHERS = PublishRule((SourceKind.WATCHERS,), Authority.OWN_OBJECT)
 BY_OWN_SERVICES = PublishRule(
-    (SourceKind.SOURCES, SourceKind.INVENTORY, SourceKind.BOOTSTRAP, SourceKind.POOLS, SourceKind.WATCHERS),
+    (
+        SourceKind.SOURCES,
+        SourceKind.INVENTORY,
+        SourceKind.BOOTSTRAP,
+        SourceKind.POOLS,
+        SourceKind.SEALS,
+        SourceKind.WATCHERS,
+    ),
     Authority.OWN_SOURCE,
 )
 """Every service that records what it decides or observes."""

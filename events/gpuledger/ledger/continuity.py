@@ -9,6 +9,7 @@ from typing import Final
 from nats.js.api import StreamInfo
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
+from gpuledger.events.digests import digest_of
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import (
     LedgerUnavailableError,
@@ -17,7 +18,7 @@ from gpuledger.ledger.errors import (
     LogReplacedError,
     LogRestoredError,
 )
-from gpuledger.ledger.identity import Anchor, LedgerIdentity, digest_of, identity_of
+from gpuledger.ledger.identity import Anchor, LedgerIdentity, identity_of
 from gpuledger.ledger.stream import check_whole, message_at, stream_name
 
 ABSENT_TIMEOUT_S: Final = 5.0

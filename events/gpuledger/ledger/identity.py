@@ -5,10 +5,11 @@ a stream's creation is no part of it, because a restore changes that.
 """
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 import orjson
+
+from gpuledger.events.digests import digest_of
 
 _ID: Final = "gpuledger.io/ledger-id"
 _PREDECESSOR_HEAD: Final = "gpuledger.io/predecessor-head"
@@ -36,16 +37,6 @@ class LedgerIdentity(NamedTuple):
     ledger_id: str
     generation: int
     predecessor: Predecessor | None = None
-
-
-def digest_of(subject: str, data: bytes) -> str:
-    """SHA-256 of a message's subject and body, each behind its length in bytes; 64 hexadecimal digits."""
-    encoded = subject.encode()
-    digest = sha256(len(encoded).to_bytes(8, "big"))
-    digest.update(encoded)
-    digest.update(len(data).to_bytes(8, "big"))
-    digest.update(data)
-    return digest.hexdigest()
 
 
 def anchor_of(sequence: int, subject: str, data: bytes) -> Anchor:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError
 
+from gpuledger.events.digests import digest_of
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import Connection
@@ -22,7 +23,7 @@ from gpuledger.ledger.errors import (
     RestoreInterruptedError,
     StreamConfigError,
 )
-from gpuledger.ledger.identity import LedgerIdentity, Predecessor, digest_of, identity_of, metadata_of
+from gpuledger.ledger.identity import LedgerIdentity, Predecessor, identity_of, metadata_of
 
 DUPLICATE_WINDOW_S = 120.0
 """How long the server remembers ids; publishing gives up well before."""

@@ -14,7 +14,8 @@ from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
-from gpuledger.ledger.api import Position
+from gpuledger.ledger.api import Message, Position
+from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.projection.enforced import EnforcedRule
 
 
@@ -26,6 +27,17 @@ class Decision(NamedTuple):
     subject: str
     time: datetime
     data: Payload
+
+
+class Numbering(NamedTuple):
+    """Where a decider's own numbering stands."""
+
+    epoch: str
+    next_number: int
+
+
+NOT_PUBLISHED = Numbering("unpublished", 1)
+"""The numbering of decisions that are folded and compared, but never published."""
 
 
 class Causation:
@@ -86,6 +98,13 @@ class RefusedEvent(NamedTuple):
     size: int
 
 
+class ReadMessage(NamedTuple):
+    """A message as it was recorded, and the generation that it stands in."""
+
+    generation: int
+    message: Message
+
+
 Decisions = Iterable[Decision]
 
 
@@ -115,12 +134,22 @@ class Projection:
     Only where `Rule.DEVICE_REPORTS` is enforced: before, it hears none, and all others hear them.
     """
 
+    reads: ClassVar[bool] = False
+    """Whether `read` is to be called with every message, whatever it holds."""
+
     pages: ClassVar[bool] = False
     """Whether `touched` is to be called, because retired rows may have to come back."""
 
     def new_state(self) -> Any:  # noqa: ANN401 - each has its own state, which is a `State`
         """An empty state."""
         return self.state_class()
+
+    def begin(self, state: Any, identity: LedgerIdentity) -> None:  # noqa: ANN401 - each has its own state
+        """Called before the first message of a generation."""
+
+    def read(self, state: Any, read: ReadMessage) -> Decisions:  # noqa: ANN401, ARG002 - each has its own state
+        """Called for every message before anything else becomes of it."""
+        return ()
 
     def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - most projections keep all their rows
         """The paged rows that an event may touch, asked before the batch that it came in is folded."""

@@ -7,7 +7,6 @@ what one of our services got wrong, and folds the rest. It has no I/O, no clock 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
 
 from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
@@ -21,31 +20,35 @@ from gpuledger.events.registry import Registry
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.subjects import origin_of
 from gpuledger.ledger.api import Message, Position
-from gpuledger.ledger.identity import Anchor, anchor_of
-from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
+from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
+from gpuledger.projection.definition import (
+    NOT_PUBLISHED,
+    Decision,
+    Decisions,
+    Numbering,
+    Observed,
+    Projection,
+    ReadMessage,
+    RefusalKind,
+    RefusedEvent,
+)
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
 from gpuledger.projection.returns import Returns
-from gpuledger.projection.route import Route, accepted_report, mismatch, prefix_of, recorded_origin, route_of
+from gpuledger.projection.route import (
+    EPOCH_LENGTH_MAX,
+    Route,
+    accepted_report,
+    mismatch,
+    prefix_of,
+    recorded_origin,
+    route_of,
+)
 
 _RULE_ENFORCED, _REPORT_ACCEPTED = RuleEnforced.TYPE, DeviceReportAccepted.TYPE
 
-EPOCH_LENGTH_MAX = 128
-"""What an event about an epoch can name; a source's own name is bounded as any subject is."""
-
 NUMBERING_BYTES_MAX = EPOCH_LENGTH_MAX + 32
 """How much a decision may grow between its making and its publishing, when it gets its number."""
-
-
-class Numbering(NamedTuple):
-    """Where a decider's own numbering stands."""
-
-    epoch: str
-    next_number: int
-
-
-NOT_PUBLISHED = Numbering("unpublished", 1)
-"""The numbering of decisions that are folded and compared, but never published."""
 
 
 class Fold:
@@ -92,8 +95,14 @@ class Fold:
         self._catalogue = catalogue
         self._source = f"/services/{projection.name}"
         self._observes = projection.observes
+        self._reads = projection.reads
         self._routes: dict[str, Route] = {}
         self._prefixes: dict[str, str] = {}
+
+    def begin(self, identity: LedgerIdentity) -> None:
+        """Prepare the state for the first message of a generation; nothing happens behind that."""
+        if self.sequence == 0:
+            self.projection.begin(self.state, identity)
 
     def apply_all(self, messages: Sequence[Message]) -> None:
         """Fold messages in the order of the log.
@@ -112,6 +121,8 @@ class Fold:
         """
         self.sequence = message.sequence
         self._last = message
+        if self._reads:
+            self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
         event = self._accepted(message)
         if event is None:
             return
@@ -217,7 +228,9 @@ class Fold:
         """The event, if it is its source's, has not been seen, and is not to be skipped."""
         try:
             event = parse(message.data)
-            prefix = self._prefixes.get(event.source) or self._prefix(event.source)
+            prefix = self._prefixes.get(event.source) or self._prefixes.setdefault(
+                event.source, prefix_of(event.source)
+            )
             if not message.subject.startswith(prefix):
                 raise mismatch(message.subject, event)
             if len(event.epoch) > EPOCH_LENGTH_MAX:
@@ -364,8 +377,8 @@ class Fold:
         )
 
     def _observe(self, message: Message, event: Undecoded, *, is_known: bool = True) -> None:
-        position, rules = Position(self.generation, message.sequence), self.enforced.rules
-        observed = Observed(event, position, message.recorded_ns, len(message.data), is_known, rules)
+        rules, size = self.enforced.rules, len(message.data)
+        observed = Observed(event, self._position, message.recorded_ns, size, is_known, rules)
         self._take_answers(message.subject, self.projection.observed, observed)
 
     def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:
@@ -379,18 +392,13 @@ class Fold:
         self._refuse(message, event, RefusalKind.DUPLICATE, "Its number was seen before.")
 
     def _refuse(self, message: Message, event: Undecoded | None, kind: RefusalKind, reason: str) -> None:
-        position = Position(self.generation, message.sequence)
-        refusal = RefusedEvent(kind, position, message.recorded_ns, message.subject, reason, event, len(message.data))
-        self._take_answers(message.subject, self.projection.refused, refusal)
+        subject, size = message.subject, len(message.data)
+        refusal = RefusedEvent(kind, self._position, message.recorded_ns, subject, reason, event, size)
+        self._take_answers(subject, self.projection.refused, refusal)
 
     @property
     def _position(self) -> Position:
-        """Where the fold stands."""
         return Position(self.generation, self.sequence)
-
-    def _prefix(self, source: str) -> str:
-        prefix = self._prefixes[source] = prefix_of(source)
-        return prefix
 
     def _route(self, event_type: str) -> Route:
         route = route_of(event_type, self._catalogue, self.projection.handlers)

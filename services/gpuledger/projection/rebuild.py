@@ -17,9 +17,9 @@ from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, t
 from gpuledger.db.views import recreate_views_async
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import follows_log
-from gpuledger.projection.definition import Projection
+from gpuledger.projection.definition import Numbering, Projection
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall_sent
 from gpuledger.projection.replay import OnProgress, new_fold
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of

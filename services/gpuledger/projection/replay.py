@@ -23,7 +23,9 @@ OnProgress = Callable[[int, int], None]
 
 async def new_fold(projection: Projection, ledger: Ledger, state: State | None = None) -> Fold:
     """A fold at the start of the log that passes over the skipped positions."""
-    return Fold(projection, ledger.generation, state=state, skipped=await skipped_positions(ledger))
+    fold = Fold(projection, ledger.generation, state=state, skipped=await skipped_positions(ledger))
+    fold.begin(ledger.identity)
+    return fold
 
 
 async def fold_until(
@@ -40,6 +42,7 @@ async def memory_fold(projection: Projection, ledger: Ledger) -> Fold:
     fold = Fold(projection, ledger.generation, skipped=await skipped_positions(ledger), publishes=False)
     for table in fold.state.tables().values():
         table.never_written()
+    fold.begin(ledger.identity)
     return fold
 
 

@@ -13,6 +13,9 @@ from gpuledger.events.subjects import NODE, ROOT, Origin, escape, origin_of, par
 from gpuledger.ledger.api import Message
 from gpuledger.projection.enforced import EnforcedRules
 
+EPOCH_LENGTH_MAX = 128
+"""What an event about an epoch can name; a source's own name is bounded as any subject is."""
+
 BY_NODE = (Authority.OWN_NODE, Authority.OWN_DEVICE)
 """The authorities of types of which not every event is heard: that depends on the node of its agent."""
 

@@ -17,10 +17,10 @@ from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.ledger.api import Message, Outgoing, Position
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
-from gpuledger.projection.definition import Projection
+from gpuledger.projection.definition import NOT_PUBLISHED, Numbering, Projection
 from gpuledger.projection.enforced_store import read_rules, write_rules
 from gpuledger.projection.errors import WriterFencedError
-from gpuledger.projection.fold import NOT_PUBLISHED, Fold, Numbering
+from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import UNSETTLED
 from gpuledger.projection.rows import RowStore, is_copied
 from gpuledger.runtime.clock import NewId, random_id

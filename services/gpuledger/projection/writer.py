@@ -84,6 +84,7 @@ class RowWriter:
         await store.settle_at(head)
         settle_until = await store.begin_epoch(context.new_id(), head)
         fold = await store.load(checkpoint, skipped, await store.outbox())
+        fold.begin(ledger.identity)
         fold.decision_bytes_max = ledger.message_bytes_max
         sent = {one.id: one.sequence or head for one in await sent_decisions(store.connection, projection.name)}
         fold.returns = Returns(

@@ -10,10 +10,10 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
+from gpuledger.tools.queries.backend import all_projections
 from support.dra_facts import allocated
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
-from support.projections import all_projections
 from support.slice_statuses import PATH, Driver, is_right, states, written
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
 from support.waiting import eventually

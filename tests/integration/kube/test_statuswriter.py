@@ -17,8 +17,8 @@ from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeInventoryWithdrawn
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.projection.rebuild import rebuild
+from gpuledger.tools.queries.backend import all_projections
 from support.inventory_decisions import Decided, events, events_number, hardware, has_event, names, settled, writing
-from support.projections import all_projections
 from support.statuswriting import BACKOFF, CountingClient
 from support.waiting import eventually
 

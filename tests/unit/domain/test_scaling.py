@@ -15,9 +15,9 @@ from gpuledger.domain.table import Table
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Message
-from gpuledger.projection.definition import Decisions, RefusalKind, RefusedEvent
+from gpuledger.projection.definition import Decisions, Numbering, RefusalKind, RefusedEvent
 from gpuledger.projection.errors import BadEventError
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import DevicesProjection
 from support.events import AGENT, GENERATION, IMPORT, SERVICE, START, event, folded, log_of, message
 

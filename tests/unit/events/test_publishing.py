@@ -36,7 +36,7 @@ MODELS = {f"{model.AGGREGATE}.{model.EVENT}": model for model in registry.models
 HEARD = [name for name in MODELS if name != "device.report-accepted"]
 """No fold handles a report that was accepted; it handles the report in it."""
 
-OURS = {SourceKind.SOURCES, SourceKind.INVENTORY, SourceKind.BOOTSTRAP, SourceKind.POOLS}
+OURS = {SourceKind.SOURCES, SourceKind.INVENTORY, SourceKind.BOOTSTRAP, SourceKind.POOLS, SourceKind.SEALS}
 SOURCES = {
     SourceKind.AGENTS: "/nodes/n1/agent",
     SourceKind.IMPORTERS: "/import/titan",
@@ -56,6 +56,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/deciders/inventory": {SourceKind.INVENTORY},
     "services/gpuledger/deciders/bootstrap": {SourceKind.BOOTSTRAP},
     "services/gpuledger/deciders/pools": {SourceKind.POOLS},
+    "services/gpuledger/deciders/seals": {SourceKind.SEALS},
     "services/gpuledger/tools/log_restore.py": {SourceKind.OPERATORS},
 }
 NOT_PUBLISHED = {"PoolDefined", "PoolGone", "SettingsChanged"}

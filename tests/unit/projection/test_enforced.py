@@ -19,13 +19,16 @@ from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourceRejected
 from gpuledger.events.workload import WorkloadSubmitted
 from gpuledger.ledger.api import Message
-from gpuledger.projection.definition import Decisions, Projection, RefusedEvent
+from gpuledger.projection.definition import Decisions, Numbering, Projection, RefusedEvent
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 from gpuledger.projection.errors import BadEventError
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import AllocationsProjection, NodesProjection
+from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT, GENERATION, IMPORT, START, event, folded, log_of, message, rows_of
-from support.projections import all_projections
+
+FOLDING = [one for one in all_projections() if not one.reads]
+"""The projections whose rows depend on events alone; the log's chain holds whatever was recorded."""
 
 SOURCES = "/services/sources"
 MICROSECOND = timedelta(microseconds=1)
@@ -76,7 +79,7 @@ def passed_over(projection: Projection, log: Sequence[Message]) -> list[tuple[in
 @violations
 def test_every_projection_rejects_a_violation_alike(subject: str, data: Payload) -> None:
     log = log_of([*RULES, event(data, subject, source=AGENT)])
-    (found,) = {tuple(passed_over(projection, log)) for projection in all_projections()}
+    (found,) = {tuple(passed_over(projection, log)) for projection in FOLDING}
     ((position, reason),) = found
     assert position == len(log)
     assert reason.startswith(f"{data.TYPE}: {AGENT} may not publish it")
@@ -85,7 +88,7 @@ def test_every_projection_rejects_a_violation_alike(subject: str, data: Payload)
 @violations
 def test_a_violation_leaves_no_row_and_sources_records_it(subject: str, data: Payload) -> None:
     log = log_of([*RULES, event(data, subject, source=AGENT)])
-    for projection in all_projections():
+    for projection in FOLDING:
         if not projection.observes:
             assert rows_of(folded(projection, log)) == rows_of(folded(projection, log[:-1]))
     fold = folded(SourcesProjection(), log)
@@ -98,7 +101,7 @@ def test_a_violation_leaves_no_row_and_sources_records_it(subject: str, data: Pa
 @violations
 def test_what_stands_before_the_rule_is_folded_as_earlier_builds_did(subject: str, data: Payload) -> None:
     before = [event(data, subject, source=AGENT)]
-    for projection in all_projections():
+    for projection in FOLDING:
         if not projection.observes:
             assert rows_of(folded(projection, log_of([*before, *RULES]))) == rows_of(folded(projection, log_of(before)))
             assert passed_over(projection, log_of([*before, *RULES])) == []
@@ -113,7 +116,7 @@ def test_an_agent_that_spoke_of_another_nodes_containers_was_not_heard_before_th
 def test_the_rule_is_about_edge_sources_and_stops_nobody(data: Payload) -> None:
     """A service that published a fact would be a bug of ours; no projection that went on before stops at it."""
     log = log_of([*RULES, event(data, "n1", source="/services/pools")])
-    for projection in all_projections():
+    for projection in FOLDING:
         assert passed_over(projection, log) == []
 
 
@@ -127,7 +130,7 @@ def test_the_first_record_of_a_rule_counts(records: list[Decoded], repeats: int)
 
 
 @pytest.mark.parametrize(("rule", "version"), [("unheard-of", 1), (Rule.PUBLISHERS, 2)])
-@pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
+@pytest.mark.parametrize("projection", FOLDING, ids=lambda one: one.name)
 def test_a_build_that_does_not_know_the_rule_stops(rule: str, version: int, projection: Projection) -> None:
     unknown = event(RuleEnforced(version=version), rule, source=SOURCES)
     with pytest.raises(BadEventError, match=rf"does not know version {version} of the rule '{rule}'.*Upgrade"):
@@ -154,7 +157,7 @@ def test_the_sources_service_decides_each_rule_once() -> None:
 
 
 def test_other_projections_decide_no_rule() -> None:
-    for projection in all_projections():
+    for projection in FOLDING:
         if not isinstance(projection, SourcesProjection):
             fold = Fold(projection, GENERATION, numbering=Numbering("own", 1))
             fold.enforce(tuple(Rule), START)
@@ -200,7 +203,7 @@ def test_an_event_far_ahead_of_its_recording_is_passed_over_by_all(
     time: datetime, recorded_at: datetime | None, passes: bool, source: str, data: Payload
 ) -> None:
     late = ahead(time, source, data, recorded_at=recorded_at)
-    for projection in all_projections():
+    for projection in FOLDING:
         found = passed_over(projection, [*log_of(RULES), late])
         assert len(found) == (0 if passes else 1)
         assert passes or "more than 1 day after it was recorded" in found[0][1]

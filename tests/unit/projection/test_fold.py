@@ -13,13 +13,21 @@ from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.source import SourceGapDetected, SourceRejected
 from gpuledger.ledger.api import Message, Position
-from gpuledger.projection.definition import Decision, Decisions, Observed, Projection, RefusalKind, RefusedEvent
+from gpuledger.projection.definition import (
+    Decision,
+    Decisions,
+    Numbering,
+    Observed,
+    Projection,
+    RefusalKind,
+    RefusedEvent,
+)
 from gpuledger.projection.errors import BadEventError
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import DevicesProjection, NodesProjection
+from gpuledger.tools.queries.backend import all_projections
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection, AwayState
 from support.events import AGENT, EPOCH, GENERATION, IMPORT, SERVICE, event, folded, hour, message, rows_of
-from support.projections import all_projections
 
 FAILED = DeviceFailed(kind="DBE")
 

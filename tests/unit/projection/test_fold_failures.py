@@ -12,10 +12,10 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Position
-from gpuledger.projection.definition import Decision, Decisions, Observed, RefusedEvent
+from gpuledger.projection.definition import Decision, Decisions, Numbering, Observed, RefusedEvent
 from gpuledger.projection.enforced import EnforcedRule
 from gpuledger.projection.errors import BadEventError, DueError
-from gpuledger.projection.fold import NUMBERING_BYTES_MAX, Fold, Numbering
+from gpuledger.projection.fold import NUMBERING_BYTES_MAX, Fold
 from gpuledger.readmodels.projections import WorkloadsProjection
 from support.deciders import AWAY_AT_MOST, AwayProjection, AwayState
 from support.events import AGENT, GENERATION, event, hour, message, rows_of

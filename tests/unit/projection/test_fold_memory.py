@@ -6,7 +6,8 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import fold_until
 from support.deciders import AwayProjection
 from support.events import event, message, rows_of

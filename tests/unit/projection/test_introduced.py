@@ -10,8 +10,9 @@ from gpuledger.events.catalogue import registry
 from gpuledger.events.publishing import Rule, SourceKind
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
+from gpuledger.projection.definition import Numbering
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import DevicesProjection
 from support.events import GENERATION, event, folded, hour, message, rows_of
 from support.later_build import DeviceMelted, LaterDevices, later_build, melted

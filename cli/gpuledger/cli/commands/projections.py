@@ -16,6 +16,7 @@ from gpuledger.ledger.api import Position
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.verify import Verification
 from gpuledger.tools.cluster import KubeAccess
+from gpuledger.tools.log_proof import LogProof, prove_log
 from gpuledger.tools.projections import (
     difference_words,
     rebuild_projections,
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 KUBERNETES = "kubernetes"
 """The name of the API server's objects among the projections."""
+
+LOG = "log"
+"""The name of the log itself among them; its rows are seals."""
 
 _VIEW = View(
     "projection",
@@ -50,6 +54,7 @@ Projections = Annotated[
     typer.Argument(metavar="[PROJECTION]...", help="The projections; all by default.", show_default=False),
 ]
 WithKube = Annotated[bool, typer.Option("--kube", help="Also compare the objects in Kubernetes with the ledger.")]
+WithLog = Annotated[bool, typer.Option("--log", help="Also compare the log with its seals, from its start.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Fold in memory, report what would change, and write nothing.")]
 AcceptLoss = Annotated[
     bool, typer.Option("--accept-loss", help="Rebuild from a log that has lost events, after a restore of an old copy.")
@@ -60,6 +65,7 @@ Rollback = Annotated[bool, typer.Option("--rollback", help="Go back to the rows 
 def verify(
     projections: Projections = None,
     kube: WithKube = False,
+    log: WithLog = False,
     output: OutputFormat = Output.TABLE,
     no_headers: NoHeaders = False,
     kubeconfig: Kubeconfig = None,
@@ -68,11 +74,12 @@ def verify(
 ) -> None:
     """Verify that the tables are what the log says: fold it from its start and compare every row.
 
-    Exits with 1 if a row differs. With --kube it compares the objects in Kubernetes in the same way.
+    Exits with 1 if a row differs. With --kube it compares the objects in Kubernetes in the same way, and with --log
+    the log itself with the seals that were made as it grew.
     """
     access = KubeAccess(kubeconfig, context, data_dir) if kube else None
-    found, objects = run(_verify(projections or [], data_dir, access))
-    render(_rows(found, objects), _VIEW, output, headers=not no_headers)
+    found, objects, proof = run(_verify(projections or [], data_dir, access, log=log))
+    render(_rows(found, objects, proof), _VIEW, output, headers=not no_headers)
     wrong = [result for result in found if result.differences]
     for result in wrong:
         assert result.first is not None
@@ -88,6 +95,8 @@ def verify(
             f"{objects.differences} objects in Kubernetes differ from the ledger",
             "Compare again, for a write may be under way; then look at the status writer's health",
         )
+    if proof is not None:
+        _show_proof(proof)
     compared = f"{sum(result.rows for result in found)} rows" + (f" and {objects.objects} objects" if objects else "")
     message(f"Every {'row and object' if objects else 'row'} is as the ledger says: {compared} compared.")
 
@@ -109,11 +118,27 @@ def replay(
 
 
 async def _verify(
-    names: list[str], data_dir: DataDir, access: KubeAccess | None
-) -> tuple[list[Verification], "KubeVerification | None"]:
+    names: list[str], data_dir: DataDir, access: KubeAccess | None, *, log: bool
+) -> tuple[list[Verification], "KubeVerification | None", LogProof | None]:
     async with open_backend(data_dir, "verify") as backend:
         found = await verify_projections(backend, names)
-        return found, None if access is None else await verify_objects(backend, access)
+        objects = None if access is None else await verify_objects(backend, access)
+        if not log:
+            return found, objects, None
+        with backend.reporter.progress("Verifying the log") as advance:
+            return found, objects, await prove_log(backend, lambda done, _total: advance.to(done))
+
+
+def _show_proof(proof: LogProof) -> None:
+    if proof.first_break:
+        raise CliError(
+            f"The log is not what it was: {proof.first_break}",
+            "See docs/operations.md, The log was cut",
+        )
+    sealed = f"{proof.seals} seals cover the log up to {proof.sealed_to}" if proof.seals else "The log has no seal yet"
+    message(f"{sealed}; {proof.unsealed} events are not sealed.")
+    if proof.newest:
+        message(f"The newest seal is {proof.newest}; note it elsewhere to recognise a log that was made anew.")
 
 
 async def _replay(
@@ -137,7 +162,7 @@ def _value(value: object) -> str:
     return "nothing" if value is None else csv_field(value)
 
 
-def _rows(found: list[Verification], objects: "KubeVerification | None") -> Iterator[RowDict]:
+def _rows(found: list[Verification], objects: "KubeVerification | None", proof: LogProof | None) -> Iterator[RowDict]:
     for result in found:
         first = result.first
         where = None if first is None else f"{first.table}/{'/'.join(str(part) for part in first.key)}"
@@ -146,6 +171,8 @@ def _rows(found: list[Verification], objects: "KubeVerification | None") -> Iter
         key = objects.first[0].key if objects.first else None
         where = None if key is None else f"{key.kind}/{key.id}"
         yield _row(KUBERNETES, objects.position, objects.objects, objects.differences, where)
+    if proof:
+        yield _row(LOG, proof.sealed_to, proof.seals, int(proof.first_break is not None), proof.first_break)
 
 
 def _row(name: str, position: Position, rows: int, differences: int, first: str | None) -> RowDict:

@@ -15,6 +15,7 @@ from gpuledger.db.readonly import read_only
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import Table
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -64,7 +65,8 @@ class HasTables(Protocol):
 
 def all_projections() -> list[Projection]:
     """A new instance of every projection of the product."""
-    return [*read_models(), SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection()]
+    deciders = (SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection(), SealsProjection())
+    return [*read_models(), *deciders]
 
 
 def named_projections(names: Sequence[str]) -> list[Projection]:

@@ -22,12 +22,12 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
-from gpuledger.projection.definition import Projection
+from gpuledger.projection.definition import Numbering, Projection
 from gpuledger.projection.errors import BadEventError
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import DevicesProjection
+from gpuledger.tools.queries.backend import all_projections
 from support.events import GENERATION, IMPORT, event, folded, message
-from support.projections import all_projections
 
 UUID = "GPU-1"
 FAILED = DeviceFailed(kind="XID 79")

@@ -8,7 +8,8 @@ from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.source import SourceCompleted, SourceGapClosed, SourceGapDetected
 from gpuledger.ledger.api import Message
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.events import AGENT, EPOCH, GENERATION, START, event, message
 
 GRACE = timedelta(seconds=GAP_GRACE_S)

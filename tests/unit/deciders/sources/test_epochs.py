@@ -11,8 +11,9 @@ from gpuledger.events.node import EndedEpoch, NodeAgentStarted
 from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.publishing import Rule
 from gpuledger.events.source import SourceGapClosed, SourceGapDetected
+from gpuledger.projection.definition import Numbering
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.fold import Fold
 from support.events import AGENT, GENERATION, START, event, log_of
 
 GRACE = timedelta(seconds=GAP_GRACE_S + 60)

@@ -17,7 +17,8 @@ from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.source import SourceLimited, SourceRejected
 from gpuledger.ledger.api import Message
-from gpuledger.projection.fold import Fold, Numbering
+from gpuledger.projection.definition import Numbering
+from gpuledger.projection.fold import Fold
 from support.events import AGENT, EPOCH, GENERATION, IMPORT, START, event, message, rows_of
 
 SIZE = 64 * 1024

@@ -1,0 +1,27 @@
+"""The `seals` service: reads every message as it was recorded, and seals the log in a chain of digests."""
+
+from gpuledger.deciders.seals.decide import seal
+from gpuledger.domain.seals import chain
+from gpuledger.ledger.identity import LedgerIdentity
+from gpuledger.projection.definition import Decisions, Projection, ReadMessage
+
+
+class SealsProjection(Projection):
+    """Links every message to the chain, whatever it holds, and decides when a seal is due."""
+
+    name = "seals"
+    version = 1
+    specs = chain.SPECS
+    handlers = chain.HANDLERS
+    state_class = chain.Seals
+    decides = True
+    reads = True
+
+    def begin(self, state: chain.Seals, identity: LedgerIdentity) -> None:
+        """Start the chain where the generation before ended."""
+        state.begin(identity.predecessor.digest if identity.predecessor else "")
+
+    def read(self, state: chain.Seals, read: ReadMessage) -> Decisions:
+        """Link the message, and seal the chain when it is long enough."""
+        message = read.message
+        return seal(read.generation, state.link(message.sequence, message.subject, message.data), message)

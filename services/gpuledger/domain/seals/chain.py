@@ -1,0 +1,68 @@
+"""The chain of digests over a partition of the log, and where its last seal stands. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.digests import NOTHING, chained
+from gpuledger.events.ledger import LedgerSealed
+
+PARTITION: Final = 0
+"""The log has one partition so far."""
+
+
+class Chain(NamedTuple):
+    """The link at `position`, and the last position and the digest of the newest seal (0 and None before the first)."""
+
+    partition: int
+    position: int
+    digest: str
+    sealed_to: int
+    sealed_digest: str | None
+
+    @property
+    def unsealed(self) -> int:
+        """How many messages no seal covers yet."""
+        return self.position - self.sealed_to
+
+    def after(self, position: int, subject: str, data: bytes) -> "Chain":
+        """The chain with one message more."""
+        return self._replace(position=position, digest=chained(self.digest, subject, data))
+
+
+def beginning(predecessor_digest: str) -> Chain:
+    """The chain before the first message of a generation, linked to the last message of the one before, if any."""
+    return Chain(PARTITION, 0, predecessor_digest or NOTHING, 0, None)
+
+
+class Seals:
+    """The state of the `seals` service."""
+
+    def __init__(self) -> None:
+        self.chains: Table[Chain] = Table(CHAINS)
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """Every table, by name."""
+        return {CHAINS.name: self.chains}
+
+    def begin(self, predecessor_digest: str) -> None:
+        """Start the chain of a generation."""
+        self.chains.put(beginning(predecessor_digest))
+
+    def link(self, position: int, subject: str, data: bytes) -> Chain:
+        """Add a message to the chain."""
+        chain = (self.chains.rows.get(PARTITION) or beginning("")).after(position, subject, data)
+        self.chains.put(chain)
+        return chain
+
+
+def on_sealed(state: Seals, _fact: Fact, data: LedgerSealed) -> None:
+    """A seal covers the chain up to its last position."""
+    chain = state.chains.rows[PARTITION]
+    state.chains.put(chain._replace(sealed_to=data.last, sealed_digest=data.digest))
+
+
+CHAINS: Final = TableSpec("seal_chain", Chain, ("partition",))
+SPECS: Final = (CHAINS,)
+HANDLERS: Final[Handlers] = {LedgerSealed: on_sealed}

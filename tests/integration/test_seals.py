@@ -1,0 +1,154 @@
+"""The seals of the log: made as it grows, and what `verify --log` finds where somebody changed it."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
+from gpuledger.deciders.seals.projection import SealsProjection
+from gpuledger.events.envelope import decode
+from gpuledger.events.ledger import LedgerSealed
+from gpuledger.ledger.api import Ledger, Message, Outgoing
+from gpuledger.ledger.connect import connected
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.ledger.stream import begin_generation, create_ledger
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.projection.rebuild import rebuild
+from gpuledger.projection.runner import Runner
+from gpuledger.tools.log_proof import LogProof, prove_log
+from gpuledger.tools.queries.backend import Backend
+from support.ledgers import everything, new_ledger
+from support.projections import QUICK, assert_true, publish, reaches, running, table
+from support.runners import LEFT_OPEN, failures
+from support.waiting import eventually
+
+pytestmark = LEFT_OPEN
+
+SEALS = "ledger.svc.seals.>"
+EVENTS = 2 * MESSAGES_PER_SEAL + 5
+
+
+@pytest.fixture
+async def sealed(fresh_nats: NatsServer, url: str) -> AsyncIterator[JetStreamLedger]:
+    """A log with two seals and a few events behind them."""
+    async with new_ledger(fresh_nats.url) as ledger:
+        await publish(ledger, failures(range(1, EVENTS + 1)))
+        await seal(ledger, url, 2)
+        yield ledger
+
+
+async def seal(ledger: Ledger, url: str, count: int) -> None:
+    """Run the service until there are so many seals and it has read them."""
+
+    async def are_there() -> bool:
+        return len(await everything(ledger, subject_filter=SEALS)) == count
+
+    async with running(Runner(SealsProjection(), ledger, url, settings=QUICK)):
+        await eventually(are_there)
+        await reaches(url, "seals", await ledger.head())
+
+
+async def proof(ledger: JetStreamLedger, server: NatsServer) -> LogProof:
+    return await prove_log(Backend(ledger, "", server.url, None))
+
+
+def payloads(messages: Sequence[Message]) -> list[LedgerSealed]:
+    found = [decode(message.data).data for message in messages]
+    return [data for data in found if isinstance(data, LedgerSealed)]
+
+
+async def copied(server: NatsServer, ledger: Ledger, messages: Sequence[Message]) -> None:
+    """Put other messages in the place of the log's, as somebody with an operator's rights can."""
+    async with connected(server.url, name="intruder") as connection:
+        await connection.jetstream.delete_stream("LEDGER_1")
+        await create_ledger(connection, ledger.identity.ledger_id)
+    async with connect_ledger(server.url, name="intruder") as another:
+        await another.publish_many([Outgoing(one.subject, f"x{at}", one.data) for at, one in enumerate(messages)])
+
+
+async def test_seals_follow_each_other_and_cover_everything(
+    sealed: JetStreamLedger, fresh_nats: NatsServer, url: str
+) -> None:
+    first, second = payloads(await everything(sealed, subject_filter=SEALS))
+    assert (first.first, first.last, first.previous) == (1, MESSAGES_PER_SEAL, None)
+    assert (second.first, second.last, second.previous) == (MESSAGES_PER_SEAL + 1, 2 * MESSAGES_PER_SEAL, first.digest)
+    found = await proof(sealed, fresh_nats)
+    assert found == LogProof((1, 2 * MESSAGES_PER_SEAL), 2, second.digest, 7, None)  # type: ignore[arg-type]
+    await assert_true(sealed, url, [SealsProjection()])
+
+
+async def test_what_cannot_be_read_is_sealed_too(fresh_nats: NatsServer, url: str) -> None:
+    async with new_ledger(fresh_nats.url) as ledger:
+        await publish(ledger, failures(range(1, MESSAGES_PER_SEAL)))
+        for number in range(2):
+            await ledger.publish(Outgoing("ledger.node.n1.device.d.failed", f"no event {number}", b"\xff"))
+        await publish(ledger, failures(range(MESSAGES_PER_SEAL, MESSAGES_PER_SEAL + 1)))
+        await seal(ledger, url, 1)
+        (only,) = payloads(await everything(ledger, subject_filter=SEALS))
+        assert only.last == MESSAGES_PER_SEAL + 2, "a message without an id leaves the seal to the next one"
+        assert (await proof(ledger, fresh_nats)).first_break is None
+
+
+async def test_a_restart_and_a_rebuild_go_on_with_the_chain(
+    sealed: JetStreamLedger, fresh_nats: NatsServer, url: str
+) -> None:
+    before = table(url, "seal_chain")
+    await rebuild(SealsProjection(), sealed, url)
+    assert table(url, "seal_chain") == before
+    await publish(sealed, failures(range(EVENTS + 1, EVENTS + MESSAGES_PER_SEAL)))
+    await seal(sealed, url, 3)
+    found = await proof(sealed, fresh_nats)
+    assert (found.seals, found.first_break) == (3, None)
+
+
+@pytest.mark.parametrize("at", [1, MESSAGES_PER_SEAL, MESSAGES_PER_SEAL + 7])
+@pytest.mark.parametrize("change", ["altered", "left out", "exchanged"])
+async def test_the_first_seal_over_a_change_is_named(
+    sealed: JetStreamLedger, fresh_nats: NatsServer, at: int, change: str
+) -> None:
+    messages = await everything(sealed)
+    one = messages[at - 1]
+    if change == "altered":
+        messages[at - 1] = one._replace(data=one.data.replace(b"DBE", b"SBE"))
+    elif change == "left out":
+        del messages[at - 1]
+    else:
+        messages[at - 1 : at + 1] = reversed(messages[at - 1 : at + 1])
+    await copied(fresh_nats, sealed, messages)
+    first = 1 if at <= MESSAGES_PER_SEAL else MESSAGES_PER_SEAL + 1
+    async with connect_ledger(fresh_nats.url, name="test") as ledger:
+        found = await proof(ledger, fresh_nats)
+    assert found.first_break is not None
+    assert f"the messages {first} to {first + MESSAGES_PER_SEAL - 1} are not those" in found.first_break
+
+
+async def test_a_seal_that_is_left_out_is_missed_by_the_next_one(
+    sealed: JetStreamLedger, fresh_nats: NatsServer
+) -> None:
+    messages = await everything(sealed)
+    seals = [index for index, one in enumerate(messages) if ".svc.seals." in one.subject]
+    messages[seals[0]] = messages[0]
+    await copied(fresh_nats, sealed, messages)
+    async with connect_ledger(fresh_nats.url, name="test") as ledger:
+        found = await proof(ledger, fresh_nats)
+    assert found.first_break is not None
+    assert "follows another seal than the one before it" in found.first_break
+
+
+async def test_a_new_generation_goes_on_from_the_end_of_the_one_before(
+    sealed: JetStreamLedger, fresh_nats: NatsServer, url: str
+) -> None:
+    async with connected(fresh_nats.url, name="restore") as connection:
+        await begin_generation(connection)
+    async with connect_ledger(fresh_nats.url, name="test") as ledger:
+        await publish(ledger, failures(range(1, MESSAGES_PER_SEAL + 1)))
+        await rebuild(SealsProjection(), ledger, url)
+        await seal(ledger, url, 1)
+        assert (await proof(ledger, fresh_nats)).first_break is None
+        async with connected(fresh_nats.url, name="intruder") as connection:
+            config = (await connection.jetstream.stream_info("LEDGER_2")).config
+            await connection.jetstream.update_stream(
+                config.evolve(metadata={**(config.metadata or {}), "gpuledger.io/predecessor-digest": "0" * 64})
+            )
+    async with connect_ledger(fresh_nats.url, name="test") as ledger:
+        assert "does not end with the event" in ((await proof(ledger, fresh_nats)).first_break or "")
