@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, Touched
 from gpuledger.domain.table import TableSpec
-from gpuledger.events.envelope import Undecoded
+from gpuledger.events.envelope import Decoded, Event, Undecoded
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Message, Position
@@ -38,6 +38,26 @@ class Numbering(NamedTuple):
 
 NOT_PUBLISHED = Numbering("unpublished", 1)
 """The numbering of decisions that are folded and compared, but never published."""
+
+
+def event_of(decision: Decision, source: str, numbering: Numbering) -> Decoded:
+    """The event that a decision is recorded as. Its id follows from its cause, so whoever decides it gives the same."""
+    epoch, number = numbering
+    data = decision.data
+    event_id = derived_id(decision.cause, data.TYPE, decision.subject)
+    correlation_id = decision.correlation_id or decision.cause
+    return Event(
+        event_id,
+        source,
+        data.TYPE,
+        decision.subject,
+        decision.time,
+        data,
+        epoch,
+        number,
+        decision.cause,
+        correlation_id,
+    )
 
 
 class Causation:

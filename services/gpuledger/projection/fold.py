@@ -12,9 +12,8 @@ from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceReportAccepted
-from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
+from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError
-from gpuledger.events.ids import derived_id
 from gpuledger.events.publishing import Rule
 from gpuledger.events.registry import Registry
 from gpuledger.events.rule import RuleEnforced
@@ -31,6 +30,7 @@ from gpuledger.projection.definition import (
     ReadMessage,
     RefusalKind,
     RefusedEvent,
+    event_of,
 )
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
@@ -321,7 +321,7 @@ class Fold:
             raise DueError(self.projection.name, self._position, reason) from error
 
     def _take(self, decision: Decision) -> None:
-        event = self._event(decision)
+        event = event_of(decision, self._source, self.numbering)
         if event.id in self._expected:
             return
         self._check(event)
@@ -358,23 +358,6 @@ class Fold:
         except Exception as error:
             reason = f"The decision {event.type} on {event.subject!r} does not fold ({error!r})."
             raise BadEventError(self.projection.name, self._position, nats_subject_of(event), reason) from error
-
-    def _event(self, decision: Decision) -> Decoded:
-        epoch, number = self.numbering
-        data = decision.data
-        event_id = derived_id(decision.cause, data.TYPE, decision.subject)
-        return Event(
-            event_id,
-            self._source,
-            data.TYPE,
-            decision.subject,
-            decision.time,
-            data,
-            epoch,
-            number,
-            decision.cause,
-            decision.correlation_id or decision.cause,
-        )
 
     def _observe(self, message: Message, event: Undecoded, *, is_known: bool = True) -> None:
         rules, size = self.enforced.rules, len(message.data)
