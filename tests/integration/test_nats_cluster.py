@@ -12,7 +12,7 @@ from gpuledger.ledger.stream import create_ledger
 from gpuledger.tools.doctor import Check, LedgerChecks, Status
 from support.ledgers import everything, jetstream_ledger, numbers_of, outgoing
 from support.nats_cluster import NatsCluster, nats_cluster
-from support.servers import delete_streams, nats_answer
+from support.servers import nats_answer
 from support.waiting import eventually
 
 STREAM = "LEDGER_1"
@@ -21,16 +21,11 @@ EVENTS_PER_BATCH = 50
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[NatsCluster]:
+@pytest.fixture
+def cluster() -> Iterator[NatsCluster]:
+    """A cluster for one test: a server that was away takes long to forget a stream that was deleted meanwhile."""
     with nats_cluster() as cluster:
         yield cluster
-
-
-@pytest.fixture
-def cluster(running: NatsCluster) -> NatsCluster:
-    delete_streams(running.url)
-    return running
 
 
 async def make(cluster: NatsCluster, replicas: int | None = None) -> None:
