@@ -13,7 +13,7 @@ from gpuledger.ledger import connect
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
-from support.ledgers import DEADLINE_S, HEARTBEAT_S, everything, numbers_of, outgoing, read_count
+from support.ledgers import DEADLINE_S, HEARTBEAT_S, everything, new_ledger, numbers_of, outgoing, read_count
 from support.nats_logins import Certificates, WrittenServer, written_server
 from support.nkeys import ACCOUNT, JETSTREAM, OPERATOR, UNLIMITED, USER, Key, credentials
 from support.waiting import eventually
@@ -120,7 +120,7 @@ async def publishing(ledger: JetStreamLedger) -> AsyncIterator[Publishing]:
 
 
 def service(server: WrittenServer, kind: Kind) -> AbstractAsyncContextManager[JetStreamLedger]:
-    return connect_ledger(
+    return new_ledger(
         f"{kind.scheme}://{server.address}",
         name="service",
         identity=kind.identity,

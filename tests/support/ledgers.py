@@ -14,6 +14,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.ledger.stream import create_ledger, open_current
 from gpuledger.runtime.clock import random_id
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 
 DEADLINE_S = 60.0
 HEARTBEAT_S = 0.1
@@ -36,7 +37,7 @@ async def jetstream_ledger(url: str, **settings: float | None) -> AsyncIterator[
 @asynccontextmanager
 async def new_ledger(url: str, **settings: Any) -> AsyncIterator[JetStreamLedger]:
     """The ledger of a NATS server, made where there is none."""
-    await make_ledger(url)
+    await make_ledger(url, settings.get("identity", ANONYMOUS))
     async with connect_ledger(url, **{"name": "test", **settings}) as ledger:
         yield ledger
 
@@ -47,9 +48,9 @@ def make_ledger_blocking(url: str) -> None:
         thread.submit(asyncio.run, make_ledger(url)).result()
 
 
-async def make_ledger(url: str) -> None:
+async def make_ledger(url: str, identity: NatsIdentity = ANONYMOUS) -> None:
     """See to it that there is a ledger, as `gpuledger migrate` does."""
-    async with connected(url, name="test") as connection:
+    async with connected(url, name="test", timeout_s=DEADLINE_S, identity=identity) as connection:
         try:
             await open_current(connection)
         except NoLedgerError:
