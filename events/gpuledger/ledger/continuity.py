@@ -4,6 +4,7 @@ Whoever reads asks before the first message and whenever the connection was lost
 server may have come back with another store.
 """
 
+import asyncio
 from typing import Final
 
 from nats.js.api import StreamInfo
@@ -20,6 +21,11 @@ from gpuledger.ledger.errors import (
 )
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, identity_of
 from gpuledger.ledger.stream import check_whole, message_at, stream_name
+
+BEHIND_TIMEOUT_S: Final = 5.0
+"""How long a stream with replicas may end before what was read of it, while a new leader catches up."""
+
+BEHIND_PAUSE_S: Final = 0.2
 
 ABSENT_TIMEOUT_S: Final = 5.0
 """How long a stream may be absent before it counts as lost; a cluster that elects a leader may not know it at first."""
@@ -42,7 +48,8 @@ async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: 
         )
     check_whole(info)
     if anchor is not None and anchor.sequence:
-        await confirm_anchor(connection, expected.generation, info.state.last_seq, anchor)
+        head = await _settled_head(connection, info, anchor.sequence)
+        await confirm_anchor(connection, expected.generation, head, anchor)
 
 
 class LogGuard:
@@ -81,6 +88,16 @@ async def _stream_info(connection: Connection, stream: str) -> StreamInfo:
         if isinstance(error.__cause__, NotFoundError):
             raise LogLostError(f"NATS at {connection.address} has no stream {stream}") from error
         raise
+
+
+async def _settled_head(connection: Connection, info: StreamInfo, sequence: int) -> int:
+    """The end of a stream; a replica that was elected just now may still have to read its own last messages."""
+    clock = asyncio.get_running_loop().time
+    deadline, name = clock() + BEHIND_TIMEOUT_S, str(info.config.name)
+    while info.state.last_seq < sequence and (info.config.num_replicas or 1) > 1 and clock() < deadline:
+        await asyncio.sleep(BEHIND_PAUSE_S)
+        info = await _stream_info(connection, name)
+    return info.state.last_seq
 
 
 async def confirm_anchor(connection: Connection, generation: int, head: int, anchor: Anchor) -> None:
