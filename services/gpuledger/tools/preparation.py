@@ -35,7 +35,8 @@ async def prepare_ledger(
 ) -> PreparedLedger:
     """See to it that there is a ledger with an id, beside a migrated database; repeating it changes nothing.
 
-    `replicas` is how many a new stream has; one that is there gets as many only where `may_alter`.
+    `replicas` is how many a new stream has. One that is there gets as many, and what else this build would give it,
+    only where `may_alter`: services may not.
 
     Raises:
         NoLedgerError: there is none, and `may_create` does not allow it.
@@ -47,7 +48,8 @@ async def prepare_ledger(
     async with connected(nats_url, name="gpuledger migrate", identity=identity) as connection:
         found = await _found(connection, may_create=may_create)
         if found is not None and found.identity is not None:
-            await create_ledger(connection, found.identity.ledger_id, replicas if may_alter else None)
+            if may_alter:
+                await create_ledger(connection, found.identity.ledger_id, replicas)
             return PreparedLedger(found.identity.ledger_id, is_new=False)
         checkpoints = await _checkpoints(database_url)
         if found is None:
