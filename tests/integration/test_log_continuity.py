@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from nats.js.api import DiscardPolicy
+from prometheus_client import REGISTRY
 
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.ledger.api import Ledger
@@ -29,6 +30,7 @@ from gpuledger.projection.supervision import ProjectionHealth, Supervision
 from gpuledger.projection.verify import verify
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.tasks import run_until_one_ends
+from gpuledger.runtime.telemetry import LOG_CHANGES
 from gpuledger.tools.preparation import prepare_ledger
 from support.events import outgoing
 from support.ledgers import jetstream_ledger, new_ledger
@@ -268,6 +270,10 @@ async def test_health_says_why_and_a_projection_goes_on_once_the_log_is_back(
         def found() -> ProjectionHealth:
             return supervision.health()["devices"]
 
+        def changes() -> dict[str, float | None]:
+            labels = [{"projection": "devices", "change": change} for change in LOG_CHANGES]
+            return {one["change"]: REGISTRY.get_sample_value("gpuledger_log_changed", one) for one in labels}
+
         async def practise() -> None:
             await reaches(url, "devices", head)
             with stopped(fresh_nats) as store:
@@ -277,8 +283,10 @@ async def test_health_says_why_and_a_projection_goes_on_once_the_log_is_back(
             await eventually(lambda: _is(found().state == "stopped"))
             await eventually(lambda: _is(found().lag_events is None))
             assert "restored from an older copy" in (found().reason or "")
+            assert changes() == {"lost": 0, "restored": 1, "replaced": 0, "cut": 0}
             put_back(fresh_nats, tmp_path / "whole")
             await eventually(lambda: _is(found().state == "running"))
+            assert changes() == {"lost": 0, "restored": 0, "replaced": 0, "cut": 0}
             await reaches(url, "devices", await publish(ledger, failures(range(100, 103))))
 
         await run_until_one_ends(practise(), *supervision.work())
@@ -286,3 +294,24 @@ async def test_health_says_why_and_a_projection_goes_on_once_the_log_is_back(
 
 async def _is(holds: bool) -> bool:
     return holds
+
+
+async def test_health_goes_on_while_the_log_is_lost(fresh_nats: NatsServer, url: str, tmp_path: Path) -> None:
+    """Somebody has to be there to report it, and to go on once the log is back."""
+    async with new_ledger(fresh_nats.url, heartbeat_s=0.1) as ledger:
+        head = await publish(ledger, failures(range(1, KEPT + 1)))
+        supervision = Supervision([DevicesProjection()], ledger, url, check_interval_s=0.02)
+        lost = {"projection": "devices", "change": "lost"}
+
+        async def practise() -> None:
+            await reaches(url, "devices", head)
+            with stopped(fresh_nats) as store:
+                shutil.move(store, tmp_path / "whole")
+            await eventually(lambda: _is(REGISTRY.get_sample_value("gpuledger_log_changed", lost) == 1))
+            with pytest.raises(LogLostError, match="has no stream LEDGER_1"):
+                await ledger.head()
+            put_back(fresh_nats, tmp_path / "whole")
+            await eventually(lambda: _is(REGISTRY.get_sample_value("gpuledger_log_changed", lost) == 0))
+            await reaches(url, "devices", await publish(ledger, failures(range(100, 103))))
+
+        await run_until_one_ends(practise(), *supervision.work())

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import pytest
 from prometheus_client import REGISTRY
@@ -17,6 +18,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner, writer_lock
 from gpuledger.projection.supervision import Supervision
 from gpuledger.readmodels.projections import DevicesProjection
+from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.telemetry import ProjectionMetrics
 from support.events import event
 from support.ledgers import everything
@@ -41,11 +43,11 @@ async def becomes(name: str, value: float) -> None:
 
 
 @asynccontextmanager
-async def supervised(ledger: JetStreamLedger, url: str, *locks: str) -> AsyncIterator[Supervision]:
-    """The devices projection, sampled often, at a time that stands still."""
-    supervision = Supervision(
-        [DevicesProjection()], ledger, url, lambda: LATER, check_interval_s=0.02, other_locks=locks
-    )
+async def supervised(
+    ledger: JetStreamLedger, url: str, *locks: str, clock: Clock = lambda: LATER
+) -> AsyncIterator[Supervision]:
+    """The devices projection, sampled often, at a time that stands still unless there is a `clock`."""
+    supervision = Supervision([DevicesProjection()], ledger, url, clock, check_interval_s=0.02, other_locks=locks)
     tasks = [asyncio.create_task(work) for work in supervision.work()]
     try:
         yield supervision
@@ -159,3 +161,35 @@ async def test_health_says_who_leads_and_since_when(ledger: JetStreamLedger, url
                 return supervision.leaders["statuswriter"] is not None
 
             await eventually(both)
+
+
+async def test_nobody_is_shown_as_leader_while_postgres_does_not_answer(
+    ledger: JetStreamLedger, url: str, postgres_server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A metric that stood still would say for ever that all is well."""
+    monkeypatch.setattr("gpuledger.projection.supervision.CHECK_AGE_MAX_S", 0.0)
+    database = urlsplit(url).path[1:]
+
+    async def leads() -> bool:
+        shown = REGISTRY.get_sample_value("gpuledger_leader", {"lock": "devices"})
+        return shown == 1 and supervision.leaders.get("devices") is not None
+
+    async def unknown() -> bool:
+        return REGISTRY.get_sample_value("gpuledger_leader", {"lock": "devices"}) is None
+
+    def answered() -> float:
+        return REGISTRY.get_sample_value("gpuledger_servers_answered_timestamp_seconds") or 0
+
+    begun = system_clock().timestamp()
+    async with supervised(ledger, url, clock=system_clock) as supervision:
+        await eventually(leads)
+        assert answered() >= begun
+        execute(postgres_server_url, f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
+        execute(
+            postgres_server_url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", database
+        )
+        await eventually(unknown)
+        before = answered()
+        execute(postgres_server_url, f"ALTER DATABASE {database} ALLOW_CONNECTIONS true")
+        await eventually(leads)
+        assert answered() > before

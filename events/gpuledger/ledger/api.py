@@ -177,7 +177,11 @@ class Ledger(LedgerWriter, Protocol):
         ...
 
     async def head(self) -> int:
-        """The sequence of the last message, 0 for an empty log."""
+        """The sequence of the last message, 0 for an empty log.
+
+        Raises:
+            LogLostError: its stream is gone.
+        """
         ...
 
     async def last_sequence(self, subject_filter: str) -> int:

@@ -39,7 +39,7 @@ async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: 
         LedgerUnavailableError: the server does not answer.
     """
     stream = stream_name(expected.generation)
-    info = await _stream_info(connection, stream)
+    info = await kept_stream(connection, stream)
     found = identity_of(info.config.metadata, expected.generation)
     if found is None or found.ledger_id != expected.ledger_id:
         raise LogReplacedError(
@@ -72,8 +72,13 @@ class LogGuard:
             await self.confirm()
 
 
-async def _stream_info(connection: Connection, stream: str) -> StreamInfo:
-    """What the server knows of the stream, which is waited for a little; a cluster that elects a leader is silent."""
+async def kept_stream(connection: Connection, stream: str) -> StreamInfo:
+    """What the server knows of the stream, which is waited for a little; a cluster that elects a leader is silent.
+
+    Raises:
+        LogLostError: there is no such stream.
+        LedgerUnavailableError: the server does not answer.
+    """
     try:
         return await connection.request(lambda: connection.jetstream.stream_info(stream))
     except NotFoundError:

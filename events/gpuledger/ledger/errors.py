@@ -17,6 +17,8 @@ LedgerError
     └── LogCutError            events that were recorded are missing from it
 """
 
+from typing import ClassVar
+
 
 class LedgerError(Exception):
     """Something is wrong with the log."""
@@ -59,11 +61,18 @@ class RestoreInterruptedError(NoLedgerError):
 
 
 class LogChangedError(LedgerError):
-    """The log is not the one that was read before. Whoever reads it stops, because going on would tell untruths."""
+    """The log is not the one that was read before. Whoever reads it stops, because going on would tell untruths.
+
+    `change` says in one word what happened to it.
+    """
+
+    change: ClassVar[str]
 
 
 class LogLostError(LogChangedError):
     """The stream of the log is gone."""
+
+    change = "lost"
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -73,6 +82,8 @@ class LogLostError(LogChangedError):
 
 class LogRestoredError(LogChangedError):
     """The log ends earlier than it did, or holds another event where one was read: an older copy was restored."""
+
+    change = "restored"
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -84,6 +95,8 @@ class LogRestoredError(LogChangedError):
 class LogReplacedError(LogChangedError):
     """The log is another ledger."""
 
+    change = "replaced"
+
     def __init__(self, what: str) -> None:
         super().__init__(
             f"The log was replaced: {what}. Name the right NATS server or the right database; "
@@ -93,6 +106,8 @@ class LogReplacedError(LogChangedError):
 
 class LogCutError(LogChangedError):
     """Events that were recorded are missing from the log."""
+
+    change = "cut"
 
     def __init__(self, what: str) -> None:
         super().__init__(

@@ -10,7 +10,7 @@ from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
-from gpuledger.ledger.continuity import LogGuard
+from gpuledger.ledger.continuity import LogGuard, kept_stream
 from gpuledger.ledger.errors import (
     GenerationError,
     LedgerError,
@@ -135,8 +135,7 @@ class JetStreamLedger(Ledger):
 
     async def head(self) -> int:
         """See `gpuledger.ledger.api.Ledger.head`."""
-        info = await self._connection.request(lambda: self._connection.jetstream.stream_info(self._generation.stream))
-        return info.state.last_seq
+        return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
 
     async def last_sequence(self, subject_filter: str) -> int:
         """See `gpuledger.ledger.api.Ledger.last_sequence`."""

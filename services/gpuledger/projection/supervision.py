@@ -31,7 +31,7 @@ from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.tasks import Work
-from gpuledger.runtime.telemetry import LeaderMetrics, ProjectionMetrics
+from gpuledger.runtime.telemetry import LeaderMetrics, ProjectionMetrics, servers_answered
 
 log = structlog.get_logger("gpuledger.projection")
 
@@ -115,6 +115,7 @@ class Supervision:
         standing = self._standings[projection.name]
         while True:
             runner.metrics.stopped(is_stopped=False)
+            runner.metrics.log_changed(None)
             try:
                 await runner.run()
             except STOPS as error:
@@ -123,6 +124,7 @@ class Supervision:
                 runner.metrics.stopped(is_stopped=True)
                 log.error("projection.stopped", projection=projection.name, reason=standing.stopped)
                 if isinstance(error, LogChangedError):
+                    runner.metrics.log_changed(error.change)
                     await self._wait_for_log(projection)
                 else:
                     await self._wait_for_remedy(projection)
@@ -172,8 +174,11 @@ class Supervision:
                 try:
                     await self._compare()
                     self.checked_at = self.clock()
+                    servers_answered(self.checked_at)
                 except STOPS as error:
                     log.warning("lag.unknown", reason=str(error).strip())
+                    if not self.reachable:
+                        self._leader_metrics.unknown()
                 await asyncio.sleep(self.check_interval_s)
         finally:
             await self._connection.close()

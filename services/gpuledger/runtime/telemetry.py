@@ -48,6 +48,19 @@ _LEADER_SINCE = Gauge(
     "When the process that leads took the lock, in seconds since 1970.",
     ["lock", "process"],
 )
+_LEADER_CHANGES = Counter(
+    "gpuledger_leader_changes_total", "How often another process, or the same one anew, took the lock.", ["lock"]
+)
+_ANSWERED = Gauge(
+    "gpuledger_servers_answered_timestamp_seconds",
+    "When NATS and PostgreSQL last answered this process both, in seconds since 1970.",
+)
+_LOG_CHANGED = Gauge(
+    "gpuledger_log_changed",
+    "1 while a projection is stopped because the log is not the one that it read before.",
+    ["projection", "change"],
+)
+LOG_CHANGES = ("lost", "restored", "replaced", "cut")
 _STOPPED = Gauge(
     "gpuledger_projection_stopped", "1 while it is stopped in this process and waits for a remedy.", ["projection"]
 )
@@ -90,6 +103,11 @@ class ProjectionMetrics:
         """The projection stopped and waits for a remedy, or goes on."""
         _STOPPED.labels(self._projection).set(is_stopped)
 
+    def log_changed(self, change: str | None) -> None:
+        """The projection stopped because the log was lost, restored, replaced or cut; None: it goes on."""
+        for one in LOG_CHANGES:
+            _LOG_CHANGED.labels(self._projection, one).set(one == change)
+
     @contextmanager
     def folding(self, events: int) -> Iterator[None]:
         """Time the folding of a batch."""
@@ -121,14 +139,22 @@ class ProjectionMetrics:
         _LAG_SECONDS.labels(self._projection).set(0.0 if first is None else _age_s(first, now))
 
 
+def servers_answered(now: datetime) -> None:
+    """Both servers have answered."""
+    _ANSWERED.set(now.timestamp())
+
+
 class LeaderMetrics:
-    """Which process leads each service that has one leader at a time."""
+    """Which process leads each service that has one leader at a time, and how often that changes."""
 
     def __init__(self) -> None:
+        self._locks: set[str] = set()
         self._processes: dict[str, str] = {}
+        self._last: dict[str, tuple[str, datetime | None]] = {}
 
     def found(self, lock: str, process: str | None, since: datetime | None) -> None:
         """`process` holds the lock; None: nobody does."""
+        self._locks.add(lock)
         _LEADER.labels(lock).set(process is not None)
         before = self._processes.pop(lock, None)
         if before not in {None, process}:
@@ -136,6 +162,20 @@ class LeaderMetrics:
         if process is not None:
             self._processes[lock] = process
             _LEADER_SINCE.labels(lock, process).set(since.timestamp() if since else 0)
+            self._count(lock, (process, since))
+
+    def unknown(self) -> None:
+        """The servers do not answer, so what was found holds no longer."""
+        for lock in self._locks:
+            _LEADER.remove(lock)
+        for lock, process in self._processes.items():
+            _LEADER_SINCE.remove(lock, process)
+        self._locks.clear()
+        self._processes.clear()
+
+    def _count(self, lock: str, leader: tuple[str, datetime | None]) -> None:
+        _LEADER_CHANGES.labels(lock).inc(self._last.get(lock, leader) != leader)
+        self._last[lock] = leader
 
 
 def _age_s(message: Stored, now: datetime) -> float:
@@ -178,4 +218,12 @@ def _bridge(shared: list[Processor], renderer: Processor) -> None:
     logger.propagate = False
 
 
-__all__ = ["OUTCOMES", "PUBLISHED", "REGISTRY", "LeaderMetrics", "ProjectionMetrics", "configure_logging"]
+__all__ = [
+    "OUTCOMES",
+    "PUBLISHED",
+    "REGISTRY",
+    "LeaderMetrics",
+    "ProjectionMetrics",
+    "configure_logging",
+    "servers_answered",
+]

@@ -3,7 +3,7 @@
 import re
 from types import ModuleType
 
-from prometheus_client import Gauge
+from prometheus_client import Counter, Gauge
 
 from gpuledger.agent.board import Board
 from gpuledger.compose import source_metrics
@@ -20,7 +20,8 @@ ALERTS = {
     "GPUDriverMissing", "GPUNodeFeatureMissing", "GPUUnassignedDevice", "GPUNodeWithoutPool", "GPUPoolCapacityLow",
     "GPUDeviceDegraded", "GPUPoolVPARecommendation", "LatencySpikes", "GPUAgentLedgerAway", "GPUAgentEventsDropped",
     "GPUAgentNotDurable", "GPULedgerProjectionStopped", "GPULedgerProjectionLag", "GPULedgerGapsOpen",
-    "GPULedgerEventsRejected", "GPULedgerSourceOverLimits", "GPULedgerDecisionsWaiting",
+    "GPULedgerEventsRejected", "GPULedgerSourceOverLimits", "GPULedgerDecisionsWaiting", "GPULedgerServersAway",
+    "GPULedgerNoLeader", "GPULedgerLeaderFlapping", "GPULedgerLogChanged",
 }  # fmt: skip
 OTHERS_METRICS = {
     "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
@@ -28,9 +29,12 @@ OTHERS_METRICS = {
 }  # fmt: skip
 
 
-def gauges_of(module: ModuleType) -> list[Gauge]:
-    """The gauges that a module defines."""
-    return [value for value in vars(module).values() if isinstance(value, Gauge)]
+def metrics_of(*modules: ModuleType) -> set[str]:
+    """The gauges and counters that modules define, by the names of their samples."""
+    found = [one for module in modules for one in vars(module).values() if isinstance(one, (Gauge, Counter))]
+    return {
+        f"{family.name}{'_total' if family.type == 'counter' else ''}" for one in found for family in one.describe()
+    }
 
 
 def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> None:
@@ -39,7 +43,7 @@ def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> Non
     rules = [one for group in rule["spec"]["groups"] for one in group["rules"]]
     assert {one["alert"] for one in rules} == ALERTS
     ours = {family.name for family in GpuMetrics(lambda: None).describe()} | metrics_of_agents(Board())
-    ours |= {next(iter(gauge.describe())).name for module in (telemetry, source_metrics) for gauge in gauges_of(module)}
+    ours |= metrics_of(telemetry, source_metrics)
     for one in rules:
         page = CHART.parents[1] / one["annotations"]["runbook"]
         assert page.stem == one["alert"]

@@ -1,7 +1,7 @@
 """The services' log: one form for everything that our packages say, whichever logger they use."""
 
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -67,3 +67,32 @@ def test_only_the_process_that_leads_now_is_a_metric() -> None:
     assert REGISTRY.get_sample_value("gpuledger_leader", {"lock": "tried"}) == 1
     metrics.found("tried", None, None)
     assert (value("pod-2/1"), REGISTRY.get_sample_value("gpuledger_leader", {"lock": "tried"})) == (None, 0)
+
+
+def test_a_lock_that_changes_hands_is_counted() -> None:
+    metrics, since = LeaderMetrics(), datetime(2026, 5, 4, tzinfo=UTC)
+
+    def changes() -> float | None:
+        return REGISTRY.get_sample_value("gpuledger_leader_changes_total", {"lock": "handed"})
+
+    metrics.found("handed", None, None)
+    for _ in range(2):
+        metrics.found("handed", "pod-1/1", since)
+    assert changes() == 0, "the first leader that is seen may have led for days"
+    metrics.found("handed", None, None)
+    metrics.found("handed", "pod-1/1", since + timedelta(seconds=5))
+    assert changes() == 1, "the same process took it anew"
+    metrics.found("handed", "pod-2/1", since + timedelta(seconds=9))
+    assert changes() == 2
+
+
+def test_who_leads_is_no_metric_while_nobody_can_know() -> None:
+    metrics, since = LeaderMetrics(), datetime(2026, 5, 4, tzinfo=UTC)
+    labels = {"lock": "away", "process": "pod-1/1"}
+    metrics.found("away", "pod-1/1", since)
+    metrics.unknown()
+    metrics.unknown()
+    assert REGISTRY.get_sample_value("gpuledger_leader", {"lock": "away"}) is None
+    assert REGISTRY.get_sample_value("gpuledger_leader_since_timestamp_seconds", labels) is None
+    metrics.found("away", "pod-1/1", since)
+    assert REGISTRY.get_sample_value("gpuledger_leader", {"lock": "away"}) == 1
