@@ -101,7 +101,7 @@ async def _settled_head(connection: Connection, info: StreamInfo, sequence: int)
     deadline, name = clock() + BEHIND_TIMEOUT_S, str(info.config.name)
     while info.state.last_seq < sequence and (info.config.num_replicas or 1) > 1 and clock() < deadline:
         await asyncio.sleep(BEHIND_PAUSE_S)
-        info = await _stream_info(connection, name)
+        info = await kept_stream(connection, name)
     return info.state.last_seq
 
 
