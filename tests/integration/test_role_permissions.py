@@ -97,6 +97,7 @@ def event(origin: str, number: int) -> Outgoing:
 async def test_a_role_reads_all_of_the_ledger(role: Role, server: WrittenServer, admin: JetStreamLedger) -> None:
     await admin.publish_many([event("ledger.svc.pools", number) for number in range(20_000)])
     async with opened(server, role) as ledger, ledger.read() as reader:
+        assert {use.scope for use in await ledger.storage()} == {"account", "stream"}
         assert len(await everything(ledger)) == await ledger.head() == 20_000
         assert await ledger.last_sequence("ledger.svc.pools.>") == 20_000
         await ledger.confirm(await ledger.anchor_at(20_000))

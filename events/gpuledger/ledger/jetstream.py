@@ -21,6 +21,7 @@ from gpuledger.ledger.errors import (
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S
 from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
+from gpuledger.ledger.storage import StorageUse, storage_use
 from gpuledger.ledger.stream import Generation, message_at, open_current, open_generation
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from gpuledger.runtime.telemetry import PUBLISHED
@@ -136,6 +137,10 @@ class JetStreamLedger(Ledger):
     async def head(self) -> int:
         """See `gpuledger.ledger.api.Ledger.head`."""
         return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
+
+    async def storage(self) -> tuple[StorageUse, ...]:
+        """What its stream takes of the limits of storage that hold for it; raises as `storage_use`."""
+        return await storage_use(self._connection, self._generation.stream)
 
     async def last_sequence(self, subject_filter: str) -> int:
         """See `gpuledger.ledger.api.Ledger.last_sequence`."""

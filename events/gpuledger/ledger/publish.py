@@ -25,7 +25,9 @@ from gpuledger.ledger.errors import (
     PublishError,
     SequenceConflictError,
 )
+from gpuledger.ledger.storage import NO_STORAGE_CODES
 from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.runtime.telemetry import STORAGE_REFUSALS
 
 PUBLISH_TIMEOUT_S = 30.0
 """How long one message may stay unacknowledged; well within the stream's window for repeats."""
@@ -117,6 +119,7 @@ class Run:
         """Take the server's answer to a message."""
         refusal = refusal_of(answer)
         if refusal is not None:
+            STORAGE_REFUSALS.inc(refusal.code in NO_STORAGE_CODES)
             self.refusal = refusal if index >= self.first_open else self.refusal
             self.news.set()
         elif self.receipts[index] is None:

@@ -65,6 +65,7 @@ _STOPPED = Gauge(
     "gpuledger_projection_stopped", "1 while it is stopped in this process and waits for a remedy.", ["projection"]
 )
 PUBLISHED = Counter("gpuledger_published_total", "Events handed to the ledger, by outcome.", ["outcome"])
+STORAGE_REFUSALS = Counter("gpuledger_nats_storage_refusals_total", "Events that NATS had no room for, by attempt.")
 OUTCOMES = ("recorded", "duplicate", "conflict", "failed", "taken")
 for _outcome in OUTCOMES:
     PUBLISHED.labels(_outcome)
@@ -222,6 +223,7 @@ __all__ = [
     "OUTCOMES",
     "PUBLISHED",
     "REGISTRY",
+    "STORAGE_REFUSALS",
     "LeaderMetrics",
     "ProjectionMetrics",
     "configure_logging",
