@@ -82,6 +82,7 @@ def test_it_shows_how_to_reach_everything(up: Up) -> None:
     assert b'gpuledger_projection_lag_events{projection="devices"} 0.0' in metrics
     assert b'gpuledger_published_total{outcome="recorded"}' in metrics
     assert up.get("/passwords")[0] == 404
+    eventually(lambda: b'gpuledger_nats_storage_bytes{scope="stream"}' in up.get("/metrics")[1])
 
 
 def test_what_is_published_is_projected(up: Up) -> None:

@@ -6,8 +6,10 @@ module; only its signatures go to the server.
 
 import base64
 import binascii
+import json
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -100,6 +102,24 @@ def login_of(identity: NatsIdentity, servers: Sequence[str]) -> Login:
     if found.jwt is None:
         return login._replace(sign=partial(_sign, file), nkey=_public(found.seed))
     return login._replace(sign=partial(_sign, file), jwt=partial(_jwt, file))
+
+
+def jwt_validity(file: Path) -> tuple[datetime, datetime] | None:
+    """From when to when the JWT of a credentials file is valid; None without a JWT, and for one without end.
+
+    Raises:
+        NatsError: the file cannot be read, or its JWT is none.
+    """
+    jwt = _read(file).jwt
+    if jwt is None:
+        return None
+    try:
+        _, claims, _ = jwt.split(".")
+        document = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        issued, expires = (datetime.fromtimestamp(int(document.get(key) or 0), UTC) for key in ("iat", "exp"))
+    except (ValueError, AttributeError, OverflowError, OSError) as error:
+        raise NatsError(f"the JWT in the credentials file {file} cannot be read; write it anew") from error
+    return (issued, expires) if document.get("exp") else None
 
 
 def _state_of(identity: NatsIdentity) -> tuple[object, ...]:

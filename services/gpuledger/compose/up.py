@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import NamedTuple
 
+from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.log_metrics import measure_log
 from gpuledger.compose.source_metrics import measure_sources
@@ -95,7 +96,11 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             edge = await stack.enter_async_context(kube_edge(settings, parts))
         url = await stack.enter_async_context(serving(options.listen, lambda: health_of(supervision, edge)))
         reports.up(UpEndpoints(servers.nats_url, servers.database_url, url, edge.kubeconfig if edge else None))
-        measuring = [measure_sources(servers.database_url), measure_log(ledger, servers.database_url)]
+        measuring = [
+            measure_sources(servers.database_url),
+            measure_log(ledger, servers.database_url),
+            measure_certificates(watched_files(servers.nats_identity, servers.database_url)),
+        ]
         await run_until_one_fails([*supervision.work(), *measuring, *servers.work, *(edge.work if edge else ())])
 
 

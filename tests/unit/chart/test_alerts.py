@@ -6,7 +6,8 @@ from types import ModuleType
 from prometheus_client import Counter, Gauge
 
 from gpuledger.agent.board import Board
-from gpuledger.compose import log_metrics, source_metrics
+from gpuledger.compose import certificate_metrics, log_metrics, source_metrics
+from gpuledger.edge.admission import metrics as admission_metrics
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.runtime import telemetry
 from support.agent_metrics import metrics_of_agents
@@ -22,7 +23,8 @@ ALERTS = {
     "GPUAgentNotDurable", "GPULedgerProjectionStopped", "GPULedgerProjectionLag", "GPULedgerGapsOpen",
     "GPULedgerEventsRejected", "GPULedgerSourceOverLimits", "GPULedgerDecisionsWaiting", "GPULedgerServersAway",
     "GPULedgerNoLeader", "GPULedgerLeaderFlapping", "GPULedgerLogChanged", "GPULedgerNatsStorageLow",
-    "GPULedgerNatsStorageFull", "GPULedgerLogUnsealed",
+    "GPULedgerNatsStorageFull", "GPULedgerLogUnsealed", "GPULedgerCertificateExpires",
+    "GPULedgerCertificateExpiresSoon",
 }  # fmt: skip
 OTHERS_METRICS = {
     "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
@@ -44,7 +46,7 @@ def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> Non
     rules = [one for group in rule["spec"]["groups"] for one in group["rules"]]
     assert {one["alert"] for one in rules} == ALERTS
     ours = {family.name for family in GpuMetrics(lambda: None).describe()} | metrics_of_agents(Board())
-    ours |= metrics_of(telemetry, source_metrics, log_metrics)
+    ours |= metrics_of(telemetry, source_metrics, log_metrics, certificate_metrics, admission_metrics)
     for one in rules:
         page = CHART.parents[1] / one["annotations"]["runbook"]
         assert page.stem == one["alert"]
