@@ -77,4 +77,4 @@ def test_every_command_does_with_its_role(site: Site) -> None:
     site.runs(Role.RESTORER, "log", "import", str(site.folder / "log.jsonl"), "--yes")
     with running_up(site.folder, "--no-kube", **site.variables(Role.SERVICES)) as up:
         assert up.becomes(200).document["generation"] == 2
-        site.runs(Role.READER, "verify")
+        site.runs(Role.READER, "verify", "--log")

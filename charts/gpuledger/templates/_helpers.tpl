@@ -70,17 +70,18 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 
 {{/*
 How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret, clientCertificate. Call with
-(list $ "component"); `migrate` is the operator, all others are the services.
+(list $ "component"); `migrate` is the operator, `log-proof` a reader, all others are the services.
 */}}
 {{- define "gpuledger.natsLogin" -}}
 {{- $servers := (index . 0).Values.servers -}}
 {{- $login := $servers.nats -}}
-{{- if eq (index . 1) "migrate" }}
+{{- with get (dict "migrate" "operator" "log-proof" "reader") (index . 1) }}
+{{- $own := get $servers . }}
 {{- $given := dict "clientCertificate" $login.clientCertificate }}
-{{- $key := ternary $servers.operator.credentialsKey $login.credentialsKey (not (empty $servers.operator.credentialsSecret)) }}
+{{- $key := ternary $own.credentialsKey $login.credentialsKey (not (empty $own.credentialsSecret)) }}
 {{- $_ := set $given "credentialsKey" $key }}
 {{- range list "credentialsSecret" "tlsSecret" }}
-{{- $_ := set $given . (get $servers.operator . | default (get $servers.nats .)) }}
+{{- $_ := set $given . (get $own . | default (get $servers.nats .)) }}
 {{- end }}
 {{- $login = $given }}
 {{- end }}

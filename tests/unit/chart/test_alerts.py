@@ -24,11 +24,12 @@ ALERTS = {
     "GPULedgerEventsRejected", "GPULedgerSourceOverLimits", "GPULedgerDecisionsWaiting", "GPULedgerServersAway",
     "GPULedgerNoLeader", "GPULedgerLeaderFlapping", "GPULedgerLogChanged", "GPULedgerNatsStorageLow",
     "GPULedgerNatsStorageFull", "GPULedgerLogUnsealed", "GPULedgerCertificateExpires",
-    "GPULedgerCertificateExpiresSoon",
+    "GPULedgerCertificateExpiresSoon", "GPULedgerLogProofFailed",
 }  # fmt: skip
 OTHERS_METRICS = {
     "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
-    "kube_pod_container_resource_requests", "DCGM_FI_DEV_GPU_UTIL",
+    "kube_pod_container_resource_requests", "DCGM_FI_DEV_GPU_UTIL", "kube_job_failed",
+    "kube_cronjob_status_last_successful_time", "kube_cronjob_status_last_schedule_time",
 }  # fmt: skip
 
 

@@ -45,3 +45,17 @@ def test_the_authorities_alone_ask_for_no_client_certificate() -> None:
     (container,) = render({**IMAGE, "servers": servers}).one("Deployment")["spec"]["template"]["spec"]["containers"]
     found = {one["name"] for one in container["env"] if one["name"].startswith("GPULEDGER_NATS_")}
     assert found == {NATS_CA}
+
+
+def test_the_proof_of_the_log_reads_as_a_reader_or_as_the_services() -> None:
+    """A job that only reads needs no right to record; its certificates are those of the services."""
+
+    def volumes(**servers: object) -> dict[str, object]:
+        given = {**WITH_LOGINS, "servers": {**WITH_LOGINS["servers"], **servers}, "logProof": {"enabled": True}}
+        pods = {one["metadata"]["name"]: pod["spec"] for one, pod in render(given).templates()}
+        return {one["name"]: one.get("secret") for one in pods["gpu-log-proof"]["volumes"]}
+
+    found = volumes(reader={"credentialsSecret": "readers-login", "credentialsKey": "r"})
+    assert found["nats"] == {"secretName": "readers-login", "items": [{"key": "r", "path": "nats.creds"}]}
+    assert found["nats-tls"] == {"secretName": "tls"}
+    assert volumes()["nats"] == {"secretName": "login", "items": [{"key": "svc", "path": "nats.creds"}]}

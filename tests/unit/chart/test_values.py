@@ -63,6 +63,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "no-admission": WITHOUT_ADMISSION,
     "logins": WITH_LOGINS,
+    "log-proof": {**WITH_LOGINS, "logProof": {"enabled": True}},
     "many": {**WITH_SECRET, **MANY, "nfdCoverage": {"enabled": True, "schedule": "@daily"}},
 }
 COMPONENTS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
@@ -72,6 +73,8 @@ ALWAYS = {
 }  # fmt: skip
 RESTRICTED_ACCESS = "gpu-control-plane-restricted-access"
 RESTRICTED_ACCESS_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+LOG_PROOF = "gpu-log-proof"
 
 pytestmark = needs_helm
 
@@ -99,6 +102,7 @@ def test_lint_finds_nothing(case: str) -> None:
         ("no-admission", set(), RESTRICTED_ACCESS_KINDS),
         ("one-shot-coverage", {"Secret"}, set()),
         ("scheduled-coverage", {"CronJob"}, set()),
+        ("log-proof", {"CronJob"}, set()),
         ("service-monitor", {"ServiceMonitor"}, set()),
     ],
 )
@@ -120,6 +124,7 @@ def test_what_pods_run(made: Manifests) -> None:
         f"{NAME}-crds": ["crds", "install"],
         f"{NAME}-unhook": ["admission", "remove"],
         **coverage,
+        **({LOG_PROOF: ["verify", "--log"]} if LOG_PROOF in ran else {}),
     }
 
 
@@ -135,7 +140,8 @@ def test_pods_are_confined(made: Manifests) -> None:
         assert container["resources"]["limits"]["memory"], name
         has_account = "serviceAccountName" in pod["spec"]
         assert pod["spec"]["automountServiceAccountToken"] is has_account, name
-        assert has_account is not name.endswith("-migrate"), name
+        works_with_cluster = name != LOG_PROOF and not name.endswith("-migrate")
+        assert has_account is works_with_cluster, name
 
 
 def test_settings_of_pods_reach_every_pod() -> None:
@@ -335,6 +341,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**WITH_SECRET, "replica": 2}, "Additional property replica is not allowed"),
     ({**WITH_SECRET, "nfdCoverage": {"enabled": "yes"}}, "nfdCoverage.enabled: Invalid type. Expected: boolean"),
     ({**WITH_SECRET, "nfdCoverage": {"schedule": "hourly"}}, "nfdCoverage.schedule: Does not match pattern"),
+    ({**WITH_SECRET, "logProof": {"schedule": ""}}, "logProof.schedule: Does not match pattern"),
     ({**WITH_SECRET, "image": {"repository": "r/g:1"}}, "image.repository: Does not match pattern"),
     ({**IMAGE, "servers": {"natsUrl": "db.example"}}, "servers.natsUrl: Does not match pattern"),
     ({**WITH_SECRET, "components": {"images": {"gfd": ""}}}, "components.images.gfd: String length must be greater"),
