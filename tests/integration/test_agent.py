@@ -24,7 +24,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.nats import NatsServer
-from support.ledgers import DEADLINE_S, everything, jetstream_ledger
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger, make_ledger
 from support.up import COMMAND, environment, gpuledger
 from support.waiting import eventually
 
@@ -134,6 +134,7 @@ async def pace() -> Pace:
 async def running(fresh_nats: NatsServer, exporter: Exporter, pace: Pace, tmp_path: Path) -> AsyncIterator[Running]:
     """An agent that has looked once."""
     url = fresh_nats.url
+    await make_ledger(url)
     scrape = scraper(exporter.url)
     watch = ExporterMonitor("w1", scrape, clock=pace.clock, monotonic=pace.monotonic, sleep=pace.sleep)
     async with open_outbox(tmp_path, "w1", version="0", hardware="none", clock=pace.clock) as outbox:

@@ -16,6 +16,7 @@ from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from support.cli import Cli, Result
+from support.ledgers import make_ledger_blocking
 from support.pools import PoolsLog, applied, detected, marked, pool, state
 from support.projections import execute
 
@@ -48,6 +49,7 @@ async def ask(
     tmp_path: Path,
 ) -> Ask:
     """Asks about a manifest."""
+    make_ledger_blocking(clean_nats_url)
     for name, value in {"NATS_URL": clean_nats_url, "DATABASE_URL": migrated_url, "NO_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
     cli = Cli(capsys)

@@ -25,10 +25,10 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined, PoolGone
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Message, Outgoing
-from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.definition import Numbering
 from gpuledger.projection.fold import Fold
 from support.events import GENERATION, event, message
+from support.ledgers import new_ledger
 
 ASKED, ASKED_CLUSTER = "gpu.deckhouse.io/assignment", "cluster.gpu.deckhouse.io/assignment"
 MET = ModulePrerequisiteChanged(met=True, reason="PrerequisitesMet")
@@ -187,7 +187,7 @@ async def publish(pools: PoolsLog) -> None:
     """Tell the ledger of the environment all but that the module works; without it nobody decides anything more."""
     published = ((one, decode(one.data)) for one in pools.log)
     messages = [Outgoing(one.subject, event.id, one.data) for one, event in published if event.data != MET]
-    async with connect_ledger(os.environ["NATS_URL"], name="test") as ledger:
+    async with new_ledger(os.environ["NATS_URL"]) as ledger:
         await ledger.publish_many(messages)
 
 

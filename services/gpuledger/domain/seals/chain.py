@@ -41,18 +41,19 @@ class Seals:
 
     def __init__(self) -> None:
         self.chains: Table[Chain] = Table(CHAINS)
+        self._beginning = beginning("")
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
         return {CHAINS.name: self.chains}
 
     def begin(self, predecessor_digest: str) -> None:
-        """Start the chain of a generation."""
-        self.chains.put(beginning(predecessor_digest))
+        """Start the chain of a generation; the first message gives it a row."""
+        self._beginning = beginning(predecessor_digest)
 
     def link(self, position: int, subject: str, data: bytes) -> Chain:
         """Add a message to the chain."""
-        chain = (self.chains.rows.get(PARTITION) or beginning("")).after(position, subject, data)
+        chain = (self.chains.rows.get(PARTITION) or self._beginning).after(position, subject, data)
         self.chains.put(chain)
         return chain
 
