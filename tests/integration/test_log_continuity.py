@@ -33,7 +33,7 @@ from gpuledger.runtime.tasks import run_until_one_ends
 from gpuledger.runtime.telemetry import LOG_CHANGES
 from gpuledger.tools.preparation import prepare_ledger
 from support.events import outgoing
-from support.ledgers import jetstream_ledger, new_ledger
+from support.ledgers import jetstream_ledger, new_ledger, read_count
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
 from support.runners import LEFT_OPEN, failures
 from support.servers import nats_server
@@ -158,6 +158,23 @@ async def test_nothing_is_published_into_another_log(fresh_nats: NatsServer) -> 
                 with pytest.raises(LogReplacedError, match=r"LEDGER_1 at .* belongs to the ledger"):
                     await ledger.publish_many([outgoing(one) for one in failures(range(count))])
             assert await another.head() == 0
+
+
+async def test_what_follows_from_lost_events_is_not_published_into_the_older_copy(
+    fresh_nats: NatsServer, tmp_path: Path
+) -> None:
+    async with new_ledger(fresh_nats.url) as ledger:
+        await publish(ledger, failures(range(1, KEPT + 1)))
+        with stopped(fresh_nats) as store:
+            shutil.copytree(store, tmp_path / "copy")
+        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
+        async with ledger.read() as reader:
+            await read_count(reader, FOLDED)
+            put_back(fresh_nats, tmp_path / "copy")
+            for count in (1, 40):
+                with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
+                    await ledger.publish_many([outgoing(one) for one in failures(range(100, 100 + count))])
+        assert await ledger.head() == KEPT
 
 
 @pytest.mark.parametrize("keep", [30, 1])

@@ -1,10 +1,13 @@
 """Confirms that a log is the one that was read before: its id, its length, and the event at a position.
 
-Whoever reads asks before the first message and whenever the connection was lost meanwhile, because that is when a
-server may have come back with another store.
+Whoever reads asks before the first message, and whoever reads or publishes asks whenever the connection was lost
+meanwhile, because that is when a server may have come back with another store.
 """
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
 from typing import Final
 
 from nats.js.api import StreamInfo
@@ -53,23 +56,37 @@ async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: 
 
 
 class LogGuard:
-    """Confirms one log again whenever the connection was lost since it last did."""
+    """Confirms one log again whenever the connection was lost since it last did.
+
+    What is published may follow from what was read, so it goes into no log that lacks that.
+    """
 
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         self._connection = connection
         self._identity = identity
         self._confirmed = connection.times_connected
+        self._readers: list[Callable[[], Anchor | None]] = []
+
+    @contextmanager
+    def reading(self, anchor: Callable[[], Anchor | None]) -> Iterator[None]:
+        """Have `confirm_after_break` look for the last event that a reader has received."""
+        self._readers.append(anchor)
+        try:
+            yield
+        finally:
+            self._readers.remove(anchor)
 
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """Confirm the log now; raises as `confirm_log` does."""
-        times = self._connection.times_connected
         await confirm_log(self._connection, self._identity, anchor)
-        self._confirmed = times
 
     async def confirm_after_break(self) -> None:
-        """Confirm the log if the connection was lost meanwhile; raises as `confirm_log` does."""
-        if self._confirmed != self._connection.times_connected:
-            await self.confirm()
+        """Confirm the log and what was read of it if the connection was lost since; raises as `confirm_log` does."""
+        times = self._connection.times_connected
+        if self._confirmed != times:
+            anchors = [found for anchor in self._readers if (found := anchor()) is not None]
+            await self.confirm(max(anchors, key=attrgetter("sequence"), default=None))
+            self._confirmed = times
 
 
 async def kept_stream(connection: Connection, stream: str) -> StreamInfo:

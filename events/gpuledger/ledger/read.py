@@ -8,8 +8,8 @@ more than the server's own window (32 MiB). No message may be handed out twice o
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
@@ -223,6 +223,15 @@ class OrderedReader:
             self.fail(error)
             raise
 
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Meanwhile nothing is published into a log that lacks what was read."""
+        if self._guard is None:
+            yield
+            return
+        with self._guard.reading(lambda: self._buffer.anchor):
+            yield
+
     def fail(self, error: BaseException) -> None:
         """End every wait: nothing more will come."""
         self._failure = self._failure or error
@@ -296,7 +305,8 @@ async def reading(reader: OrderedReader) -> AsyncIterator[OrderedReader]:
     """The reader, delivering while the block runs."""
     task = asyncio.create_task(reader.supervise(), name="ledger reader")
     try:
-        yield reader
+        with reader.guarding():
+            yield reader
     finally:
         reader.fail(LedgerUnavailableError("The reader was closed."))
         task.cancel()
