@@ -60,14 +60,14 @@ protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs from their .pr
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
-test-long: $(STAMP) ## Run the long tests: whole releases by Helm, and every recorded verdict as a claim
+test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 30 stories of faults, every recorded verdict
 	$(RUN) pytest -q -m long
 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }
 	PYTHONPATH=tests $(RUN) python -m support.dra_vectors "$(DIR)"
 
-test-faults: $(STAMP) ## Kill projector, agent, nats-server and postgres at random moments, many times
+test-faults: $(STAMP) ## Tell 1,000 stories of faults, and kill everything at random moments (hours)
 	$(RUN) pytest -q -m faults -s --timeout=3600
 
 clean: ## Remove build results

@@ -126,6 +126,44 @@ class SilentProxy(_Proxy):
         self.pump_both(client, self.connect())
 
 
+class LossyProxy(SilentProxy):
+    """A network that loses packets for a while: TCP repeats them, or the connections do not survive it.
+
+    It speaks no protocol, so it may stand before a NATS server as well.
+    """
+
+    def __init__(self, url: str, host: str = HOST) -> None:
+        super().__init__(url, host)
+        self._passes = threading.Event()
+        self._passes.set()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._passes.set()
+        super().__exit__(kind, error, trace)
+
+    def hold(self) -> None:
+        """Keep everything back until `release`, as where packets are lost and sent again."""
+        self._passes.clear()
+
+    def release(self) -> None:
+        """Pass on what was kept back, and what comes."""
+        self._passes.set()
+
+    def come_back(self) -> None:
+        """After `swallow`: end the connections that lost something, and pass on what comes through others."""
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._is_silent.clear()
+
+    def passes(self) -> bool:
+        """Whether what comes is passed on; waits while it is kept back."""
+        self._passes.wait()
+        return super().passes()
+
+
 class TlsFront(_Proxy):
     """Ends TLS in front of a server without any, as PostgreSQL negotiates it; clients without TLS are refused."""
 

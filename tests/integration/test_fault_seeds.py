@@ -1,0 +1,180 @@
+"""Stories of faults drawn by seeds: nothing is lost without a recorded gap, nothing is decided twice, rows are true.
+
+Each story kills, cuts off, fills, sets back and restores servers and processes that compete, between events. Only what
+a story does is drawn by its seed; what the processes were doing at that moment is not, so a seed may need several runs.
+"""
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuledger.events.envelope import Undecoded, decode, parse
+from gpuledger.local.servers.postgres import PostgresServer
+from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.log_proof import prove_log
+from gpuledger.tools.queries.backend import Backend
+from support import fault_story as story
+from support.fault_runners import projections
+from support.fault_story import Step
+from support.fault_world import TightNats, World, a_world
+from support.ledgers import everything
+from support.projections import assert_true, prepare, table
+from support.runners import LEFT_OPEN
+from support.servers import delete_streams, fresh_database, short_directory
+from support.waiting import eventually
+
+pytestmark = LEFT_OPEN
+
+SHORT, LONG = range(1, 6), 30
+DEFAULT = 1_000
+LAST_EVENTS = 60
+"""Events after the faults, so that every source shows what it has lost before."""
+
+LOG_LINES = 6
+"""How much of its processes' logs a story that fails shows."""
+
+GRACE_OVER_S = 7_200.0
+REPLAY = "GPULEDGER_FAULT_SEED={} .venv/bin/pytest -q -s -m faults tests/integration/test_fault_seeds.py"
+
+
+@pytest.fixture
+def nats() -> Iterator[TightNats]:
+    with short_directory() as directory, TightNats(directory / "nats") as server:
+        yield server
+
+
+async def play(world: World, step: Step) -> None:
+    """One fault, when its moment has come."""
+    if step.settles:
+        await world.follows()
+    await world.publisher.advance(step.events)
+    await deeds(world, step)[step.fault]()
+
+
+def deeds(world: World, step: Step) -> dict[str, Callable[[], Awaitable[None]]]:
+    """What each fault is."""
+    return {
+        story.KILL_NATS: lambda: world.kill(world.nats),
+        story.KILL_POSTGRES: lambda: world.kill(world.postgres),
+        story.KILL_RUNNERS: lambda: world.restart_runners(step.which),
+        story.HOLD_NATS: lambda: world.hold(world.nats_network, step.events),
+        story.HOLD_POSTGRES: lambda: world.hold(world.postgres_network, step.events),
+        story.CUT_NATS: lambda: world.cut(world.nats_network, step.events),
+        story.CUT_POSTGRES: lambda: world.cut(world.postgres_network, step.events),
+        story.COPY_NATS: lambda: world.copy(world.nats),
+        story.COPY_POSTGRES: lambda: world.copy(world.postgres),
+        story.RESTORE_NATS: world.restore_nats,
+        story.RESTORE_POSTGRES: world.restore_postgres,
+        story.CLOCKS: lambda: world.set_clocks(step.which, step.ahead_s),
+        story.DISK_FULL: world.fill_disk,
+    }
+
+
+async def assert_nothing_lost_or_twice(world: World) -> None:
+    messages = await everything(world.ledger)
+    events = [parse(message.data) for message in messages]
+    ids = [one.id for one in events]
+    assert len(set(ids)) == len(ids), "an event or a decision is recorded twice"
+    acknowledged = world.publisher.drawn[: world.publisher.acknowledged]
+    missing = {one.id: decode(one.data) for one in acknowledged if b'"kind":""' not in one.data and one.id not in ids}
+    assert set(missing) <= world.lost, "an acknowledged event is lost that no copy of the log lacks"
+
+    gaps = numbers(world.url, "gap")
+    unrecorded = [one for one in missing.values() if (one.source, one.epoch, one.number) not in gaps]
+    assert not unrecorded, "an event is lost without a gap"
+    assert not gaps or world.log_was_restored, "a gap in a log that was never restored"
+    _assert_numbered(events, gaps)
+
+
+def numbers(url: str, name: str) -> set[tuple[str, str, int]]:
+    """The numbers in the ranges of a table: source, epoch and number."""
+    ranges = table(url, name, "source, epoch, first, last")
+    return {(source, epoch, one) for source, epoch, first, last in ranges for one in range(first, last + 1)}
+
+
+def _assert_numbered(events: list[Undecoded], gaps: set[tuple[str, str, int]]) -> None:
+    """Every number of every source is in the log once, or in a gap."""
+    recorded = defaultdict(list)
+    for one in events:
+        recorded[one.source, one.epoch].append(one.number)
+    for (source, epoch), found in recorded.items():
+        lost = [number for at, of, number in gaps if (at, of) == (source, epoch)]
+        assert sorted(found + lost) == list(range(1, max(found) + 1)), (source, epoch)
+
+
+async def assert_verified(world: World) -> None:
+    await assert_true(world.ledger, world.url, projections())
+    assert (await prove_log(Backend(world.ledger, world.url, world.nats.url, None))).first_break is None
+
+
+async def tell(nats: TightNats, postgres: PostgresServer, seed: int, folder: Path) -> None:
+    """One story from its beginning to its end."""
+    chance = random.Random(seed)
+    steps = story.steps(chance)
+    print(f"seed {seed}: {', '.join(step.fault for step in steps)}", flush=True)
+    delete_streams(nats.url)
+    with fresh_database(postgres.url) as url:
+        async with a_world(nats, postgres, prepare(url), story.events(chance, system_clock()), folder) as world:
+            for step in steps:
+                await play(world, step)
+            await world.follows()
+            await world.publisher.advance(LAST_EVENTS)
+            for one in world.runners:
+                one.say(f"ahead {GRACE_OVER_S}")
+
+            async def has_every_gap() -> bool:
+                return numbers(url, "missing") <= numbers(url, "gap")
+
+            await eventually(has_every_gap)
+            await world.follows()
+            await assert_nothing_lost_or_twice(world)
+            await assert_verified(world)
+            print(f"  stops: {sorted({(stop.projection, stop.error) for stop in world.stops})}", flush=True)
+
+
+async def tell_all(seeds: Iterator[int], nats: TightNats, postgres: PostgresServer) -> None:
+    for seed in seeds:
+        with short_directory() as folder:
+            try:
+                await tell(nats, postgres, seed, folder)
+            except BaseException as error:
+                for log in sorted(folder.glob("*.log")):
+                    print(f"The end of {log.name}:", *log.read_text().splitlines()[-LOG_LINES:], sep="\n  ")
+                replay = f"Tell it again: {REPLAY.format(seed)}"
+                print(replay, flush=True)
+                error.add_note(replay)
+                raise
+
+
+def fresh_seeds(count: int) -> Iterator[int]:
+    """The seed that is asked for, or new ones."""
+    if given := os.environ.get("GPULEDGER_FAULT_SEED"):
+        return iter([int(given)])
+    return (random.SystemRandom().randint(1, 10**6) for _ in range(count))
+
+
+async def test_five_stories_lose_nothing_and_decide_nothing_twice(
+    nats: TightNats, fresh_postgres: PostgresServer
+) -> None:
+    await tell_all(iter(SHORT), nats, fresh_postgres)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+async def test_thirty_stories_lose_nothing_and_decide_nothing_twice(
+    nats: TightNats, fresh_postgres: PostgresServer
+) -> None:
+    await tell_all(fresh_seeds(LONG), nats, fresh_postgres)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(24 * 3600)
+async def test_many_stories_lose_nothing_and_decide_nothing_twice(
+    nats: TightNats, fresh_postgres: PostgresServer
+) -> None:
+    count = int(os.environ.get("GPULEDGER_FAULT_SEEDS") or DEFAULT)
+    await tell_all(fresh_seeds(count), nats, fresh_postgres)

@@ -1,0 +1,96 @@
+"""Stories of faults, drawn by a seed: which faults, in which order, how many events apart, and the events themselves.
+
+Pure. A copy of a server's files is drawn before the fault that puts it back.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
+from gpuledger.events.node import NodeRegistered
+from gpuledger.events.payload import Payload
+from gpuledger.events.slot import SlotDeclared
+from gpuledger.ledger.api import Outgoing
+from support.events import AGENT, IMPORT, START, event, outgoing
+
+SOURCES = (IMPORT, AGENT, "/nodes/n2/agent")
+UNFIT_EVERY = 40
+UNFIT = DeviceFailed(kind="?")
+
+FAULTS_MIN, FAULTS_MAX = 3, 6
+EVENTS_BETWEEN_MAX = 60
+
+KILL_NATS, KILL_POSTGRES, KILL_RUNNERS = "kill NATS", "kill PostgreSQL", "kill runners"
+HOLD_NATS, HOLD_POSTGRES = "packets to NATS late", "packets to PostgreSQL late"
+CUT_NATS, CUT_POSTGRES = "packets to NATS lost", "packets to PostgreSQL lost"
+COPY_NATS, RESTORE_NATS = "copy NATS", "restore NATS"
+COPY_POSTGRES, RESTORE_POSTGRES = "copy PostgreSQL", "restore PostgreSQL"
+CLOCKS, DISK_FULL = "set clocks", "disk of NATS full"
+
+COPIES = {RESTORE_NATS: COPY_NATS, RESTORE_POSTGRES: COPY_POSTGRES}
+FAULTS = (
+    *(KILL_NATS, KILL_POSTGRES, KILL_RUNNERS, HOLD_NATS, HOLD_POSTGRES, CUT_NATS, CUT_POSTGRES),
+    *(RESTORE_NATS, RESTORE_NATS, RESTORE_POSTGRES, RESTORE_POSTGRES, CLOCKS, DISK_FULL),
+)
+
+CLOCKS_AHEAD_S = (-3_600.0, 0.0, 45.0, 7_200.0, 72_000.0)
+"""A gap is recorded after 30 s, and a node is given back after an hour; a day would be too far ahead."""
+
+
+class Step(NamedTuple):
+    """A fault, so many events after the one before; `settles` first lets the rows follow.
+
+    `which` says which of the processes, and `ahead_s` where their clocks go.
+    """
+
+    fault: str
+    events: int
+    settles: bool
+    which: int
+    ahead_s: float
+
+
+def steps(chance: random.Random) -> list[Step]:
+    """The faults of a story."""
+    faults = chance.sample(FAULTS, chance.randint(FAULTS_MIN, FAULTS_MAX))
+    for restore in (one for one in tuple(faults) if one in COPIES):
+        faults.insert(chance.randint(0, faults.index(restore)), COPIES[restore])
+    return [
+        Step(
+            fault,
+            chance.randint(1, EVENTS_BETWEEN_MAX),
+            chance.random() < 0.5,
+            chance.randint(0, 1),
+            chance.choice(CLOCKS_AHEAD_S),
+        )
+        for fault in faults
+    ]
+
+
+def events(chance: random.Random, began: datetime) -> Iterator[Outgoing]:
+    """Events without end, from this moment on; now and then one that will be turned down."""
+    began_at = (began - START) / timedelta(hours=1)
+    numbers: Counter[str] = Counter()
+    for index, _ in enumerate(iter(int, 1), 1):
+        source = chance.choice(SOURCES)
+        numbers[source] += 1
+        data, subject = (UNFIT, "d1") if index % UNFIT_EVERY == 0 else _something(chance, index)
+        ready = outgoing(event(data, subject, number=numbers[source], at=began_at + index / 1e6, source=source))
+        yield ready._replace(data=ready.data.replace(b'"kind":"?"', b'"kind":""'))
+
+
+def _something(chance: random.Random, index: int) -> tuple[Payload, str]:
+    """One event; a node comes once, because the toy decider's rows follow the order of a node's facts."""
+    device, slot = f"d{chance.randint(1, 30)}", f"s{chance.randint(1, 30)}"
+    return chance.choice(
+        [
+            (DeviceInserted(slot=slot, serial=device), device),
+            (DeviceRemoved(slot=slot, retired=chance.random() < 0.1), device),
+            (DeviceFailed(kind="DBE", slot=slot), device),
+            (SlotDeclared(node="n0"), slot),
+            (NodeRegistered(gpu_count=chance.randint(1, 8)), f"n{index}"),
+        ]
+    )
