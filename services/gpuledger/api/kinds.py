@@ -87,6 +87,12 @@ NAMESPACE: Final = "d8-gpu-operator"
 CONTROLLER_TLS_SECRET: Final = "gpu-control-plane-controller-tls"  # noqa: S105 - the name of a secret
 CA_SECRET: Final = "gpu-control-plane-ca"  # noqa: S105 - the name of a secret
 
+LEDGER_CONFIG_MAP: Final = "gpuledger-ledger"
+"""The ConfigMap that names the ledger which a cluster belongs to."""
+
+LEDGER_CONFIG_MAP_NAMESPACE: Final = "kube-system"
+"""Where it is in every cluster, whichever namespace gpuledger runs in."""
+
 MODULE_CONFIG: Final = "gpu-control-plane"
 NODE_FEATURE_RULE: Final = "deckhouse-gpu-kernel-os"
 NFD_COVERAGE: Final = "gpu-nfd-coverage"

@@ -1,7 +1,8 @@
 """Composes the Kubernetes edge of `gpuledger up`: a cluster, and the services between it and the ledger.
 
 A real cluster (that of KUBECONFIG, or of the pod that this runs in) is used as it is: nothing is installed in it, and
-no fleet is ever simulated there. Otherwise an embedded API server runs, with every CRD that the services need.
+no fleet is ever simulated there. Which ledger it belongs to, it says itself; a person may give it to this one.
+Otherwise an embedded API server runs, with every CRD that the services need.
 
 Admission webhooks are served where the API server can reach them: on this machine for the embedded one, and for a real
 cluster through the Service of the Helm chart, which sets the address to listen on.
@@ -21,6 +22,8 @@ from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
+from gpuledger.edge.kube.ownership import take_over
+from gpuledger.edge.statuswriter.ownership import owner
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.service import run as watch
@@ -78,7 +81,8 @@ class Edge(NamedTuple):
 class EdgeParts(NamedTuple):
     """What the edge works with: a ledger and database, an embedded API server if it needs one, and a fleet if any.
 
-    `warn` shows a line to the user.
+    `warn` shows a line to the user. `cluster` names a real cluster in messages. `takes_over`: the user wants the
+    cluster to belong to this ledger, whoever has it.
     """
 
     ledger: Ledger
@@ -86,6 +90,8 @@ class EdgeParts(NamedTuple):
     start_kube: StartKube
     fleet: FleetOptions | None
     warn: Callable[[str], None]
+    cluster: str | None = None
+    takes_over: bool = False
 
 
 @asynccontextmanager
@@ -97,6 +103,7 @@ async def kube_edge(settings: Settings, parts: EdgeParts) -> AsyncIterator[Edge]
     """
     if settings.has_cluster:
         async with open_client() as client:
+            await _take_over(client, parts)
             yield _edge(None, client, parts, settings)
         return
     async with parts.start_kube() as kubeconfig, open_client(kubeconfig) as client:
@@ -105,7 +112,17 @@ async def kube_edge(settings: Settings, parts: EdgeParts) -> AsyncIterator[Edge]
             await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         if parts.fleet is not None:
             await _warn_of_foreign(client, parts.fleet, settings.data_dir, parts.warn)
+        await _take_over(client, parts)
         yield _edge(kubeconfig, client, parts, settings)
+
+
+async def _take_over(client: KubeClient, parts: EdgeParts) -> None:
+    if not parts.takes_over:
+        return
+    before = await take_over(client, owner(parts.ledger.identity.ledger_id, system_clock()))
+    if before is not None:
+        cluster = parts.cluster or client.url
+        parts.warn(f"Warning: the cluster {cluster} belongs to this ledger from now on; before, to {before}.")
 
 
 def check_fleet(settings: Settings, fleet: FleetOptions | None) -> None:
@@ -140,7 +157,8 @@ async def _warn_of_foreign(
 
 def _edge(kubeconfig: Path | None, client: KubeClient, parts: EdgeParts, settings: Settings) -> Edge:
     ledger, database_url = parts.ledger, parts.database_url
-    writer = StatusWriter(ledger, database_url, client, settings=StatusWriterSettings(components=settings.components))
+    limits = StatusWriterSettings(components=settings.components)
+    writer = StatusWriter(ledger, database_url, client, settings=limits, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client)
     watchers = WatcherSettings(components_namespace=settings.components.namespace)
     work: list[Work] = [watch(client, ledger, database_url, settings=watchers), writer.run()]

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
+from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
 from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
+from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
@@ -47,20 +49,30 @@ class LocalServers(NamedTuple):
 
 
 class UpEndpoints(NamedTuple):
-    """Where everything can be reached; `kubeconfig` is that of the embedded API server, where it runs."""
+    """Where everything can be reached; `kubeconfig` is that of the embedded API server, where it runs.
+
+    `cluster` is the real cluster, where there is one.
+    """
 
     nats_url: str
     database_url: str
     telemetry_url: str
     kubeconfig: Path | None
+    cluster: ClusterName | None
 
 
 class UpOptions(NamedTuple):
-    """The options of the command line. `listen` is the address of /metrics and /healthz."""
+    """The options of the command line. `listen` is the address of /metrics and /healthz.
+
+    `joins_cluster`: the user wants the real cluster that the settings lead to. `takes_over`: the user wants the cluster
+    to belong to this ledger, whoever has it.
+    """
 
     listen: str
     has_edge: bool
     fleet: FleetOptions | None
+    joins_cluster: bool = False
+    takes_over: bool = False
 
 
 class Reports(NamedTuple):
@@ -76,7 +88,9 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     Raises:
         ListenError: an address cannot be had.
         LogChangedError: the rows in the database follow another log.
+        RequestError: nobody requested the cluster that the settings lead to.
     """
+    cluster = await cluster_to_join(settings, is_requested=options.joins_cluster) if options.has_edge else None
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
         await prepare_ledger(
@@ -92,10 +106,14 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         supervision = Supervision(all_projections(), ledger, servers.database_url, other_locks=locks)
         edge = None
         if options.has_edge:
-            parts = EdgeParts(supervision.ledger, servers.database_url, local.kube, options.fleet, reports.warn)
+            named = str(cluster) if cluster else None
+            parts = EdgeParts(supervision.ledger, servers.database_url, local.kube, options.fleet, reports.warn, named)
+            parts = parts._replace(takes_over=options.takes_over)
             edge = await stack.enter_async_context(kube_edge(settings, parts))
+            remember(settings, cluster)
         url = await stack.enter_async_context(serving(options.listen, lambda: health_of(supervision, edge)))
-        reports.up(UpEndpoints(servers.nats_url, servers.database_url, url, edge.kubeconfig if edge else None))
+        kubeconfig = edge.kubeconfig if edge else None
+        reports.up(UpEndpoints(servers.nats_url, servers.database_url, url, kubeconfig, cluster))
         measuring = [
             measure_sources(servers.database_url),
             measure_log(ledger, servers.database_url),

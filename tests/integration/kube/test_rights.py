@@ -71,7 +71,7 @@ async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster
     assert (verified.returncode, b"ClusterGPUPool/" in verified.stdout) == (1, True), verified
     requested, rules = (
         cluster.requested_by(NAME),
-        granted(render(values), NAME, f"{NAME}-components", f"{NAME}-admission"),
+        granted(render(values), NAME, f"{NAME}-components", f"{NAME}-admission", f"{NAME}-ledger"),
     )
     assert (beyond(requested, rules), unused(requested | SELDOM, rules)) == (set(), set())
     assert cluster.server.refused == []
@@ -90,8 +90,8 @@ async def test_disabled_parts_request_nothing(cluster: Cluster, values: dict[str
         await eventually(partial(_have_a_status, cluster.client, GPU_DEVICES, 1))
         await _make_and_leave_a_pool(cluster.client)
     requested, made = cluster.requested_by(NAME), render(values)
-    assert made.names("Role") == set()
-    assert beyond(requested, granted(made, NAME)) == set()
+    assert made.names("Role") == {f"{NAME}-ledger"}
+    assert beyond(requested, granted(made, NAME, f"{NAME}-ledger")) == set()
     assert cluster.server.refused == []
 
 

@@ -90,7 +90,7 @@ async def test_a_disabled_module_writes_nothing(
     await decided.node("w1")
     async with writing(decided, database_url, ours) as writer:
         await settled(writer, decided)
-        assert ours.written == []
+        assert ours.objects_written() == []
         await decided.record((MODULE_CONFIG, SettingsChanged()))
         await settled(writer, decided)
         assert await names(client) == ["w1-0", "w1-1"]

@@ -281,7 +281,7 @@ async def test_a_disabled_module_leaves_pools_alone(
         await define(client, facts)
         await facts.record((POOL, offers(4)))
         await all_written(writer, facts.ledger)
-        assert ours.written == []
+        assert ours.objects_written() == []
         await facts.record((MODULE_CONFIG, SettingsChanged()))
         await all_written(writer, facts.ledger)
         assert (await pool(client))["status"]["capacity"]["total"] == 4

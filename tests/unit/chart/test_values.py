@@ -8,6 +8,8 @@ from gpuledger.api.kinds import (
     CA_SECRET,
     CONTROLLER_TLS_SECRET,
     GPU_GROUP,
+    LEDGER_CONFIG_MAP,
+    LEDGER_CONFIG_MAP_NAMESPACE,
     MODULE_CONFIG,
     NFD_COVERAGE,
     NODE_FEATURE_RULE,
@@ -221,9 +223,10 @@ def test_roles_name_what_the_code_names() -> None:
     assert made.names("PodDisruptionBudget") == {NAME, *COMPONENTS}
     names = {name for one in made.objects for rule in one.get("rules") or () for name in rule.get("resourceNames", ())}
     kinds = {crd["metadata"]["name"] for crd in crds.shipped()}
-    ours = {WEBHOOKS, CA_SECRET, CONTROLLER_TLS_SECRET}
+    ours = {WEBHOOKS, CA_SECRET, CONTROLLER_TLS_SECRET, LEDGER_CONFIG_MAP}
     assert names == kinds | ours | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG, *COMPONENTS}
     assert made.one("Role", f"{NAME}-components")["metadata"]["namespace"] == NAMESPACE
+    assert made.one("Role", f"{NAME}-ledger")["metadata"]["namespace"] == LEDGER_CONFIG_MAP_NAMESPACE
 
 
 def test_the_services_can_read_the_components_setting() -> None:
@@ -326,7 +329,8 @@ def test_names(given: dict[str, str], release: str, expected: str) -> None:
     names = {one["metadata"]["name"] for one in made.objects}
     people = {f"d8:user-authz:gpu-control-plane:{who}" for who in PEOPLE}
     assert names == {expected, NFD_COVERAGE, SERVICE, RESTRICTED_ACCESS, *people, *COMPONENTS} | {
-        f"{expected}-{suffix}" for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook")
+        f"{expected}-{suffix}"
+        for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook", "ledger")
     }
     assert max(map(len, names)) <= 63
 

@@ -51,6 +51,15 @@ NoKube = Annotated[
     bool, typer.Option("--no-kube", help="Run without Kubernetes: no API server, watchers, status writer or webhooks.")
 ]
 
+Kube = Annotated[
+    bool,
+    typer.Option("--kube", help="Join the cluster of KUBECONFIG, although the data directory never met it."),
+]
+TakeOver = Annotated[
+    bool,
+    typer.Option("--take-over", help="Make the cluster belong to this ledger, even if it belongs to another one."),
+]
+
 
 def up(
     data_dir: DataDir = None,
@@ -60,12 +69,15 @@ def up(
     seed: Seed = 1,
     kube_listen: KubeListen = "127.0.0.1:0",
     no_kube: NoKube = False,
+    kube: Kube = False,
+    take_over: TakeOver = False,
 ) -> None:
     """Run the embedded servers, all projections and the Kubernetes edge until Ctrl-C.
 
     If NATS_URL and DATABASE_URL are set, it uses these servers and starts none. If KUBECONFIG is set, or in a pod with
-    a service account token, it uses that cluster in place of the embedded API server. Other commands with the same
-    --data-dir find the running servers.
+    a service account token, it uses that cluster in place of the embedded API server; a data directory joins the
+    cluster of KUBECONFIG the first time only with --kube. Other commands with the same --data-dir find the running
+    servers.
     """
     from gpuledger.cli.local_servers import local_servers  # noqa: PLC0415 - takes a second to import
     from gpuledger.compose.edge import FleetOptions, check_fleet  # noqa: PLC0415
@@ -78,9 +90,11 @@ def up(
     fleet_options = FleetOptions.read(fleet, speed, seed) if fleet else None
     if no_kube and fleet:
         raise CliError("--fleet needs the Kubernetes API", "Leave out --no-kube", code=ExitCode.USAGE)
+    if no_kube and (kube or take_over):
+        raise CliError("--kube and --take-over are about a cluster", "Leave out --no-kube", code=ExitCode.USAGE)
     if not no_kube:
         check_fleet(settings, fleet_options)
-    options = UpOptions(address, not no_kube, fleet_options)
+    options = UpOptions(address, not no_kube, fleet_options, joins_cluster=kube, takes_over=take_over)
     show = partial(_show_endpoints, settings)
     work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_unless_closed))
     with short_walks():
@@ -100,6 +114,8 @@ def _show_endpoints(settings: Settings, endpoints: "UpEndpoints") -> None:
     lines = ["gpuledger is up; Ctrl-C stops it.", ""]
     if endpoints.kubeconfig is not None:
         lines += [f"  export KUBECONFIG={endpoints.kubeconfig}"]
+    if endpoints.cluster is not None:
+        lines += [f"  cluster  {endpoints.cluster}"]
     if settings.servers is None:
         lines += [f"  export NATS_URL={endpoints.nats_url}", f"  export DATABASE_URL={endpoints.database_url}", ""]
         lines += [f"  data     {settings.data_dir}"]

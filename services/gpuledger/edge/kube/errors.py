@@ -17,7 +17,8 @@ KubeError
 │   ├── GoneError               410; list again
 │   └── InvalidError            422; `causes` names the fields
 │       └── SchemaError             its kind has no such field, or one of another type (500, on an apply)
-└── CrdError                a shipped CRD cannot be installed
+├── CrdError                a shipped CRD cannot be installed
+└── ForeignClusterError     the cluster belongs to another ledger
 """
 
 from collections.abc import Mapping
@@ -65,6 +66,10 @@ class ResponseError(KubeError):
 
 class CrdError(KubeError):
     """What is shipped cannot be installed."""
+
+
+class ForeignClusterError(KubeError):
+    """The cluster belongs to another ledger."""
 
 
 class TransientError(KubeError):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gpuledger.edge.kube.errors import KubeConfigError
 
@@ -22,6 +22,35 @@ IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 IMPERSONATION: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 TOKEN: Final = "BearerToken"  # noqa: S105 - the package's name for it
+
+
+class ClusterName(NamedTuple):
+    """A cluster as people know it: the context of the kubeconfig (empty in a pod), and the server's URL."""
+
+    context: str
+    server: str
+
+    def __str__(self) -> str:
+        return f"context {self.context}, server {self.server}" if self.context else f"server {self.server}"
+
+
+async def cluster_name(*, environ: Mapping[str, str] = os.environ) -> ClusterName:
+    """The cluster of the configuration in force.
+
+    Raises:
+        KubeConfigError: there is none, or it cannot be used.
+    """
+    configuration = await load_configuration(environ=environ)
+    files = environ.get(KUBECONFIG) or ("" if IN_CLUSTER in environ else DEFAULT_KUBECONFIG)
+    return ClusterName(_context_of(files) if files else "", str(configuration.host))
+
+
+def _context_of(files: str) -> str:
+    """The current context of files that can be used."""
+    from kubernetes.aio.config.kube_config import list_kube_config_contexts  # noqa: PLC0415 - see above
+
+    _, current = list_kube_config_contexts(files)  # type: ignore[no-untyped-call]
+    return str(current["name"])
 
 
 async def load_configuration(

@@ -1,7 +1,8 @@
 """The `statuswriter` service: keeps GPUDevices, GPUNodeStates and other objects equal to what the ledger says.
 
-One instance is the leader and writes; the others wait for its lock. The leader folds the ledger to its head before it
-writes anything, because history never acts, and then follows ledger and API server.
+One instance is the leader and writes; the others wait for its lock. The leader sees to it that the cluster belongs to
+its ledger, folds the ledger to its head before it writes anything, because history never acts, and then follows ledger
+and API server. If another ledger takes the cluster over, it stops writing.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import STATUSWRITER_LOCK, while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
+from gpuledger.edge.kube.errors import ForeignClusterError
 from gpuledger.edge.statuswriter.cache.informer import Informer
 from gpuledger.edge.statuswriter.desired.components import Components
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
@@ -27,6 +29,7 @@ from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.edge.statuswriter.metrics.slices import SliceMetrics
 from gpuledger.edge.statuswriter.metrics.writer import ACTIVE, BOOTSTRAP_ERRORS, HANDLER_ERRORS, registered
 from gpuledger.edge.statuswriter.objects import Kind
+from gpuledger.edge.statuswriter.ownership import Ownership, owner
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter
@@ -53,7 +56,10 @@ log = structlog.get_logger("gpuledger.statuswriter")
 
 
 class StatusWriterHealth(NamedTuple):
-    """`state` is standing-by, folding, writing, disabled or stopped, which has a `reason`.
+    """`state` is standing-by, claiming, foreign-cluster, folding, writing, disabled or stopped.
+
+    While it is claiming (it asks which ledger the cluster belongs to), foreign-cluster (to another one, so it writes
+    nothing) or stopped, there is a `reason`.
 
     `waiting` counts objects that are queued for now or after a short pause, `failing` those that could not be written
     and are retried later, `left` those that gpuledger leaves as somebody else has them; `unlisted` names the kinds that
@@ -81,6 +87,7 @@ class StatusWriter:
         settings: StatusWriterSettings | None = None,
         clock: Clock = system_clock,
         jitter: Jitter = system_jitter,
+        cluster: str | None = None,
     ) -> None:
         self._ledger = ledger
         self._database_url = database_url
@@ -90,12 +97,26 @@ class StatusWriter:
         self._jitter = jitter
         self._leader: _Leader | None = None
         self._stopped: str | None = None
+        self._ownership = Ownership(
+            client,
+            lambda: owner(ledger.identity.ledger_id, clock()),
+            cluster or client.url,
+            self._settings,
+            jitter,
+        )
 
     def health(self) -> StatusWriterHealth:
         """The present state."""
         if self._stopped is not None or self._leader is None:
-            return StatusWriterHealth("stopped" if self._stopped else "standing-by", 0, 0, 0, 0, (), self._stopped)
+            return StatusWriterHealth(self._idle_state(), 0, 0, 0, 0, (), self._stopped or self._ownership.problem)
         return self._leader.health()
+
+    def _idle_state(self) -> str:
+        if self._stopped is not None:
+            return "stopped"
+        if self._ownership.problem is not None:
+            return "foreign-cluster" if self._ownership.is_foreign else "claiming"
+        return "standing-by"
 
     async def run(self) -> None:
         """Run until cancelled.
@@ -131,6 +152,14 @@ class StatusWriter:
         )
 
     async def _lead(self) -> None:
+        while True:
+            await self._ownership.acquire()
+            try:
+                await self._write()
+            except ForeignClusterError:
+                self._leader = None
+
+    async def _write(self) -> None:
         ACTIVE.set(1)
         now = asyncio.get_running_loop().time
         context = WriteContext(self._client, self._settings, self._clock, now, self._jitter)
@@ -139,7 +168,7 @@ class StatusWriter:
             await self._leader.fold_to_head()
             self._stopped = None
             with registered(self._leader.collectors()):
-                await run_until_one_fails(self._leader.work())
+                await run_until_one_fails([*self._leader.work(), self._ownership.keep()])
         finally:
             ACTIVE.set(0)
 

@@ -19,7 +19,8 @@ class StatusWriterSettings:
     `slice_status_pause_s` is the least time between two writes of one ResourceSliceStatus's status, and
     `orphan_grace_s` how long a deleted one stays away before it is created again: it may have gone with its slice.
     `without_pool_grace_s` is how long a node's GPUs are ready without a pool before an Event says so.
-    `event_age_max_s` is how old an occurrence may be to become an Event.
+    `event_age_max_s` is how old an occurrence may be to become an Event. `ownership_check_s` is how often the writer
+    looks which ledger the cluster belongs to, and so how long it may go on after another ledger took the cluster over.
     """
 
     writes_at_once_max: int = 16
@@ -39,6 +40,7 @@ class StatusWriterSettings:
     event_age_max_s: float = 600.0
     series_period_s: float = 600.0
     stopped_retry_s: float = 60.0
+    ownership_check_s: float = 5.0
     components: ComponentSettings = field(default_factory=ComponentSettings)
     backoff: Backoff = field(default_factory=Backoff)
     restart_backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))

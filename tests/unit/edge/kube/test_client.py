@@ -11,7 +11,7 @@ from gpuledger.api.kinds import GPU_DEVICES, NODE_FEATURES, NODES
 from gpuledger.edge.kube import client as client_module
 from gpuledger.edge.kube import errors
 from gpuledger.edge.kube.client import KubeClient, Selection
-from gpuledger.edge.kube.kubeconfig import load_configuration
+from gpuledger.edge.kube.kubeconfig import cluster_name, load_configuration
 from gpuledger.edge.kube.transport import LINE_BYTES_MAX, Lines
 from support.scripted_api import Answer, ScriptedApi, answer, event, failure, listing, node, refuse, stream
 
@@ -216,6 +216,11 @@ async def test_a_file_that_is_named_wins(tmp_path: Path) -> None:
     environ = {"KUBECONFIG": str(other)}
     assert (await load_configuration(named, environ=environ)).host == "http://a:1"
     assert (await load_configuration(environ=environ)).host == "http://b:1"
+
+
+async def test_a_cluster_is_named_by_context_and_server(tmp_path: Path) -> None:
+    found = await cluster_name(environ={"KUBECONFIG": str(write(tmp_path / "a", "http://a:1"))})
+    assert (found, str(found)) == (("x", "http://a:1"), "context x, server http://a:1")
 
 
 async def test_a_token_is_sent(tmp_path: Path) -> None:
