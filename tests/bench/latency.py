@@ -105,7 +105,7 @@ async def _paced(nats_url: str, ledger: Ledger, database_url: str, events: int) 
     commits = Commits()
     running = asyncio.create_task(Runner(DevicesProjection(), ledger, database_url, on_flush=commits.note).run())
     try:
-        published = await _published(nats_url, events)
+        published = await published_by_child(nats_url, events)
         await commits.reach(max(sequence for sequence, _ in published))
     finally:
         running.cancel()
@@ -114,7 +114,7 @@ async def _paced(nats_url: str, ledger: Ledger, database_url: str, events: int) 
     return [commits.time_of(sequence) - due for sequence, due in published]
 
 
-async def _published(nats_url: str, events: int, *options: str) -> list[tuple[int, float]]:
+async def published_by_child(nats_url: str, events: int, *options: str) -> list[tuple[int, float]]:
     """Publish from another process; what it prints, by the clock that processes share."""
     command = (sys.executable, str(CHILD), nats_url, str(events), str(RATE_PER_S), *options)
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -131,7 +131,7 @@ async def _bare(nats_url: str, database_url: str, events: int) -> tuple[list[flo
         await connection.execute("CREATE TABLE IF NOT EXISTS public.bare (id int PRIMARY KEY, value int)")
         await connection.execute("INSERT INTO public.bare VALUES (1, 0) ON CONFLICT DO NOTHING")
         commits: list[float] = []
-        publishing = asyncio.create_task(_published(nats_url, events, BARE_SUBJECT))
+        publishing = asyncio.create_task(published_by_child(nats_url, events, BARE_SUBJECT))
         while not publishing.done():
             began = perf_counter()
             await connection.execute("UPDATE public.bare SET value = value + 1 WHERE id = 1")

@@ -26,6 +26,9 @@ from bench.agents import AgentsSizes, agents
 from bench.availability import FULL as AVAILABILITY
 from bench.availability import QUICK as QUICK_AVAILABILITY
 from bench.availability import AvailabilitySizes, availability
+from bench.cluster import FULL as CLUSTER
+from bench.cluster import QUICK as QUICK_CLUSTER
+from bench.cluster import ClusterSizes, cluster
 from bench.kube import FULL as EDGE
 from bench.kube import QUICK as QUICK_EDGE
 from bench.kube import KubeSizes, kube
@@ -59,6 +62,7 @@ class Sizes:
     pools: PoolsSizes = POOLS
     agents: AgentsSizes = AGENTS
     agent: AgentSizes = AGENT
+    cluster: ClusterSizes = CLUSTER
 
 
 FULL = Sizes()
@@ -76,6 +80,7 @@ QUICK = Sizes(
     pools=QUICK_POOLS,
     agents=QUICK_AGENTS,
     agent=QUICK_AGENT,
+    cluster=QUICK_CLUSTER,
 )
 NAMES = (
     "publishing",
@@ -88,6 +93,7 @@ NAMES = (
     "pools",
     "agents",
     "agent",
+    "cluster",
 )
 
 _progress = Console(stderr=True)
@@ -142,5 +148,6 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
         "agent": lambda: agent(sizes.agent),
+        "cluster": lambda: cluster(database_url, sizes.cluster),
     }
     return measures[name]()

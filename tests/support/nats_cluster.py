@@ -68,6 +68,17 @@ class NatsCluster:
         name = nats_answer(self.url, f"$JS.API.STREAM.INFO.{stream}")["cluster"]["leader"]
         return next(server for server in self.servers if server.name_in_cluster == name)
 
+    def wait_led(self, stream: str, dead: ClusterServer) -> None:
+        """Return when a stream has a leader other than a server that died; blocks."""
+
+        def is_led() -> bool:
+            try:
+                return self.leader(stream) is not dead
+            except (LedgerUnavailableError, TimeoutError, AssertionError, OSError, KeyError, StopIteration):
+                return False
+
+        eventually(is_led)
+
     def _answers(self) -> bool:
         try:
             nats_answer(self.url, "$JS.API.STREAM.NAMES")
