@@ -40,6 +40,15 @@ async def verify_objects(backend: Backend, access: KubeAccess) -> "KubeVerificat
             return await compare(client, backend.ledger, lambda done, _total: advance.to(done))
 
 
+async def repair_objects(backend: Backend, access: KubeAccess) -> None:
+    """Remove the objects in Kubernetes that the log does not have, and name each."""
+    from gpuledger.edge.statuswriter.reconcile.repair import remove_strange  # noqa: PLC0415 - takes long to import
+
+    async with open_kube(access, KubeClient) as client:
+        for key in await remove_strange(client, backend.ledger):
+            backend.reporter.message(f"Removed {key.kind} {key.id}, which the ledger does not have.")
+
+
 async def rebuild_projections(
     backend: Backend, projections: Sequence[Projection], *, accept_loss: bool = False
 ) -> None:

@@ -11,11 +11,15 @@ from gpuledger.api.kinds import CONFIG_MAPS, GPU_DEVICES, LEDGER_CONFIG_MAP, LED
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ForeignClusterError
 from gpuledger.edge.kube.ownership import ClusterOwner, claim, take_over
+from gpuledger.edge.statuswriter.reconcile.repair import remove_strange
+from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
 from support import servers
+from support.cli import Run
 from support.inventory_decisions import Decided, names, settled, writing
+from support.kube_fleet import create
 from support.kube_server import KubeServer
 from support.ledgers import jetstream_ledger
 from support.statuswriting import QUICK, CountingClient, counting
@@ -156,3 +160,32 @@ async def test_of_two_that_claim_at_once_one_wins(client: KubeClient, ours: Coun
     (loser,) = [one for one in found if isinstance(one, ForeignClusterError)]
     assert await owner_in(client) == winner.ledger_id
     assert f"belongs to the ledger {winner.ledger_id}" in str(loser)
+
+
+async def test_what_a_strange_ledger_left_behind_is_removed_by_the_owner_alone(
+    decided: Decided, database_url: str, ours: CountingClient, second: Second
+) -> None:
+    await second.decided.node("w9")
+    async with writing(second.decided, second.database_url, second.client, SETTINGS) as writer:
+        await settled(writer, second.decided)
+    with pytest.raises(ForeignClusterError):
+        await remove_strange(ours, decided.ledger)
+    await take_over(ours, ClusterOwner(decided.ledger.identity.ledger_id, "", ""))
+    await decided.node("w1")
+    async with writing(decided, database_url, ours, SETTINGS) as writer:
+        await settled(writer, decided)
+        assert await names(ours) == ["w1-0", "w1-1", "w9-0", "w9-1"]
+        assert {key.name for key in await remove_strange(ours, decided.ledger)} == {"w9", "w9-0", "w9-1"}
+        assert await names(ours) == ["w1-0", "w1-1"]
+        assert (await compare(ours, decided.ledger)).differences == 0
+        assert await remove_strange(ours, decided.ledger) == []
+
+
+async def test_verify_repairs_on_request(decided: Decided, run: Run, client: KubeClient) -> None:
+    await take_over(client, ClusterOwner(decided.ledger.identity.ledger_id, "", ""))
+    await create(client, GPU_DEVICES, {"metadata": {"name": "strange"}})
+    assert (await run("verify", "--repair")).code == 2
+    assert (await run("verify", "--kube")).code == 1
+    result = await run("verify", "--kube", "--repair")
+    assert (result.code, "Removed GPUDevice strange, which the ledger does not have." in result.err) == (0, True)
+    assert await names(client) == []

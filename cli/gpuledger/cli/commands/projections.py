@@ -21,6 +21,7 @@ from gpuledger.tools.projections import (
     difference_words,
     rebuild_projections,
     rehearse_rebuild,
+    repair_objects,
     roll_back_projections,
     verify_objects,
     verify_projections,
@@ -54,6 +55,10 @@ Projections = Annotated[
     typer.Argument(metavar="[PROJECTION]...", help="The projections; all by default.", show_default=False),
 ]
 WithKube = Annotated[bool, typer.Option("--kube", help="Also compare the objects in Kubernetes with the ledger.")]
+Repair = Annotated[
+    bool,
+    typer.Option("--repair", help="With --kube, first remove objects that the ledger does not have."),
+]
 WithLog = Annotated[bool, typer.Option("--log", help="Also compare the log with its seals, from its start.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Fold in memory, report what would change, and write nothing.")]
 AcceptLoss = Annotated[
@@ -66,6 +71,7 @@ def verify(
     projections: Projections = None,
     kube: WithKube = False,
     log: WithLog = False,
+    repair: Repair = False,
     output: OutputFormat = Output.TABLE,
     no_headers: NoHeaders = False,
     kubeconfig: Kubeconfig = None,
@@ -77,8 +83,10 @@ def verify(
     Exits with 1 if a row differs. With --kube it compares the objects in Kubernetes in the same way, and with --log
     the log itself with the seals that were made as it grew.
     """
+    if repair and not kube:
+        raise CliError("--repair is about objects in Kubernetes", "Give --kube too", ExitCode.USAGE)
     access = KubeAccess(kubeconfig, context, data_dir) if kube else None
-    found, objects, proof = run(_verify(projections or [], data_dir, access, log=log))
+    found, objects, proof = run(_verify(projections or [], data_dir, access, log=log, repair=repair))
     render(_rows(found, objects, proof), _VIEW, output, headers=not no_headers)
     wrong = [result for result in found if result.differences]
     for result in wrong:
@@ -118,10 +126,12 @@ def replay(
 
 
 async def _verify(
-    names: list[str], data_dir: DataDir, access: KubeAccess | None, *, log: bool
+    names: list[str], data_dir: DataDir, access: KubeAccess | None, *, log: bool, repair: bool
 ) -> tuple[list[Verification], "KubeVerification | None", LogProof | None]:
     async with open_backend(data_dir, "verify") as backend:
         found = await verify_projections(backend, names)
+        if access is not None and repair:
+            await repair_objects(backend, access)
         objects = None if access is None else await verify_objects(backend, access)
         if not log:
             return found, objects, None

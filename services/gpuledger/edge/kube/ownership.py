@@ -55,8 +55,20 @@ async def claim(client: KubeClient, ours: ClusterOwner, cluster: str) -> Cluster
             log.info("cluster.claimed", cluster=cluster, ledger=ours.ledger_id)
             return ours
     if found is None or found.ledger_id != ours.ledger_id:
-        raise ForeignClusterError(_foreign(cluster, found, ours))
+        raise ForeignClusterError(_foreign(cluster, found, ours.ledger_id))
     return found
+
+
+async def confirm_owner(client: KubeClient, ledger_id: str, cluster: str) -> None:
+    """Return if the cluster belongs to this ledger; claims nothing.
+
+    Raises:
+        ForeignClusterError: it belongs to another ledger, or to none.
+        KubeError: the API server cannot be used, or does not let us.
+    """
+    found = await _owner_of(client)
+    if found is None or found.ledger_id != ledger_id:
+        raise ForeignClusterError(_foreign(cluster, found, ledger_id))
 
 
 async def take_over(client: KubeClient, ours: ClusterOwner) -> ClusterOwner | None:
@@ -110,9 +122,9 @@ def _config_map(owner: ClusterOwner, resource_version: str | None = None) -> dic
     return {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind, "metadata": metadata, "data": data}
 
 
-def _foreign(cluster: str, found: ClusterOwner | None, ours: ClusterOwner) -> str:
+def _foreign(cluster: str, found: ClusterOwner | None, ours: str) -> str:
     return (
-        f"The cluster {cluster} belongs to {found or 'another ledger'}, and this is the ledger {ours.ledger_id}, which "
+        f"The cluster {cluster} belongs to {found or 'no ledger yet'}, and this is the ledger {ours}, which "
         f"writes nothing to it. Run gpuledger with the cluster's own ledger; or stop that, and give the cluster to "
         f"this ledger by `gpuledger up --take-over` or by `kubectl --namespace {LEDGER_CONFIG_MAP_NAMESPACE} delete "
         f"configmap {LEDGER_CONFIG_MAP}`."

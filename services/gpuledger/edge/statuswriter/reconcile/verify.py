@@ -3,7 +3,7 @@
 Nothing is written. Objects are compared by digest, and fetched whole only where they differ.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -79,7 +79,7 @@ async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | 
     planner = Planner(state, node_feature_rule())
     planned = {key: planner.desired(key) for kind in kinds for key in planner.keys(kind)}
     desired = {key: one for key, one in planned.items() if one is not None}
-    observed = await _observed(client, kinds)
+    observed = await observed_objects(client, kinds)
     keys = list(differing(desired, observed))
     shown = [await _difference(client, key, desired) for key in sorted(keys)[:SHOWN_MAX]]
     first = tuple(one for one in shown if one is not None)
@@ -118,7 +118,8 @@ def _walk(key: Key, path: str, expected: object, found: object) -> Iterator[Obje
         yield ObjectDifference(key, path.removeprefix(".main").removeprefix("."), expected, found)
 
 
-async def _observed(client: KubeClient, kinds: list[Kind]) -> dict[Key, ObservedObject]:
+async def observed_objects(client: KubeClient, kinds: Iterable[Kind]) -> dict[Key, ObservedObject]:
+    """The objects of these kinds that are not being deleted."""
     return {
         key_of(kind, one.id): one.observed
         for kind in kinds
