@@ -29,7 +29,9 @@ from support.waiting import eventually
 
 pytestmark = LEFT_OPEN
 
-SHORT, LONG = range(1, 6), 30
+SHORT, LONG = range(1, 6), range(6, 36)
+"""Where CI runs, the long target tells the same stories every time, as properties take the same examples there."""
+
 DEFAULT = 1_000
 LAST_EVENTS = 60
 """Events after the faults, so that every source shows what it has lost before."""
@@ -168,7 +170,8 @@ async def test_five_stories_lose_nothing_and_decide_nothing_twice(
 async def test_thirty_stories_lose_nothing_and_decide_nothing_twice(
     nats: TightNats, fresh_postgres: PostgresServer
 ) -> None:
-    await tell_all(fresh_seeds(LONG), nats, fresh_postgres)
+    seeds = iter(LONG) if os.environ.get("CI") else fresh_seeds(len(LONG))
+    await tell_all(seeds, nats, fresh_postgres)
 
 
 @pytest.mark.faults

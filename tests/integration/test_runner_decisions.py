@@ -97,3 +97,16 @@ async def test_a_new_database_decides_nothing_twice_and_numbers_without_holes(
     assert [one.number for one in found] == [1, 2, 1]
     assert found[0].epoch == found[1].epoch != found[2].epoch
     await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_a_log_that_was_restored_meanwhile_is_not_waited_for(ledger: JetStreamLedger, url: str) -> None:
+    """A decider that started on a longer log must not hold its decisions back until this one has grown as long."""
+    longer = Failing(ledger)
+    longer.longer_by = 1_000
+    head = await publish(ledger, [registered(number) for number in range(1, 6)])
+    async with running(Runner(AwayProjection(), longer, url, settings=QUICK)):
+        await reaches(url, "away", head)
+        longer.longer_by = 0
+        await reaches(url, "away", head + AWAY_MAX)
+    assert [one.subject for one in await decided(ledger)] == ["n1", "n2"]
+    await assert_true(ledger, url, [AwayProjection()])

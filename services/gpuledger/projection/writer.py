@@ -18,6 +18,9 @@ from gpuledger.projection.store import Checkpoint, Decider, ProjectionStore
 from gpuledger.runtime.clock import Clock, NewId
 from gpuledger.runtime.telemetry import ProjectionMetrics
 
+IDLE_TICKS_MAX = 5
+"""After so many ticks without a message a decider that holds decisions back asks whether the log goes on at all."""
+
 
 class WriterContext(NamedTuple):
     """The projection, its ledger and what else a writer needs."""
@@ -54,6 +57,7 @@ class RowWriter:
         self._head_at_start = head_at_start
         self._settle_until = max(settle_until, head_at_start)
         self._settled = False
+        self._idle_ticks = 0
 
     @classmethod
     async def load(cls, context: WriterContext, store: ProjectionStore) -> Self:
@@ -105,6 +109,7 @@ class RowWriter:
             with metrics.folding(len(messages)):
                 self._fold.apply_all(messages)
         await self._check_returns(idle=not messages)
+        await self._check_head(idle=not messages)
         if self._context.projection.decides and self._fold.sequence >= self._head_at_start:
             self._fold.enforce(self._context.rules, now)
             self._fold.due(now)
@@ -156,6 +161,16 @@ class RowWriter:
                 f"The ledger has position {self.checkpoint.generation}/{sequence} and shows it only up to "
                 f"{self._fold.sequence}. Check the replicas of its stream."
             )
+
+    async def _check_head(self, *, idle: bool) -> None:
+        """Wait for no position that the log has lost: one that was restored meanwhile may end before `settle_until`."""
+        self._idle_ticks = self._idle_ticks + 1 if idle else 0
+        if self._settled or not self._context.projection.decides or self._idle_ticks < IDLE_TICKS_MAX:
+            return
+        head = await self._context.ledger.head()
+        if self.checkpoint.position == head < self._settle_until:
+            self._settle_until = self._head_at_start = head
+            await self.publish_decisions()
 
     async def _publish(self, ready: Sequence[Outgoing]) -> list[Receipt]:
         try:
