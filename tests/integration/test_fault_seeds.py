@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuledger.deciders.seals import decide as seals
 from gpuledger.events.envelope import Undecoded, decode, parse
 from gpuledger.local.servers.postgres import PostgresServer
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.log_proof import prove_log
 from gpuledger.tools.queries.backend import Backend
+from support import deciders
 from support import fault_story as story
 from support.fault_runners import projections
 from support.fault_story import Step
@@ -136,6 +138,14 @@ async def tell(nats: TightNats, postgres: PostgresServer, seed: int, folder: Pat
             await assert_nothing_lost_or_twice(world)
             await assert_verified(world)
             print(f"  stops: {sorted({(stop.projection, stop.error) for stop in world.stops})}", flush=True)
+
+
+@pytest.fixture(autouse=True)
+def bounds_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`projections` sets bounds for a process of its own; what else runs in this one keeps those there were."""
+    monkeypatch.setattr(seals, "MESSAGES_PER_SEAL", seals.MESSAGES_PER_SEAL)
+    monkeypatch.setattr(deciders, "AWAY_AT_MOST", deciders.AWAY_AT_MOST)
+    monkeypatch.setattr(deciders, "AWAY_MAX", deciders.AWAY_MAX)
 
 
 async def tell_all(seeds: Iterator[int], nats: TightNats, postgres: PostgresServer) -> None:
