@@ -12,7 +12,6 @@ from bench.report import Figure
 from bench.rounds import medians
 from bench.servers import unsynced_nats
 from gpuledger.ledger.api import Ledger, Outgoing
-from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.replay import fold_until
 from gpuledger.readmodels.projections import DevicesProjection
@@ -67,7 +66,7 @@ async def fill(ledger: Ledger, history: Iterable[Happening], epoch: str = "fille
 
 async def _publishing(name: str, url: str, events: int, rounds: int, target: float) -> Figure:
     history = list(fleet.history(events))
-    async with connect_ledger(url, name="bench") as ledger:
+    async with new_ledger(url, name="bench") as ledger:
         found = await medians(
             {
                 "ours": lambda number: fill(ledger, history, f"ours {number}"),
