@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from nats.errors import TimeoutError as NatsTimeoutError
 
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -38,8 +39,11 @@ def replicas(cluster: NatsCluster) -> int:
 
 
 async def are_current(cluster: NatsCluster) -> bool:
-    """Whether every replica has everything."""
-    info = nats_answer(cluster.url, f"$JS.API.STREAM.INFO.{STREAM}")["cluster"]
+    """Whether every replica has everything; a cluster that elects a leader does not answer."""
+    try:
+        info = nats_answer(cluster.url, f"$JS.API.STREAM.INFO.{STREAM}")["cluster"]
+    except NatsTimeoutError:
+        return False
     return len(info.get("replicas", [])) == 2 and all(one["current"] for one in info["replicas"])
 
 
