@@ -50,6 +50,15 @@ async def decided(ledger: JetStreamLedger) -> list[Decoded]:
     return [decode(one.data) for one in await everything(ledger) if one.subject.startswith("ledger.svc.pools.")]
 
 
+ORDERS = [
+    [("n1-0", "ns/p", False)],
+    [("n1-0", "ns/p", False), ("n1-1", "q", False)],
+    [("n1-0", "ns/p", True), ("n1-1", "q", False)],
+    [("n1-1", "q", False)],
+]
+"""The lists that the node gets, each device with its pool and whether it is being released."""
+
+
 async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLedger, migrated_url: str) -> None:
     sources = NumberedSources()
 
@@ -89,12 +98,7 @@ async def test_pools_are_decided_once_and_a_restart_goes_on(ledger: JetStreamLed
     assert kinds.count(PoolReleased) == 1
     assert (kinds.count(DeviceAssignmentChanged), kinds.count(PoolChanged)) == (4, 2)
     lists = [one.data.devices for one in await decided(ledger) if isinstance(one.data, NodeDevicesWanted)]
-    assert [[(one.device, one.pool, one.releasing) for one in devices] for devices in lists] == [
-        [("n1-0", "ns/p", False)],
-        [("n1-0", "ns/p", False), ("n1-1", "q", False)],
-        [("n1-0", "ns/p", True), ("n1-1", "q", False)],
-        [("n1-1", "q", False)],
-    ]
+    assert [[(one.device, one.pool, one.releasing) for one in devices] for devices in lists] == ORDERS
     assert table(migrated_url, "pool_node_orders", "node, devices") == [("n1", orders_text(lists[-1]))]
     assert table(migrated_url, "gpu_device_assignment", columns) == [
         ("n1-0", None, None, False, "PoolTakesNoDevices"),

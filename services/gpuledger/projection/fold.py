@@ -129,15 +129,15 @@ class Fold:
         try:
             route = self._routes.get(event.type) or self._route(event.type)
             if route.is_introduced and event.type not in self.enforced.types and origin_of(event.source).is_edge:
-                route = route.as_unknown()
+                route = route.before_in_force()
             self._check_publisher(message, event, route)
-            is_needed = route.handler is not None or (self._observes and route.is_known)
+            is_needed = route.handler is not None or (self._observes and route.is_registered)
             decoded = with_payload(event, self._catalogue) if is_needed else None
         except EventError as error:
             self._reject(message, event, error)
             return
         if self._observes:
-            self._observe(message, event, is_known=route.is_known or event.type in self.enforced.types)
+            self._observe(message, event, is_known=route.is_registered or event.type in self.enforced.types)
         if event.source == self._source and self._is_back(message, event):
             return
         if route.handler is None or decoded is None:
@@ -385,6 +385,6 @@ class Fold:
 
     def _route(self, event_type: str) -> Route:
         route = route_of(event_type, self._catalogue, self.projection.handlers)
-        if route.is_known:  # A hostile source invents any number of types.
+        if route.is_registered:  # A hostile source invents any number of types.
             self._routes[event_type] = route
         return route

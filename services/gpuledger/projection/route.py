@@ -38,7 +38,7 @@ class Route(NamedTuple):
     is_open: bool = True
 
     @property
-    def is_known(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether this build knows the type."""
         return self.rule is not None
 
@@ -49,16 +49,16 @@ class Route(NamedTuple):
             UnknownEventTypeError: a service's event is of a type that this build does not know.
             SubjectError: it stands under a subject that is not its own, or that is reserved.
         """
-        if not (self.is_known or origin_of(event.source).is_edge):
+        if not (self.is_registered or origin_of(event.source).is_edge):
             raise UnknownEventTypeError(f"This build does not know the event type {event.type}.")
         if nats_subject != f"{prefix}{self.aggregate}.{escape(event.subject)}.{self.event}":
             raise mismatch(nats_subject, event)
         if not prefix.startswith(self.reserved):
             raise SubjectError(f"Only {' or '.join(f'{one}>' for one in self.reserved)} may record {event.type}.")
 
-    def as_unknown(self) -> "Route":
+    def before_in_force(self) -> "Route":
         """The route of an event before its type is in force."""
-        return unknown_route(self.aggregate, self.event)
+        return unregistered_route(self.aggregate, self.event)
 
     def hears(self, event: Undecoded, enforced: EnforcedRules, *, judges: bool) -> bool:
         """Whether the handler gets the event itself, in a projection that judges reports or in another.
@@ -85,14 +85,14 @@ def route_of(event_type: str, catalogue: Registry, handlers: Handlers) -> Route:
     """
     name = parse_type(event_type)
     if not catalogue.knows(event_type):
-        return unknown_route(name.aggregate, name.event)
+        return unregistered_route(name.aggregate, name.event)
     by_name = {(model.AGGREGATE, model.EVENT): handler for model, handler in handlers.items()}
     handler, rule = by_name.get((name.aggregate, name.event)), catalogue.rule_of(name)
     is_introduced, is_open = event_type in catalogue.introduced, rule.authority not in BY_NODE
     return Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes, is_introduced, is_open)
 
 
-def unknown_route(aggregate: str, event: str) -> Route:
+def unregistered_route(aggregate: str, event: str) -> Route:
     """The route of an event whose type is not known: anybody may record it under their own subjects."""
     return Route(aggregate, event, None, None, (f"{ROOT}.",))
 

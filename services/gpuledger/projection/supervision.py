@@ -178,7 +178,7 @@ class Supervision:
                 except STOPS as error:
                     log.warning("lag.unknown", reason=str(error).strip())
                     if not self.reachable:
-                        self._leader_metrics.unknown()
+                        self._leader_metrics.clear()
                 await asyncio.sleep(self.check_interval_s)
         finally:
             await self._connection.close()

@@ -165,7 +165,7 @@ class LeaderMetrics:
             _LEADER_SINCE.labels(lock, process).set(since.timestamp() if since else 0)
             self._count(lock, (process, since))
 
-    def unknown(self) -> None:
+    def clear(self) -> None:
         """The servers do not answer, so what was found holds no longer."""
         for lock in self._locks:
             _LEADER.remove(lock)

@@ -90,8 +90,8 @@ def test_who_leads_is_no_metric_while_nobody_can_know() -> None:
     metrics, since = LeaderMetrics(), datetime(2026, 5, 4, tzinfo=UTC)
     labels = {"lock": "away", "process": "pod-1/1"}
     metrics.found("away", "pod-1/1", since)
-    metrics.unknown()
-    metrics.unknown()
+    metrics.clear()
+    metrics.clear()
     assert REGISTRY.get_sample_value("gpuledger_leader", {"lock": "away"}) is None
     assert REGISTRY.get_sample_value("gpuledger_leader_since_timestamp_seconds", labels) is None
     metrics.found("away", "pod-1/1", since)

@@ -51,6 +51,40 @@ def test_a_pool_with_nothing_but_required_fields() -> None:
     assert problems_of(pool()) == ()
 
 
+SELECTOR = LabelSelector(
+    labels={"team": "a"}, requirements=(NodeRequirement(key="k", operator="In", values=("x", "")),)
+)
+EVERYTHING = PoolDefined(
+    uid="u",
+    generation=3,
+    deleting=True,
+    provider="Nvidia",
+    backend="DRA",
+    unit="MIG",
+    mig_profile="2g.10gb",
+    slices_per_unit=64,
+    devices_per_node_max=2,
+    node_selector=SELECTOR,
+    include=DeviceFilter(
+        inventory_ids=("w1-0",),
+        products=("NVIDIA A100-PCIE-40GB",),
+        pci_vendors=("10de",),
+        pci_devices=("20f1",),
+        mig_capable=True,
+        mig_profiles=("2g.10gb",),
+    ),
+    exclude=DeviceFilter(mig_capable=False),
+    requires_annotation=False,
+    auto_approve=SELECTOR,
+    strategy="BinPack",
+    topology_key="rack",
+    taints_enabled=False,
+    taints=(PoolTaint(key="gpu", value="x", effect="NoSchedule"), PoolTaint(key="b", effect="NoExecute")),
+    maintenance="confirmed",
+)
+"""What the ledger records of a pool that sets every field."""
+
+
 def test_everything_that_a_pool_can_say() -> None:
     chosen = {"matchLabels": {"team": "a"}, "matchExpressions": [{"key": "k", "operator": "In", "values": ["x", ""]}]}
     listed = {
@@ -79,36 +113,7 @@ def test_everything_that_a_pool_can_say() -> None:
         annotations={ANNOTATION_MAINTENANCE: "confirmed"},
         deletionTimestamp="2026-01-01T00:00:00Z",
     )
-    requirement = NodeRequirement(key="k", operator="In", values=("x", ""))
-    selector = LabelSelector(labels={"team": "a"}, requirements=(requirement,))
-    assert payload_of(obj) == PoolDefined(
-        uid="u",
-        generation=3,
-        deleting=True,
-        provider="Nvidia",
-        backend="DRA",
-        unit="MIG",
-        mig_profile="2g.10gb",
-        slices_per_unit=64,
-        devices_per_node_max=2,
-        node_selector=selector,
-        include=DeviceFilter(
-            inventory_ids=("w1-0",),
-            products=("NVIDIA A100-PCIE-40GB",),
-            pci_vendors=("10de",),
-            pci_devices=("20f1",),
-            mig_capable=True,
-            mig_profiles=("2g.10gb",),
-        ),
-        exclude=DeviceFilter(mig_capable=False),
-        requires_annotation=False,
-        auto_approve=selector,
-        strategy="BinPack",
-        topology_key="rack",
-        taints_enabled=False,
-        taints=(PoolTaint(key="gpu", value="x", effect="NoSchedule"), PoolTaint(key="b", effect="NoExecute")),
-        maintenance="confirmed",
-    )
+    assert payload_of(obj) == EVERYTHING
     assert problems_of(obj) == ()
 
 
