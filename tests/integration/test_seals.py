@@ -135,6 +135,17 @@ async def test_a_seal_that_is_left_out_is_missed_by_the_next_one(
     assert "follows another seal than the one before it" in found.first_break
 
 
+async def test_the_newest_seal_cannot_name_another_seal_before_it(
+    sealed: JetStreamLedger, fresh_nats: NatsServer
+) -> None:
+    first, second = payloads(await everything(sealed, subject_filter=SEALS))
+    before, other = (f'"previous":"{digest}"'.encode() for digest in (first.digest, second.digest))
+    messages = [one._replace(data=one.data.replace(before, other)) for one in await everything(sealed)]
+    await copied(fresh_nats, sealed, messages)
+    async with connect_ledger(fresh_nats.url, name="test") as ledger:
+        assert "follows another seal" in ((await proof(ledger, fresh_nats)).first_break or "")
+
+
 async def test_a_new_generation_goes_on_from_the_end_of_the_one_before(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str
 ) -> None:
