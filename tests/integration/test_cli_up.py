@@ -65,7 +65,15 @@ class Logged:
     def lines(self) -> list[dict[str, object]]:
         while select.select([self._descriptor], [], [], 0)[0]:
             self._text += os.read(self._descriptor, 65_536)
-        return [orjson.loads(line) for line in self._text.splitlines(keepends=True) if line.endswith(b"\n")]
+        return [_parsed(line) for line in self._text.splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _parsed(line: bytes) -> dict[str, object]:
+    try:
+        parsed: dict[str, object] = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise AssertionError(f"a line of the log is no JSON: {line!r}") from error
+    return parsed
 
 
 def test_it_shows_how_to_reach_everything(up: Up) -> None:

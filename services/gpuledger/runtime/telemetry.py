@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TextIO
 
 import structlog
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
@@ -17,7 +17,7 @@ from structlog.typing import Processor
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 LOGGERS = "gpuledger"
-"""The standard library's loggers whose lines are shown."""
+"""The standard library's loggers of our packages: their lines are shown from INFO on, all others' from WARNING on."""
 
 BATCHES = (1, 2, 5, 10, 50, 100, 500, 1000, 5000)
 
@@ -186,37 +186,53 @@ def _age_s(message: Stored, now: datetime) -> float:
 def configure_logging(*, json: bool | None = None) -> None:
     """Structured lines on stderr: JSON where stderr is no terminal, readable text where it is one.
 
-    Lines that our packages log through the standard library (`gpuledger.*`, INFO and above) take the same form, and go
-    nowhere else; other loggers, the root among them, stay as they are.
+    Lines that come through the standard library take the same form, so that whoever collects the log can parse all of
+    it: those of our packages (`gpuledger.*`) from INFO on, those of libraries and Python's warnings from WARNING on.
     """
     as_json = not sys.stderr.isatty() if json is None else json
     renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    rendering: list[Processor] = [structlog.processors.format_exc_info, renderer] if as_json else [renderer]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, renderer],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        processors=[*shared, *rendering],
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
-    _bridge(shared, renderer)
+    _bridge(shared, rendering)
 
 
-def _bridge(shared: list[Processor], renderer: Processor) -> None:
-    """Show the lines of the standard library's loggers; the handler of an earlier call is replaced."""
-    handler = logging.StreamHandler(sys.stderr)
+class _Handler(logging.StreamHandler[TextIO]):
+    """Ours, so that a later call finds it and puts its own in its place."""
+
+
+def _bridge(shared: list[Processor], rendering: list[Processor]) -> None:
+    """Show the lines of the standard library's loggers; the handlers of an earlier call are replaced."""
+    handler = _Handler(sys.stderr)
     handler.setFormatter(
         ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
-            processors=[ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
-    logger = logging.getLogger(LOGGERS)
-    logger.handlers = [handler]
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    root, ours = logging.getLogger(), logging.getLogger(LOGGERS)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
+    for logger in (root, ours):
+        logger.handlers = [kept for kept in logger.handlers if not isinstance(kept, _Handler)]
+        logger.addHandler(handler)
+    logging.captureWarnings(capture=True)
+    sys.unraisablehook = _log_unraisable
+
+
+def _log_unraisable(found: "sys.UnraisableHookArgs") -> None:
+    """Log an exception that nobody can catch, such as one in a finaliser."""
+    logging.getLogger("py.unraisable").error(
+        "%s %r", found.err_msg or "Exception ignored in", found.object, exc_info=found.exc_value
+    )
 
 
 __all__ = [

@@ -1,6 +1,9 @@
 """The services' log: one form for everything that our packages say, whichever logger they use."""
 
 import logging
+import sys
+import warnings
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +13,19 @@ import structlog
 from prometheus_client import REGISTRY
 
 from gpuledger.runtime.telemetry import LeaderMetrics, configure_logging
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """The loggers of the test process, as they were before the test."""
+    root, ours = logging.getLogger(), logging.getLogger("gpuledger")
+    handlers = {logger: list(logger.handlers) for logger in (root, ours)}
+    hook = sys.unraisablehook
+    yield
+    sys.unraisablehook = hook
+    logging.captureWarnings(capture=False)
+    for logger, kept in handlers.items():
+        logger.handlers = kept
 
 
 def lines(capture: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -37,14 +53,45 @@ def test_each_line_is_written_once_however_often_it_is_configured(
     assert not caplog.records
 
 
-def test_details_and_the_loggers_of_others_stay_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
-    root = logging.getLogger()
-    before = list(root.handlers), root.level
+def test_details_are_left_out_and_so_is_what_libraries_find_normal(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(json=True)
     logging.getLogger("gpuledger.ledger").debug("a detail")
     logging.getLogger("nats").info("somebody else's")
     assert lines(capsys) == []
-    assert (root.handlers, root.level) == before
+
+
+def test_what_libraries_and_python_warn_of_takes_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(json=True)
+    logging.getLogger("psycopg.pool").warning("error connecting in %r", "pool-1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn_explicit("a coroutine was never awaited", RuntimeWarning, "tasks.py", 7)
+    pool, python = lines(capsys)
+    assert (pool["event"], pool["logger"], pool["level"]) == ("error connecting in 'pool-1'", "psycopg.pool", "warning")
+    assert "a coroutine was never awaited" in python["event"]
+
+
+def test_an_exception_stays_in_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(json=True)
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("asyncio").exception("Task exception was never retrieved")
+        structlog.get_logger("gpuledger.projection").exception("projection.interrupted")
+    assert all("ValueError: broken" in line["exception"] for line in lines(capsys))
+
+
+def test_an_exception_in_a_finaliser_is_a_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("broken at its end")
+
+    configure_logging(json=True)
+    broken = Broken()
+    del broken
+    (line,) = lines(capsys)
+    assert "Broken.__del__" in line["event"]
+    assert "ValueError: broken at its end" in line["exception"]
 
 
 def test_text_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
