@@ -32,7 +32,7 @@ class NobodyThere(KubeClient):
     """A client whose API server is away: certificates cannot be kept, and reviews are none of its business."""
 
     def __init__(self) -> None:
-        pass
+        self.url = "https://nowhere.invalid"
 
     async def get(self, *_: Any, **__: Any) -> Any:
         raise UnavailableError("Nobody answers.")

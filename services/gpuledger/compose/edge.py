@@ -22,8 +22,7 @@ from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
-from gpuledger.edge.kube.ownership import take_over
-from gpuledger.edge.statuswriter.ownership import owner
+from gpuledger.edge.kube.ownership import owner, take_over
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.service import run as watch

@@ -14,13 +14,16 @@ from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAM
 from gpuledger.edge.admission.certificates.authority import AUTHORITY_LIFE
 from gpuledger.edge.admission.certificates.rotation import CertificateRotation, ServedCertificate
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
+from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.edge.kube.ownership import owner, take_over
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.backoff import system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
-from support.admission_serving import Now, Webhooks, webhooks
+from gpuledger.runtime.tasks import end
+from support.admission_serving import CHECK_S, Now, Webhooks, webhooks
 from support.waiting import eventually
 
 
@@ -91,7 +94,7 @@ class Replica:
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         self.certificates = ServedCertificate()
         keeper = CertificateRotation(
-            client, self.certificates, WebhookAddress(), AdmissionSettings(), clock, system_jitter
+            client, "ledger-1", self.certificates, WebhookAddress(), AdmissionSettings(), clock, system_jitter
         )
         self.keep = keeper.rotate
 
@@ -136,6 +139,27 @@ async def test_two_replicas_agree(client: KubeClient) -> None:
         (bundle,) = await bundles_of(client)
         kept = (await secret_of(client, CONTROLLER_TLS_SECRET))["tls.crt"]
         assert {await shown_by(hooks, bundle) for hooks in (one, other)} == {kept}
+
+
+async def test_another_ledger_configures_nothing_until_the_cluster_is_its_own(client: KubeClient) -> None:
+    async with webhooks(client, MemoryLedger(ledger_id="first")):
+        before = await versions_of(client)
+        settings = AdmissionSettings(listen="127.0.0.1:0", address=None, certificates_check_s=CHECK_S)
+        other = AdmissionService(MemoryLedger(ledger_id="second"), client, settings, jitter=lambda: 0.0)
+        running = asyncio.create_task(other.run())
+        try:
+
+            async def is_refused() -> bool:
+                return "belongs to the ledger first" in (other.health().reason or "")
+
+            await eventually(is_refused)
+            assert not other.is_configured
+            assert await versions_of(client) == before
+        finally:
+            await end([running])
+    await take_over(client, owner("second", system_clock()))
+    async with webhooks(client, MemoryLedger(ledger_id="second")):
+        assert await versions_of(client) != before
 
 
 async def test_replicas_that_start_at_once_agree(client: KubeClient) -> None:

@@ -101,7 +101,13 @@ class AdmissionService:
             self._url = url
             address = self._settings.address or WebhookAddress(url=url)
             self._rotation = CertificateRotation(
-                self._client, self._certificate, address, self._settings, self._clock, self._jitter
+                self._client,
+                self._ledger.identity.ledger_id,
+                self._certificate,
+                address,
+                self._settings,
+                self._clock,
+                self._jitter,
             )
             await run_until_one_fails([self._rotation.run(), self._follow()])
 

@@ -6,6 +6,8 @@ ConfigMap, which the API server lets only one do. Nothing here ever takes a clus
 it must be the same one whichever namespace a ledger's services run in.
 """
 
+import platform
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -36,6 +38,11 @@ class ClusterOwner(NamedTuple):
 
     def __str__(self) -> str:
         return f"the ledger {self.ledger_id or '(no id)'} (since {self.since or '?'}, claimed on {self.host or '?'})"
+
+
+def owner(ledger_id: str, now: datetime) -> ClusterOwner:
+    """A ledger as owner of a cluster from now on, claimed on this host."""
+    return ClusterOwner(ledger_id, now.isoformat(timespec="seconds"), platform.node())
 
 
 async def claim(client: KubeClient, ours: ClusterOwner, cluster: str) -> ClusterOwner:

@@ -4,9 +4,7 @@ Nothing else of the status writer may write before `acquire` has returned, nor a
 """
 
 import asyncio
-import platform
 from collections.abc import Callable
-from datetime import datetime
 
 import structlog
 
@@ -17,11 +15,6 @@ from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.runtime.backoff import Jitter, Retries
 
 log = structlog.get_logger("gpuledger.statuswriter")
-
-
-def owner(ledger_id: str, now: datetime) -> ClusterOwner:
-    """A ledger as owner of a cluster from now on, claimed on this host."""
-    return ClusterOwner(ledger_id, now.isoformat(timespec="seconds"), platform.node())
 
 
 class Ownership:

@@ -18,6 +18,7 @@ from gpuledger.db.locks import STATUSWRITER_LOCK, while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
 from gpuledger.edge.kube.errors import ForeignClusterError
+from gpuledger.edge.kube.ownership import owner
 from gpuledger.edge.statuswriter.cache.informer import Informer
 from gpuledger.edge.statuswriter.desired.components import Components
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
@@ -29,7 +30,7 @@ from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.edge.statuswriter.metrics.slices import SliceMetrics
 from gpuledger.edge.statuswriter.metrics.writer import ACTIVE, BOOTSTRAP_ERRORS, HANDLER_ERRORS, registered
 from gpuledger.edge.statuswriter.objects import Kind
-from gpuledger.edge.statuswriter.ownership import Ownership, owner
+from gpuledger.edge.statuswriter.ownership import Ownership
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter

@@ -1,7 +1,8 @@
 """Keeps the webhooks' TLS certificate valid, and publishes the CA bundle in the webhook configurations.
 
 It checks everything again and again, so that it takes over what another replica renewed and reverts what somebody
-changed. Trust comes before use: the bundle is published before a certificate is shown that needs it.
+changed, for as long as the cluster belongs to its ledger. Trust comes before use: the bundle is published before a
+certificate is shown that needs it.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from gpuledger.edge.admission.metrics import EXPIRES
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
+from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import Clock
 
@@ -62,6 +64,7 @@ class CertificateRotation:
     def __init__(
         self,
         client: KubeClient,
+        ledger_id: str,
         certificate: ServedCertificate,
         address: WebhookAddress,
         settings: AdmissionSettings,
@@ -69,6 +72,7 @@ class CertificateRotation:
         jitter: Jitter,
     ) -> None:
         self._client = client
+        self._ledger_id = ledger_id
         self._address = address
         self._certificate = certificate
         self._settings = settings
@@ -82,9 +86,12 @@ class CertificateRotation:
         """Check everything once, and renew or revert what needs it.
 
         Raises:
+            ForeignClusterError: the cluster belongs to another ledger, and nothing was written.
             KubeError: the API server cannot be used.
         """
-        serving, bundle = await self._pairs(self._clock())
+        now = self._clock()
+        await claim(self._client, owner(self._ledger_id, now), self._client.url)
+        serving, bundle = await self._pairs(now)
         if self._certificate.shown is None:
             self._certificate.show(serving)
         for resource, configuration in configurations(self._settings, self._address, bundle):
