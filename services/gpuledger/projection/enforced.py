@@ -17,6 +17,7 @@ from gpuledger.events.publishing import (
     Authority,
     PublishRule,
     Rule,
+    SourceKind,
     names_node,
     violation,
 )
@@ -80,8 +81,8 @@ class EnforcedRules:
     def check(self, publish_rule: PublishRule | None, aggregate: str, event: Undecoded, message: Message) -> None:
         """Check an event by the rules that are enforced.
 
-        A type that this build does not know has no publish rule. What services decide has times that follow from those
-        of facts, so these are not checked.
+        A type that not every build knows has no publish rule. What services decide has times that follow from those of
+        facts, so these are not checked.
 
         Raises:
             PublisherError: its source must not publish it.
@@ -93,7 +94,7 @@ class EnforcedRules:
             return
         recorded_ns = message.recorded_ns
         if event.time > self._time_max or recorded_ns < self._recorded_ns or event.recorded_at is not None:
-            if publish_rule is None or publish_rule.authority not in DECIDED:
+            if not _is_decided(publish_rule, event.source):
                 _check_time(event, recorded_ns)
             if recorded_ns > self._recorded_ns:
                 self._recorded_ns, self._time_max = recorded_ns, time_of_ns(recorded_ns) + EVENT_AHEAD_MAX
@@ -121,6 +122,14 @@ class EnforcedRules:
                 raise PublisherError(f"{event.type}: {reason}")
         if origin.kind != NODE or not names_node(aggregate):
             self._allowed.add((event.source, event.type))
+
+
+def _is_decided(publish_rule: PublishRule | None, source: str) -> bool:
+    """Whether an event says what a service decided; where nothing but its source shows that, all but watchers do."""
+    if publish_rule is not None:
+        return publish_rule.authority in DECIDED
+    origin = origin_of(source)
+    return not origin.is_edge and origin.name != SourceKind.WATCHERS
 
 
 def _is_type(rule: str) -> bool:

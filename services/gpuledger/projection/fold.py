@@ -137,7 +137,8 @@ class Fold:
             self._reject(message, event, error)
             return
         if self._observes:
-            self._observe(message, event, is_known=route.is_registered or event.type in self.enforced.types)
+            is_known = event.type in self.enforced.types or (route.is_registered and not route.is_introduced)
+            self._observe(message, event, is_known=is_known)
         if event.source == self._source and self._is_back(message, event):
             return
         if route.handler is None or decoded is None:
@@ -272,7 +273,7 @@ class Fold:
         """Refuse an event that its source must not publish; enforce from here on the rule that the event names."""
         route.check(message.subject, self._prefixes[event.source], event)
         if self.enforced.rules:
-            self.enforced.check(route.rule, route.aggregate, event, message)
+            self.enforced.check(route.rule_in_every_build(event.source), route.aggregate, event, message)
         if event.type == _RULE_ENFORCED:
             data = with_payload(event).data
             assert isinstance(data, RuleEnforced), "it has this type"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from gpuledger.domain.fact import Handler, Handlers
 from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.envelope import Event, Undecoded, with_payload
-from gpuledger.events.errors import EventError, SubjectError, UnknownEventTypeError
+from gpuledger.events.errors import EventError, SubjectError
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.publishing import Authority, PublishRule, is_about_own_node
 from gpuledger.events.registry import Registry, parse_type
@@ -33,7 +33,7 @@ class Route(NamedTuple):
     rule: PublishRule | None
     reserved: tuple[str, ...]
     is_introduced: bool = False
-    """Whether an edge event of the type counts only where the type is in force."""
+    """Whether an edge event of the type counts only where the type is in force; one of our own always does."""
 
     is_open: bool = True
 
@@ -45,12 +45,12 @@ class Route(NamedTuple):
     def check(self, nats_subject: str, prefix: str, event: Undecoded) -> None:
         """Check that an event is recorded where its source, whose subjects have this prefix, may record it.
 
+        Our own services' events of a type that this build does not know are in order as well: a newer build recorded
+        them, and a projection that folds them has another version there.
+
         Raises:
-            UnknownEventTypeError: a service's event is of a type that this build does not know.
             SubjectError: it stands under a subject that is not its own, or that is reserved.
         """
-        if not (self.is_registered or origin_of(event.source).is_edge):
-            raise UnknownEventTypeError(f"This build does not know the event type {event.type}.")
         if nats_subject != f"{prefix}{self.aggregate}.{escape(event.subject)}.{self.event}":
             raise mismatch(nats_subject, event)
         if not prefix.startswith(self.reserved):
@@ -59,6 +59,13 @@ class Route(NamedTuple):
     def before_in_force(self) -> "Route":
         """The route of an event before its type is in force."""
         return unregistered_route(self.aggregate, self.event)
+
+    def rule_in_every_build(self, source: str) -> PublishRule | None:
+        """The rule by which an event is checked in builds that know its type and in those that do not.
+
+        One of our own that is introduced has none: what it counts as follows from its source.
+        """
+        return None if self.is_introduced and not origin_of(source).is_edge else self.rule
 
     def hears(self, event: Undecoded, enforced: EnforcedRules, *, judges: bool) -> bool:
         """Whether the handler gets the event itself, in a projection that judges reports or in another.

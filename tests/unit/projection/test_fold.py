@@ -120,11 +120,12 @@ def test_an_unknown_type_under_anothers_subject_is_rejected(subject: str, event_
 
 
 @unknown_types
-def test_an_unknown_type_of_our_own_stops(subject: str, event_type: str) -> None:
-    ours = failure(1, SERVICE)
+def test_an_unknown_type_of_our_own_counts_is_marked_and_changes_nothing(subject: str, event_type: str) -> None:
+    ours, projection = failure(1, SERVICE), Listening()
     unknown = message(ours, 1, subject=subject.replace("node.n1", "svc.pools"), data=changed(ours, type=event_type))
-    with pytest.raises(BadEventError, match="does not know the event type"):
-        Fold(DevicesProjection(), GENERATION).apply(unknown)
+    fold = folded(projection, [unknown])
+    assert [(one.event.number, one.is_known) for one in projection.heard] == [(1, False)]
+    assert (fold.events, len(fold.state.tables()["failure"].rows)) == (1, 0)
 
 
 def test_what_does_not_fold_stops_even_from_the_edge() -> None:

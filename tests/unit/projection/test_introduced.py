@@ -2,20 +2,32 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.catalogue import registry
+from gpuledger.events.envelope import Decoded
 from gpuledger.events.publishing import Rule, SourceKind
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Numbering
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
+from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import DevicesProjection
-from support.events import GENERATION, event, folded, hour, message, rows_of
-from support.later_build import DeviceMelted, LaterDevices, later_build, melted
+from gpuledger.tools.queries.backend import all_projections
+from support.events import GENERATION, SERVICE, event, folded, hour, log_of, message, rows_of
+from support.later_build import (
+    DeviceCondemned,
+    DeviceMelted,
+    LaterDevices,
+    NewerDevices,
+    condemned,
+    later_build,
+    melted,
+)
 
 TYPE = DeviceMelted.TYPE
 FIRST_RELEASE = {
@@ -27,20 +39,25 @@ FIRST_RELEASE = {
 }  # fmt: skip
 
 
-def enforced(version: int, number: int) -> Message:
-    """The record that brings the type into force, or takes it out."""
-    return message(event(RuleEnforced(version=version), TYPE, number=number, source="/services/sources"), 0)
-
-
 def log(*kinds: str) -> list[Message]:
-    """A log of events of the type (`m`) and records that change whether it is in force (`r`)."""
-    melts, records = itertools.count(1), itertools.count(1)
-    made = [message(melted(next(melts)), 0) if one == "m" else _record(next(records)) for one in kinds]
-    return [one._replace(sequence=sequence) for sequence, one in enumerate(made, 1)]
+    """A log of events of the types (`m`, and `c` of our own) and records that change whether these are in force.
 
+    `r` changes that of `m`, `s` that of `c`, and `t` has folds check the times of events, which are far ahead in `f`.
+    """
+    next_number = itertools.count(1)
+    versions = {kind: itertools.count(1) for kind in "rs"}
 
-def _record(number: int) -> Message:
-    return enforced(number, number)
+    def made(kind: str) -> Decoded:
+        number = next(next_number)
+        if kind == "m":
+            return melted(number)
+        if kind in "cf":
+            return condemned(number, at=1000 if kind == "f" else 0)
+        rule = {"r": TYPE, "s": DeviceCondemned.TYPE, "t": Rule.EVENT_TIMES}[kind]
+        version = next(versions[kind]) if kind in versions else 1
+        return event(RuleEnforced(version=version), rule, number=number, source="/services/sources")
+
+    return log_of([made(kind) for kind in kinds])
 
 
 def melted_devices(fold: Fold) -> list[str]:
@@ -51,7 +68,7 @@ def test_what_stands_before_a_type_is_in_force_is_unknown_for_ever() -> None:
     messages = log(*"mrmrm")
     with later_build():
         fold = folded(LaterDevices(), messages)
-        assert melted_devices(fold) == ["d2"]
+        assert melted_devices(fold) == ["d3"]
         assert fold.events == len(messages)
         sources = folded(SourcesProjection(), messages)
     earlier = folded(SourcesProjection(), messages)
@@ -60,7 +77,39 @@ def test_what_stands_before_a_type_is_in_force_is_unknown_for_ever() -> None:
     assert melted_devices(folded(DevicesProjection(), messages)) == []
 
 
-@given(st.lists(st.sampled_from("mr"), max_size=12), st.integers(0, 12))
+def test_our_own_event_of_an_unknown_type_stops_nothing_and_is_folded_by_those_who_know_it() -> None:
+    messages = log(*"cscsc")
+    for projection in all_projections():
+        assert folded(projection, messages).events == len(messages)
+    with later_build():
+        assert melted_devices(folded(NewerDevices(), messages)) == ["d1", "d3", "d5"]
+
+
+def test_our_own_event_of_an_unknown_type_is_marked_alike_in_builds_that_know_it_and_in_those_that_do_not() -> None:
+    messages = log(*"cscsct")
+    earlier = folded(SourcesProjection(), messages)
+    assert {row.source: row.unknown for row in earlier.state.tables()["source"].rows.values() if row.unknown} == {
+        SERVICE: 2
+    }
+    with later_build():
+        assert rows_of(folded(SourcesProjection(), messages)) == rows_of(earlier)
+
+
+def test_what_a_service_decides_has_no_time_that_a_build_could_refuse() -> None:
+    messages = log(*"tfsf")
+    earlier = folded(SourcesProjection(), messages)
+    assert not earlier.state.tables()["rejection"].rows
+    with later_build():
+        assert rows_of(folded(SourcesProjection(), messages)) == rows_of(earlier)
+
+
+@pytest.mark.parametrize("subject", ["ledger.svc.pools.device.d2.condemned", "ledger.svc.pools.device.d1.melted"])
+def test_our_own_event_of_an_unknown_type_under_a_subject_that_is_not_its_own_stops(subject: str) -> None:
+    with pytest.raises(BadEventError, match="do not belong under"):
+        folded(DevicesProjection(), [message(condemned(1), 1, subject=subject)])
+
+
+@given(st.lists(st.sampled_from("mrcsft"), max_size=12), st.integers(0, 12))
 def test_a_restart_or_an_upgrade_between_two_events_changes_nothing_for_sources(kinds: list[str], at: int) -> None:
     messages = log(*kinds)
     before = folded(SourcesProjection(), messages[:at])
