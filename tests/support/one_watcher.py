@@ -100,7 +100,8 @@ async def comes(ledger: MemoryLedger, *words: str) -> None:
             while await recorded_lines(ledger) != list(words):  # noqa: ASYNC110 - the condition is in the ledger
                 await asyncio.sleep(0.01)
     except TimeoutError:
-        assert await recorded_lines(ledger) == list(words)
+        found = await recorded_lines(ledger)
+        assert found == list(words), found
 
 
 async def requested(api: ScriptedApi, count: int) -> None:

@@ -19,6 +19,7 @@ from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
 from gpuledger.edge.kube.kubeconfig import ClusterName
+from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
@@ -150,6 +151,7 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
         "leaders": {name: _leader(holder) for name, holder in supervision.leaders.items()},
     }
     if edge is not None:
+        document["watchers"] = {"refused_objects": refused_objects()}
         document["statuswriter"] = edge.writer.health()._asdict()
         document["admission"] = None if edge.webhooks is None else edge.webhooks.health()._asdict()
     return Health(healthy, document)

@@ -9,6 +9,7 @@ from gpuledger.agent.board import Board
 from gpuledger.compose import certificate_metrics, log_metrics, source_metrics
 from gpuledger.edge.admission import metrics as admission_metrics
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
+from gpuledger.edge.watchers import metrics as watcher_metrics
 from gpuledger.runtime import telemetry
 from support.agent_metrics import metrics_of_agents
 from support.chart import CHART, WITH_SECRET, needs_helm, render
@@ -24,7 +25,7 @@ ALERTS = {
     "GPULedgerEventsRejected", "GPULedgerSourceOverLimits", "GPULedgerDecisionsWaiting", "GPULedgerServersAway",
     "GPULedgerNoLeader", "GPULedgerLeaderFlapping", "GPULedgerLogChanged", "GPULedgerNatsStorageLow",
     "GPULedgerNatsStorageFull", "GPULedgerLogUnsealed", "GPULedgerCertificateExpires",
-    "GPULedgerCertificateExpiresSoon", "GPULedgerLogProofFailed",
+    "GPULedgerCertificateExpiresSoon", "GPULedgerLogProofFailed", "GPULedgerObjectsRefused",
 }  # fmt: skip
 OTHERS_METRICS = {
     "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
@@ -47,7 +48,7 @@ def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> Non
     rules = [one for group in rule["spec"]["groups"] for one in group["rules"]]
     assert {one["alert"] for one in rules} == ALERTS
     ours = {family.name for family in GpuMetrics(lambda: None).describe()} | metrics_of_agents(Board())
-    ours |= metrics_of(telemetry, source_metrics, log_metrics, certificate_metrics, admission_metrics)
+    ours |= metrics_of(telemetry, source_metrics, log_metrics, certificate_metrics, admission_metrics, watcher_metrics)
     for one in rules:
         page = CHART.parents[1] / one["annotations"]["runbook"]
         assert page.stem == one["alert"]

@@ -6,29 +6,34 @@ those that an interrupted publication left out are used first.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import Final
 
+import structlog
+
 from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.edge.watchers.decide import AnyKind, LastRecord, NewFact, note
+from gpuledger.edge.watchers.refusals import Refusals
 from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Ledger, Message, Outgoing
-from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
 from gpuledger.ledger.own import publish_own
 from gpuledger.runtime.clock import NewId, random_id
 
 READ_BACK_TIMEOUT_S: Final = 5.0
 """How long a ledger may take to show what it has acknowledged."""
 
+log = structlog.get_logger("gpuledger.watchers")
+
 Listener = Callable[[Payload], None]
 """Called with the last payload about a subject whenever the ledger has a new one."""
 
 
 class Journal:
-    """The facts that one source recorded; `recorded` has the last one by subject."""
+    """The facts that one source recorded; `recorded` has the last one by subject, `refusals` what nobody can record."""
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class Journal:
         new_message_id: NewId = random_id,
     ) -> None:
         self.recorded: dict[str, LastRecord] = {}
+        self.refusals = Refusals()
         self._ledger = ledger
         self._kind = kind
         self._new_id = new_id
@@ -52,10 +58,29 @@ class Journal:
     async def record(self, facts: Sequence[NewFact]) -> set[str]:
         """Record facts in their order, and read them back; returns the subjects with new facts.
 
+        A fact that the ledger will never take as it is becomes one of the `refusals`, and uses up no number.
+
         Raises:
             PublishError: a fact stayed unacknowledged; `catch_up` shows whether it was recorded.
             LedgerUnavailableError: the ledger cannot be read.
         """
+        try:
+            return await self._record(facts)
+        except EventRefusedError as error:
+            if len(facts) > 1:
+                half = len(facts) // 2
+                return await self.record(facts[:half]) | await self.record(facts[half:])
+            (refused,) = facts
+            self.refusals.add(refused, self._ledger.message_bytes_max)
+            source, kind = self._kind.source, refused.data.TYPE
+            log.error("watcher.event-refused", source=source, type=kind, subject=refused.subject, reason=str(error))
+            return set()
+
+    def acceptable(self, facts: Iterable[NewFact]) -> list[NewFact]:
+        """The facts but for those that the ledger has refused as they are."""
+        return self.refusals.acceptable(facts, self._ledger.message_bytes_max)
+
+    async def _record(self, facts: Sequence[NewFact]) -> set[str]:
         before = self._attempted
         outgoing = [_outgoing(event) for event in self._events(facts)]
         self._attempted = {one: before.get(one) or self._new_message_id() for one in outgoing}

@@ -14,6 +14,11 @@ _CONTACT = Gauge(
     "Since the API server last answered; an idle stream is renewed every ten minutes. 0 while not watching.",
     ["watcher"],
 )
+_REFUSED = Gauge(
+    "gpuledger_watcher_refused_objects",
+    "Objects that the ledger does not have as they are, because it takes no such event. 0 while not watching.",
+    ["watcher"],
+)
 _ACTIVE = Gauge("gpuledger_watchers_active", "1 while this process records, 0 on standby.")
 
 
@@ -35,6 +40,11 @@ class WatcherMetrics:
     def ended(self) -> None:
         """The watcher has no contact with the API server any more."""
         self._contact_at = None
+        self.refused(0)
+
+    def refused(self, objects: int) -> None:
+        """The ledger will never take the events of so many objects as they are."""
+        _REFUSED.labels(self._watcher).set(objects)
 
     def answered(self) -> None:
         """The API server answered."""
@@ -60,3 +70,9 @@ class WatcherMetrics:
 def active(value: bool) -> None:
     """Whether this process records."""
     _ACTIVE.set(int(value))
+
+
+def refused_objects() -> dict[str, int]:
+    """By watcher, how many objects the ledger does not have as they are; only those with any."""
+    samples = [sample for family in _REFUSED.collect() for sample in family.samples]
+    return {sample.labels["watcher"]: int(sample.value) for sample in samples if sample.value}

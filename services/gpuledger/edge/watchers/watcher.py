@@ -3,11 +3,12 @@
 Every list and every change is compared with the ledger, so it does not matter what happened between: a restart, an
 expired version, a broken stream, deletions that nobody saw. Only a complete list proves that something is gone, or a
 server that serves the kind in no version that we read. What was recorded is read back and compared again: whatever got
-lost on the way, or was recorded late, is a difference like any other. Nothing here decides what a fact is.
+lost on the way, or was recorded late, is a difference like any other. What the ledger refuses for good is left out, and
+counted. Nothing here decides what a fact is.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
@@ -139,7 +140,7 @@ class Watcher:
                 match one:
                     case None:
                         if listed:
-                            await self._correct(await self._journal.catch_up())
+                            await self._correct(await self._journal.catch_up() | self._journal.refusals.subjects)
                     case Listed():
                         await self._remember_cluster()
                         await self._apply_list(one.objects)
@@ -238,10 +239,10 @@ class Watcher:
         """Record each change, so that none is lost to the one after it."""
         self._metrics.answered()
         self._log_problems([change.object for change in changes])
-        facts = list(self._facts(changes))
+        facts = self._journal.acceptable(self._facts(changes))
         for start in range(0, len(facts), FACTS_PER_PUBLISH):
             await self._record(facts[start : start + FACTS_PER_PUBLISH])
-        await self._correct(sorted({fact.subject for fact in facts}))
+        await self._correct(sorted({fact.subject for fact in facts} | self._journal.refusals.subjects))
         self._retries.reset()
 
     def _facts(self, changes: Iterable[Changed[ObjectPart]]) -> Iterator[NewFact]:
@@ -256,10 +257,13 @@ class Watcher:
                     note(self._kind, latest, fact)
                     yield fact
 
-    async def _correct(self, subjects: Iterable[str]) -> None:
+    async def _correct(self, subjects: Collection[str]) -> None:
         """Record the differences of these subjects, and those that are left after reading back."""
         for _ in range(CORRECTIONS_MAX):
-            facts = differences(self._kind, self._journal.recorded, self._objects, subjects, self._context.clock())
+            found = differences(self._kind, self._journal.recorded, self._objects, subjects, self._context.clock())
+            self._journal.refusals.settle(set(subjects) - {fact.subject for fact in found})
+            self._metrics.refused(len(self._journal.refusals))
+            facts = self._journal.acceptable(found)
             if not facts:
                 return
             subjects = sorted(await self._record(facts) | {fact.subject for fact in facts})

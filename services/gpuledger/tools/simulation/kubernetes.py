@@ -16,7 +16,7 @@ from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object, Selection
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError, TransientError
 from gpuledger.events.device import Card
-from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import run_until_one_fails
@@ -222,11 +222,17 @@ def _as(manager: str) -> dict[str, str]:
 
 
 async def retrying(work: Callable[[], Awaitable[T]], *, sleep: Sleep, backoff: Backoff | None = None) -> T:
-    """Do the work, and repeat it with backoff while a server is away; the work must be idempotent."""
+    """Do the work, and repeat it with backoff while a server is away; the work must be idempotent.
+
+    Raises:
+        EventRefusedError: the ledger will never take one of its events.
+    """
     retries = Retries(backoff or Backoff())
     while True:
         try:
             return await work()
+        except EventRefusedError:
+            raise
         except (TransientError, LedgerUnavailableError, PublishError) as error:
             pause_s = retries.pause_s(error.retry_after_s if isinstance(error, TransientError) else None)
             log.warning("waiting for a server", reason=str(error), pause_s=pause_s)

@@ -8,18 +8,20 @@ import pytest
 
 from gpuledger.edge.watchers.decide import NewFact
 from gpuledger.edge.watchers.journal import Journal
+from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeGone, NodeObserved
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Outgoing, Receipt
-from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
 from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.memory import MemoryLedger, MemoryReader
 from support.events import START, hour
 from support.ledgers import everything
 from support.one_watcher import NODES, ON, comes, gpu_node, recorded_lines, requested, watching
 from support.projections import stop
-from support.scripted_api import listing
+from support.scripted_api import event, listing, stream
+from support.waiting import eventually
 
 SOURCE = NODES.source
 
@@ -75,6 +77,61 @@ async def test_requests_to_a_ledger_that_stays_away_become_rarer() -> None:
     async with watching(ledger, *[whole] * 6, ON) as (watch, _):
         await comes(ledger, "1 w1 a")
     assert watch.pauses_s == [1.0, 2.0, 4.0, 4.0, 4.0]
+
+
+class SmallLedger(MemoryLedger):
+    """Takes no message larger than `size_max`, and counts the attempts to record one."""
+
+    def __init__(self, size_max: int) -> None:
+        super().__init__()
+        self.size_max = size_max
+        self.refused = 0
+
+    @property
+    def message_bytes_max(self) -> int:
+        return self.size_max
+
+    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        if any(len(message.data) > self.size_max for message in messages):
+            self.refused += len(messages) == 1
+            raise EventRefusedError("it is too large")
+        return await super().publish_many(messages)
+
+
+SIZE_MAX, LARGE = 500, "x" * 250
+
+
+async def test_an_object_that_fits_into_no_event_stops_nobody_and_is_tried_once_as_it_is() -> None:
+    ledger = SmallLedger(SIZE_MAX)
+    whole = listing(*(gpu_node(f"w{index}", LARGE if index == 2 else "a") for index in range(5)), version="5")
+    again = event("MODIFIED", gpu_node("w2", LARGE, version="6"))
+    other = event("MODIFIED", gpu_node("w3", "b", version="7"))
+    async with watching(ledger, whole, stream(again, other, silent=True), audit_interval_s=0.01) as (watch, _):
+        await comes(ledger, "1 w0 a", "2 w1 a", "3 w3 a", "4 w4 a", "5 w3 b")
+        assert (refused_objects(), ledger.refused) == ({NODES.name: 1}, 1)
+        assert not watch.pauses_s
+    assert not refused_objects(), "a standby refuses nothing"
+
+
+async def test_a_refused_object_is_recorded_once_it_fits_and_forgotten_once_it_is_gone() -> None:
+    ledger = SmallLedger(SIZE_MAX)
+    whole = listing(*(gpu_node(f"w{index}", LARGE) for index in (1, 2, 3)), version="5")
+    smaller = event("MODIFIED", gpu_node("w1", "b", version="6"))
+    deleted = event("DELETED", gpu_node("w2", LARGE, version="7"))
+    async with watching(ledger, whole, stream(smaller, deleted, silent=True), audit_interval_s=0.01):
+        await comes(ledger, "1 w1 b")
+        await eventually(only_one_is_refused)
+        ledger.size_max = 2 * SIZE_MAX
+        await comes(ledger, "1 w1 b", f"2 w3 {LARGE}")
+        await eventually(none_is_refused)
+
+
+async def only_one_is_refused() -> bool:
+    return refused_objects() == {NODES.name: 1}
+
+
+async def none_is_refused() -> bool:
+    return not refused_objects()
 
 
 async def by_another(ledger: MemoryLedger, data: NodeObserved | NodeGone, number: int, at: float = 0) -> None:
