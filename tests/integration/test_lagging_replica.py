@@ -138,6 +138,29 @@ async def test_a_decision_on_its_way_in_both_databases_is_recorded_once(
         await assert_true(ledger, replica, [AwayProjection()])
 
 
+async def test_of_many_leaders_one_epoch_is_kept_and_what_comes_late_of_the_others_changes_nothing(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    for number in range(1, 4):
+        await run_until(ledger, url, [registered(number), back(f"n{number}", 10 + number)], 1)
+    first, _, last = await decided(ledger)
+    late = first._replace(id="late", number=2, subject="n9")
+    await ledger.publish(outgoing(late))
+    repeated = outgoing(first)._replace(id="another message id")
+    await ledger.publish(repeated)
+    await run_until(ledger, url, [registered(4)], 1)
+    head = await ledger.head()
+    for projection in (AwayProjection(), SourcesProjection()):
+        await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
+        await assert_true(ledger, url, [projection])
+    newest = (await decided(ledger))[-1].epoch
+    assert newest not in (first.epoch, last.epoch)
+    kept = execute(url, "SELECT projection, epoch FROM gpuledger.seen WHERE source = '/services/away' ORDER BY 1")
+    assert kept == [("away", newest), ("sources", newest)]
+    rows = [row[1:] for row in table(url, "source", "source, epoch, events, duplicates") if row[0] == "/services/away"]
+    assert rows == [(newest, 1, 0)]
+
+
 async def test_two_leaders_with_a_database_each_stop_and_the_next_one_begins_with_what_both_recorded(
     ledger: JetStreamLedger, url: str, postgres_server_url: str
 ) -> None:

@@ -245,8 +245,8 @@ class Fold:
             self._skip(message, event, is_new=is_new)
             return None
         if not is_new:
-            if self.returns and event.source == self._source and event.id in self._expected:
-                self.returns.repeats(message.sequence, event)
+            if self.returns and event.source == self._source:
+                self.returns.repeats(message.sequence, event, self._expected.get(event.id))
             self._repeat(message, event)
             return None
         return event

@@ -68,14 +68,19 @@ class Returns:
         if with_payload(event)._replace(epoch=expected.epoch, number=expected.number) != expected:
             raise DecisionConflictError(self._projection, self._at(sequence), event.id)
 
-    def repeats(self, sequence: int, event: Undecoded) -> None:
-        """Every reader passes over a decision that had not come back, because its number was seen before.
+    def repeats(self, sequence: int, event: Undecoded, expected: Decoded | None) -> None:
+        """Every reader passes over an own event, because its number was seen before or its epoch is closed.
+
+        `expected` is the decision with its id that had not come back. What a leader before this one published too late
+        has another number than ours, and is not waited for.
 
         Raises:
-            DecisionLostError: it was not held back, to be published under another number.
+            DecisionLostError: it is our decision, and was not held back to be published under another number.
         """
+        if expected is None or (expected.epoch, expected.number) != (event.epoch, event.number):
+            return
         if sequence > self._head or event.id in self._sent:
-            reason = "its number was given to another decision before"
+            reason = "its number was given to another decision before, or a later leader closed its epoch"
             raise DecisionLostError(self._projection, self._at(sequence), event.id, reason)
 
     def check(self, sequence: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
+from gpuledger.domain.sources.leader_epochs import leader_epoch
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Position, Receipt
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
@@ -86,7 +87,7 @@ class RowWriter:
         if not projection.decides:
             return cls(context, store, await store.load(checkpoint, skipped, []), checkpoint, head, 0)
         await store.settle_at(head)
-        settle_until = await store.begin_epoch(context.new_id(), head)
+        settle_until = await store.begin_epoch(leader_epoch(ledger.generation, head, context.new_id()), head)
         fold = await store.load(checkpoint, skipped, await store.outbox())
         fold.begin(ledger.identity)
         fold.decision_bytes_max = ledger.message_bytes_max

@@ -73,11 +73,17 @@ def test_what_came_is_no_longer_due_and_what_is_skipped_never() -> None:
 
 
 def test_a_repeat_of_what_is_held_back_is_none_in_the_past() -> None:
-    returns().repeats(HEAD, parse(encode(OWN)))
+    came = parse(encode(OWN))
+    returns().repeats(HEAD, came, OWN)
     with pytest.raises(DecisionLostError, match="its number was given"):
-        returns().repeats(BEHIND, parse(encode(OWN)))
+        returns().repeats(BEHIND, came, OWN)
     with pytest.raises(DecisionLostError):
-        Returns("away", 1, head=HEAD, settled=0, sent={OWN.id: HEAD}, skipped=[]).repeats(HEAD, parse(encode(OWN)))
+        Returns("away", 1, head=HEAD, settled=0, sent={OWN.id: HEAD}, skipped=[]).repeats(HEAD, came, OWN)
+
+
+def test_what_an_earlier_leader_published_too_late_is_none_of_ours() -> None:
+    for expected in (OWN, None):
+        returns(**{OWN.id: BEHIND + 1}).repeats(BEHIND, parse(encode(THEIRS)), expected)
 
 
 def test_an_idle_log_is_asked_only_where_something_is_due_and_for_long() -> None:

@@ -2,13 +2,14 @@
 
 A source numbers its events from 1 within an epoch. What was seen is everything up to the last number but for the holes,
 so memory follows the losses and the disorder, and not the length of the history after them. Holes are bounded: what a
-broken source leaves out must cost nobody more than that.
+broken source leaves out must cost nobody more than that. Of a decider's leaders only the last one's epoch is kept.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from gpuledger.domain.sources.leader_epochs import Began, began
 from gpuledger.events.errors import EventError
 
 HOLES_MAX = 10_000
@@ -105,18 +106,22 @@ class Seen:
         self._last_began = began
         self._epochs: dict[str, dict[str, None]] = {}
         self._holes: dict[str, int] = {}
+        self._leaders: dict[str, tuple[Began, str]] = {}
         for (source, epoch), one in self.numbers.items():
             self._add_epoch(source, epoch)
+            self._add_leader(source, epoch)
             self._count_holes(source, len(one.holes))
 
     def add(self, source: str, epoch: str, number: int) -> bool:
-        """Note a number; False says that it is a repeat.
+        """Note a number; False says that it is a repeat, or of an epoch that is closed.
 
         Raises:
             HolesError: it would leave too many holes, and was not noted. That depends on the log alone.
         """
         key = (source, epoch)
         found = self.numbers.get(key)
+        if found is None and self._is_closed(source, epoch):
+            return False
         numbers = found or Numbers()
         if number == numbers.last + 1:
             numbers.last = number
@@ -142,7 +147,7 @@ class Seen:
         return changes
 
     def take_forgotten(self) -> list[tuple[str, str]]:
-        """The sources and epochs that were forgotten since the last call."""
+        """The sources and epochs that were forgotten since the last call, having been written before."""
         forgotten, self._forgotten = list(self._forgotten), {}
         return forgotten
 
@@ -167,6 +172,9 @@ class Seen:
         self._last_began += 1
         self._began[source, epoch] = self._last_began
         self._add_epoch(source, epoch)
+        closed = self._add_leader(source, epoch)
+        if closed is not None:
+            self._forget(source, closed)
         epochs = self._epochs.get(source, {})
         if len(epochs) > EPOCHS_MAX:
             self._forget(source, next(iter(epochs)))
@@ -175,10 +183,26 @@ class Seen:
         if not keeps_all_epochs(source):
             self._epochs.setdefault(source, {})[epoch] = None
 
+    def _add_leader(self, source: str, epoch: str) -> str | None:
+        """Note a leader's epoch, which none before it closes; returns the one that it closes."""
+        began_at = began(source, epoch)
+        if began_at is None:
+            return None
+        before = self._leaders.get(source)
+        self._leaders[source] = (began_at, epoch)
+        return None if before is None else before[1]
+
+    def _is_closed(self, source: str, epoch: str) -> bool:
+        """Whether an epoch of which nothing is kept is closed, because a later leader's began."""
+        last = self._leaders.get(source)
+        began_at = None if last is None else began(source, epoch)
+        return last is not None and began_at is not None and began_at <= last[0]
+
     def _forget(self, source: str, epoch: str) -> None:
         key = (source, epoch)
         self._count_holes(source, -len(self.numbers[key].holes))
-        del self._epochs[source][epoch], self.numbers[key]
-        self._began.pop(key, None)
+        self._epochs.get(source, {}).pop(epoch, None)
+        del self.numbers[key]
         self._changed.pop(key, None)
-        self._forgotten[key] = None
+        if self._began.pop(key, None) is None:
+            self._forgotten[key] = None

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.sources.deduplication import EPOCHS_MAX, keeps_all_epochs
+from gpuledger.domain.sources.leader_epochs import began
 from gpuledger.domain.sources.limits import SOURCE_HOUR, GapAllowance, Hours
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceReportRejected
@@ -239,13 +240,20 @@ def overdue(state: Sources, now: datetime, grace_s: float, most: int) -> list[Mi
 
 
 def begin_epoch(state: Sources, source: str, epoch: str, time: datetime, recorded_at: datetime) -> Source:
-    """The row of an epoch that the log shows for the first time; the oldest one leaves where a source has too many."""
+    """The row of an epoch that the log shows for the first time; the oldest one leaves where a source has too many.
+
+    The epoch of the leader before it leaves as well, unless numbers of it are missing: its row and its gaps say so.
+    """
     row = Source(source, epoch, 0, 0, 0, 0, time, time, recorded_at, recorded_at, None)
     if epoch != NO_EPOCH and not keeps_all_epochs(source):
         state.epoch_index.add(row)
         oldest = state.epoch_index.take_excess(row)
         if oldest is not None:
             _forget(state, source, oldest)
+    if began(source, epoch) is not None:
+        for closed in [one.epoch for one in state.source.where("source", source) if not one.missing]:
+            if began(source, closed) is not None:
+                _forget(state, source, closed)
     return row
 
 

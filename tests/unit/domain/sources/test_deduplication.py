@@ -12,6 +12,7 @@ from gpuledger.domain.sources.deduplication import (
     Numbers,
     Seen,
 )
+from gpuledger.domain.sources.leader_epochs import leader_epoch
 
 
 @given(st.lists(st.integers(1, 60)))
@@ -120,6 +121,59 @@ def test_the_epochs_of_imports_are_all_kept() -> None:
     for number in range(2 * EPOCHS_MAX):
         seen.add("/import/titan", f"e{number}", 1)
     assert not seen.add("/import/titan", "e0", 1)
+
+
+POOLS = "/services/pools"
+
+
+def lead(seen: Seen, leaders: int, first: int = 0) -> None:
+    for head in range(first, first + leaders):
+        assert seen.add(POOLS, leader_epoch(1, 10 * head, f"l{head}"), 1)
+        assert seen.add(POOLS, leader_epoch(1, 10 * head, f"l{head}"), 2)
+
+
+def test_of_a_thousand_leaders_only_the_last_one_costs_anything() -> None:
+    seen, written = Seen(), dict[tuple[str, str], int]()
+    for first in range(0, 1_000, 100):
+        lead(seen, 100, first)
+        write(seen, written)
+        assert list(seen.numbers) == list(written)
+    assert list(seen.numbers) == [(POOLS, "1/9990/l999")]
+
+
+@pytest.mark.parametrize("late", ["1/30/l3", "1/20/l2", "1/40/tied", "1/39/never-seen"])
+@pytest.mark.parametrize("number", [1, 2, 3, 9])
+def test_what_comes_late_of_a_closed_epoch_is_a_repeat_before_and_after_a_restart(late: str, number: int) -> None:
+    seen = Seen()
+    lead(seen, 5)
+    for one in (seen, Seen(seen.numbers, began=5)):
+        assert not one.add(POOLS, late, number)
+        assert list(one.numbers) == [(POOLS, "1/40/l4")]
+    assert seen.add(POOLS, "1/40/l4", 3)
+
+
+def test_a_restored_log_goes_on_with_leaders_of_its_own_generation() -> None:
+    seen = Seen()
+    lead(seen, 5)
+    assert seen.add(POOLS, leader_epoch(2, 7, "l"), 1)
+    assert not seen.add(POOLS, "1/40/l4", 3)
+
+
+def test_only_epochs_of_leaders_close_and_are_closed() -> None:
+    """Incidents, leaders of earlier builds, and what looks like a leader's epoch elsewhere are kept."""
+    seen, kept = Seen(), [(POOLS, "taken/1"), (POOLS, "0123abc"), ("/watchers/nodes", "1/5/w"), (AGENT, "1/5/a")]
+    for source, epoch in kept:
+        assert seen.add(source, epoch, 1)
+    lead(seen, 5)
+    for source, epoch in [
+        *kept,
+        (POOLS, "taken/2"),
+        (POOLS, "4567def"),
+        ("/watchers/nodes", "1/4/w"),
+        (AGENT, "1/4/a"),
+    ]:
+        assert seen.add(source, epoch, 2)
+    assert not seen.add(POOLS, "0123abc", 2)
 
 
 AGENT = "/nodes/a/agent"
