@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, Origin, origin_of
 
@@ -176,35 +176,3 @@ def source_kind(source: str) -> SourceKind | None:
 def is_agent_of(source: str, node: str) -> bool:
     """Whether the source is the agent of this node."""
     return origin_of(source) == Origin(NODE, node)
-
-
-def is_about_own_node(source: str, aggregate: str, subject: str, data: Mapping[str, Any]) -> bool:
-    """Whether the source is an agent, and the event's subject and data name no node but its own.
-
-    The subject of an event about a device names no node, so this cannot say where the device is.
-    """
-    kind, name = origin_of(source)
-    if kind != NODE:
-        return False
-    if aggregate == "node":
-        return subject == name
-    return aggregate != "allocation" or (subject.startswith(f"{name}/") and data.get("node", name) == name)
-
-
-def names_node(aggregate: str) -> bool:
-    """Whether the subject of an event about an aggregate names a node that only its own agent may speak of."""
-    return aggregate in ("node", "allocation")
-
-
-def violation(rule: PublishRule, source: str, aggregate: str, subject: str, data: Mapping[str, Any]) -> str | None:
-    """Why a source must not publish an event, which follows from the event alone; None if it may.
-
-    Raises:
-        SubjectError: the source has none of the known shapes.
-    """
-    kind = source_kind(source)
-    if kind not in rule.publishers:
-        return f"{source} may not publish it; only {' and '.join(rule.publishers)} may."
-    if kind is SourceKind.AGENTS and not is_about_own_node(source, aggregate, subject, data):
-        return f"{source} may not publish it about another node; {aggregate} {subject!r} is not of its own."
-    return None

@@ -14,10 +14,10 @@ from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError
+from gpuledger.events.publisher import Publisher, publisher_of
 from gpuledger.events.publishing import Rule
 from gpuledger.events.registry import Registry
 from gpuledger.events.rule import RuleEnforced
-from gpuledger.events.subjects import origin_of
 from gpuledger.ledger.api import Message, Position
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 from gpuledger.projection.definition import (
@@ -40,7 +40,6 @@ from gpuledger.projection.route import (
     Route,
     accepted_report,
     mismatch,
-    prefix_of,
     recorded_origin,
     route_of,
 )
@@ -97,7 +96,6 @@ class Fold:
         self._observes = projection.observes
         self._reads = projection.reads
         self._routes: dict[str, Route] = {}
-        self._prefixes: dict[str, str] = {}
 
     def begin(self, identity: LedgerIdentity) -> None:
         """Prepare the state for the first message of a generation; nothing happens behind that."""
@@ -127,24 +125,25 @@ class Fold:
         if event is None:
             return
         try:
+            publisher = publisher_of(event.source)
             route = self._routes.get(event.type) or self._route(event.type)
-            if route.is_introduced and event.type not in self.enforced.types and origin_of(event.source).is_edge:
+            if route.is_introduced and publisher.is_edge and event.type not in self.enforced.types:
                 route = route.before_in_force()
-            self._check_publisher(message, event, route)
-            is_needed = route.handler is not None or (self._observes and route.is_registered)
+            self._check_publisher(message, publisher, event, route)
+            is_needed = route.handler is not None or (self._observes and route.rule is not None)
             decoded = with_payload(event, self._catalogue) if is_needed else None
         except EventError as error:
             self._reject(message, event, error)
             return
         if self._observes:
-            is_known = event.type in self.enforced.types or (route.is_registered and not route.is_introduced)
+            is_known = (route.rule is not None and not route.is_introduced) or event.type in self.enforced.types
             self._observe(message, event, is_known=is_known)
         if event.source == self._source and self._is_back(message, event):
             return
         if route.handler is None or decoded is None:
             if event.type == _REPORT_ACCEPTED:
                 self._hear_report(message, event)
-        elif route.is_open or route.hears(event, self.enforced, judges=self.projection.judges):
+        elif route.is_open or route.hears(publisher, event, self.enforced, judges=self.projection.judges):
             self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
 
     def due(self, now: datetime) -> None:
@@ -229,10 +228,7 @@ class Fold:
         """The event, if it is its source's, has not been seen, and is not to be skipped."""
         try:
             event = parse(message.data)
-            prefix = self._prefixes.get(event.source) or self._prefixes.setdefault(
-                event.source, prefix_of(event.source)
-            )
-            if not message.subject.startswith(prefix):
+            if not message.subject.startswith(publisher_of(event.source).prefix):
                 raise mismatch(message.subject, event)
             if len(event.epoch) > EPOCH_LENGTH_MAX:
                 raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
@@ -269,11 +265,12 @@ class Fold:
             elif self._observes:
                 self._observe(message, event)
 
-    def _check_publisher(self, message: Message, event: Undecoded, route: Route) -> None:
+    def _check_publisher(self, message: Message, publisher: Publisher, event: Undecoded, route: Route) -> None:
         """Refuse an event that its source must not publish; enforce from here on the rule that the event names."""
-        route.check(message.subject, self._prefixes[event.source], event)
+        route.check(message.subject, publisher, event)
         if self.enforced.rules:
-            self.enforced.check(route.rule_in_every_build(event.source), route.aggregate, event, message)
+            rule = route.rule_in_every_build(publisher)
+            self.enforced.check(publisher, rule, route.aggregate, event, message)
         if event.type == _RULE_ENFORCED:
             data = with_payload(event).data
             assert isinstance(data, RuleEnforced), "it has this type"

@@ -6,10 +6,10 @@ from gpuledger.domain.fact import Handler, Handlers
 from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.envelope import Event, Undecoded, with_payload
 from gpuledger.events.errors import EventError, SubjectError
-from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.events.publishing import Authority, PublishRule, is_about_own_node
+from gpuledger.events.publisher import Publisher
+from gpuledger.events.publishing import Authority, PublishRule
 from gpuledger.events.registry import Registry, parse_type
-from gpuledger.events.subjects import NODE, ROOT, Origin, escape, origin_of, parse_subject
+from gpuledger.events.subjects import ROOT, Origin, escape, parse_subject
 from gpuledger.ledger.api import Message
 from gpuledger.projection.enforced import EnforcedRules
 
@@ -42,8 +42,8 @@ class Route(NamedTuple):
         """Whether this build knows the type."""
         return self.rule is not None
 
-    def check(self, nats_subject: str, prefix: str, event: Undecoded) -> None:
-        """Check that an event is recorded where its source, whose subjects have this prefix, may record it.
+    def check(self, nats_subject: str, publisher: Publisher, event: Undecoded) -> None:
+        """Check that an event is recorded where its publisher may record it.
 
         Our own services' events of a type that this build does not know are in order as well: a newer build recorded
         them, and a projection that folds them has another version there.
@@ -51,37 +51,35 @@ class Route(NamedTuple):
         Raises:
             SubjectError: it stands under a subject that is not its own, or that is reserved.
         """
-        if nats_subject != f"{prefix}{self.aggregate}.{escape(event.subject)}.{self.event}":
+        if nats_subject != f"{publisher.prefix}{self.aggregate}.{escape(event.subject)}.{self.event}":
             raise mismatch(nats_subject, event)
-        if not prefix.startswith(self.reserved):
+        if not publisher.prefix.startswith(self.reserved):
             raise SubjectError(f"Only {' or '.join(f'{one}>' for one in self.reserved)} may record {event.type}.")
 
     def before_in_force(self) -> "Route":
         """The route of an event before its type is in force."""
         return unregistered_route(self.aggregate, self.event)
 
-    def rule_in_every_build(self, source: str) -> PublishRule | None:
+    def rule_in_every_build(self, publisher: Publisher) -> PublishRule | None:
         """The rule by which an event is checked in builds that know its type and in those that do not.
 
         One of our own that is introduced has none: what it counts as follows from its source.
         """
-        return None if self.is_introduced and not origin_of(source).is_edge else self.rule
+        return None if self.is_introduced and not publisher.is_edge else self.rule
 
-    def hears(self, event: Undecoded, enforced: EnforcedRules, *, judges: bool) -> bool:
+    def hears(self, publisher: Publisher, event: Undecoded, enforced: EnforcedRules, *, judges: bool) -> bool:
         """Whether the handler gets the event itself, in a projection that judges reports or in another.
 
         Where `Rule.DEVICE_REPORTS` is enforced, who judges gets an agent's report on a device, and nobody else does.
         Before `Rule.PUBLISHERS`, an agent that spoke of another node was not heard, and that is all that is left of it.
         """
-        if self.rule is None:
+        if self.is_open or self.rule is None:
             return True
         if self.rule.is_judged:
-            is_judged = enforced.judges_reports and origin_of(event.source).kind == NODE
+            is_judged = enforced.judges_reports and publisher.node is not None
             if judges or is_judged:
                 return judges and is_judged
-        if self.is_open or len(self.rule.publishers) > 1:
-            return True
-        return is_about_own_node(event.source, self.aggregate, event.subject, event.data)
+        return len(self.rule.publishers) > 1 or publisher.is_about_own_node(self.aggregate, event.subject, event.data)
 
 
 def route_of(event_type: str, catalogue: Registry, handlers: Handlers) -> Route:
@@ -126,19 +124,6 @@ def accepted_report(event: Undecoded) -> Undecoded:
         event.recorded_at,
         event.imported,
     )
-
-
-def prefix_of(source: str) -> str:
-    """The prefix of all subjects of a source.
-
-    Raises:
-        SubjectError: it is no source, or too long for the subject of events about it.
-    """
-    origin = origin_of(source)
-    if len(source) > NAME_LENGTH_MAX:
-        raise SubjectError(f"source must be text of 1 to {NAME_LENGTH_MAX} characters.")
-    escape(source)
-    return f"{ROOT}.{origin.kind}.{escape(origin.name)}."
 
 
 def recorded_origin(message: Message) -> Origin:

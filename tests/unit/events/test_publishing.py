@@ -13,15 +13,14 @@ from gpuledger.events.envelope import Event
 from gpuledger.events.errors import SubjectError
 from gpuledger.events.node import NodeEventsDropped
 from gpuledger.events.payload import Payload
+from gpuledger.events.publisher import publisher_of
 from gpuledger.events.publishing import (
     Authority,
     DropClass,
     Rule,
     SourceKind,
-    is_about_own_node,
     is_agent_of,
     source_kind,
-    violation,
 )
 from gpuledger.events.registry import Registry
 from gpuledger.events.subjects import origin_of
@@ -191,7 +190,7 @@ def test_who_may_publish_what_follows_from_the_event_alone(
     source: str, name: str, subject: str, data: dict[str, Any], may: bool
 ) -> None:
     model = MODELS[name]
-    assert (violation(model.PUBLISH_RULE, source, model.AGGREGATE, subject, data) is None) == may
+    assert (publisher_of(source).violation(model.PUBLISH_RULE, model.AGGREGATE, subject, data) is None) == may
 
 
 @pytest.mark.parametrize("place", PUBLISHING_CODE)
@@ -234,6 +233,6 @@ def test_whose_agent_a_source_is() -> None:
     assert is_agent_of("/nodes/a.b/agent", "a.b")
     assert not is_agent_of("/nodes/a/agent", "a.b")
     assert not is_agent_of("/import/a", "a")
-    assert is_about_own_node("/nodes/a/agent", "device", "GPU-1", {})
-    assert not is_about_own_node("/import/a", "device", "GPU-1", {})
-    assert not is_about_own_node("/nodes/a/agent", "allocation", "ab/team/pod/container", {})
+    assert publisher_of("/nodes/a/agent").is_about_own_node("device", "GPU-1", {})
+    assert not publisher_of("/import/a").is_about_own_node("device", "GPU-1", {})
+    assert not publisher_of("/nodes/a/agent").is_about_own_node("allocation", "ab/team/pod/container", {})
