@@ -24,6 +24,7 @@ from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
 
@@ -69,7 +70,7 @@ async def main(nats_url: str, agents: int, events: int, connections: int) -> Non
 
         async def publish(number: int) -> tuple[int, float, float]:
             receipt = await ledgers[number % connections].publish(messages[number])
-            return receipt.sequence, began + number / rate_per_s, perf_counter()
+            return number_of(receipt.sequence), began + number / rate_per_s, perf_counter()
 
         async with asyncio.TaskGroup() as publishing:
             tasks = []

@@ -22,6 +22,7 @@ from psycopg.sql import SQL, Identifier
 from bench import raw
 from bench.report import Figure
 from bench.servers import unsynced_nats
+from gpuledger.events.position import Offset, number_of
 from gpuledger.ledger.api import Ledger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner
@@ -48,14 +49,14 @@ class Commits:
 
     def note(self, checkpoint: Checkpoint) -> None:
         """Called by the runner after each commit."""
-        self._positions.append(checkpoint.position)
+        self._positions.append(number_of(checkpoint.position))
         self._times.append(perf_counter())
         self._advanced.set()
 
-    async def reach(self, position: int) -> None:
+    async def reach(self, position: Offset) -> None:
         """Return when a position is committed."""
         async with asyncio.timeout(SETTLE_S):
-            while not self._positions or self._positions[-1] < position:
+            while not self._positions or self._positions[-1] < number_of(position):
                 self._advanced.clear()
                 await self._advanced.wait()
 

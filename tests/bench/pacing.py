@@ -19,6 +19,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
 from bench import fleet, raw
+from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
 
@@ -50,7 +51,7 @@ async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -
 
         async def publish(due: list[Outgoing]) -> list[tuple[int, float]]:
             receipts = await asyncio.gather(*(ledger.publish(message) for message in due))
-            return [(receipt.sequence, 0.0) for receipt in receipts]
+            return [(number_of(receipt.sequence), 0.0) for receipt in receipts]
 
         began, stored = await paced(publish, messages, rate_per_s)
         print(json.dumps([(seq, began + n / rate_per_s) for n, (seq, _) in enumerate(stored)]))

@@ -25,6 +25,7 @@ from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object, open_client
 from gpuledger.events.device import DevicePoolApplied
 from gpuledger.events.envelope import Event, encode, nats_subject_of
+from gpuledger.events.position import Offset, lag
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.clock import system_clock
@@ -92,14 +93,14 @@ class Edge:
         self._of_pool: dict[str, Seen] = {}
         self._agents: set[asyncio.Task[None]] = set()
 
-    async def settle(self, head: int) -> None:
+    async def settle(self, head: Offset) -> None:
         """Return when the services have read and listed everything, and nothing waits to be looked at."""
         began = perf_counter()
         async with asyncio.timeout(SETTLE_S):
             while not self._is_settled():
                 await self.listen()
         self.begun_s = perf_counter() - began
-        self.changed_at_start = self.report.writes + await self._ledger.head() - head
+        self.changed_at_start = self.report.writes + lag(head, await self._ledger.head())
 
     def _is_settled(self) -> bool:
         report = self.report
@@ -126,7 +127,7 @@ class Edge:
             async with asyncio.timeout(SEEN_S):
                 while not all(seen.is_over for seen in self._of_device.values()):  # noqa: ASYNC110
                     await asyncio.sleep(CATCH_UP_S)
-        self.events, self.lists = await self._ledger.head() - before, self.report.lists - lists
+        self.events, self.lists = lag(before, await self._ledger.head()), self.report.lists - lists
         return list(self._of_device.values())
 
     async def _annotate(self, change: Change) -> None:

@@ -8,6 +8,7 @@ import nats
 import pytest
 from nats.js import JetStreamContext
 
+from gpuledger.events.position import Offset
 from gpuledger.ledger.api import LedgerQueries, LedgerWriter, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
@@ -108,7 +109,7 @@ async def test_a_missing_ledger_is_an_error_and_none_is_made(clean_nats_url: str
 
 
 async def test_a_ledger_that_comes_late_is_waited_for(clean_nats_url: str) -> None:
-    async def publish() -> int:
+    async def publish() -> Offset:
         async with edge_of(clean_nats_url, stream_timeout_s=DEADLINE_S) as edge:
             return (await edge.publish(orders_of(1))).sequence
 

@@ -12,6 +12,7 @@ from gpuledger.edge.admission.serving.review import AdmissionResponse
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import UnavailableError
+from gpuledger.events.position import number_of
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError
@@ -139,7 +140,7 @@ async def test_an_event_that_does_not_fold_stops_the_answers_until_it_is_skipped
 
         await eventually(is_stopped)
         assert admission.decide(QUESTION) is None
-        skip = SourcePositionSkipped(generation=1, sequence=receipt.sequence, reason="A test.")
+        skip = SourcePositionSkipped(generation=1, sequence=number_of(receipt.sequence), reason="A test.")
         await ledger.publish(outgoing(event(skip, "/watchers/all", source="/operators/cli")))
         assert (await until_answering(admission)).is_allowed
         assert admission.health().state != "stopped"

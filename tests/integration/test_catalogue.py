@@ -1,6 +1,7 @@
 """Events of a type that a later build brings: they count alike in every build, live, verified and rebuilt."""
 
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.events.position import number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Projection
@@ -18,7 +19,7 @@ SERVICE = RunnerSettings(tick_s=QUICK.tick_s, backoff=QUICK.backoff, rules=tuple
 
 async def run_build(ledger: JetStreamLedger, url: str, devices: Projection, *numbers: int, enforced: int) -> None:
     """Start a build, wait until it has recorded so many rules, and have an agent record these numbers."""
-    head = await ledger.head()
+    head = number_of(await ledger.head())
     runners = [Runner(one, ledger, url, settings=SERVICE) for one in (SourcesProjection(), devices)]
     async with running(*runners):
         await reaches(url, "sources", head + enforced)
@@ -69,7 +70,7 @@ async def test_a_build_that_goes_back_and_forth_counts_what_was_in_force(ledger:
 
 async def test_a_build_that_stays_records_nothing(ledger: JetStreamLedger, url: str) -> None:
     for number in (1, 2):
-        head = await ledger.head()
+        head = number_of(await ledger.head())
         async with running(Runner(SourcesProjection(), ledger, url, settings=SERVICE)):
             await reaches(url, "sources", await publish(ledger, failures(range(number, number + 1))))
             await reaches(url, "sources", head + 1 + (len(Rule) if number == 1 else 0))

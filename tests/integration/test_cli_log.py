@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from gpuledger.cli.main import main
+from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.tools.importers.sample import write_titan_sample
@@ -74,7 +75,7 @@ def publish(up: Up, *raw: bytes) -> None:
 
     async def publish_them() -> int:
         async with connect_ledger(up.running.endpoints.nats_url, name="test") as ledger:
-            before = await ledger.head()
+            before = number_of(await ledger.head())
             for number, data in enumerate(raw):
                 await ledger.publish(Outgoing("ledger.node.w1.device.x.failed", f"h{len(data)}-{number}", data))
             return before + 2 * len(raw)

@@ -12,6 +12,7 @@ import pytest
 
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Event, encode, nats_subject_of
+from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.jetstream import connect_ledger
 from support.cli import Cli
@@ -34,12 +35,12 @@ def cli(up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     return Cli(capsys)
 
 
-def publish(up: Up, message: Outgoing) -> Receipt:
+def publish(up: Up, message: Outgoing) -> int:
     async def publish_it() -> Receipt:
         async with connect_ledger(up.running.endpoints.nats_url, name="test") as ledger:
             return await ledger.publish(message)
 
-    return asyncio.run(publish_it())
+    return number_of(asyncio.run(publish_it()).sequence)
 
 
 def failed(device: str, number: int) -> Outgoing:
@@ -94,8 +95,8 @@ def test_it_shows_how_to_reach_everything(up: Up) -> None:
 
 
 def test_what_is_published_is_projected(up: Up) -> None:
-    receipt = publish(up, failed("gpu-1", 1))
-    eventually(lambda: position(up, "devices") >= receipt.sequence)
+    recorded = publish(up, failed("gpu-1", 1))
+    eventually(lambda: position(up, "devices") >= recorded)
 
 
 def test_a_second_one_on_the_same_folder_is_refused(up: Up) -> None:
@@ -125,10 +126,10 @@ def test_doctor_checks_everything_and_starts_nothing(up: Up, cli: Cli, monkeypat
 def test_a_projection_that_stops_is_reported_while_others_go_on_and_resumes_after_a_skip(up: Up, cli: Cli) -> None:
     good = Event("bad", "/services/inventory", DeviceFailed.TYPE, "d", NOON, DeviceFailed(kind="DBE"), "e", 1)
     document = orjson.loads(encode(good)) | {"data": {"kind": 5}}
-    bad = publish(up, Outgoing(nats_subject_of(good), "bad", orjson.dumps(document))).sequence
+    bad = publish(up, Outgoing(nats_subject_of(good), "bad", orjson.dumps(document)))
     health = up.becomes(503)
     assert f"stopped at 1/{bad}" in str(health.document["reason"])
-    later = publish(up, failed("gpu-2", 2)).sequence
+    later = publish(up, failed("gpu-2", 2))
     eventually(lambda: position(up, "nodes") >= later)
     assert position(up, "devices") < bad
     assert cli("log", "skip", str(bad), "--reason", "made by a test", "--yes").code == 0
@@ -143,8 +144,8 @@ def test_servers_that_are_killed_come_back(up: Up) -> None:
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: len(_pids(up) - before) == 2)
     eventually(lambda: any("is back" in str(line["event"]) for line in logged.lines()))
-    receipt = publish(up, failed("gpu-3", 3))
-    eventually(lambda: position(up, "devices") >= receipt.sequence)
+    recorded = publish(up, failed("gpu-3", 3))
+    eventually(lambda: position(up, "devices") >= recorded)
     up.becomes(200)
 
 

@@ -10,6 +10,7 @@ from gpuledger.events.device import Card, DeviceFailed, DevicePoolReleased
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesObserved, NodeObserved, NodeRegistered
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import number_of
 from gpuledger.events.publishing import EVENT_AHEAD_MAX, Rule
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Projection
@@ -53,10 +54,10 @@ FLEET = [
 
 async def enforce(ledger: JetStreamLedger, url: str) -> int:
     """Have the service `sources` enforce all rules; returns the position of the last one."""
-    before = await ledger.head()
+    before = number_of(await ledger.head())
     async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK_SERVICE)):
         await reaches(url, "sources", before + len(Rule))
-    return await ledger.head()
+    return number_of(await ledger.head())
 
 
 async def catch_up(ledger: JetStreamLedger, url: str, projections: Sequence[Projection] | None = None) -> None:
@@ -82,7 +83,7 @@ def enforced(url: str, edition: str = "live") -> set[tuple[str, tuple[tuple[str,
 async def test_what_a_hostile_agent_publishes_is_rejected_by_all(ledger: JetStreamLedger, url: str) -> None:
     await publish(ledger, FLEET)
     await enforce(ledger, url)
-    first = await ledger.head() + 1
+    first = number_of(await ledger.head()) + 1
     await publish(ledger, [*hostile(1), far_ahead(5), event(NodeDevicesObserved(), "n1", number=6, source=AGENT)])
     await catch_up(ledger, url)
     assert rejected(url) == [first + place for place in range(5)]

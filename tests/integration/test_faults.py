@@ -19,6 +19,7 @@ from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import parse
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import events_up_to, is_at_or_after
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.api import Outgoing
@@ -217,7 +218,8 @@ async def _settled(ledger: JetStreamLedger, url: str, publisher: Publisher) -> N
         head = await ledger.head()
         found = [await checkpoint(url, projection.name) for projection in all_projections()]
         bad = len(publisher.published) // BAD_EVERY
-        return head >= len(publisher.published) + bad and all(one and one.position >= head for one in found)
+        is_whole = events_up_to(head) >= len(publisher.published) + bad
+        return is_whole and all(one and is_at_or_after(one.position, head) for one in found)
 
     await eventually(settled, interval_s=0.1)
 

@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.position import number_of
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.errors import PublishError
@@ -70,7 +71,7 @@ async def run_until(ledger: JetStreamLedger, url: str, events: list[Decoded], de
 
 async def time_gives_back(ledger: JetStreamLedger, url: str) -> None:
     """Run the decider until it has brought a node back because of the time alone."""
-    clock, head = Moving(), await ledger.head()
+    clock, head = Moving(), number_of(await ledger.head())
     async with running(Runner(AwayProjection(), ledger, url, settings=QUICK, clock=clock)):
         clock.ahead = AWAY_AT_MOST + timedelta(hours=1)
         await reaches(url, "away", head + 1)
@@ -262,7 +263,7 @@ class Forgetful(JetStreamLedger):
         vars(self).update(vars(ledger))
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        head = await self.head()
+        head = number_of(await self.head())
         return [Receipt(head + number, duplicate=False) for number in range(1, len(messages) + 1)]
 
 

@@ -12,7 +12,8 @@ from nats.js.errors import NoStreamResponseError
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.ledger.api import Ledger, Position
+from gpuledger.events.position import Offset, Position
+from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.permissions import Role
@@ -75,7 +76,7 @@ async def bring_back(servers: Servers, path: Path, reporter: Reporter = SILENT) 
     return await restore_log(servers, reporter, path, read_header(path), lambda _question: None)
 
 
-async def recorded(servers: Servers) -> list[tuple[str, int]]:
+async def recorded(servers: Servers) -> list[tuple[str, Offset]]:
     """Subject and position of everything in the current generation."""
     async with connect_ledger(servers.nats_url, name="test") as ledger:
         return [(message.subject, message.sequence) for message in await everything(ledger)]

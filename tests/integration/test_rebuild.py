@@ -12,6 +12,7 @@ from gpuledger.deciders.sources.decide import GAP_GRACE_S
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded, encode
+from gpuledger.events.position import number_of
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -58,7 +59,8 @@ def _numbered_event(number: int) -> Decoded:
 async def spoil(ledger: JetStreamLedger, number: int) -> int:
     """Record an event that is turned down."""
     broken = event(DeviceFailed(kind="?"), "d1", number=number, source=AGENT)
-    return (await ledger.publish(outgoing(broken)._replace(data=encode(broken).replace(b'"?"', b'""')))).sequence
+    receipt = await ledger.publish(outgoing(broken)._replace(data=encode(broken).replace(b'"?"', b'""')))
+    return number_of(receipt.sequence)
 
 
 def leftovers(url: str) -> list[tuple[object, ...]]:

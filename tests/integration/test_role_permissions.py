@@ -6,8 +6,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pytest
 from nats.aio.client import Client
 
+from gpuledger.events.position import Position
 from gpuledger.events.publishing import SourceKind
-from gpuledger.ledger.api import Outgoing, Position
+from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import PermissionDeniedError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger

@@ -6,6 +6,7 @@ import pytest
 
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.device import DeviceInserted
+from gpuledger.events.position import Offset, number_of
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -149,7 +150,7 @@ async def _holds(condition: bool) -> bool:
 
 async def test_a_writer_is_fenced_when_another_wrote(ledger: JetStreamLedger, url: str) -> None:
     head = await publish(ledger, failures(range(1, 11)))
-    flushed: list[int] = []
+    flushed: list[Offset] = []
 
     def interfere(written: Checkpoint) -> None:
         if not flushed:
@@ -194,6 +195,16 @@ async def test_rows_of_another_generation_are_refused(ledger: JetStreamLedger, u
         await Runner(DevicesProjection(), ledger, url).run()
 
 
+async def test_rows_of_another_partition_are_refused(ledger: JetStreamLedger, url: str) -> None:
+    await Runner(DevicesProjection(), ledger, url).catch_up(await publish(ledger, failures(range(1, 4))))
+    execute(url, "UPDATE gpuledger.projection SET partition = 2")
+    written = await checkpoint(url, "devices")
+    assert written is not None
+    assert str(written.at) == "2/1/3"
+    with pytest.raises(GenerationMismatchError, match=r"follow partition 2 of generation 1 of the ledger"):
+        await Runner(DevicesProjection(), ledger, url).run()
+
+
 async def test_an_operators_skip_lets_a_stopped_projection_go_on(ledger: JetStreamLedger, url: str) -> None:
     await publish(ledger, failures(range(1, 4), SERVICE))
     bad = (await ledger.publish(unfit(4, SERVICE))).sequence
@@ -204,7 +215,7 @@ async def test_an_operators_skip_lets_a_stopped_projection_go_on(ledger: JetStre
             await Runner(projection, ledger, url, settings=QUICK).catch_up(await ledger.head())
     nodes = next(projection for projection in all_projections() if projection.name == "nodes")
     await Runner(nodes, ledger, url).catch_up(await ledger.head())
-    skip = SourcePositionSkipped(generation=1, sequence=bad, reason="it was ours")
+    skip = SourcePositionSkipped(generation=1, sequence=number_of(bad), reason="it was ours")
     head = await publish(ledger, [event(skip, "log", source="/operators/eva")])
     for projection in all_projections():
         await Runner(projection, ledger, url, settings=QUICK).catch_up(head)

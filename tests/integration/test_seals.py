@@ -8,6 +8,7 @@ from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.events.envelope import decode
 from gpuledger.events.ledger import LedgerSealed
+from gpuledger.events.position import Position
 from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
@@ -73,7 +74,7 @@ async def test_seals_follow_each_other_and_cover_everything(
     assert (first.first, first.last, first.previous) == (1, MESSAGES_PER_SEAL, None)
     assert (second.first, second.last, second.previous) == (MESSAGES_PER_SEAL + 1, 2 * MESSAGES_PER_SEAL, first.digest)
     found = await proof(sealed, fresh_nats)
-    assert found == LogProof((1, 2 * MESSAGES_PER_SEAL), 2, second.digest, 7, None)  # type: ignore[arg-type]
+    assert found == LogProof(Position(1, 2 * MESSAGES_PER_SEAL), 2, second.digest, 7, None)
     await assert_true(sealed, url, [SealsProjection()])
 
 

@@ -8,6 +8,7 @@ from gpuledger.edge.watchers.journal import Journal
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.ids import derived_id
 from gpuledger.events.node import NodeObserved
+from gpuledger.events.position import Offset, next_after
 from gpuledger.events.source import SourceMessageIdTaken, SourceRejected
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -24,7 +25,7 @@ REJECTIONS = 20
 """More than go one by one: they are published in an atomic batch."""
 
 
-def rejection_id(sequence: int) -> str:
+def rejection_id(sequence: Offset) -> str:
     """The id of the decision that follows from a bad event, which anybody can compute."""
     return derived_id(f"rejected/{sequence}", SourceRejected.TYPE, "log")
 
@@ -54,7 +55,7 @@ async def test_an_id_that_can_be_computed_keeps_no_decision_out(ledger: JetStrea
     await taken_by_agent(ledger, [rejection_id(2)])
     bad = (await ledger.publish(unfit(2, AGENT))).sequence
     async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK)):
-        await reaches(url, "sources", bad + 1)
+        await reaches(url, "sources", next_after(bad))
     assert await rejections(ledger) == [bad]
     assert not execute(url, "SELECT * FROM gpuledger.outbox")
     await assert_true(ledger, url, [SourcesProjection()])

@@ -12,6 +12,7 @@ import pytest
 
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import number_of
 from gpuledger.events.source import SourcePositionSkipped, SourceRejected
 from gpuledger.tools.queries.backend import all_projections
 from support.cli import Cli
@@ -77,7 +78,7 @@ def test_every_recorded_event_still_has_its_type_its_subject_and_its_fields(reco
         try:
             event = decode(message.data)
         except EventError:
-            undecodable.add(message.sequence)
+            undecodable.add(number_of(message.sequence))
             continue
         if isinstance(event.data, SourceRejected | SourcePositionSkipped):
             refused.add(event.data.sequence)

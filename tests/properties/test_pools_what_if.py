@@ -11,6 +11,7 @@ from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import Hardware
 from gpuledger.events.node import NodeLabelled
 from gpuledger.events.pool import PoolDefined, PoolGone
+from gpuledger.events.position import latest, number_of
 from gpuledger.events.settings import SettingsChanged
 from support.events import SubjectFact
 from support.hypothetical import Comparison, compare
@@ -130,8 +131,9 @@ def test_what_was_never_defined_otherwise_makes_no_difference_at_any_time(
     """Comparison of a moment after which the pool was not defined anew."""
     definition = recorded(history, pool_id)
     if definition is not None:
-        last = max(one.sequence for one in history.log if f".pool.{one.subject.split('.')[4]}.defined" in one.subject)
-        since = data.draw(st.integers(last, len(history.log)))
+        definitions = (one for one in history.log if f".pool.{one.subject.split('.')[4]}.defined" in one.subject)
+        last = latest(one.sequence for one in definitions)
+        since = data.draw(st.integers(number_of(last), len(history.log)))
         found = compare(history, pool_id, definition, since=since, sets_maintenance=True)
         assert (found.devices, found.pools) == ({}, {})
 

@@ -11,6 +11,7 @@ from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError
+from gpuledger.events.position import is_at_or_after, number_of
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.tasks import end
 from support.admission import SOURCES, RecordedFact
@@ -43,12 +44,12 @@ class Webhooks:
         for subject, data in facts:
             source = SOURCES[data.PUBLISH_RULE.publishers[0]]
             number = self._numbers[source] = self._numbers.get(source, 0) + 1
-            new_event = event(data, subject, number=number, at=await self._ledger.head(), source=source)
+            new_event = event(data, subject, number=number, at=number_of(await self._ledger.head()), source=source)
             await self._ledger.publish(outgoing(new_event))
         head = await self._ledger.head()
 
         async def has_read() -> bool:
-            return self.admission.health().position >= head
+            return is_at_or_after(self.admission.health().position, head)
 
         await eventually(has_read)
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import psycopg
 
+from gpuledger.events.position import ORIGIN, Offset, lag
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError, LogRestoredError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -149,7 +150,7 @@ class Copy(NamedTuple):
     """A server's files, how far the log had come, and how many events were acknowledged by then."""
 
     folder: Path
-    head: int
+    head: Offset
     acknowledged: int
 
 
@@ -201,7 +202,7 @@ class World:
             _copy(copy.folder, files)
         self.lost |= {one.id for one in self.publisher.drawn[copy.acknowledged :]}
         self.log_was_restored = True
-        ahead = {one.name for one in projections() if await self._position(one.name) > copy.head + CHUNK}
+        ahead = {one.name for one in projections() if lag(copy.head, await self._position(one.name)) > CHUNK}
 
         async def noticed() -> bool:
             found = {stop.projection for one in self.runners for stop in one.stops if _is(stop, LogRestoredError)}
@@ -295,9 +296,9 @@ class World:
         except (psycopg.OperationalError, LedgerUnavailableError):
             return False
 
-    async def _position(self, name: str) -> int:
+    async def _position(self, name: str) -> Offset:
         found = await checkpoint(self.url, name)
-        return found.position if found else 0
+        return found.position if found else ORIGIN
 
     async def _mend(self, stop: Stop) -> None:
         if _is(stop, AnotherLeaderError):

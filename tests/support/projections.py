@@ -12,6 +12,7 @@ import psycopg
 from gpuledger.db.migrate import migrate
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded
+from gpuledger.events.position import Offset, is_at_or_after, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.definition import Projection
@@ -66,7 +67,7 @@ def dead_rows_kept(database_url: str, table_name: str) -> int:
 async def publish(ledger: Ledger, events: Iterable[Decoded]) -> int:
     """Record events; returns the sequence of the last one."""
     receipts = await ledger.publish_many([outgoing(event) for event in events])
-    return receipts[-1].sequence
+    return number_of(receipts[-1].sequence)
 
 
 async def checkpoint(database_url: str, projection: str, edition: str = "live") -> Checkpoint | None:
@@ -80,7 +81,7 @@ async def checkpoint(database_url: str, projection: str, edition: str = "live") 
     return checkpoint_of(rows[0]) if rows else None
 
 
-async def reaches(database_url: str, projection: str, position: int) -> None:
+async def reaches(database_url: str, projection: str, position: Offset) -> None:
     """Return when the projection's rows are true up to a position."""
 
     with psycopg.connect(database_url, autocommit=True) as connection:
@@ -89,7 +90,7 @@ async def reaches(database_url: str, projection: str, position: int) -> None:
             found = connection.execute(
                 "SELECT position FROM gpuledger.projection WHERE name = %s AND edition = 'live'", (projection,)
             ).fetchone()
-            return found is not None and found[0] >= position
+            return found is not None and is_at_or_after(found[0], position)
 
         await eventually(reached)
 

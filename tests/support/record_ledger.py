@@ -52,6 +52,7 @@ from gpuledger.events.device import (
 from gpuledger.events.envelope import Event
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped, NodeDevicesObserved, NodeEventsDropped
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import Offset
 from gpuledger.events.registry import parse_type
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.errors import PublishError
@@ -291,7 +292,7 @@ async def lose_and_find(ledger: Ledger) -> None:
     await recorded(ledger, "source.gap-closed")
 
 
-async def break_a_service(ledger: Ledger) -> int:
+async def break_a_service(ledger: Ledger) -> Offset:
     """Publish an event that only a defective service would; projections stop at its position, which is returned."""
     return (await ledger.publish(unfit(1, "/services/inventory"))).sequence
 

@@ -7,6 +7,7 @@ import pytest
 
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, decode, encode
+from gpuledger.events.position import Offset, number_of
 from gpuledger.ledger.api import Ledger, Outgoing, Receipt
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -50,9 +51,9 @@ class Failing(JetStreamLedger):
         self.comes_first: list[Decoded] = []
         self.longer_by = 0
 
-    async def head(self) -> int:
+    async def head(self) -> Offset:
         """As of a longer log, until a test takes that back."""
-        return await super().head() + self.longer_by
+        return number_of(await super().head()) + self.longer_by
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         self.tried.append([message.id for message in messages])

@@ -10,6 +10,7 @@ from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.backoff import Backoff
 from support.projections import stop
@@ -72,7 +73,7 @@ async def all_written(writer: StatusWriter, ledger: Ledger) -> None:
     async def is_settled() -> bool:
         health = writer.health()
         return health.state in {"writing", "disabled"} and (
-            health.position >= head and not health.waiting and not health.unlisted and not health.failing
+            is_at_or_after(health.position, head) and not health.waiting and not health.unlisted and not health.failing
         )
 
     await eventually(is_settled)

@@ -37,6 +37,7 @@ from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import TableSpec
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
+from gpuledger.events.position import Offset
 
 LIVE = "gpuledger_live"
 """The projections' tables that reports read."""
@@ -73,7 +74,13 @@ TEXT = Text(collation="C")
 """Text sorts by code point, as the folds compare it, whatever the server's locale."""
 
 TIME = DateTime(timezone=True)
-_TYPES: dict[type, TypeEngine[Any]] = {str: TEXT, datetime: TIME, int: BigInteger(), bool: Boolean()}
+_TYPES: dict[type, TypeEngine[Any]] = {
+    str: TEXT,
+    datetime: TIME,
+    int: BigInteger(),
+    bool: Boolean(),
+    Offset: BigInteger(),
+}
 
 metadata = MetaData()
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 from gpuledger.cli.errors import CliError, ExitCode, visible
+from gpuledger.events.position import NUMBER_MAX, Offset, PositionError, is_typed, parse_typed
 
-MAX_POSITION: Final = 2**63 - 1  # the database keeps positions as bigint
 MAX_QUOTED_CHARS: Final = 60
 
 TIME_EXAMPLES: Final = ("2017-02-07T08:30:00Z", "2017-02-07", "-1h30m")
@@ -20,7 +20,6 @@ AS_RECORDED_EXAMPLES: Final = ("1500", "2/1500", "2017-02-07T08:30:00Z")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AMOUNT = re.compile(r"([0-9]+)([smhdw])")
 _RELATIVE = re.compile(r"([+-])((?:[0-9]+[smhdw])+)")
-_POSITION = re.compile(r"(?:([0-9]+)/)?([0-9]+)")
 _TIMESTAMP = re.compile(
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     r"(?:[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,9}))?)?"
@@ -78,7 +77,7 @@ def parse_time(text: str, now: datetime) -> datetime:
     raise TimeFormatError(text)
 
 
-def parse_position(text: str) -> tuple[int | None, int]:
+def parse_position(text: str) -> tuple[int | None, Offset]:
     """Read a position in the ledger, `SEQ` or `GENERATION/SEQ`; without a generation, that is None.
 
     Sequence 0 is the moment before the first event; generations count from 1.
@@ -86,24 +85,21 @@ def parse_position(text: str) -> tuple[int | None, int]:
     Raises:
         TimeFormatError: the text is no position, or one beyond what a ledger can hold.
     """
-    match = _POSITION.fullmatch(text.strip())
-    if match is None:
+    if not is_typed(text.strip()):
         raise TimeFormatError(text, "a position", POSITION_EXAMPLES)
-    if any(len(digits) > len(str(MAX_POSITION)) for digits in match.groups(default="")):
-        raise TimeFormatError(text, "a position", POSITION_EXAMPLES, "it is too large")
-    generation, sequence = (None if digits is None else int(digits) for digits in match.groups())
-    if sequence is None or generation == 0 or max(sequence, generation or 0) > MAX_POSITION:
-        raise TimeFormatError(text, "a position", POSITION_EXAMPLES, "it is out of range")
-    return generation, sequence
+    try:
+        return parse_typed(text.strip())
+    except PositionError as error:
+        raise TimeFormatError(text, "a position", POSITION_EXAMPLES, str(error)) from error
 
 
-def parse_as_recorded(text: str, now: datetime) -> tuple[int | None, int] | datetime:
+def parse_as_recorded(text: str, now: datetime) -> tuple[int | None, Offset] | datetime:
     """Read what `--as-recorded` takes: a position where the text is digits (`2017` is one), else a time.
 
     Raises:
         TimeFormatError: the text is neither.
     """
-    if _POSITION.fullmatch(text.strip()):
+    if is_typed(text.strip()):
         return parse_position(text)
     try:
         return parse_time(text, now)
@@ -122,7 +118,7 @@ def _duration(sign: str, amounts: str) -> timedelta:
 
 
 def _amount(digits: str) -> int:
-    if len(digits) > len(str(MAX_POSITION)):
+    if len(digits) > len(str(NUMBER_MAX)):
         raise OverflowError
     return int(digits)
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
+from gpuledger.events.position import ORIGIN, Offset, Position, earliest, is_at_or_after
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
@@ -18,22 +19,12 @@ HISTORY_CHECK_S = 5.0
 """How long the reading of the past may stand still before its end is confirmed."""
 
 
-class Position(NamedTuple):
-    """Where an event stands: the stream's generation and its sequence there. `(g, 0)` is before the first."""
-
-    generation: int
-    sequence: int
-
-    def __str__(self) -> str:
-        return f"{self.generation}/{self.sequence}"
-
-
 class Message(NamedTuple):
     """One stored message, undecoded. `recorded_ns` is the server's time-stamp in nanoseconds since 1970."""
 
     subject: str
     data: bytes
-    sequence: int
+    sequence: Offset
     recorded_ns: int
 
 
@@ -55,15 +46,15 @@ class Receipt(NamedTuple):
     Of a duplicate `sequence` is that message's, which may be another's: `gpuledger.ledger.own` reads it back.
     """
 
-    sequence: int
+    sequence: Offset
     duplicate: bool
 
 
 class Expected(NamedTuple):
-    """A precondition: `subject_filter` (an aggregate's subjects) has its last message at `sequence` (0: none)."""
+    """A precondition: `subject_filter` (an aggregate's subjects) has its last message there (the origin: none)."""
 
     subject_filter: str
-    sequence: int
+    sequence: Offset
 
 
 class Reader(Protocol):
@@ -150,7 +141,7 @@ class Ledger(LedgerWriter, Protocol):
         ...
 
     def read(
-        self, after: int = 0, subject_filter: str = ALL, anchor: Anchor | None = None
+        self, after: Offset = ORIGIN, subject_filter: str = ALL, anchor: Anchor | None = None
     ) -> AbstractAsyncContextManager[Reader]:
         """Read from the message behind sequence `after` on; `anchor` is what was read there, if that is known.
 
@@ -168,32 +159,32 @@ class Ledger(LedgerWriter, Protocol):
         """
         ...
 
-    async def anchor_at(self, sequence: int) -> Anchor | None:
-        """The anchor at a position; None at 0.
+    async def anchor_at(self, sequence: Offset) -> Anchor | None:
+        """The anchor at a position; None at the origin.
 
         Raises:
             LogChangedError: the log ends before it, or lacks it.
         """
         ...
 
-    async def head(self) -> int:
-        """The sequence of the last message, 0 for an empty log.
+    async def head(self) -> Offset:
+        """The sequence of the last message, the origin for an empty log.
 
         Raises:
             LogLostError: its stream is gone.
         """
         ...
 
-    async def last_sequence(self, subject_filter: str) -> int:
-        """The sequence of the last message that the filter matches, 0 for none."""
+    async def last_sequence(self, subject_filter: str) -> Offset:
+        """The sequence of the last message that the filter matches, the origin for none."""
         ...
 
-    async def message_at(self, sequence: int) -> Message | None:
+    async def message_at(self, sequence: Offset) -> Message | None:
         """The message at a sequence; None where there is none."""
         ...
 
     async def history(
-        self, after: int = 0, until: int | None = None, subject_filter: str = ALL
+        self, after: Offset = ORIGIN, until: Offset | None = None, subject_filter: str = ALL
     ) -> AsyncIterator[list[Message]]:
         """The messages behind `after` up to `until` (default: the head when called), in batches, and then stop.
 
@@ -201,8 +192,8 @@ class Ledger(LedgerWriter, Protocol):
             LogChangedError: the log became shorter meanwhile, or another one.
         """
         last = await self.last_sequence(subject_filter)
-        end = last if until is None else min(until, last)
-        if end <= after:
+        end = last if until is None else earliest(until, last)
+        if is_at_or_after(after, end):
             return
         async with self.read(after, subject_filter) as reader:
             while True:
@@ -210,13 +201,13 @@ class Ledger(LedgerWriter, Protocol):
                 if not batch:
                     await self._confirm_end(end)
                     continue
-                if batch[-1].sequence >= end:
-                    if earlier := [message for message in batch if message.sequence <= end]:
+                if is_at_or_after(batch[-1].sequence, end):
+                    if earlier := [message for message in batch if is_at_or_after(end, message.sequence)]:
                         yield earlier
                     return
                 yield batch
 
-    async def _confirm_end(self, end: int) -> None:
+    async def _confirm_end(self, end: Offset) -> None:
         """What ended at `end` has to be there still, or it would be waited for without end."""
-        if await self.head() < end:
-            raise LogRestoredError(f"it ends before {self.generation}/{end}, up to which it was to be read")
+        if not is_at_or_after(await self.head(), end):
+            raise LogRestoredError(f"it ends before {Position(self.generation, end)}, up to which it was to be read")

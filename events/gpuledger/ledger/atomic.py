@@ -108,11 +108,11 @@ class AtomicPublisher:
 
     async def _send(self, batch_id: str, messages: Sequence[Outgoing], answer: "asyncio.Future[Msg | None]") -> None:
         publish = self._connection.client.publish
-        for sequence, message in enumerate(messages, 1):
+        for number, message in enumerate(messages, 1):
             if answer.done():
                 return
-            reply, headers = "", {MESSAGE_ID: message.id, BATCH_ID: batch_id, BATCH_SEQUENCE: str(sequence)}
-            if sequence == len(messages):
+            reply, headers = "", {MESSAGE_ID: message.id, BATCH_ID: batch_id, BATCH_SEQUENCE: str(number)}
+            if number == len(messages):
                 reply, headers[BATCH_COMMIT] = f"{self._inbox}.{batch_id}", "1"
             await publish(message.subject, message.data, reply, headers)
 

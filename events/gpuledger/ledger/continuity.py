@@ -7,13 +7,13 @@ meanwhile, because that is when a server may have come back with another store.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from operator import attrgetter
 from typing import Final
 
 from nats.js.api import StreamInfo
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from gpuledger.events.digests import digest_of
+from gpuledger.events.position import Offset, Position, is_at_or_after, is_origin, order
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import (
     LedgerUnavailableError,
@@ -50,7 +50,7 @@ async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: 
             f"not to {expected.ledger_id}"
         )
     check_whole(info)
-    if anchor is not None and anchor.sequence:
+    if anchor is not None and not is_origin(anchor.sequence):
         head = await _settled_head(connection, info, anchor.sequence)
         await confirm_anchor(connection, expected.generation, head, anchor)
 
@@ -85,7 +85,7 @@ class LogGuard:
         times = self._connection.times_connected
         if self._confirmed != times:
             anchors = [found for anchor in self._readers if (found := anchor()) is not None]
-            await self.confirm(max(anchors, key=attrgetter("sequence"), default=None))
+            await self.confirm(max(anchors, key=lambda anchor: order(anchor.sequence), default=None))
             self._confirmed = times
 
 
@@ -112,17 +112,19 @@ async def kept_stream(connection: Connection, stream: str) -> StreamInfo:
         raise
 
 
-async def _settled_head(connection: Connection, info: StreamInfo, sequence: int) -> int:
+async def _settled_head(connection: Connection, info: StreamInfo, sequence: Offset) -> Offset:
     """The end of a stream; a replica that was elected just now may still have to read its own last messages."""
     clock = asyncio.get_running_loop().time
     deadline, name = clock() + BEHIND_TIMEOUT_S, str(info.config.name)
-    while info.state.last_seq < sequence and (info.config.num_replicas or 1) > 1 and clock() < deadline:
+    while (
+        not is_at_or_after(info.state.last_seq, sequence) and (info.config.num_replicas or 1) > 1 and clock() < deadline
+    ):
         await asyncio.sleep(BEHIND_PAUSE_S)
         info = await kept_stream(connection, name)
     return info.state.last_seq
 
 
-async def confirm_anchor(connection: Connection, generation: int, head: int, anchor: Anchor) -> None:
+async def confirm_anchor(connection: Connection, generation: int, head: Offset, anchor: Anchor) -> None:
     """Return if the anchor's event stands in a generation that ends at `head`.
 
     Raises:
@@ -131,10 +133,10 @@ async def confirm_anchor(connection: Connection, generation: int, head: int, anc
         LedgerUnavailableError: the server does not answer.
     """
     stream = stream_name(generation)
-    position = f"{generation}/{anchor.sequence}"
-    if head < anchor.sequence:
+    position = Position(generation, anchor.sequence)
+    if not is_at_or_after(head, anchor.sequence):
         raise LogRestoredError(
-            f"{stream} at {connection.address} ends at {generation}/{head}, "
+            f"{stream} at {connection.address} ends at {Position(generation, head)}, "
             f"but it was read up to {position} (event {anchor.event_id or 'without an id'})"
         )
     try:

@@ -199,8 +199,8 @@ def _decoded(seed: str, file: Path) -> bytes:
         raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
     except binascii.Error:
         raw = b""
-    head = bytes((_SEED | _USER >> 5, (_USER & 31) << 3))
-    if len(raw) != 36 or raw[:2] != head or _checksum(raw[:-2]) != raw[-2:]:
+    prefix = bytes((_SEED | _USER >> 5, (_USER & 31) << 3))
+    if len(raw) != 36 or raw[:2] != prefix or _checksum(raw[:-2]) != raw[-2:]:
         raise NatsError(f"the seed in the credentials file {file} is damaged, or no user's; write it anew")
     return raw[2:-2]
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from gpuledger.events.digests import digest_of
+from gpuledger.events.position import Offset
 
 _ID: Final = "gpuledger.io/ledger-id"
 _PREDECESSOR_HEAD: Final = "gpuledger.io/predecessor-head"
@@ -19,7 +20,7 @@ _PREDECESSOR_DIGEST: Final = "gpuledger.io/predecessor-digest"
 class Anchor(NamedTuple):
     """The event at a position: its id (empty where it has none) and its digest. A checkpoint keeps it."""
 
-    sequence: int
+    sequence: Offset
     event_id: str
     digest: str
 
@@ -27,7 +28,7 @@ class Anchor(NamedTuple):
 class Predecessor(NamedTuple):
     """How the generation before ended: its last sequence, and the digest of the event there (empty for none)."""
 
-    head: int
+    head: Offset
     digest: str
 
 
@@ -39,7 +40,7 @@ class LedgerIdentity(NamedTuple):
     predecessor: Predecessor | None = None
 
 
-def anchor_of(sequence: int, subject: str, data: bytes) -> Anchor:
+def anchor_of(sequence: Offset, subject: str, data: bytes) -> Anchor:
     """The anchor at a message."""
     return Anchor(sequence, _event_id(data), digest_of(subject, data))
 
@@ -50,8 +51,8 @@ def identity_of(metadata: Mapping[str, str] | None, generation: int) -> LedgerId
     ledger_id = given.get(_ID)
     if not ledger_id:
         return None
-    head = given.get(_PREDECESSOR_HEAD)
-    predecessor = Predecessor(int(head), given.get(_PREDECESSOR_DIGEST, "")) if head else None
+    ended_at = given.get(_PREDECESSOR_HEAD)
+    predecessor = Predecessor(int(ended_at), given.get(_PREDECESSOR_DIGEST, "")) if ended_at else None
     return LedgerIdentity(ledger_id, generation, predecessor)
 
 

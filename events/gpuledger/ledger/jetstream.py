@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from nats.js.errors import NotFoundError
 
+from gpuledger.events.position import ORIGIN, Offset, Position, is_origin, next_after, number_of
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
@@ -77,17 +78,17 @@ class JetStreamLedger(Ledger):
         if self._guard is not None:
             await self._guard.confirm(anchor)
 
-    async def anchor_at(self, sequence: int) -> Anchor | None:
+    async def anchor_at(self, sequence: Offset) -> Anchor | None:
         """See `gpuledger.ledger.api.Ledger.anchor_at`."""
-        if sequence == 0:
+        if is_origin(sequence):
             return None
         try:
             found = await message_at(self._connection, self._generation.stream, sequence)
         except NotFoundError as error:
             head = await self.head()
             raise LogRestoredError(
-                f"{self._generation.stream} ends at {self.generation}/{head} and has no event at "
-                f"{self.generation}/{sequence}, up to which it was read"
+                f"{self._generation.stream} ends at {Position(self.generation, head)} and has no event at "
+                f"{Position(self.generation, sequence)}, up to which it was read"
             ) from error
         return anchor_of(found.sequence, found.subject, found.data)
 
@@ -104,8 +105,8 @@ class JetStreamLedger(Ledger):
             return (await self._publisher.one_by_one.publish([message], expected))[0]
         except SequenceConflictError:
             # The server checks the expectation before it checks for repeats.
-            recorded = expected and await self._recorded_behind(expected, message.id)
-            if not recorded:
+            recorded = None if expected is None else await self._recorded_behind(expected, message.id)
+            if recorded is None:
                 raise
             return Receipt(recorded, duplicate=True)
 
@@ -118,7 +119,7 @@ class JetStreamLedger(Ledger):
         return receipts
 
     def read(
-        self, after: int = 0, subject_filter: str = ALL, anchor: Anchor | None = None
+        self, after: Offset = ORIGIN, subject_filter: str = ALL, anchor: Anchor | None = None
     ) -> AbstractAsyncContextManager[OrderedReader]:
         """See `gpuledger.ledger.api.Ledger.read`."""
         return reading(
@@ -134,7 +135,7 @@ class JetStreamLedger(Ledger):
             )
         )
 
-    async def head(self) -> int:
+    async def head(self) -> Offset:
         """See `gpuledger.ledger.api.Ledger.head`."""
         return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
 
@@ -142,23 +143,23 @@ class JetStreamLedger(Ledger):
         """What its stream takes of the limits of storage that hold for it; raises as `storage_use`."""
         return await storage_use(self._connection, self._generation.stream)
 
-    async def last_sequence(self, subject_filter: str) -> int:
+    async def last_sequence(self, subject_filter: str) -> Offset:
         """See `gpuledger.ledger.api.Ledger.last_sequence`."""
         try:
             message = await self._connection.request(
                 lambda: self._connection.jetstream.get_last_msg(self._generation.stream, subject_filter)
             )
         except NotFoundError:
-            return 0
-        return message.seq or 0
+            return ORIGIN
+        return message.seq or ORIGIN
 
-    async def message_at(self, sequence: int) -> Message | None:
+    async def message_at(self, sequence: Offset) -> Message | None:
         """See `gpuledger.ledger.api.Ledger.message_at`."""
-        if sequence < 1:
+        if is_origin(sequence):
             return None
         try:
             found = await self._connection.request(
-                lambda: self._connection.jetstream.get_msg(self._generation.stream, sequence)
+                lambda: self._connection.jetstream.get_msg(self._generation.stream, number_of(sequence))
             )
         except NotFoundError:
             return None
@@ -166,10 +167,10 @@ class JetStreamLedger(Ledger):
         assert found.time is not None, "a stored message has a time"
         return Message(found.subject, found.data or b"", sequence, _nanoseconds(found.time))
 
-    async def _recorded_behind(self, expected: Expected, message_id: str) -> int | None:
+    async def _recorded_behind(self, expected: Expected, message_id: str) -> Offset | None:
         sequence = expected.sequence
         for _ in range(REPEAT_SCAN_MAX):
-            following = sequence + 1
+            following = number_of(next_after(sequence))
             try:
                 found = await self._connection.request(
                     lambda at=following: self._connection.jetstream.get_msg(  # type: ignore[misc]

@@ -6,6 +6,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
+from gpuledger.events.position import (
+    ORIGIN,
+    Offset,
+    Position,
+    back,
+    events_up_to,
+    is_origin,
+    is_same,
+    next_after,
+    number_of,
+)
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Expected, Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.errors import LedgerUnavailableError, LogRestoredError, SequenceConflictError
@@ -26,7 +37,7 @@ class MemoryLedger(Ledger):
         self._identity = LedgerIdentity(ledger_id, generation)
         self._clock = clock
         self._messages: list[Message] = []
-        self._sequences: dict[str, int] = {}
+        self._sequences: dict[str, Offset] = {}
         self._readers: list[MemoryReader] = []
 
     @property
@@ -42,15 +53,15 @@ class MemoryLedger(Ledger):
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """See `gpuledger.ledger.api.Ledger.confirm`."""
         if anchor is not None and await self.anchor_at(anchor.sequence) != anchor:
-            raise LogRestoredError(f"another event stands at {self.generation}/{anchor.sequence}")
+            raise LogRestoredError(f"another event stands at {Position(self.generation, anchor.sequence)}")
 
-    async def anchor_at(self, sequence: int) -> Anchor | None:
+    async def anchor_at(self, sequence: Offset) -> Anchor | None:
         """See `gpuledger.ledger.api.Ledger.anchor_at`."""
-        if sequence == 0:
+        if is_origin(sequence):
             return None
-        if sequence > len(self._messages):
-            raise LogRestoredError(f"the log ends at {self.generation}/{len(self._messages)}")
-        found = self._messages[sequence - 1]
+        found = await self.message_at(sequence)
+        if found is None:
+            raise LogRestoredError(f"the log ends at {Position(self.generation, await self.head())}")
         return anchor_of(found.sequence, found.subject, found.data)
 
     @property
@@ -63,10 +74,12 @@ class MemoryLedger(Ledger):
         recorded = self._sequences.get(message.id)
         if recorded is not None:
             return Receipt(recorded, duplicate=True)
-        if expected is not None and (last := await self.last_sequence(expected.subject_filter)) != expected.sequence:
-            raise SequenceConflictError(
-                f"The event {message.id} came too late: the last sequence is {last}. Read and decide again."
-            )
+        if expected is not None:
+            last = await self.last_sequence(expected.subject_filter)
+            if not is_same(last, expected.sequence):
+                raise SequenceConflictError(
+                    f"The event {message.id} came too late: the last sequence is {last}. Read and decide again."
+                )
         return self._append(message)
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
@@ -75,7 +88,7 @@ class MemoryLedger(Ledger):
 
     @asynccontextmanager
     async def read(
-        self, after: int = 0, subject_filter: str = ALL, anchor: Anchor | None = None
+        self, after: Offset = ORIGIN, subject_filter: str = ALL, anchor: Anchor | None = None
     ) -> AsyncIterator["MemoryReader"]:
         """See `gpuledger.ledger.api.Ledger.read`."""
         await self.confirm(anchor)
@@ -87,21 +100,21 @@ class MemoryLedger(Ledger):
             self._readers.remove(reader)
             reader.close()
 
-    async def head(self) -> int:
+    async def head(self) -> Offset:
         """See `gpuledger.ledger.api.Ledger.head`."""
         return len(self._messages)
 
-    async def last_sequence(self, subject_filter: str) -> int:
+    async def last_sequence(self, subject_filter: str) -> Offset:
         """See `gpuledger.ledger.api.Ledger.last_sequence`."""
         matches = matcher(subject_filter)
-        return next((message.sequence for message in reversed(self._messages) if matches(message.subject)), 0)
+        return next((message.sequence for message in reversed(self._messages) if matches(message.subject)), ORIGIN)
 
-    async def message_at(self, sequence: int) -> Message | None:
+    async def message_at(self, sequence: Offset) -> Message | None:
         """See `gpuledger.ledger.api.Ledger.message_at`."""
-        return self._messages[sequence - 1] if 0 < sequence <= len(self._messages) else None
+        return next(iter(self._messages[number_of(back(sequence, 1)) : number_of(sequence)]), None)
 
     def _append(self, message: Outgoing) -> Receipt:
-        sequence = len(self._messages) + 1
+        sequence = next_after(len(self._messages))
         self._messages.append(Message(message.subject, message.data, sequence, self._clock()))
         self._sequences[message.id] = sequence
         for reader in self._readers:
@@ -112,10 +125,10 @@ class MemoryLedger(Ledger):
 class MemoryReader:
     """Reads the list from a position on; see `gpuledger.ledger.api.Reader`."""
 
-    def __init__(self, messages: Sequence[Message], after: int, matches: Matcher) -> None:
+    def __init__(self, messages: Sequence[Message], after: Offset, matches: Matcher) -> None:
         self.arrived = asyncio.Event()
         self._messages = messages
-        self._next = after
+        self._next = events_up_to(after)
         self._matches = matches
         self._closed = False
 

@@ -12,6 +12,7 @@ from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of, parse
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import TEXT_LENGTH_MAX
+from gpuledger.events.position import Offset, Position, number_of
 from gpuledger.events.source import SourceMessageIdTaken
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
@@ -65,7 +66,7 @@ def incident(generation: int, message: Outgoing, holder: Message) -> Decoded:
     lost = parse(message.data)
     data = SourceMessageIdTaken(
         generation=generation,
-        sequence=holder.sequence,
+        sequence=number_of(holder.sequence),
         nats_subject=holder.subject.replace("\0", "\\0")[:TEXT_LENGTH_MAX],
         event=lost.id,
         message_id=message.id,
@@ -92,11 +93,11 @@ async def _taken(
     return taken
 
 
-async def _standing(ledger: Ledger, sequence: int) -> Message:
+async def _standing(ledger: Ledger, sequence: Offset) -> Message:
     message = await ledger.message_at(sequence)
     if message is None:
         raise LedgerUnavailableError(
-            f"The server dropped an event as a repeat of position {ledger.generation}/{sequence}, where it has none. "
-            "Check the replicas of its stream."
+            f"The server dropped an event as a repeat of position {Position(ledger.generation, sequence)}, where it "
+            "has none. Check the replicas of its stream."
         )
     return message

@@ -16,6 +16,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import BadRequestError, NotFoundError, ServerError, ServiceUnavailableError
 
+from gpuledger.events.position import Offset, can_follow, next_after, number_of
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Message
 from gpuledger.ledger.connect import Connection
@@ -43,13 +44,13 @@ class Buffer:
     `anchor` is at `last_sequence`, where the caller knows it. With `is_whole` no position may be missing.
     """
 
-    def __init__(self, last_sequence: int, anchor: Anchor | None = None, *, is_whole: bool = False) -> None:
+    def __init__(self, last_sequence: Offset, anchor: Anchor | None = None, *, is_whole: bool = False) -> None:
         self.messages: list[Message] = []
         self.arrived = asyncio.Event()
         self.last_sequence = last_sequence
         self._anchor = anchor
         self._last: Message | None = None
-        self._is_whole = is_whole
+        self.is_whole = is_whole
         self._bytes = 0
 
     @property
@@ -62,11 +63,6 @@ class Buffer:
         """The anchor at the last message that arrived, or the one that was given."""
         last = self._last
         return self._anchor if last is None else anchor_of(last.sequence, last.subject, last.data)
-
-    def follows(self, sequence: int) -> bool:
-        """Whether the log may go on with this position."""
-        after = self.last_sequence
-        return sequence == after + 1 if self._is_whole else sequence > after
 
     def put(self, message: Message) -> None:
         """Append the message that follows."""
@@ -100,7 +96,7 @@ class Delivery:
         self.cut: LogCutError | None = None
         self._client = connection.client
         self._buffer = buffer
-        self._consumer_sequence = 0
+        self._delivered = 0
         self._activity = 0
         self._flow_reply = ""
 
@@ -111,16 +107,17 @@ class Delivery:
         self._activity += 1
         tokens = reply.split(b".")
         skip = 0 if len(tokens) == _ACK_TOKENS else _DOMAIN_TOKENS
-        self._consumer_sequence += 1
-        if int(tokens[6 + skip]) != self._consumer_sequence:
+        self._delivered += 1
+        if int(tokens[6 + skip]) != self._delivered:
             self._turn_stale("a message is missing")
             return
         sequence = int(tokens[5 + skip])
-        if not self._buffer.follows(sequence):
-            self.cut = LogCutError(f"after the position {self._buffer.last_sequence:,} follows {sequence:,}")
+        buffer = self._buffer
+        if not can_follow(sequence, buffer.last_sequence, is_whole=buffer.is_whole):
+            self.cut = LogCutError(f"after the position {number_of(buffer.last_sequence):,} follows {sequence:,}")
             self._turn_stale("the log was cut")
             return
-        self._buffer.put(Message(subject, data, sequence, int(tokens[7 + skip])))
+        buffer.put(Message(subject, data, sequence, int(tokens[7 + skip])))
 
     async def on_control(self, reply: str, headers: dict[str, str]) -> None:
         """Compare the server's count with ours, and note when it waits for flow control."""
@@ -129,7 +126,7 @@ class Delivery:
         self._activity += 1
         if headers.get("Description") != _HEARTBEAT:
             self._flow_reply = reply
-        elif headers.get("Nats-Last-Consumer") != str(self._consumer_sequence):
+        elif headers.get("Nats-Last-Consumer") != str(self._delivered):
             self._turn_stale("a message is missing before a heartbeat")
         else:
             self._flow_reply = headers.get("Nats-Consumer-Stalled", self._flow_reply)
@@ -178,7 +175,7 @@ class OrderedReader:
         self,
         connection: Connection,
         stream: str,
-        after: int,
+        after: Offset,
         subject_filter: str,
         *,
         guard: LogGuard | None = None,
@@ -275,7 +272,7 @@ class OrderedReader:
             name=delivery.name,
             deliver_subject=delivery.inbox,
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
-            opt_start_seq=self._buffer.last_sequence + 1,
+            opt_start_seq=number_of(next_after(self._buffer.last_sequence)),
             filter_subject=self._filter,
             ack_policy=AckPolicy.NONE,
             flow_control=True,

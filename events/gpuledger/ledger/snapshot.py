@@ -16,6 +16,7 @@ import orjson
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from gpuledger.events.position import Offset, is_same
 from gpuledger.ledger.connect import ROLES_ADVICE, Connection
 from gpuledger.ledger.errors import LedgerUnavailableError, StreamConfigError
 from gpuledger.ledger.permissions import API
@@ -40,7 +41,7 @@ class StreamCopy(NamedTuple):
     """A stream in a folder: its name, its last position, and the size of its data."""
 
     name: str
-    last_sequence: int
+    last_sequence: Offset
     data_bytes: int
 
 
@@ -96,7 +97,7 @@ async def load_stream(connection: Connection, folder: Path, progress: Progress) 
         sent += len(chunk)
         progress(sent)
     restored = await _request(connection, target, b"")
-    if restored["state"]["last_seq"] != copy.last_sequence:
+    if not is_same(restored["state"]["last_seq"], copy.last_sequence):
         raise StreamConfigError(f"{copy.name} ends at {restored['state']['last_seq']}, not at {copy.last_sequence}.")
     return copy
 

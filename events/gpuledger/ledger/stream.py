@@ -13,6 +13,7 @@ from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfi
 from nats.js.errors import APIError
 
 from gpuledger.events.digests import digest_of
+from gpuledger.events.position import Offset, is_origin, number_of
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import Connection
@@ -194,15 +195,15 @@ async def stream_info(connection: Connection, stream: str) -> StreamInfo:
     return await connection.request(lambda: connection.jetstream.stream_info(stream))
 
 
-async def message_at(connection: Connection, stream: str, sequence: int) -> Message:
+async def message_at(connection: Connection, stream: str, sequence: Offset) -> Message:
     """The message at a position.
 
     Raises:
         NotFoundError: there is none.
         LedgerUnavailableError: the server does not answer.
     """
-    found = await connection.request(lambda: connection.jetstream.get_msg(stream, sequence))
-    return Message(found.subject or "", found.data or b"", found.seq or sequence, 0)
+    found = await connection.request(lambda: connection.jetstream.get_msg(stream, number_of(sequence)))
+    return Message(found.subject or "", found.data or b"", sequence, 0)
 
 
 def archive_subject(generation: int) -> str:
@@ -285,7 +286,7 @@ async def successor_of(connection: Connection, archived: StreamInfo, generation:
     """The identity of the generation after an archived one, whose end it names."""
     identity = identity_of(archived.config.metadata, generation)
     head, digest = archived.state.last_seq, ""
-    if head:
+    if not is_origin(head):
         last = await message_at(connection, stream_name(generation), head)
         digest = digest_of(last.subject, last.data)
     return LedgerIdentity(identity.ledger_id if identity else ledger_id, generation + 1, Predecessor(head, digest))

@@ -16,8 +16,9 @@ from gpuledger.agent.part import BasePart, Recorder, StateStore
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
+from gpuledger.events.position import Position, PositionError
 from gpuledger.events.publishing import source_kind
-from gpuledger.ledger.api import LedgerQueries, Message, Position
+from gpuledger.ledger.api import LedgerQueries, Message
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.ledger.permissions import desired_devices_subject
 from gpuledger.runtime.backoff import Backoff, Retries
@@ -123,7 +124,7 @@ class DesiredDevices(BasePart):
             self._board.put(desired=())
 
     async def _take(self, position: Position, message: Message) -> None:
-        if self._latest is not None and position <= self._latest:
+        if self._latest is not None and not position.is_after(self._latest):
             return
         self._latest = position
         try:
@@ -181,8 +182,9 @@ def read_stored(node: str, stored: bytes) -> DesiredList:
     Raises:
         EventError: `stored_text` did not write this, or not for this node.
     """
-    head, _, raw = stored.partition(b"\n")
-    generation, _, sequence = head.partition(b"/")
-    if not (generation.isdigit() and sequence.isdigit()):
-        raise ForeignListError(f"The stored list begins with {head[:40]!r}, which is no position.")
-    return read_list(node, Position(int(generation), int(sequence)), raw)
+    written, _, raw = stored.partition(b"\n")
+    try:
+        position = Position.parse(written.decode("ascii", "backslashreplace"))
+    except PositionError as error:
+        raise ForeignListError(f"The stored list begins with no position: {error}") from error
+    return read_list(node, position, raw)

@@ -8,6 +8,7 @@ from prometheus_client import Gauge
 
 from gpuledger.db.errors import DatabaseError
 from gpuledger.db.lasting import LastingConnection
+from gpuledger.events.position import lag
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.ledger.jetstream import JetStreamLedger
 
@@ -52,4 +53,4 @@ async def _measure_seals(ledger: JetStreamLedger, connection: LastingConnection)
     cursor = await (await connection.get()).execute(_SEALED_TO)
     row = await cursor.fetchone()
     assert row is not None, "a maximum is one row"
-    _UNSEALED.set(max(0, await ledger.head() - row[0]))
+    _UNSEALED.set(lag(row[0], await ledger.head()))

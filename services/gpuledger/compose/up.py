@@ -20,6 +20,7 @@ from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
+from gpuledger.events.position import number_of
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
@@ -146,7 +147,7 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
         "status": "ok" if healthy else "failing",
         "reason": None if healthy else _reason(supervision),
         "generation": supervision.ledger.generation,
-        "head": supervision.head,
+        "head": None if supervision.head is None else number_of(supervision.head),
         "projections": {name: found._asdict() for name, found in supervision.health().items()},
         "leaders": {name: _leader(holder) for name, holder in supervision.leaders.items()},
     }

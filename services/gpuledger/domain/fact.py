@@ -7,15 +7,16 @@ from typing import Any, NamedTuple, Protocol
 from gpuledger.domain.table import Key, Table
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import Offset
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fact(NamedTuple):
-    """An accepted event. One that a decider folds before it is published has sequence 0."""
+    """An accepted event. One that a decider folds before it is published has the origin as its sequence."""
 
     event: Decoded
-    sequence: int
+    sequence: Offset
     recorded_ns: int
 
 

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from gpuledger.domain.table import Table
+from gpuledger.events.position import is_after
 
 V = TypeVar("V", bound=tuple[Any, ...])
 """A row with `valid_from`, `valid_to` (None: still) and `position`; it holds up to, not including, `valid_to`."""
@@ -29,7 +30,7 @@ def put_version(table: Table[V], versions: list[V], version: V) -> V:
     at = bisect_left(ordered, new.valid_from, key=_valid_from)
     here = ordered[at] if at < len(ordered) else None
     if here is not None and here.valid_from == new.valid_from:
-        if here.position < new.position:
+        if is_after(new.position, here.position):
             table.put(new._replace(valid_to=here.valid_to))
     else:
         table.put(new._replace(valid_to=None if here is None else here.valid_from))

@@ -12,14 +12,14 @@ async def confirm_checkpoint(projection: Projection, ledger: Ledger, checkpoint:
 
     Raises:
         VersionError: another version of the projection wrote them.
-        GenerationMismatchError: they follow another generation of the ledger.
+        GenerationMismatchError: they follow another generation or partition of the ledger.
         LogChangedError: they follow another ledger, or one that was lost, restored or cut since.
     """
     if checkpoint.version != projection.version:
         raise VersionError(projection.name, checkpoint.version, projection.version)
     check_ledger(projection, ledger, checkpoint)
-    if checkpoint.generation != ledger.generation:
-        raise GenerationMismatchError(projection.name, checkpoint.generation, ledger.generation)
+    if not checkpoint.at.is_in(ledger.generation):
+        raise GenerationMismatchError(projection.name, checkpoint.at, ledger.generation)
     await ledger.confirm(checkpoint.anchor)
 
 
@@ -42,7 +42,7 @@ async def follows_log(projection: Projection, ledger: Ledger, checkpoint: Checkp
     Raises:
         LogChangedError: what they follow was lost, and `accept_loss` does not say that this is known.
     """
-    if checkpoint.generation != ledger.generation and checkpoint.ledger_id in (None, ledger.identity.ledger_id):
+    if not checkpoint.at.is_in(ledger.generation) and checkpoint.ledger_id in (None, ledger.identity.ledger_id):
         return False
     try:
         check_ledger(projection, ledger, checkpoint)
@@ -60,7 +60,7 @@ async def adopted(store: ProjectionStore, ledger: Ledger, checkpoint: Checkpoint
     Raises:
         LogChangedError: the log ends before it.
     """
-    if checkpoint.has_identity or checkpoint.generation != ledger.generation:
+    if checkpoint.has_identity or not checkpoint.at.is_in(ledger.generation):
         return checkpoint
     anchor = await ledger.anchor_at(checkpoint.position)
     return await store.adopt(checkpoint, checkpoint.ledger_id or ledger.identity.ledger_id, anchor)

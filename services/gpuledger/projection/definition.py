@@ -14,7 +14,8 @@ from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded, Event, Undecoded
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
-from gpuledger.ledger.api import Message, Position
+from gpuledger.events.position import Position
+from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.projection.enforced import EnforcedRule
 

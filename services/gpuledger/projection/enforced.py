@@ -11,6 +11,7 @@ from typing import NamedTuple
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.errors import EventTimeError, PublisherError, UnknownEventTypeError
+from gpuledger.events.position import ORIGIN, Offset
 from gpuledger.events.publisher import Publisher
 from gpuledger.events.publishing import (
     EVENT_AHEAD_MAX,
@@ -34,7 +35,7 @@ class EnforcedRule(NamedTuple):
 
     rule: str
     version: int
-    sequence: int
+    sequence: Offset
 
 
 class EnforcedRules:
@@ -53,14 +54,14 @@ class EnforcedRules:
         self._set_flags()
 
     def missing(self, rules: Iterable[Rule], versions: Mapping[str, int] = RULE_VERSIONS) -> list[EnforcedRule]:
-        """Those of the rules that are not enforced yet, or not in the newest version; their positions are 0."""
-        return [EnforcedRule(rule, versions[rule], 0) for rule in rules if self._version(rule) < versions[rule]]
+        """Those of the rules that are not enforced yet, or not in the newest version; they stand nowhere yet."""
+        return [EnforcedRule(rule, versions[rule], ORIGIN) for rule in rules if self._version(rule) < versions[rule]]
 
     def other_types(self, introduced: Set[str]) -> list[EnforcedRule]:
         """What brings these types into force, and takes others out of force, which this build does not know."""
-        return [EnforcedRule(one, self._version(one) + 1, 0) for one in sorted(introduced ^ self.types)]
+        return [EnforcedRule(one, self._version(one) + 1, ORIGIN) for one in sorted(introduced ^ self.types)]
 
-    def add(self, rule: str, version: int, sequence: int) -> None:
+    def add(self, rule: str, version: int, sequence: Offset) -> None:
         """Enforce a rule from a position on; the first record of a version counts.
 
         Raises:

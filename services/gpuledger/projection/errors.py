@@ -8,7 +8,7 @@ ProjectionError
 ├── DecisionConflictError  a decision came back with another content
 ├── DecisionLostError      a decision is acknowledged, and did not come back
 ├── VersionError           the rows were written by another version of the projection
-├── GenerationMismatchError  the rows belong to another generation of the ledger
+├── GenerationMismatchError  the rows belong to another generation or partition of the ledger
 ├── NotBuiltError          the projection has no rows yet
 ├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
 ├── RebuildBusyError       another rebuild of the same projection is running
@@ -17,7 +17,7 @@ ProjectionError
 └── NothingToRollBackError there are no rows of an earlier rebuild to go back to
 """
 
-from gpuledger.ledger.api import Position
+from gpuledger.events.position import Position
 
 
 class ProjectionError(Exception):
@@ -106,11 +106,11 @@ class VersionError(ProjectionError):
 
 
 class GenerationMismatchError(ProjectionError):
-    """The rows belong to another generation of the ledger."""
+    """The rows belong to another generation or partition of the ledger."""
 
-    def __init__(self, projection: str, found: int, expected: int) -> None:
+    def __init__(self, projection: str, found: Position, expected: int) -> None:
         super().__init__(
-            f"The rows of projection {projection} follow generation {found} of the ledger, which is now at "
+            f"The rows of projection {projection} follow {found.part} of the ledger, which is now at "
             f"generation {expected}. Rebuild them with `gpuledger replay {projection}`."
         )
 

@@ -14,11 +14,12 @@ from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError
+from gpuledger.events.position import ORIGIN, Offset, Position, is_origin
 from gpuledger.events.publisher import Publisher, publisher_of
 from gpuledger.events.publishing import Rule
 from gpuledger.events.registry import Registry
 from gpuledger.events.rule import RuleEnforced
-from gpuledger.ledger.api import Message, Position
+from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 from gpuledger.projection.definition import (
     NOT_PUBLISHED,
@@ -66,7 +67,7 @@ class Fold:
         expected: Iterable[Decoded] = (),
         skipped: Iterable[Position] = (),
         numbering: Numbering = NOT_PUBLISHED,
-        sequence: int = 0,
+        sequence: Offset = ORIGIN,
         publishes: bool = True,
         enforced: EnforcedRules | None = None,
         catalogue: Registry = registry,
@@ -90,7 +91,7 @@ class Fold:
         self.returned: list[str] = []
         self._publishes = publishes
         self._expected: dict[str, Decoded | None] = {event.id: event for event in expected}
-        self._skipped = {position.sequence for position in skipped if position.generation == generation}
+        self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
         self._source = f"/services/{projection.name}"
         self._observes = projection.observes
@@ -99,7 +100,7 @@ class Fold:
 
     def begin(self, identity: LedgerIdentity) -> None:
         """Prepare the state for the first message of a generation; nothing happens behind that."""
-        if self.sequence == 0:
+        if is_origin(self.sequence):
             self.projection.begin(self.state, identity)
 
     def apply_all(self, messages: Sequence[Message]) -> None:
@@ -352,7 +353,7 @@ class Fold:
         if handler is None:
             return
         try:
-            handler(self.state, Fact(event, 0, 0), event.data)
+            handler(self.state, Fact(event, ORIGIN, 0), event.data)
         except Exception as error:
             reason = f"The decision {event.type} on {event.subject!r} does not fold ({error!r})."
             raise BadEventError(self.projection.name, self._position, nats_subject_of(event), reason) from error

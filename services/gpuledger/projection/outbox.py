@@ -4,7 +4,9 @@ from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
 
-UNSETTLED = 2**62
+from gpuledger.events.position import NEVER, Offset
+
+UNSETTLED = NEVER
 """The `settle_until` of a decider that holds back until the head that the log has when it starts."""
 
 
@@ -14,7 +16,7 @@ class SentDecision(NamedTuple):
     id: str
     subject: str
     data: bytes
-    sequence: int | None
+    sequence: Offset | None
 
 
 async def sent_decisions(connection: AsyncConnection[Any], projection: str) -> list[SentDecision]:

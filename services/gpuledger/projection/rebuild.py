@@ -15,6 +15,7 @@ from psycopg.sql import SQL, Identifier
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, try_hold
 from gpuledger.db.views import recreate_views_async
+from gpuledger.events.position import Offset, events_up_to, is_at_or_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import follows_log
 from gpuledger.projection.definition import Numbering, Projection
@@ -166,7 +167,8 @@ class _Rebuild:
         """Fold until the live rows are at most a batch ahead."""
         for _ in range(CATCH_UP_ROUNDS_MAX):
             target = await self._target()
-            if target - self._fold.sequence <= (0 if self._fold.sequence == 0 else MESSAGES_PER_BATCH_MAX):
+            behind_max = 0 if is_origin(self._fold.sequence) else MESSAGES_PER_BATCH_MAX
+            if lag(self._fold.sequence, target) <= behind_max:
                 return
             await self._fold_to(target)
 
@@ -190,7 +192,7 @@ class _Rebuild:
             await recreate_views_async(self._connection)
         return RebuildResult(self._checkpoint, self._checkpoint.events)
 
-    async def _target(self) -> int:
+    async def _target(self) -> Offset:
         """The live rows' position, so that a decider's rebuild never runs ahead of its decisions."""
         served = await self._live.checkpoint()
         if served is None or not self._is_same_log:
@@ -204,7 +206,7 @@ class _Rebuild:
         if self._checkpoint.events < served.events:
             raise FewerEventsError(self._projection.name, self._checkpoint.events, served.events)
 
-    async def _fold_to(self, target: int) -> None:
+    async def _fold_to(self, target: Offset) -> None:
         async for messages in self._ledger.history(after=self._fold.sequence, until=target):
             await self._next.page_in(self._fold, messages)
             self._fold.apply_all(messages)
@@ -213,7 +215,7 @@ class _Rebuild:
             self._fold.take_returned()
             if self._fold.changed_rows() >= CHANGED_ROWS_MAX:
                 await self._flush()
-            self._on_progress(self._fold.sequence, target)
+            self._on_progress(events_up_to(self._fold.sequence), events_up_to(target))
         await self._flush()
 
     async def _flush(self) -> None:
@@ -238,7 +240,7 @@ class _Rebuild:
                 event._replace(epoch=decider.epoch, number=number)
                 for number, event in enumerate(more, start=decider.next_number)
             ],
-            "ready" if self._checkpoint.position >= decider.settle_until else "held",
+            "ready" if is_at_or_after(self._checkpoint.position, decider.settle_until) else "held",
         )
         await self._live.write_numbering(Numbering(decider.epoch, decider.next_number + len(more)))
         self._fold.adopt(waiting)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from gpuledger.domain.fact import State
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import ORIGIN, Offset, Position, back, events_up_to, halfway, is_after
 from gpuledger.events.source import SourcePositionSkipped
-from gpuledger.ledger.api import Ledger, Message, Position
+from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.runtime.garbage import seldom_collected
@@ -29,7 +30,7 @@ async def new_fold(projection: Projection, ledger: Ledger, state: State | None =
 
 
 async def fold_until(
-    projection: Projection, ledger: Ledger, until: int | None = None, on_progress: OnProgress | None = None
+    projection: Projection, ledger: Ledger, until: Offset | None = None, on_progress: OnProgress | None = None
 ) -> Fold:
     """The projection's state after the log's messages up to `until` (default: all there are now)."""
     fold = await memory_fold(projection, ledger)
@@ -46,13 +47,13 @@ async def memory_fold(projection: Projection, ledger: Ledger) -> Fold:
     return fold
 
 
-async def fold_on(fold: Fold, ledger: Ledger, until: int, on_progress: OnProgress | None = None) -> None:
+async def fold_on(fold: Fold, ledger: Ledger, until: Offset, on_progress: OnProgress | None = None) -> None:
     """Fold the log's messages behind a fold's position, up to `until`."""
     with seldom_collected():
         async for messages in ledger.history(after=fold.sequence, until=until):
             fold.apply_all(messages)
             if on_progress:
-                on_progress(fold.sequence, until)
+                on_progress(events_up_to(fold.sequence), events_up_to(until))
 
 
 async def skipped_positions(ledger: Ledger) -> list[Position]:
@@ -69,23 +70,23 @@ async def skipped_positions(ledger: Ledger) -> list[Position]:
     return skipped
 
 
-async def sequence_at(ledger: Ledger, recorded_ns: int, recorded_ns_of: Callable[[Message], int]) -> int:
-    """The last sequence that was recorded at or before a time (nanoseconds since 1970), 0 for none.
+async def sequence_at(ledger: Ledger, recorded_ns: int, recorded_ns_of: Callable[[Message], int]) -> Offset:
+    """The last sequence that was recorded at or before a time (nanoseconds since 1970), the origin for none.
 
     The search bisects the log: times of recording do not decrease along it, except for those of an import that runs
     beside live sources, where the answer may lie anywhere within that import.
     """
-    low, high = 0, await ledger.head()
-    while low < high:
-        middle = (low + high + 1) // 2
+    low, high = ORIGIN, await ledger.head()
+    while is_after(high, low):
+        middle = halfway(low, high)
         if recorded_ns_of(await _message(ledger, middle)) <= recorded_ns:
             low = middle
         else:
-            high = middle - 1
+            high = back(middle, 1)
     return low
 
 
-async def _message(ledger: Ledger, sequence: int) -> Message:
-    async for messages in ledger.history(after=sequence - 1, until=sequence):
+async def _message(ledger: Ledger, sequence: Offset) -> Message:
+    async for messages in ledger.history(after=back(sequence, 1), until=sequence):
         return messages[0]
     raise AssertionError(f"the log has no message {sequence}, which lies before its head")

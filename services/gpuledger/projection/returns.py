@@ -7,14 +7,27 @@ leads as well, from another database, and both would decide on rows that do not 
 
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from gpuledger.events.envelope import Decoded, Undecoded, with_payload
+from gpuledger.events.position import Offset, Position, is_after, is_at_or_after, is_same, order
 from gpuledger.events.source import SourceMessageIdTaken
-from gpuledger.ledger.api import Position
 from gpuledger.projection.errors import AnotherLeaderError, DecisionConflictError, DecisionLostError
 
 IDLE_TICKS_MAX = 60
 """How often in a row nothing may arrive while a decision is due back, before the log itself is asked."""
+
+
+class _Due(NamedTuple):
+    """A decision that is due back, in the order of the log."""
+
+    order: int
+    event_id: str
+    sequence: Offset
+
+
+def _due(event_id: str, sequence: Offset) -> _Due:
+    return _Due(order(sequence), event_id, sequence)
 
 
 class Returns:
@@ -29,9 +42,9 @@ class Returns:
         projection: str,
         generation: int,
         *,
-        head: int,
-        settled: int,
-        sent: Mapping[str, int],
+        head: Offset,
+        settled: Offset,
+        sent: Mapping[str, Offset],
         skipped: Iterable[Position],
     ) -> None:
         self._projection = projection
@@ -40,17 +53,17 @@ class Returns:
         self._settled = settled
         self._skipped = frozenset(skipped)
         self._sent = dict(sent)
-        self._due_back = [(sequence, event_id) for event_id, sequence in sent.items()]
+        self._due_back = [_due(event_id, sequence) for event_id, sequence in sent.items()]
         heapify(self._due_back)
         self._idle_ticks = 0
 
-    def sent(self, sequences: Mapping[str, int]) -> None:
+    def sent(self, sequences: Mapping[str, Offset]) -> None:
         """Wait for decisions, by their ids, that were recorded at these positions."""
         self._sent.update(sequences)
         for event_id, sequence in sequences.items():
-            heappush(self._due_back, (sequence, event_id))
+            heappush(self._due_back, _due(event_id, sequence))
 
-    def came(self, sequence: int, event: Undecoded, expected: Decoded | None) -> None:
+    def came(self, sequence: Offset, event: Undecoded, expected: Decoded | None) -> None:
         """Check an own event of the log; `expected` is the decision with its id that had not come back.
 
         Raises:
@@ -61,14 +74,14 @@ class Returns:
         if event.type == SourceMessageIdTaken.TYPE:
             return
         is_ours = expected is not None and (expected.epoch, expected.number) == (event.epoch, event.number)
-        if sequence > self._head and not is_ours:
+        if is_after(sequence, self._head) and not is_ours:
             raise AnotherLeaderError(self._projection, self._at(sequence), event.id, event.epoch)
-        if expected is None or (not is_ours and sequence <= self._settled):
+        if expected is None or (not is_ours and is_at_or_after(self._settled, sequence)):
             return
         if with_payload(event)._replace(epoch=expected.epoch, number=expected.number) != expected:
             raise DecisionConflictError(self._projection, self._at(sequence), event.id)
 
-    def repeats(self, sequence: int, event: Undecoded, expected: Decoded | None) -> None:
+    def repeats(self, sequence: Offset, event: Undecoded, expected: Decoded | None) -> None:
         """Every reader passes over an own event, because its number was seen before or its epoch is closed.
 
         `expected` is the decision with its id that had not come back. What a leader before this one published too late
@@ -79,32 +92,32 @@ class Returns:
         """
         if expected is None or (expected.epoch, expected.number) != (event.epoch, event.number):
             return
-        if sequence > self._head or event.id in self._sent:
+        if is_after(sequence, self._head) or event.id in self._sent:
             reason = "its number was given to another decision before, or a later leader closed its epoch"
             raise DecisionLostError(self._projection, self._at(sequence), event.id, reason)
 
-    def check(self, sequence: int) -> None:
+    def check(self, sequence: Offset) -> None:
         """Check that everything has come back that was recorded up to a position, which has been folded.
 
         Raises:
             DecisionLostError: a decision has not.
         """
         self._idle_ticks = 0
-        while self._due_back and self._due_back[0][0] <= sequence:
-            recorded, event_id = heappop(self._due_back)
-            if self._sent.get(event_id) == recorded and self._at(recorded) not in self._skipped:
-                heappush(self._due_back, (recorded, event_id))
+        while self._due_back and is_at_or_after(sequence, self._due_back[0].sequence):
+            _, event_id, recorded = heappop(self._due_back)
+            if is_same(self._sent.get(event_id), recorded) and self._at(recorded) not in self._skipped:
+                heappush(self._due_back, _due(event_id, recorded))
                 raise self.lost(recorded, "the log has another event there, or a repeat")
 
-    def overdue(self) -> int | None:
+    def overdue(self) -> Offset | None:
         """Note that nothing arrived; the position that should have, once that was so `IDLE_TICKS_MAX` times running."""
         waiting = bool(self._sent) and bool(self._due_back)
         self._idle_ticks = self._idle_ticks + 1 if waiting else 0
-        return self._due_back[0][0] if self._idle_ticks >= IDLE_TICKS_MAX else None
+        return self._due_back[0].sequence if self._idle_ticks >= IDLE_TICKS_MAX else None
 
-    def lost(self, sequence: int, reason: str) -> DecisionLostError:
+    def lost(self, sequence: Offset, reason: str) -> DecisionLostError:
         """The error for the decision that is due back first, at this position."""
-        return DecisionLostError(self._projection, self._at(sequence), self._due_back[0][1], reason)
+        return DecisionLostError(self._projection, self._at(sequence), self._due_back[0].event_id, reason)
 
-    def _at(self, sequence: int) -> Position:
+    def _at(self, sequence: Offset) -> Position:
         return Position(self._generation, sequence)

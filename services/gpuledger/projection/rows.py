@@ -15,6 +15,7 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composed, Identifier
 
 from gpuledger.domain.table import Changes, Key, TableSpec
+from gpuledger.events.position import Offset
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -23,7 +24,7 @@ ROWS_PER_FETCH = 10_000
 COPIED_ROWS_MIN = 1_000
 """From this many rows on COPY takes less time; below, it takes more round trips than a document."""
 
-_SQL_TYPES: dict[type, str] = {str: "text", int: "bigint", bool: "boolean", datetime: "timestamptz"}
+_SQL_TYPES: dict[type, str] = {Offset: "bigint", str: "text", int: "bigint", bool: "boolean", datetime: "timestamptz"}
 
 
 class RowStore(Generic[R]):

@@ -16,6 +16,7 @@ import structlog
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.db.locks import HeldLock, LockCheck, stand_by, try_hold
+from gpuledger.events.position import NEVER, Offset, is_at_or_after, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
@@ -29,9 +30,6 @@ from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.telemetry import ProjectionMetrics
 
 log = structlog.get_logger("gpuledger.projection")
-
-NEVER = 2**62
-"""A position that no log reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ class Runner:
                 )
                 await asyncio.sleep(pause_s)
 
-    async def catch_up(self, until: int) -> bool:
+    async def catch_up(self, until: Offset) -> bool:
         """Bring the rows up to a position and stop; False where another writer holds them.
 
         Raises:
@@ -130,16 +128,16 @@ class Runner:
     async def _writer(self, connection: AsyncConnection) -> RowWriter:
         return await RowWriter.load(self._context, ProjectionStore(connection, self.projection))
 
-    async def _follow(self, writer: RowWriter, held: HeldLock, until: int) -> None:
-        self.metrics.writing(writer.checkpoint.position)
-        if writer.checkpoint.position >= until:
+    async def _follow(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
+        self.metrics.writing(number_of(writer.checkpoint.position))
+        if is_at_or_after(writer.checkpoint.position, until):
             return
         with seldom_collected():
             await self._take_all(writer, held, until)
 
-    async def _take_all(self, writer: RowWriter, held: HeldLock, until: int) -> None:
+    async def _take_all(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
         async with self._ledger.read(writer.checkpoint.position, anchor=writer.checkpoint.anchor) as reader:
-            while writer.checkpoint.position < until:
+            while not is_at_or_after(writer.checkpoint.position, until):
                 messages = await reader.next_batch(self.settings.messages_per_batch, self.settings.tick_s)
                 if not messages:
                     await held.beat()  # nothing else would reveal that the lock is lost

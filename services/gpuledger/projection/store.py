@@ -15,7 +15,8 @@ from gpuledger.db.locks import lock_until_commit
 from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
-from gpuledger.ledger.api import Message, Outgoing, Position
+from gpuledger.events.position import ORIGIN, PARTITION, Offset, Position, is_origin, is_same, number_of
+from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.projection.definition import NOT_PUBLISHED, Numbering, Projection
 from gpuledger.projection.enforced_store import read_rules, write_rules
@@ -36,34 +37,41 @@ def schema_of(edition: str) -> str:
 class Checkpoint(NamedTuple):
     """Up to where an edition's rows are true, and who wrote them. `incarnation` changes with every (re)build.
 
-    `ledger_id` and the anchor at `position` are None where a build of before there were ids wrote last; at position 0
+    `ledger_id` and the anchor at `position` are None where a build of before there were ids wrote last; at the origin
     there is no anchor.
     """
 
     version: int
     generation: int
-    position: int
+    position: Offset
     events: int
     incarnation: str
     ledger_id: str | None
     anchor: Anchor | None
+    partition: int = PARTITION
+
+    @property
+    def at(self) -> Position:
+        """The position of the last event that was folded."""
+        return Position(self.generation, self.position, self.partition)
 
     @property
     def has_identity(self) -> bool:
         """Whether it names its ledger and the last event that was folded."""
-        return self.ledger_id is not None and (self.position == 0 or self.anchor is not None)
+        return self.ledger_id is not None and (is_origin(self.position) or self.anchor is not None)
 
 
 CHECKPOINT_COLUMNS = (
-    "version, generation, position, events, incarnation, ledger_id, last_position, last_event_id, last_digest"
+    "version, generation, partition, position, events, incarnation, ledger_id, "
+    "last_position, last_event_id, last_digest"
 )
 
 
 def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
     """The checkpoint in the `CHECKPOINT_COLUMNS` of a row of `gpuledger.projection`."""
-    version, generation, position, events, incarnation, ledger_id, *last = row
-    anchor = Anchor(*last) if last[0] == position and None not in last else None
-    return Checkpoint(version, generation, position, events, incarnation, ledger_id, anchor)
+    version, generation, partition, position, events, incarnation, ledger_id, *last = row
+    anchor = Anchor(*last) if is_same(last[0], position) and None not in last else None
+    return Checkpoint(version, generation, position, events, incarnation, ledger_id, anchor, partition)
 
 
 class Decider(NamedTuple):
@@ -71,7 +79,7 @@ class Decider(NamedTuple):
 
     epoch: str
     next_number: int
-    settle_until: int
+    settle_until: Offset
 
 
 class ProjectionStore:
@@ -119,11 +127,11 @@ class ProjectionStore:
         version, ledger_id = self.projection.version, identity.ledger_id
         await self.connection.execute(
             "INSERT INTO gpuledger.projection "
-            "(name, edition, version, generation, position, events, incarnation, ledger_id) "
-            "VALUES (%s, %s, %s, %s, 0, 0, %s, %s)",
-            (*self._key, version, identity.generation, incarnation, ledger_id),
+            "(name, edition, version, generation, partition, position, events, incarnation, ledger_id) "
+            "VALUES (%s, %s, %s, %s, %s, %s, 0, %s, %s)",
+            (*self._key, version, identity.generation, PARTITION, ORIGIN, incarnation, ledger_id),
         )
-        return Checkpoint(version, identity.generation, 0, 0, incarnation, ledger_id, None)
+        return Checkpoint(version, identity.generation, ORIGIN, 0, incarnation, ledger_id, None)
 
     async def adopt(self, before: Checkpoint, ledger_id: str, anchor: Anchor | None) -> Checkpoint:
         """Have a checkpoint that an earlier build wrote name its ledger and the last event that was folded.
@@ -195,7 +203,7 @@ class ProjectionStore:
         row = await cursor.fetchone()
         return None if row is None else Decider(*row)
 
-    async def begin_epoch(self, epoch: str, head: int) -> int:
+    async def begin_epoch(self, epoch: str, head: Offset) -> Offset:
         """Begin an epoch of the decider, before it decides anything; returns its `settle_until`.
 
         An earlier build did not note where it has recorded a decision, which is within the log, whose head is given.
@@ -211,7 +219,7 @@ class ProjectionStore:
             "UPDATE gpuledger.outbox SET sequence = %s WHERE projection = %s AND status = 'sent' AND sequence IS NULL",
             (head, self.projection.name),
         )
-        return int(row[0])
+        return number_of(row[0])
 
     async def create_decider(self, decider: Decider) -> None:
         """Begin a decider's numbering anew, with an empty outbox."""
@@ -224,7 +232,7 @@ class ProjectionStore:
             (name, *decider),
         )
 
-    async def settle_at(self, head: int) -> None:
+    async def settle_at(self, head: Offset) -> None:
         """Hold decisions back until the rows are true up to `head`, where that was left open."""
         await self.connection.execute(
             "UPDATE gpuledger.decider SET settle_until = %s WHERE projection = %s AND settle_until = %s",
@@ -261,7 +269,7 @@ class ProjectionStore:
                 await self.write_numbering(following)
         return numbered, following
 
-    async def mark_sent(self, sequences: Mapping[str, int]) -> None:
+    async def mark_sent(self, sequences: Mapping[str, Offset]) -> None:
         """Note where these decisions, by their ids, are in the ledger."""
         await self.connection.execute(
             "UPDATE gpuledger.outbox SET status = 'sent', sequence = recorded.sequence "
@@ -300,11 +308,12 @@ class ProjectionStore:
         cursor = await self.connection.execute(
             "UPDATE gpuledger.projection SET position = %s, events = %s, ledger_id = %s, last_position = %s, "
             "last_event_id = %s, last_digest = %s, updated_at = now() "
-            "WHERE name = %s AND edition = %s AND incarnation = %s AND position = %s RETURNING position",
+            "WHERE name = %s AND edition = %s AND incarnation = %s AND partition = %s AND position = %s "
+            "RETURNING position",
             (
                 *(after.position, after.events, after.ledger_id),
                 *(after.anchor or (None, None, None)),
-                *(*self._key, before.incarnation, before.position),
+                *(*self._key, before.incarnation, before.partition, before.position),
             ),
         )
         if await cursor.fetchone() is None:

@@ -19,6 +19,7 @@ from gpuledger.db.errors import DatabaseError
 from gpuledger.db.lasting import LastingConnection
 from gpuledger.db.locks import LockHolder, lock_holders
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, lag, next_after
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerError, LogChangedError
@@ -49,14 +50,14 @@ class ProjectionHealth(NamedTuple):
     """`state` is running, waiting (for the writer's lock, or for a server) or stopped, which has a `reason`."""
 
     state: str
-    position: int | None
+    position: Offset | None
     lag_events: int | None
     reason: str | None
 
 
 @dataclass(slots=True)
 class _Standing:
-    position: int | None = None
+    position: Offset | None = None
     stopped: str | None = None
 
 
@@ -70,11 +71,11 @@ class Supervision:
     clock: Clock = system_clock
     check_interval_s: float = CHECK_INTERVAL_S
     other_locks: Sequence[str] = ()
-    head: int | None = None
+    head: Offset | None = None
     checked_at: datetime | None = None
     _standings: dict[str, _Standing] = field(default_factory=dict)
     leaders: dict[str, LockHolder | None] = field(default_factory=dict)
-    _firsts: dict[int, Message] = field(default_factory=dict)
+    _firsts: dict[Offset, Message] = field(default_factory=dict)
     _leader_metrics: LeaderMetrics = field(default_factory=LeaderMetrics)
     _connection: LastingConnection = field(init=False)
 
@@ -106,8 +107,10 @@ class Supervision:
         position, stopped = standing.position, standing.stopped
         writes = REGISTRY.get_sample_value("gpuledger_projection_writer", {"projection": name})
         state = "stopped" if stopped else "running" if writes else "waiting"
-        lag = None if self.head is None or position is None or self.head < position else self.head - position
-        return ProjectionHealth(state, position, lag, stopped)
+        lag_events = None
+        if self.head is not None and position is not None and is_at_or_after(self.head, position):
+            lag_events = lag(position, self.head)
+        return ProjectionHealth(state, position, lag_events, stopped)
 
     async def _keep_running(self, projection: Projection) -> None:
         settings = RunnerSettings(rules=tuple(Rule))
@@ -185,7 +188,7 @@ class Supervision:
 
     async def _compare(self) -> None:
         self.head = await self.ledger.head()
-        positions: dict[str, int] = {}
+        positions: dict[str, Offset] = {}
         connection = await self._connection.get()
         await self._find_leaders(connection)
         for projection in self.projections:
@@ -193,7 +196,7 @@ class Supervision:
         for name, position in positions.items():
             self._standings[name].position = position
             first = await self._first_unfolded(position, self.head)
-            ProjectionMetrics(name).lag(max(0, self.head - position), first, self.clock())
+            ProjectionMetrics(name).lag(lag(position, self.head), first, self.clock())
         for name in [projection.name for projection in self.projections if projection.decides]:
             ProjectionMetrics(name).outbox(*await outbox_age(connection, name))
         self._firsts = {at: first for at, first in self._firsts.items() if at in positions.values()}
@@ -206,17 +209,17 @@ class Supervision:
         for name, holder in self.leaders.items():
             self._leader_metrics.found(name, holder and holder.process, holder and holder.since)
 
-    async def _position(self, store: ProjectionStore) -> int:
+    async def _position(self, store: ProjectionStore) -> Offset:
         checkpoint = await store.checkpoint()
-        if checkpoint is None or checkpoint.generation != self.ledger.generation:
-            return 0
+        if checkpoint is None or not checkpoint.at.is_in(self.ledger.generation):
+            return ORIGIN
         return checkpoint.position
 
-    async def _first_unfolded(self, position: int, head: int) -> Message | None:
+    async def _first_unfolded(self, position: Offset, head: Offset) -> Message | None:
         """The first message behind a position; read once while a projection stays there."""
-        if position >= head:
+        if is_at_or_after(position, head):
             return None
         if position not in self._firsts:
-            async for messages in self.ledger.history(after=position, until=position + 1):
+            async for messages in self.ledger.history(after=position, until=next_after(position)):
                 self._firsts[position] = messages[0]
         return self._firsts.get(position)

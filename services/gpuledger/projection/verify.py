@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from gpuledger.db.engine import connect
 from gpuledger.domain.table import Key, Table
-from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger, Position
+from gpuledger.events.position import Offset, Position, is_at_or_after, lag
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, WriterFencedError
@@ -90,15 +91,15 @@ async def _verify(
     for _ in range(CATCH_UP_ROUNDS_MAX):
         await fold_on(fold, ledger, checkpoint.position, on_progress)
         checkpoint = await _checked(projection, ledger, await store.checkpoint())
-        if checkpoint.position - fold.sequence <= FOLDED_IN_SNAPSHOT_MAX:
+        if lag(fold.sequence, checkpoint.position) <= FOLDED_IN_SNAPSHOT_MAX:
             break
     async with store.snapshot():
         checkpoint = await _checked(projection, ledger, await store.checkpoint())
-        if checkpoint.position < fold.sequence:
+        if not is_at_or_after(checkpoint.position, fold.sequence):
             return None
         await fold_on(fold, ledger, checkpoint.position)
         fold.adopt(await store.outbox() if projection.decides else [])
-        outcome = await _compare(store, fold, Position(checkpoint.generation, checkpoint.position))
+        outcome = await _compare(store, fold, checkpoint.at)
         sent = await sent_decisions(store.connection, projection.name) if projection.decides else []
     lost = await _lost(sent, ledger, checkpoint)
     outcome = outcome._replace(
@@ -115,14 +116,16 @@ async def _lost(sent: Sequence[SentDecision], ledger: Ledger, checkpoint: Checkp
     skipped = await skipped_positions(ledger) if sent else []
     lost = []
     for decision in sent:
-        sequence = decision.sequence or await _sequence_of(decision, ledger)
-        is_back = sequence is not None and sequence <= checkpoint.position
+        sequence = decision.sequence
+        if sequence is None:
+            sequence = await _sequence_of(decision, ledger)
+        is_back = sequence is not None and is_at_or_after(checkpoint.position, sequence)
         if sequence is None or (is_back and Position(ledger.generation, sequence) not in skipped):
             lost.append(Difference(OUTBOX, (decision.id,), None, (decision.subject, sequence)))
     return lost
 
 
-async def _sequence_of(decision: SentDecision, ledger: Ledger) -> int | None:
+async def _sequence_of(decision: SentDecision, ledger: Ledger) -> Offset | None:
     async for messages in ledger.history(subject_filter=decision.subject):
         for message in messages:
             if message.data == decision.data:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 from gpuledger.domain.sources.leader_epochs import leader_epoch
+from gpuledger.events.position import ORIGIN, Offset, Position, is_after, is_at_or_after, is_same, latest, number_of
 from gpuledger.events.publishing import Rule
-from gpuledger.ledger.api import Ledger, Message, Outgoing, Position, Receipt
+from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
 from gpuledger.ledger.own import publish_own
 from gpuledger.projection.continuity import adopted, confirm_checkpoint
@@ -48,15 +49,15 @@ class RowWriter:
         store: ProjectionStore,
         fold: Fold,
         checkpoint: Checkpoint,
-        head_at_start: int,
-        settle_until: int,
+        head_at_start: Offset,
+        settle_until: Offset,
     ) -> None:
         self.checkpoint = checkpoint
         self._context = context
         self._store = store
         self._fold = fold
         self._head_at_start = head_at_start
-        self._settle_until = max(settle_until, head_at_start)
+        self._settle_until = latest([settle_until, head_at_start])
         self._settled = False
         self._idle_ticks = 0
 
@@ -66,7 +67,7 @@ class RowWriter:
 
         Raises:
             VersionError: another version of the projection wrote the rows.
-            GenerationMismatchError: they follow another generation of the ledger.
+            GenerationMismatchError: they follow another generation or partition of the ledger.
             LogChangedError: they follow another ledger, or one that was lost, restored or cut since.
         """
         head, skipped = await context.ledger.head(), await skipped_positions(context.ledger)
@@ -79,19 +80,22 @@ class RowWriter:
 
     @classmethod
     async def _load(
-        cls, context: WriterContext, store: ProjectionStore, head: int, skipped: Sequence[Position]
+        cls, context: WriterContext, store: ProjectionStore, head: Offset, skipped: Sequence[Position]
     ) -> Self:
         checkpoint = await store.checkpoint()
         assert checkpoint is not None, "what was begun is there; who could drop it waits for the writer's end"
         projection, ledger = context.projection, context.ledger
         if not projection.decides:
-            return cls(context, store, await store.load(checkpoint, skipped, []), checkpoint, head, 0)
+            return cls(context, store, await store.load(checkpoint, skipped, []), checkpoint, head, ORIGIN)
         await store.settle_at(head)
-        settle_until = await store.begin_epoch(leader_epoch(ledger.generation, head, context.new_id()), head)
+        settle_until = await store.begin_epoch(leader_epoch(Position(ledger.generation, head), context.new_id()), head)
         fold = await store.load(checkpoint, skipped, await store.outbox())
         fold.begin(ledger.identity)
         fold.decision_bytes_max = ledger.message_bytes_max
-        sent = {one.id: one.sequence or head for one in await sent_decisions(store.connection, projection.name)}
+        sent = {
+            one.id: head if one.sequence is None else one.sequence
+            for one in await sent_decisions(store.connection, projection.name)
+        }
         fold.returns = Returns(
             projection.name, ledger.generation, head=head, settled=settle_until, sent=sent, skipped=skipped
         )
@@ -111,14 +115,16 @@ class RowWriter:
                 self._fold.apply_all(messages)
         await self._check_returns(idle=not messages)
         await self._check_head(idle=not messages)
-        if self._context.projection.decides and self._fold.sequence >= self._head_at_start:
+        if self._context.projection.decides and is_at_or_after(self._fold.sequence, self._head_at_start):
             self._fold.enforce(self._context.rules, now)
             self._fold.due(now)
         if not messages and not self._fold.decided:
             return
         with metrics.flushing():
             await self._flush()
-        metrics.committed(self.checkpoint.position, messages[-1] if messages else None, self._context.clock())
+        metrics.committed(
+            number_of(self.checkpoint.position), messages[-1] if messages else None, self._context.clock()
+        )
         if self._context.on_flush:
             self._context.on_flush(self.checkpoint)
         await self.publish_decisions()
@@ -132,7 +138,7 @@ class RowWriter:
         if not self._context.projection.decides:
             return
         if not self._settled:
-            if self.checkpoint.position < self._settle_until:
+            if not is_at_or_after(self.checkpoint.position, self._settle_until):
                 return
             await self._publish_ready()
             self._fold.renumber(*await self._store.release_held())
@@ -159,7 +165,7 @@ class RowWriter:
             if await self._context.ledger.message_at(sequence) is None:
                 raise returns.lost(sequence, "the log has no event there. Check whether it was restored from a back-up")
             raise LedgerUnavailableError(
-                f"The ledger has position {self.checkpoint.generation}/{sequence} and shows it only up to "
+                f"The ledger has position {self.checkpoint.at._replace(sequence=sequence)} and shows it only up to "
                 f"{self._fold.sequence}. Check the replicas of its stream."
             )
 
@@ -169,7 +175,7 @@ class RowWriter:
         if self._settled or not self._context.projection.decides or self._idle_ticks < IDLE_TICKS_MAX:
             return
         head = await self._context.ledger.head()
-        if self.checkpoint.position == head < self._settle_until:
+        if is_same(self.checkpoint.position, head) and is_after(self._settle_until, head):
             self._settle_until = self._head_at_start = head
             await self.publish_decisions()
 
@@ -177,8 +183,7 @@ class RowWriter:
         try:
             return await publish_own(self._context.ledger, ready)
         except EventRefusedError as error:
-            position = Position(self.checkpoint.generation, self.checkpoint.position)
-            raise DecisionRefusedError(self._context.projection.name, position, str(error)) from error
+            raise DecisionRefusedError(self._context.projection.name, self.checkpoint.at, str(error)) from error
 
     async def _flush(self) -> None:
         status = "ready" if self._settled else "held"
@@ -192,7 +197,7 @@ async def _confirm(context: WriterContext, store: ProjectionStore) -> None:
         await confirm_checkpoint(context.projection, context.ledger, checkpoint)
 
 
-async def _begin_if_new(context: WriterContext, store: ProjectionStore, head: int) -> None:
+async def _begin_if_new(context: WriterContext, store: ProjectionStore, head: Offset) -> None:
     """Begin a projection that was never built; a rebuild that is about to swap its rows in goes first."""
     async with store.connection.transaction():
         await store.hold_beginning()

@@ -21,7 +21,7 @@ from gpuledger.db.locks import EDGE_LOCKS, LockHolder, lock_holders, try_lock, u
 from gpuledger.db.pooler import is_pooled
 from gpuledger.db.revision import HEAD_REVISION, check_connection
 from gpuledger.db.views import READER_ROLE
-from gpuledger.ledger.api import Position
+from gpuledger.events.position import Position
 from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_config, stream_name
@@ -148,13 +148,12 @@ def projection_check(
     if live.version != projection.version:
         found = f"Its rows are of version {live.version}, this build writes {projection.version}."
         return failed(name, f"{found} Rebuild them with `gpuledger replay {projection.name}`.")
-    position = Position(live.generation, live.position)
-    if head is not None and live.generation != head.generation:
-        found = f"Its rows follow generation {live.generation}, the log is at generation {head.generation}."
+    if head is not None and not live.at.is_in(head.generation, head.partition):
+        found = f"Its rows follow {live.at.part}, the log is at {head.part}."
         return failed(name, f"{found} Rebuild them with `gpuledger replay {projection.name}`.")
-    lag = "" if head is None else f", {max(0, head.sequence - live.position):,} events behind"
+    lag = "" if head is None else f", {live.at.lag(head):,} events behind"
     before = "" if kept is None else f", rows of version {kept.version} kept from before the last rebuild"
-    return ok(name, f"Version {live.version} at {position}{lag}{before}")
+    return ok(name, f"Version {live.version} at {live.at}{lag}{before}")
 
 
 def leaders_check(leaders: Mapping[str, LockHolder | None]) -> Check:

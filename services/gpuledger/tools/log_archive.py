@@ -21,6 +21,7 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
+from gpuledger.events.position import ORIGIN, Offset, events_up_to, is_after, number_of
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.reporting import Reporter
@@ -52,7 +53,7 @@ class ArchiveWriter:
 
     def add(self, message: Message) -> None:
         """Append a message."""
-        line = {"position": message.sequence, "recorded_ns": message.recorded_ns, "subject": message.subject}
+        line = {"position": number_of(message.sequence), "recorded_ns": message.recorded_ns, "subject": message.subject}
         self._write(orjson.dumps(line | _body(message.data)))
         self._count += 1
 
@@ -95,14 +96,15 @@ def opened(path: Path, mode: str) -> Iterator[IO[bytes]]:
 async def write_log(ledger: Ledger, file: IO[bytes], exported_at: str, reporter: Reporter) -> int:
     """Write the whole log; returns the number of events."""
     head = await ledger.head()
-    archive = ArchiveWriter(file, Header(ledger.generation, head), exported_at)
-    with reporter.progress("Exporting", total=head, unit="events") as advance:
+    events = events_up_to(head)
+    archive = ArchiveWriter(file, Header(ledger.generation, events), exported_at)
+    with reporter.progress("Exporting", total=events, unit="events") as advance:
         async for batch in ledger.history(until=head):
             for one in batch:
                 archive.add(one)
             advance(len(batch))
     archive.finish()
-    return head
+    return events
 
 
 def read_header(path: Path) -> Header:
@@ -114,7 +116,7 @@ def read_header(path: Path) -> Header:
     with opened(path, "rb") as file:
         lines = _lines(path, file)
         header = _header(path, next(lines, b""))
-        digest, before, count, last_position = hashlib.sha256(), b"", 0, 0
+        digest, before, count, last_position = hashlib.sha256(), b"", 0, ORIGIN
         file.seek(0)
         for line in _lines(path, file):
             if before:
@@ -158,9 +160,9 @@ def _header(path: Path, line: bytes) -> Header:
     return Header(generation, events)
 
 
-def _checked(path: Path, number: int, line: bytes, after: int) -> int:
+def _checked(path: Path, number: int, line: bytes, after: Offset) -> Offset:
     position = _message(path, number, _document(path, number, line)).sequence
-    if position <= after:
+    if not is_after(position, after):
         raise _damaged(path, f"line {number + 1} is out of order")
     return position
 

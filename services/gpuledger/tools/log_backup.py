@@ -6,6 +6,7 @@ stream that is written to comes back last: until then every command says that th
 
 from pathlib import Path
 
+from gpuledger.events.position import is_same
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.snapshot import StreamCopy, load_stream, read_copy, save_stream
 from gpuledger.ledger.stream import ledger_streams, stream_name
@@ -50,7 +51,7 @@ async def bring_back(nats_url: str, identity: NatsIdentity, folder: Path, report
     async with connected(nats_url, name=NAME, identity=identity) as connection:
         there = {info.config.name: info.state.last_seq for info in (await ledger_streams(connection)).values()}
         for copy in copies:
-            if (copy.name in there and there[copy.name] != copy.last_sequence) or copies[-1].name in there:
+            if (copy.name in there and not is_same(there[copy.name], copy.last_sequence)) or copies[-1].name in there:
                 raise ToolError(
                     f"NATS at {connection.address} has a ledger; a restore never replaces one",
                     "Stop its server and move its JetStream folder away, or name an empty server in NATS_URL",

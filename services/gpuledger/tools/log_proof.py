@@ -6,7 +6,8 @@ from gpuledger.domain.seals.chain import Chain, beginning
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.ledger.api import Ledger, Message, Position
+from gpuledger.events.position import Offset, Position, events_up_to, is_at_or_after, is_origin, is_same, next_after
+from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import GenerationError, LogChangedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.replay import OnProgress
@@ -37,7 +38,7 @@ class _Proof:
         self.seals = 0
         self.first_break: str | None = None
         self._generation = ledger.generation
-        self._links: dict[int, str] = {}
+        self._links: dict[Offset, str] = {}
 
     def read(self, message: Message) -> None:
         """Compare a seal, and add the message to the chain."""
@@ -57,15 +58,15 @@ class _Proof:
         data, chain = event.data, self.chain
         if not isinstance(data, LedgerSealed) or event.subject != str(self._generation):
             return
-        if (data.last, data.digest) == (chain.sealed_to, chain.sealed_digest):
+        if is_same(data.last, chain.sealed_to) and data.digest == chain.sealed_digest:
             return  # recorded twice
-        if data.first != chain.sealed_to + 1 or data.previous != chain.sealed_digest:
+        if not is_same(data.first, next_after(chain.sealed_to)) or data.previous != chain.sealed_digest:
             self._break(f"the seal at {message.sequence} follows another seal than the one before it")
         elif self._links.get(data.last) != data.digest:
             self._break(f"the messages {data.first} to {data.last} are not those that were sealed")
         self.seals += 1
         self.chain = chain._replace(sealed_to=data.last, sealed_digest=data.digest)
-        for position in [one for one in self._links if one <= data.last]:
+        for position in [one for one in self._links if is_at_or_after(data.last, one)]:
             del self._links[position]
 
     def _break(self, reason: str) -> None:
@@ -86,7 +87,7 @@ async def prove_log(backend: Backend, on_progress: OnProgress | None = None) -> 
             for message in messages:
                 proof.read(message)
             if on_progress:
-                on_progress(messages[-1].sequence, head)
+                on_progress(events_up_to(messages[-1].sequence), events_up_to(head))
     except LogChangedError as error:
         proof.first_break = proof.first_break or str(error)
     sealed_to = Position(ledger.generation, proof.chain.sealed_to)
@@ -95,7 +96,7 @@ async def prove_log(backend: Backend, on_progress: OnProgress | None = None) -> 
 
 async def _predecessor_break(backend: Backend) -> str | None:
     generation, predecessor = backend.ledger.generation - 1, backend.ledger.identity.predecessor
-    if predecessor is None or not predecessor.head:
+    if predecessor is None or is_origin(predecessor.head):
         return None
     opening = connect_ledger(
         backend.nats_url, name="gpuledger verify", generation=generation, identity=backend.nats_identity

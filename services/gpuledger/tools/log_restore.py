@@ -20,8 +20,9 @@ from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of, parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.payload import NAME_LENGTH_MAX
+from gpuledger.events.position import Offset, Position, number_of
 from gpuledger.events.source import SourcePositionSkipped
-from gpuledger.ledger.api import Ledger, Message, Outgoing, Position
+from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.restoring import begin_restore, end_restore, restored
@@ -98,7 +99,9 @@ def _skip_events(skips: list[tuple[Position, str]]) -> list[Outgoing]:
     source, epoch, now = operator(), random_id(), system_clock()
     outgoing = []
     for number, (position, reason) in enumerate(skips, 1):
-        data = SourcePositionSkipped(generation=position.generation, sequence=position.sequence, reason=reason)
+        data = SourcePositionSkipped(
+            generation=position.generation, sequence=number_of(position.sequence), reason=reason
+        )
         event = Event(random_id(), source, data.TYPE, LOG, now, data, epoch, number)
         outgoing.append(Outgoing(nats_subject_of(event), event.id, encode(event)))
     return outgoing
@@ -143,9 +146,9 @@ def _skips_of(archive: Path, header: Header, generation: int) -> list[tuple[Posi
     ]
 
 
-def _skipped_in(archive: Path, header: Header) -> dict[int, str]:
+def _skipped_in(archive: Path, header: Header) -> dict[Offset, str]:
     """The positions that operators skipped, with their reasons; the events name the old generation."""
-    reasons: dict[int, str] = {}
+    reasons: dict[Offset, str] = {}
     for one in messages(archive):
         if not one.subject.endswith(SKIP_SUBJECTS_END):
             continue

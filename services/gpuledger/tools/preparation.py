@@ -7,6 +7,7 @@ ledger is made where rows tell that there was one before.
 from typing import NamedTuple
 
 from gpuledger.db.engine import connect
+from gpuledger.events.position import Position, is_after
 from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.continuity import confirm_anchor
 from gpuledger.ledger.errors import LogLostError, LogRestoredError, NoLedgerError, RestoreInterruptedError
@@ -92,7 +93,7 @@ def _refuse_rows(connection: Connection, checkpoints: list[Checkpoint]) -> None:
         newest = checkpoints[0]
         raise LogLostError(
             f"NATS at {connection.address} has no ledger, and the database holds rows that were folded from the "
-            f"ledger {newest.ledger_id or 'of an earlier build'} up to {newest.generation}/{newest.position}; "
+            f"ledger {newest.ledger_id or 'of an earlier build'} up to {newest.at}; "
             "no other ledger is made beside them"
         )
 
@@ -101,12 +102,12 @@ async def _confirm_rows(connection: Connection, found: Generation, checkpoints: 
     """Confirm that the rows were folded from this ledger, before it gets its id."""
     head = (await stream_info(connection, found.stream)).state.last_seq
     for one in checkpoints:
-        if one.generation != found.number:
+        if not one.at.is_in(found.number):
             continue
         if one.anchor is not None:
             await confirm_anchor(connection, found.number, head, one.anchor)
-        elif one.position > head:
+        elif is_after(one.position, head):
             raise LogRestoredError(
-                f"{found.stream} at {connection.address} ends at {found.number}/{head}, and the database holds rows "
-                f"that were folded up to {found.number}/{one.position}"
+                f"{found.stream} at {connection.address} ends at {Position(found.number, head)}, and the database "
+                f"holds rows that were folded up to {one.at}"
             )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from gpuledger.db.engine import connect
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.events.position import events_up_to
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, VersionError
 from gpuledger.projection.rebuild import rebuild, rollback
@@ -57,7 +58,9 @@ async def rebuild_projections(
     `accept_loss` lets them follow a log that has lost events which the old rows were folded from.
     """
     for projection in projections:
-        with backend.reporter.progress(f"Rebuilding {projection.name}", total=await backend.ledger.head()) as advance:
+        with backend.reporter.progress(
+            f"Rebuilding {projection.name}", total=events_up_to(await backend.ledger.head())
+        ) as advance:
             result = await rebuild(
                 projection,
                 backend.ledger,

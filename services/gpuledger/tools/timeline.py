@@ -11,6 +11,7 @@ from gpuledger.domain.devices.fold import CONTRADICTION, INSTALLATION
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.inventory.state import GPU_DEVICE
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceStateChanged
+from gpuledger.events.position import ORIGIN, Position, order
 from gpuledger.tools.cluster import KubeEvent
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
 from gpuledger.tools.queries.devices import RecordedEvent, identify, recorded_events, registered_as
@@ -94,7 +95,7 @@ def _event_row(one: RecordedEvent, generation: int) -> RowDict:
     slot = data.pop("slot", None)
     detail = {key: value for key, value in data.items() if value is not False}
     return _row(event.time, payload.EVENT, f"{payload.AGGREGATE}/{event.subject}", detail, slot, event.source) | {
-        "position": f"{generation}/{one.sequence}",
+        "position": str(Position(generation, one.sequence)),
         "recorded_at": event.recorded_at or time_of_ns(one.recorded_ns),
         "event_id": event.id,
     }
@@ -151,4 +152,4 @@ def _slot_of(one: RecordedEvent) -> str | None:
 def _when(row: RowDict) -> tuple[datetime, int]:
     time, position = row["time"], row["position"]
     assert isinstance(time, datetime)
-    return time, 0 if position is None else int(str(position).rpartition("/")[2])
+    return time, order(ORIGIN if position is None else Position.parse(str(position)).sequence)

@@ -8,6 +8,7 @@ from gpuledger.edge.kube.crds import foreign, install, shipped
 from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceDetected, Hardware
+from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.tools.queries.backend import all_projections
@@ -60,7 +61,7 @@ async def test_a_burst_is_few_writes(
 
         async def are_paused() -> bool:
             health = writer.health()
-            return health.position >= head and health.waiting == len(written(ours)) == 3
+            return is_at_or_after(health.position, head) and health.waiting == len(written(ours)) == 3
 
         await eventually(are_paused)
         assert sorted(written(ours)) == [f"PATCH {PATH}/s{number}/status" for number in range(3)]

@@ -7,6 +7,7 @@ from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceWithdrawn
+from gpuledger.events.position import number_of
 from gpuledger.events.source import SourcePositionSkipped
 from support.events import event, outgoing
 from support.inventory_decisions import Decided, has_requests, names, settled, writing
@@ -122,7 +123,7 @@ async def test_an_event_that_does_not_fold_stops_it_until_it_is_skipped(
         await decided.node("w2")
         await eventually(lambda: is_stopped(writer))
         assert len(await names(client)) == 2
-        skip = SourcePositionSkipped(generation=1, sequence=receipt.sequence, reason="it was ours")
+        skip = SourcePositionSkipped(generation=1, sequence=number_of(receipt.sequence), reason="it was ours")
         await decided.ledger.publish(outgoing(event(skip, "log", source="/operators/eva")))
         await settled(writer, decided)
         assert await names(client) == ["w1-0", "w1-1", "w2-0", "w2-1"]

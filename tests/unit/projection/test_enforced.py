@@ -14,6 +14,7 @@ from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesObserved, NodeObserved, NodeRegistered
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import Offset
 from gpuledger.events.publishing import EVENT_AHEAD_MAX, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourceRejected
@@ -69,7 +70,7 @@ class Watching(Projection):
         return ()
 
 
-def passed_over(projection: Projection, log: Sequence[Message]) -> list[tuple[int, str]]:
+def passed_over(projection: Projection, log: Sequence[Message]) -> list[tuple[Offset, str]]:
     """The positions that a projection passes over, with the reasons."""
     watching = Watching(projection)
     folded(watching, log)

@@ -10,9 +10,10 @@ from gpuledger.domain.fact import Fact
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.position import Position
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.source import SourceGapDetected, SourceRejected
-from gpuledger.ledger.api import Message, Position
+from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import (
     Decision,
     Decisions,

@@ -10,8 +10,8 @@ import pytest
 from gpuledger.domain.fact import Fact, Touched
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.position import Position
 from gpuledger.events.publishing import Rule
-from gpuledger.ledger.api import Position
 from gpuledger.projection.definition import Decision, Decisions, Numbering, Observed, RefusedEvent
 from gpuledger.projection.enforced import EnforcedRule
 from gpuledger.projection.errors import BadEventError, DueError

@@ -6,8 +6,8 @@ import pytest
 
 from gpuledger.events.envelope import Decoded, encode, parse
 from gpuledger.events.node import NodeDecommissioned
+from gpuledger.events.position import Position
 from gpuledger.events.source import SourceMessageIdTaken
-from gpuledger.ledger.api import Position
 from gpuledger.projection.errors import AnotherLeaderError, DecisionConflictError, DecisionLostError
 from gpuledger.projection.returns import IDLE_TICKS_MAX, Returns
 from support.events import event, hour

@@ -12,7 +12,7 @@ from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, Outpu
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.render.values import csv_field
 from gpuledger.cli.run import run
-from gpuledger.ledger.api import Position
+from gpuledger.events.position import Position
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.verify import Verification
 from gpuledger.tools.cluster import KubeAccess

@@ -9,6 +9,7 @@ import typer
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import TerminalReporter, message
 from gpuledger.cli.run import run
+from gpuledger.events.position import number_of
 from gpuledger.runtime.settings import Servers, read_settings
 from gpuledger.tools.log_backup import back_up, bring_back
 
@@ -23,14 +24,14 @@ def backup(folder: Target) -> None:
     """
     servers = _servers()
     for copy in run(back_up(servers.nats_url, servers.nats_identity, folder, TerminalReporter())):
-        message(f"Copied {copy.name} up to position {copy.last_sequence:,}.")
+        message(f"Copied {copy.name} up to position {number_of(copy.last_sequence):,}.")
 
 
 def restore(folder: Source) -> None:
     """Give the ledger's streams back to a NATS server that has none. Stop `gpuledger up` first."""
     servers = _servers()
     for copy in run(bring_back(servers.nats_url, servers.nats_identity, folder, TerminalReporter())):
-        message(f"Restored {copy.name} up to position {copy.last_sequence:,}.")
+        message(f"Restored {copy.name} up to position {number_of(copy.last_sequence):,}.")
 
 
 def _servers() -> Servers:

@@ -12,8 +12,9 @@ from gpuledger.cli.render.values import json_text
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import Position
 from gpuledger.events.registry import parse_type
-from gpuledger.ledger.api import Message, Position
+from gpuledger.ledger.api import Message
 
 UNDECODABLE = "undecodable"
 DATA_CHARS_MAX = 160

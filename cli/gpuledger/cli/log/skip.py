@@ -15,7 +15,7 @@ from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_position
 from gpuledger.db.engine import connect
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.ledger.api import Position
+from gpuledger.events.position import Offset, Position, is_at_or_after
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.tools.log_restore import skip_positions
@@ -34,11 +34,11 @@ def skip(where: Where, reason: Reason, yes: Yes = False, data_dir: DataDir = Non
     run(_skip(data_dir, generation, sequence, reason.strip(), yes=yes))
 
 
-async def _skip(data_dir: Path | None, generation: int | None, sequence: int, reason: str, *, yes: bool) -> None:
+async def _skip(data_dir: Path | None, generation: int | None, sequence: Offset, reason: str, *, yes: bool) -> None:
     async with open_backend(data_dir, "log skip") as backend:
         ledger = backend.ledger
         position = Position(generation or ledger.generation, sequence)
-        if position.generation != ledger.generation:
+        if not position.is_in(ledger.generation):
             hint = f"Name a position of generation {ledger.generation}"
             raise CliError(f"Generation {position.generation} is not the one that is projected", hint)
         found = await message_at(ledger, sequence)
@@ -52,11 +52,11 @@ async def _skip(data_dir: Path | None, generation: int | None, sequence: int, re
             message(f"Rows that it made stay until they are rebuilt: run `gpuledger replay` for {', '.join(beyond)}.")
 
 
-async def _beyond(backend: Backend, sequence: int) -> list[str]:
+async def _beyond(backend: Backend, sequence: Offset) -> list[str]:
     """The projections that had folded the position already."""
     async with connect(backend.database_url, application_name="gpuledger log skip") as connection:
         checkpoints = {one.name: await ProjectionStore(connection, one).checkpoint() for one in all_projections()}
-    return [name for name, checkpoint in checkpoints.items() if checkpoint and checkpoint.position >= sequence]
+    return [name for name, one in checkpoints.items() if one and is_at_or_after(one.position, sequence)]
 
 
 def confirm(question: str, *, confirmed: bool) -> None:

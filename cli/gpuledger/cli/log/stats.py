@@ -13,6 +13,7 @@ from gpuledger.db.engine import connect
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import events_up_to
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
@@ -110,7 +111,7 @@ def stats(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_head
 async def _stats(data_dir: Path | None) -> list[Row]:
     statistics = Statistics()
     async with open_backend(data_dir, "log stats") as backend:
-        with progress("Counting", total=await backend.ledger.head(), unit="events") as advance:
+        with progress("Counting", total=events_up_to(await backend.ledger.head()), unit="events") as advance:
             async for batch in backend.ledger.history():
                 for message in batch:
                     statistics.add(message)
@@ -121,13 +122,13 @@ async def _stats(data_dir: Path | None) -> list[Row]:
 
 
 async def _archived(backend: Backend, generation: int) -> Row:
-    """An earlier generation; as nothing is ever deleted, its last position is the number of its events."""
+    """An earlier generation."""
     opening = connect_ledger(
         backend.nats_url, name="gpuledger log stats", identity=backend.nats_identity, generation=generation
     )
     async with opening as ledger:
         row = Tally().row("archived", f"generation {generation}")
-        return row | {"events": await ledger.head(), "bytes": None}
+        return row | {"events": events_up_to(await ledger.head()), "bytes": None}
 
 
 def _group(groups: dict[str, Tally], name: str) -> Tally:

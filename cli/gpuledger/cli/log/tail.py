@@ -20,9 +20,10 @@ from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_position
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import Offset, Position, back, events_up_to, is_after, is_origin, is_typed
 from gpuledger.events.registry import PREFIX, parse_type
 from gpuledger.events.subjects import ALL, ROOT, escape, origin_of
-from gpuledger.ledger.api import Ledger, Message, Position
+from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.tools.queries.backend import Backend
 
@@ -106,24 +107,22 @@ async def _follow(data_dir: Path | None, selected: EventFilter, lines: int, outp
                 batch = [message for message in await reader.next_batch() if selected.accepts(message)]
 
 
-async def last_messages(ledger: Ledger, selected: EventFilter, lines: int, head: int) -> deque[Message]:
+async def last_messages(ledger: Ledger, selected: EventFilter, lines: int, head: Offset) -> deque[Message]:
     """The last messages up to `head` that are selected, in the order of the log.
 
     Looks back further and further, because a log can be read forwards only; memory grows with the answer alone.
     """
     span = max(lines, SPAN_FIRST)
     while lines:
-        after = max(0, head - span)
+        after = back(head, span)
         found: deque[Message] = deque(maxlen=lines)
         async for batch in ledger.history(after, head, selected.subject):
             found.extend(message for message in batch if selected.accepts(message))
-        if len(found) == lines or after == 0:
+        if len(found) == lines or is_origin(after):
             return found
         span *= SPAN_GROWTH
     return deque()
 
-
-_POSITION = re.compile(r"[0-9]+(/[0-9]+)?")
 
 What = Annotated[str, typer.Argument(metavar="POSITION|ID", help="A position (1500 or 1/1500), or the id of an event.")]
 Format = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
@@ -139,13 +138,13 @@ def show(what: What, data_dir: DataDir = None, output: Format = Output.YAML, no_
 
 async def _find(data_dir: Path | None, what: str) -> list[Row]:
     async with open_backend(data_dir, "log show") as backend:
-        if _POSITION.fullmatch(what):
+        if is_typed(what):
             generation, sequence = parse_position(what)
             return [await _at(backend, generation or backend.ledger.generation, sequence)]
         return [row_of(message, backend.ledger.generation) async for message in with_id(backend.ledger, what)]
 
 
-async def _at(backend: Backend, generation: int, sequence: int) -> Row:
+async def _at(backend: Backend, generation: int, sequence: Offset) -> Row:
     if generation == backend.ledger.generation:
         return row_of(await message_at(backend.ledger, sequence), generation)
     opening = connect_ledger(
@@ -155,18 +154,18 @@ async def _at(backend: Backend, generation: int, sequence: int) -> Row:
         return row_of(await message_at(archived, sequence), generation)
 
 
-async def message_at(ledger: Ledger, sequence: int) -> Message:
+async def message_at(ledger: Ledger, sequence: Offset) -> Message:
     """The message at a position.
 
     Raises:
         CliError: the log has none there.
     """
     head = await ledger.head()
-    if not 0 < sequence <= head:
+    if is_origin(sequence) or is_after(sequence, head):
         position = Position(ledger.generation, sequence)
-        last = f"its last event is {Position(ledger.generation, head)}" if head else "it is empty"
+        last = "it is empty" if is_origin(head) else f"its last event is {Position(ledger.generation, head)}"
         raise CliError(f"The log has no event at {position}; {last}", "See `gpuledger log tail`")
-    async for batch in ledger.history(sequence - 1, sequence):
+    async for batch in ledger.history(back(sequence, 1), sequence):
         return batch[0]
     raise AssertionError(f"the log has no message {sequence}, which lies before its head")
 
@@ -174,7 +173,7 @@ async def message_at(ledger: Ledger, sequence: int) -> Message:
 async def with_id(ledger: Ledger, event_id: str) -> AsyncIterator[Message]:
     """Every message with an event of this id; reads the whole log."""
     mark = event_id.encode()
-    with progress("Searching", total=await ledger.head(), unit="events") as advance:
+    with progress("Searching", total=events_up_to(await ledger.head()), unit="events") as advance:
         async for batch in ledger.history():
             advance(len(batch))
             for message in batch:

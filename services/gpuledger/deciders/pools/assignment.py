@@ -21,6 +21,7 @@ from gpuledger.domain.pools.spec import mismatch, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.node import CARDS_PER_NODE_MAX
+from gpuledger.events.position import order
 
 
 class Rationale(NamedTuple):
@@ -205,7 +206,7 @@ def _takers(state: PoolFacts, device: PoolDevice) -> Iterator[Pool]:
         return
     keys = ("", *(f"{key}={value}" for key, value in labels.items()))
     pools = [pool for key in keys for pool in state.pool.where("approval", key)]
-    for pool in sorted(pools, key=lambda row: (row.position, row.subject)):
+    for pool in sorted(pools, key=lambda row: (order(row.position), row.subject)):
         if _approves(pool, device, labels) and not any(_obstacles(state, device, pool)):
             yield pool
 

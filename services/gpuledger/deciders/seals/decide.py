@@ -6,6 +6,7 @@ from typing import Final
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.seals.chain import Chain
 from gpuledger.events.ledger import LedgerSealed
+from gpuledger.events.position import next_after, number_of
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import anchor_of
 from gpuledger.projection.definition import Decision
@@ -24,8 +25,8 @@ def seal(generation: int, chain: Chain, message: Message) -> Iterator[Decision]:
     if cause:
         data = LedgerSealed(
             partition=chain.partition,
-            first=chain.sealed_to + 1,
-            last=chain.position,
+            first=number_of(next_after(chain.sealed_to)),
+            last=number_of(chain.position),
             digest=chain.digest,
             previous=chain.sealed_digest,
         )

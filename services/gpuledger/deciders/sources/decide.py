@@ -12,6 +12,7 @@ from gpuledger.domain.sources.fold import NO_EPOCH, Missing, Sources, follow, ov
 from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregate_of, exceeded, is_limited
 from gpuledger.events.envelope import with_payload
 from gpuledger.events.node import NodeAgentStarted
+from gpuledger.events.position import number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourceGapClosed, SourceGapDetected, SourceLimited, SourceRejected
@@ -93,7 +94,7 @@ def _over_limits(row: SourceHour, recorded_at: datetime) -> Iterable[Decision]:
 def _rejection(refusal: RefusedEvent, recorded_at: datetime) -> Decision:
     data = SourceRejected(
         generation=refusal.position.generation,
-        sequence=refusal.position.sequence,
+        sequence=number_of(refusal.position.sequence),
         nats_subject=refusal.nats_subject.replace("\0", "\\0")[:REASON_LENGTH_MAX],
         reason=refusal.reason[:REASON_LENGTH_MAX],
     )

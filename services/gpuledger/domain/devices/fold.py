@@ -14,6 +14,7 @@ from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed
 from gpuledger.events.payload import BIGINT_MAX
+from gpuledger.events.position import Offset
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.subjects import origin_of
 
@@ -129,7 +130,7 @@ class SlotVersion(NamedTuple):
     slot: str
     valid_from: datetime
     valid_to: datetime | None
-    position: int
+    position: Offset
     node: str
     slot_index: int
 

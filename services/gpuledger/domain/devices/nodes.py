@@ -9,6 +9,7 @@ from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
 from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, NodeRegistered
+from gpuledger.events.position import Offset
 from gpuledger.events.slot import SlotDeclared
 
 COUNT = re.compile(r"[0-9]{1,9}").fullmatch
@@ -34,7 +35,7 @@ class NodeVersion(NamedTuple):
     node: str
     valid_from: datetime
     valid_to: datetime | None
-    position: int
+    position: Offset
     present: bool
     gpu_count: int | None
     gpu_model: str | None

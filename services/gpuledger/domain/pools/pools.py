@@ -17,6 +17,7 @@ from gpuledger.domain.pools.spec import Spec, approval_of, read_spec
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone, PoolReleased
+from gpuledger.events.position import Offset
 
 
 class Pool(NamedTuple):
@@ -32,7 +33,7 @@ class Pool(NamedTuple):
     generation: int
     deleting: bool
     released: bool
-    position: int
+    position: Offset
     defined_at: datetime
     approval: str | None
     payload: str

@@ -18,6 +18,7 @@ from gpuledger.domain.pools.pools import Pool, Pools
 from gpuledger.domain.pools.spec import Spec, selects
 from gpuledger.domain.table import Table
 from gpuledger.events.node import CARDS_PER_NODE_MAX
+from gpuledger.events.position import order
 
 
 class _Share(NamedTuple):
@@ -59,7 +60,7 @@ class PoolFacts(Pools):
 
     def owner(self, name: str) -> Pool | None:
         """The pool that owns the name: of the pools with that name the one that was recorded first."""
-        return min(self.pool.where("name", name), key=lambda row: (row.position, row.subject), default=None)
+        return min(self.pool.where("name", name), key=lambda row: (order(row.position), row.subject), default=None)
 
     def held_beside(self, device: rows.PoolDevice, pool: str) -> int:
         """How many other devices of the device's node belong to the pool."""

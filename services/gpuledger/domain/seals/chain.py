@@ -7,33 +7,31 @@ from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.digests import NOTHING, chained
 from gpuledger.events.ledger import LedgerSealed
-
-PARTITION: Final = 0
-"""The log has one partition so far."""
+from gpuledger.events.position import ORIGIN, PARTITION, Offset, lag
 
 
 class Chain(NamedTuple):
-    """The link at `position`, and the last position and the digest of the newest seal (0 and None before the first)."""
+    """The link at `position`, and end and digest of the newest seal (the origin and None before the first)."""
 
     partition: int
-    position: int
+    position: Offset
     digest: str
-    sealed_to: int
+    sealed_to: Offset
     sealed_digest: str | None
 
     @property
     def unsealed(self) -> int:
         """How many messages no seal covers yet."""
-        return self.position - self.sealed_to
+        return lag(self.sealed_to, self.position)
 
-    def after(self, position: int, subject: str, data: bytes) -> "Chain":
+    def after(self, position: Offset, subject: str, data: bytes) -> "Chain":
         """The chain with one message more."""
         return self._replace(position=position, digest=chained(self.digest, subject, data))
 
 
 def beginning(predecessor_digest: str) -> Chain:
     """The chain before the first message of a generation, linked to the last message of the one before, if any."""
-    return Chain(PARTITION, 0, predecessor_digest or NOTHING, 0, None)
+    return Chain(PARTITION, ORIGIN, predecessor_digest or NOTHING, ORIGIN, None)
 
 
 class Seals:
@@ -51,7 +49,7 @@ class Seals:
         """Start the chain of a generation; the first message gives it a row."""
         self._beginning = beginning(predecessor_digest)
 
-    def link(self, position: int, subject: str, data: bytes) -> Chain:
+    def link(self, position: Offset, subject: str, data: bytes) -> Chain:
         """Add a message to the chain."""
         chain = (self.chains.rows.get(PARTITION) or self._beginning).after(position, subject, data)
         self.chains.put(chain)

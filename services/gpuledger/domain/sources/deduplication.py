@@ -9,8 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from gpuledger.domain.sources.leader_epochs import Began, began
+from gpuledger.domain.sources.leader_epochs import began
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import Position
 
 HOLES_MAX = 10_000
 """How many ranges of numbers of an epoch may be missing at a time; they are written all at once."""
@@ -106,7 +107,7 @@ class Seen:
         self._last_began = began
         self._epochs: dict[str, dict[str, None]] = {}
         self._holes: dict[str, int] = {}
-        self._leaders: dict[str, tuple[Began, str]] = {}
+        self._leaders: dict[str, tuple[Position, str]] = {}
         for (source, epoch), one in self.numbers.items():
             self._add_epoch(source, epoch)
             self._add_leader(source, epoch)
@@ -196,7 +197,7 @@ class Seen:
         """Whether an epoch of which nothing is kept is closed, because a later leader's began."""
         last = self._leaders.get(source)
         began_at = None if last is None else began(source, epoch)
-        return last is not None and began_at is not None and began_at <= last[0]
+        return last is not None and began_at is not None and not began_at.is_after(last[0])
 
     def _forget(self, source: str, epoch: str) -> None:
         key = (source, epoch)

@@ -16,6 +16,7 @@ from gpuledger.domain.sources.limits import SOURCE_HOUR, GapAllowance, Hours
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceReportRejected
 from gpuledger.events.envelope import Undecoded
+from gpuledger.events.position import Offset
 from gpuledger.events.source import (
     SourceCompleted,
     SourceGapClosed,
@@ -83,7 +84,7 @@ class Gap(NamedTuple):
 class Rejection(NamedTuple):
     """An event from the edge that was rejected: its position in the log, and why."""
 
-    position: int
+    position: Offset
     generation: int
     nats_subject: str
     reason: str

@@ -9,21 +9,20 @@ successor has decided without it. So nothing of a closed epoch has to be kept.
 import re
 from typing import Final
 
-_LEADER_EPOCH: Final = re.compile(r"([0-9]{1,18})/([0-9]{1,18})/.")
+from gpuledger.events.position import Position
 
-Began = tuple[int, int]
-"""Generation and sequence of the head that a leader found."""
+_LEADER_EPOCH: Final = re.compile(r"([0-9]{1,18}/[0-9]{1,18})/.")
 
 
-def leader_epoch(generation: int, head: int, unique: str) -> str:
+def leader_epoch(head: Position, unique: str) -> str:
     """The epoch of a leader that found this head."""
-    return f"{generation}/{head}/{unique}"
+    return f"{head}/{unique}"
 
 
-def began(source: str, epoch: str) -> Began | None:
-    """Where a leader's epoch began; None for the epoch of another kind of source, of an earlier build, or an incident.
+def began(source: str, epoch: str) -> Position | None:
+    """The head that a leader found; None for an epoch of another kind of source, of an earlier build, or an incident.
 
     These close nothing and are never closed.
     """
     found = _LEADER_EPOCH.match(epoch) if source.startswith("/services/") else None
-    return None if found is None else (int(found[1]), int(found[2]))
+    return None if found is None else Position.parse(found[1])

@@ -15,6 +15,7 @@ from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.payload import NAME_LENGTH_MAX
+from gpuledger.events.position import Offset, is_after
 
 _SLICED = re.compile(r"(.+)::([0-9]{1,9})", re.DOTALL).fullmatch
 """The id of a slice of a device: `<uuid>::<n>`."""
@@ -69,7 +70,7 @@ class AllocationReport(NamedTuple):
 
     allocation: str
     reported_at: datetime
-    position: int
+    position: Offset
     until: datetime | None
 
 
@@ -136,7 +137,7 @@ def _set_units(state: Allocations, fact: Fact, units: set[Unit]) -> None:
     """From the fact's time up to the next report, the container has exactly these units."""
     allocation, time = fact.event.subject, fact.event.time
     reports, ranges = _known(state, fact)
-    if any(one.reported_at == time and one.position > fact.sequence for one in reports):
+    if any(one.reported_at == time and is_after(one.position, fact.sequence) for one in reports):
         return
     following = min((one.reported_at for one in reports if one.reported_at > time), default=None)
     for one in reports:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.payload import BIGINT_MAX
+from gpuledger.events.position import ORIGIN, Offset, order
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 
 PENDING, RUNNING, ENDED, UNSCHEDULED = "Pending", "Running", "Ended", "Unscheduled"
@@ -34,11 +35,11 @@ class Workload(NamedTuple):
     node: str | None
     outcome: str | None
     submitted_at: datetime | None
-    submitted_position: int
+    submitted_position: Offset
     scheduled_at: datetime | None
-    scheduled_position: int
+    scheduled_position: Offset
     ended_at: datetime | None
-    ended_position: int
+    ended_position: Offset
     source: str
     epoch: str
 
@@ -49,7 +50,7 @@ class WorkloadFact(NamedTuple):
     workload: str
     kind: str
     happened_at: datetime
-    position: int
+    position: Offset
     owner: str | None
     workload_class: str | None
     gpu_milli: int | None
@@ -205,7 +206,8 @@ def _row(state: Workloads, fact: Fact) -> Workload:
     if row is not None:
         return row
     nothing = (None,) * 7
-    return Workload(event.subject, PENDING, *nothing, None, 0, None, 0, None, 0, event.source, event.epoch)
+    never = (None, ORIGIN)
+    return Workload(event.subject, PENDING, *nothing, *never, *never, *never, event.source, event.epoch)
 
 
 def _with_source(row: Workload, fact: Fact) -> Workload:
@@ -216,8 +218,8 @@ def _put(state: Workloads, row: Workload) -> None:
     state.workload.put(row._replace(phase=phase_of(row.scheduled_at, row.ended_at)))
 
 
-def _is_newer(fact: Fact, time: datetime | None, position: int) -> bool:
-    return time is None or (time, position) < (fact.event.time, fact.sequence)
+def _is_newer(fact: Fact, time: datetime | None, position: Offset) -> bool:
+    return time is None or (time, order(position)) < (fact.event.time, order(fact.sequence))
 
 
 def _shares(data: WorkloadScheduled) -> dict[str, int]:

@@ -18,6 +18,7 @@ from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionR
 from gpuledger.edge.admission.serving.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.events.position import ORIGIN, Offset, is_after
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
 from gpuledger.projection.errors import ProjectionError
@@ -38,7 +39,7 @@ class AdmissionHealth(NamedTuple):
     """
 
     state: str
-    position: int
+    position: Offset
     url: str | None
     reason: str | None
 
@@ -67,7 +68,7 @@ class AdmissionService:
         self._jitter = jitter
         self._certificate = ServedCertificate()
         self._cache: AdmissionCache | None = None
-        self._position = 0
+        self._position = ORIGIN
         self._url: str | None = None
         self._rotation: CertificateRotation | None = None
         self._stopped: str | None = None
@@ -123,7 +124,7 @@ class AdmissionService:
                 fold = fold or await new_fold(CacheProjection(self._settings.namespace), self._ledger)
                 await self._fold_all(fold)
             except LedgerUnavailableError as error:
-                if self._position > begun:
+                if is_after(self._position, begun):
                     retries.reset()
                 self._interrupted = str(error)
                 pause_s = retries.pause_s()

@@ -36,6 +36,7 @@ from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings, WriteContext
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
+from gpuledger.events.position import Offset
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.projection.errors import ProjectionError
@@ -68,7 +69,7 @@ class StatusWriterHealth(NamedTuple):
     """
 
     state: str
-    position: int
+    position: Offset
     waiting: int
     failing: int
     left: int

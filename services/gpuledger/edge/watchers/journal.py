@@ -18,6 +18,7 @@ from gpuledger.edge.watchers.refusals import Refusals
 from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, latest
 from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
 from gpuledger.ledger.own import publish_own
@@ -50,7 +51,7 @@ class Journal:
         self._new_id = new_id
         self._listener = listener
         self._new_message_id = new_message_id
-        self._position = 0
+        self._position = ORIGIN
         self._epoch: str | None = None
         self._attempted: dict[Outgoing, str] = {}
         self._seen = Seen()
@@ -86,7 +87,7 @@ class Journal:
         self._attempted = {one: before.get(one) or self._new_message_id() for one in outgoing}
         messages = [one._replace(id=message_id) for one, message_id in self._attempted.items()]
         receipts = await publish_own(self._ledger, messages, self._new_message_id)
-        return await self._read_back(max(one.sequence for one in receipts))
+        return await self._read_back(latest(one.sequence for one in receipts))
 
     async def catch_up(self) -> set[str]:
         """Read all that the ledger has by now; returns the subjects with new facts.
@@ -100,11 +101,11 @@ class Journal:
             await asyncio.sleep(0)
         return touched
 
-    async def _read_back(self, end: int) -> set[str]:
+    async def _read_back(self, end: Offset) -> set[str]:
         """Read up to a position: querying the last one takes longer the more events there are."""
         touched: set[str] = set()
         async with self._ledger.read(self._position, self._kind.subjects) as reader:
-            while self._position < end:
+            while not is_at_or_after(self._position, end):
                 messages = await reader.next_batch(timeout_s=READ_BACK_TIMEOUT_S)
                 if not messages:
                     raise LedgerUnavailableError(

@@ -19,6 +19,7 @@ from gpuledger.domain.dra.state import Availability, views
 from gpuledger.domain.dra.status import conditions_of, overdrawn_errors, vanished_errors
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.table import Table
+from gpuledger.events.position import Offset, order
 from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.projections import AvailabilityProjection
 from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
@@ -39,13 +40,13 @@ async def current_availability(backend: Backend, *, without: Collection[str] = (
     return state
 
 
-async def availability_as_of(backend: Backend, until: datetime | int) -> Availability:
+async def availability_as_of(backend: Backend, until: datetime | Offset) -> Availability:
     """The state at a time, by everything recorded to date; or what the log up to a sequence amounts to.
 
     Up to a time, the facts of that time and before count, in the order of their times; those with the same time in the
     order of the log.
     """
-    if isinstance(until, int):
+    if not isinstance(until, datetime):
         state = (await folded(backend, AvailabilityProjection(), until)).state
         assert isinstance(state, Availability)
         return state
@@ -165,7 +166,7 @@ class _CollectedFacts:
         state = Availability()
         for table in state.tables().values():
             table.never_written()
-        for fact, handler in sorted(self._facts, key=lambda one: (one[0].event.time, one[0].sequence)):
+        for fact, handler in sorted(self._facts, key=lambda one: (one[0].event.time, order(one[0].sequence))):
             handler(state, fact, fact.event.data)
         return state
 

@@ -18,6 +18,7 @@ from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import Table
+from gpuledger.events.position import ORIGIN, Offset, events_up_to, lag
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
@@ -110,10 +111,10 @@ async def load_state(backend: Backend, state: HasTables, *, without: Collection[
                 table.load(rows)
 
 
-async def folded(backend: Backend, projection: Projection, until: int | None = None) -> Fold:
+async def folded(backend: Backend, projection: Projection, until: Offset | None = None) -> Fold:
     """A fold of the log in memory, up to a sequence or its head."""
     target = await backend.ledger.head() if until is None else until
-    with backend.reporter.progress("Folding the log", total=target) as advance:
+    with backend.reporter.progress("Folding the log", total=events_up_to(target)) as advance:
         return await fold_until(projection, backend.ledger, target, lambda done, _total: advance.to(done))
 
 
@@ -122,19 +123,19 @@ async def _project(backend: Backend, position: "_Position") -> int:
     now = asyncio.get_running_loop().time
     deadline_s = now() + CURRENT_WAIT_S
     projection, head = position.store.projection, position.head
-    with backend.reporter.progress(f"Projecting {projection.name}", total=head) as advance:
+    with backend.reporter.progress(f"Projecting {projection.name}", total=events_up_to(head)) as advance:
         runner = Runner(
             projection,
             backend.ledger,
             backend.database_url,
-            on_flush=lambda checkpoint: advance.to(checkpoint.position),
+            on_flush=lambda checkpoint: advance.to(events_up_to(checkpoint.position)),
         )
         while not await runner.catch_up(head):
             again_s = min(now() + PROJECT_AGAIN_S, deadline_s)
             while (lag := await position.lag()) != 0 and now() < again_s:  # noqa: ASYNC110 - nobody notifies
                 await asyncio.sleep(POLL_S)
             if lag == 0 or now() >= deadline_s:
-                return head if lag is None else lag
+                return events_up_to(head) if lag is None else lag
     return 0
 
 
@@ -143,11 +144,11 @@ class _Position(NamedTuple):
 
     store: ProjectionStore
     generation: int
-    head: int
+    head: Offset
 
     async def lag(self) -> int | None:
         """How many events up to `head` have no rows yet; None where the projection has never started."""
         checkpoint = await self.store.checkpoint()
         if checkpoint is None:
             return None
-        return max(0, self.head - (checkpoint.position if checkpoint.generation == self.generation else 0))
+        return lag(checkpoint.position if checkpoint.at.is_in(self.generation) else ORIGIN, self.head)

@@ -13,6 +13,7 @@ from gpuledger.domain.devices.fold import DEVICE
 from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceDetected, DeviceIdentified
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import Offset
 from gpuledger.events.subjects import aggregate_filter
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.backend import Backend
@@ -29,7 +30,7 @@ class RecordedEvent(NamedTuple):
     """An event of the log with its sequence and the time when it was recorded."""
 
     event: Decoded
-    sequence: int
+    sequence: Offset
     recorded_ns: int
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import Offset, Position, is_after
 from gpuledger.ledger.api import Message
 from gpuledger.projection.replay import sequence_at
 from gpuledger.tools.errors import RequestError
@@ -15,10 +16,10 @@ class PointInTime(NamedTuple):
     """`at` is a time of what happened, `recorded` a position in the log or a time of recording; neither means now."""
 
     at: datetime | None = None
-    recorded: datetime | tuple[int | None, int] | None = None
+    recorded: datetime | tuple[int | None, Offset] | None = None
 
 
-async def sequence_of(backend: Backend, when: datetime | tuple[int | None, int]) -> int:
+async def sequence_of(backend: Backend, when: datetime | tuple[int | None, Offset]) -> Offset:
     """The sequence that a position, or a time of recording, stands for.
 
     Raises:
@@ -32,8 +33,8 @@ async def sequence_of(backend: Backend, when: datetime | tuple[int | None, int])
     if generation not in (None, ledger.generation):
         hint = "Positions of an archived generation belong to that archive"
         raise RequestError(f"The log is at generation {ledger.generation}, not {generation}", hint)
-    if sequence > head:
-        raise RequestError(f"The log ends at position {ledger.generation}/{head}")
+    if is_after(sequence, head):
+        raise RequestError(f"The log ends at position {Position(ledger.generation, head)}")
     return sequence
 
 

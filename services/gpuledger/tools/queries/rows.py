@@ -15,6 +15,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 from gpuledger.domain.devices.fold import SLOT
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.table import R, TableSpec
+from gpuledger.events.position import Offset
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.queries.backend import Backend, folded, named_projections
 
@@ -85,7 +86,7 @@ async def rows_at(
 
 
 async def rows_as_recorded(
-    backend: Backend, source: RowSource, sequence: int, row_filter: RowFilter = ALL
+    backend: Backend, source: RowSource, sequence: Offset, row_filter: RowFilter = ALL
 ) -> list[RowDict]:
     """The rows that the log up to a sequence amounts to, folded in memory."""
     (projection,) = named_projections([source.projection])

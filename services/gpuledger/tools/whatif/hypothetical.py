@@ -20,6 +20,7 @@ from gpuledger.events.device import DeviceAssignmentChanged, DevicePoolReleased
 from gpuledger.events.envelope import Event
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolDefined
+from gpuledger.events.position import ORIGIN, Offset, next_after
 from gpuledger.projection.definition import Decisions
 
 HYPOTHETICAL: Final = "hypothetical"
@@ -64,7 +65,7 @@ class HypotheticalPools:
         position: the place of the definition in the log, which is that of the first fact that is replayed after it.
     """
 
-    def __init__(self, recorded: PoolFacts, hypothesis: Hypothesis, position: int) -> None:
+    def __init__(self, recorded: PoolFacts, hypothesis: Hypothesis, position: Offset) -> None:
         self.state = copy_of(recorded)
         self.left: dict[str, DeviceAssignmentChanged] = {}
         """The last decision by which each device has to leave its pool."""
@@ -87,7 +88,7 @@ class HypotheticalPools:
         to leave according to `recorded`, is left out if it need not leave here. Every fact stands one place later than
         it was recorded, behind the definition that was put in.
         """
-        data, fact = fact.event.data, fact._replace(sequence=fact.sequence + 1)
+        data, fact = fact.event.data, fact._replace(sequence=next_after(fact.sequence))
         if isinstance(data, DevicePoolReleased):
             was_leaving, is_leaving = (
                 _is_leaving(one, fact.event.subject, data.pool) for one in (recorded, self.state)
@@ -144,7 +145,7 @@ class HypotheticalPools:
         elif data.pool is not None and (before is None or before.pool != data.pool):
             self.taken[device] = data
 
-    def _fact(self, source: str, subject: str, time: datetime, data: Payload, position: int = 0) -> Fact:
+    def _fact(self, source: str, subject: str, time: datetime, data: Payload, position: Offset = ORIGIN) -> Fact:
         self._events += 1
         event_id = f"{HYPOTHETICAL}-{self._events}"
         event = Event(event_id, source, data.TYPE, subject, time, data, HYPOTHETICAL, self._events)

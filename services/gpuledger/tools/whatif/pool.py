@@ -13,6 +13,7 @@ from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.db.engine import connect
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.watchers.resources import gpupools
+from gpuledger.events.position import Offset, Position, earliest, events_up_to, is_same, next_after
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import fold_until, skipped_positions
 from gpuledger.projection.store import ProjectionStore
@@ -62,7 +63,7 @@ class ComparedPools(NamedTuple):
 
 
 async def what_if_pool(
-    backend: Backend, manifest: Manifest, since: datetime | tuple[int | None, int] | None
+    backend: Backend, manifest: Manifest, since: datetime | tuple[int | None, Offset] | None
 ) -> Document:
     """The differences, if the pool were defined as in the manifest since a moment (None: from now on)."""
     hypothesis = manifest.hypothesis()
@@ -77,30 +78,30 @@ async def what_if_pool(
         "pool": pool,
         "kind": manifest.resource.kind,
         "file": manifest.file,
-        "since": NOW if sequence is None else f"{backend.ledger.generation}/{sequence}",
+        "since": NOW if sequence is None else str(Position(backend.ledger.generation, sequence)),
         "notes": [*refusals, *notes(recorded, found.hypothetical, found.reports, pool, used)],
         **differences_document(recorded, found.hypothetical, pool, used),
     }
 
 
-async def _compare(backend: Backend, hypothesis: Hypothesis, since: int | None) -> ComparedPools:
+async def _compare(backend: Backend, hypothesis: Hypothesis, since: Offset | None) -> ComparedPools:
     """Both states at the end of the log; `since` is the sequence after which the definition counts."""
     head, projection = await backend.ledger.head(), RecordedPools()
-    with backend.reporter.progress("Folding the log", total=head) as advance, seldom_collected():
-        begun = head if since is None else min(since, head)
-        if begun == head:
+    with backend.reporter.progress("Folding the log", total=events_up_to(head)) as advance, seldom_collected():
+        begun = head if since is None else earliest(since, head)
+        if is_same(begun, head):
             fold = await _current(backend, projection, head, advance.to)
         else:
             fold = await fold_until(projection, backend.ledger, begun, lambda done, _total: advance.to(done))
         recorded = fold.state
         assert isinstance(recorded, PoolFacts), "what pools fold into"
-        hypothetical = HypotheticalPools(recorded, hypothesis, begun + 1)
+        hypothetical = HypotheticalPools(recorded, hypothesis, next_after(begun))
         projection.pass_on = hypothetical.replay
         await _fold(backend, fold, head, advance.to)
     return ComparedPools(recorded, hypothetical, report(hypothetical, recorded, hypothesis.pool))
 
 
-async def _current(backend: Backend, projection: RecordedPools, head: int, on_position: OnPosition) -> Fold:
+async def _current(backend: Backend, projection: RecordedPools, head: Offset, on_position: OnPosition) -> Fold:
     """A fold from the rows where they are of this build and this log, else from the start of the log."""
     fold = await _stored(backend, projection)
     if fold is None:
@@ -115,16 +116,17 @@ async def _stored(backend: Backend, projection: RecordedPools) -> Fold | None:
         store = ProjectionStore(connection, projection)
         async with store.snapshot():
             checkpoint = await store.checkpoint()
-            this_build = (projection.version, backend.ledger.generation)
-            if checkpoint is None or (checkpoint.version, checkpoint.generation) != this_build:
+            if checkpoint is None or checkpoint.version != projection.version:
+                return None
+            if not checkpoint.at.is_in(backend.ledger.generation):
                 return None
             return await store.load(checkpoint, skipped, await store.outbox())
 
 
-async def _fold(backend: Backend, fold: Fold, until: int, on_position: OnPosition) -> None:
+async def _fold(backend: Backend, fold: Fold, until: Offset, on_position: OnPosition) -> None:
     """Fold the rest of the log. What the decider decides on the way stays in memory."""
     async for messages in backend.ledger.history(after=fold.sequence, until=until):
         fold.apply_all(messages)
         fold.take_decided()
         fold.take_returned()
-        on_position(fold.sequence)
+        on_position(events_up_to(fold.sequence))

@@ -19,6 +19,7 @@ from gpuledger.events.device import (
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDevicesObserved, NodeObserved
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import Offset
 from gpuledger.events.publishing import Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
@@ -75,7 +76,7 @@ class Hearing(Projection):
     specs = ()
 
     def __init__(self) -> None:
-        self.heard: list[tuple[Decoded, int]] = []
+        self.heard: list[tuple[Decoded, Offset]] = []
         self.handlers = dict.fromkeys((DeviceFailed, DevicePoolApplied, DevicePoolReleased), self._note)  # type: ignore[misc]
 
     def new_state(self) -> Any:
@@ -85,7 +86,7 @@ class Hearing(Projection):
         self.heard.append((fact.event, fact.sequence))
 
 
-def heard(messages: Sequence[Message]) -> list[tuple[Decoded, int]]:
+def heard(messages: Sequence[Message]) -> list[tuple[Decoded, Offset]]:
     hearing = Hearing()
     folded(hearing, messages)
     return hearing.heard

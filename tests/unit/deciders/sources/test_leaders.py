@@ -8,6 +8,7 @@ from gpuledger.deciders.sources.decide import GAP_GRACE_S
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.sources.leader_epochs import leader_epoch
 from gpuledger.events.node import NodeInventoryWithdrawn
+from gpuledger.events.position import Position
 from gpuledger.events.source import SourceGapDetected
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Numbering
@@ -19,7 +20,7 @@ POOLS, INVENTORY = "/services/pools", "/services/inventory"
 
 def decision(sequence: int, leader: int, number: int) -> Message:
     """Of the leader that found the head `leader`."""
-    epoch = leader_epoch(GENERATION, leader, "x")
+    epoch = leader_epoch(Position(GENERATION, leader), "x")
     data = NodeInventoryWithdrawn()
     return message(event(data, "n1", number=number, at=sequence, source=INVENTORY, epoch=epoch), sequence)
 

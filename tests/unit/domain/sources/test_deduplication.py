@@ -13,6 +13,7 @@ from gpuledger.domain.sources.deduplication import (
     Seen,
 )
 from gpuledger.domain.sources.leader_epochs import leader_epoch
+from gpuledger.events.position import Position
 
 
 @given(st.lists(st.integers(1, 60)))
@@ -128,8 +129,8 @@ POOLS = "/services/pools"
 
 def lead(seen: Seen, leaders: int, first: int = 0) -> None:
     for head in range(first, first + leaders):
-        assert seen.add(POOLS, leader_epoch(1, 10 * head, f"l{head}"), 1)
-        assert seen.add(POOLS, leader_epoch(1, 10 * head, f"l{head}"), 2)
+        assert seen.add(POOLS, leader_epoch(Position(1, 10 * head), f"l{head}"), 1)
+        assert seen.add(POOLS, leader_epoch(Position(1, 10 * head), f"l{head}"), 2)
 
 
 def test_of_a_thousand_leaders_only_the_last_one_costs_anything() -> None:
@@ -155,7 +156,7 @@ def test_what_comes_late_of_a_closed_epoch_is_a_repeat_before_and_after_a_restar
 def test_a_restored_log_goes_on_with_leaders_of_its_own_generation() -> None:
     seen = Seen()
     lead(seen, 5)
-    assert seen.add(POOLS, leader_epoch(2, 7, "l"), 1)
+    assert seen.add(POOLS, leader_epoch(Position(2, 7), "l"), 1)
     assert not seen.add(POOLS, "1/40/l4", 3)
 
 

@@ -11,6 +11,7 @@ from gpuledger.edge.watchers.journal import Journal
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeGone, NodeObserved
+from gpuledger.events.position import ORIGIN, Offset
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
@@ -188,12 +189,12 @@ class SlowToShow(MemoryLedger):
 
     @asynccontextmanager
     async def read(
-        self, after: int = 0, subject_filter: str = ALL, anchor: Anchor | None = None
+        self, after: Offset = ORIGIN, subject_filter: str = ALL, anchor: Anchor | None = None
     ) -> AsyncIterator[MemoryReader]:
         async with super().read(after, subject_filter if self.shows else "nothing", anchor) as reader:
             yield reader
 
-    async def last_sequence(self, subject_filter: str) -> int:
+    async def last_sequence(self, subject_filter: str) -> Offset:
         raise AssertionError(f"The end of {subject_filter} is queried, which takes longer the more events there are.")
 
 

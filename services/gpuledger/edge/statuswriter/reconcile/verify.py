@@ -26,7 +26,8 @@ from gpuledger.edge.statuswriter.objects import (
 )
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
-from gpuledger.ledger.api import Ledger, Position
+from gpuledger.events.position import Position
+from gpuledger.ledger.api import Ledger
 from gpuledger.projection.replay import OnProgress, fold_until
 
 SHOWN_MAX: Final = 20
