@@ -1,23 +1,33 @@
 """The ledger on a cluster of three NATS servers: three replicas, and no loss while one server after the other dies."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.errors import ServiceUnavailableError
 
+from gpuledger.ledger.api import Reader
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.stream import create_ledger
 from gpuledger.tools.doctor import Check, LedgerChecks, Status
-from support.ledgers import everything, jetstream_ledger, numbers_of, outgoing
-from support.nats_cluster import NatsCluster, nats_cluster
+from support.ledgers import everything, jetstream_ledger, new_ledger, numbers_of, outgoing, read_count
+from support.nats_cluster import ClusterServer, NatsCluster, nats_cluster
 from support.servers import nats_answer
 from support.waiting import eventually
 
 STREAM = "LEDGER_1"
 EVENTS_PER_BATCH = 50
+
+RARE_HEARTBEAT_S = 12.0
+"""Six in vain take longer than a test waits for anything, one and a half do not."""
+
+ATTEMPTS_MAX = 20
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -89,6 +99,65 @@ async def test_doctor_names_a_replica_that_is_away(cluster: NatsCluster) -> None
     finally:
         await asyncio.to_thread(away.start)
     await eventually(lambda: are_current(cluster))
+
+
+async def test_a_client_comes_to_servers_that_another_has_named(cluster: NatsCluster) -> None:
+    """It has the login of the URL that it was given, and says at once that the other server is gone."""
+    await make(cluster)
+    await eventually(lambda: are_current(cluster))
+    first = cluster.servers[0]
+    async with connected(first.url, name="test") as connection:
+        first.kill()
+
+        async def is_led() -> bool:
+            try:
+                await connection.jetstream.stream_info(STREAM)
+            except (NatsTimeoutError, ServiceUnavailableError):
+                return False
+            return True
+
+        await eventually(is_led)
+        assert "Authorization" not in str(connection.last_error)
+
+
+async def server_of_consumer(cluster: NatsCluster) -> ClusterServer:
+    """The server that the only consumer is on; one that was closed just now may linger."""
+    found: list[dict[str, Any]] = []
+
+    async def is_alone() -> bool:
+        found[:] = nats_answer(cluster.url, f"$JS.API.CONSUMER.LIST.{STREAM}")["consumers"]
+        return len(found) == 1
+
+    await eventually(is_alone)
+    return next(one for one in cluster.servers if one.name_in_cluster == found[0]["cluster"]["leader"])
+
+
+@asynccontextmanager
+async def reading_across_servers(cluster: NatsCluster) -> AsyncIterator[tuple[JetStreamLedger, Reader, ClusterServer]]:
+    """A ledger, and a reader whose consumer is on another server than its client; chance puts it there."""
+    for _ in range(ATTEMPTS_MAX):
+        async with new_ledger(cluster.url, heartbeat_s=RARE_HEARTBEAT_S) as ledger, ledger.read() as reader:
+            await ledger.publish(outgoing(0))
+            await read_count(reader, 1)
+            ours, theirs = ledger._connection.client.connected_url, await server_of_consumer(cluster)
+            if ours is not None and ours.port != urlsplit(theirs.url).port:
+                yield ledger, reader, theirs
+                return
+    pytest.fail("every consumer is on the server of its client")
+
+
+async def test_a_reader_goes_on_though_the_server_of_its_consumer_dies_that_is_not_its_own(
+    cluster: NatsCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Heartbeats are too rare to notice it in time; the servers that are left say that one has gone."""
+    await make(cluster)
+    await eventually(lambda: are_current(cluster))
+    caplog.set_level(logging.INFO, "gpuledger.ledger")
+    async with reading_across_servers(cluster) as (ledger, reader, dying):
+        dying.kill()
+        await ledger.publish(outgoing(1))
+        assert numbers_of(await read_count(reader, 1)) == [1]
+        assert "is given up: no heartbeat" in caplog.text
 
 
 class Publishing:

@@ -88,7 +88,7 @@ class AtomicPublisher:
 
     async def _commit(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """Try a batch; no receipts unless the server acknowledges it."""
-        if not self._takes_batches or not self._connection.is_up:
+        if not self._takes_batches or not self._connection.is_up or not self.one_by_one.gate.is_open:
             return []
         if self._guard is not None:
             await self._guard.confirm_after_break()
@@ -100,7 +100,8 @@ class AtomicPublisher:
             with self._connection.on_break(partial(_resolve, answer, None)):
                 async with asyncio.timeout(self._ack_timeout_s):
                     await self._send(batch_id, messages, answer)
-                    return self._receipts(batch_id, len(messages), await answer)
+                await self.one_by_one.gate.wait(partial(_is_done, answer), self._ack_timeout_s)
+                return self._receipts(batch_id, len(messages), answer.result() if answer.done() else None)
         except (TimeoutError, NatsError):
             return []
         finally:
@@ -123,7 +124,10 @@ class AtomicPublisher:
         if refusal := refusal_of(answer):
             if refusal.code in _LACKING_CODES:
                 self._give_up(refusal.reason)
+            if refusal.is_leaderless:
+                self.one_by_one.gate.close(refusal.reason)
             return []
+        self.one_by_one.gate.open()
         document = orjson.loads(answer.data)
         if "batch" not in document:
             # An older server records each message of a batch as one of its own.
@@ -155,6 +159,11 @@ def parts_of(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
         size += len(message.data)
     if start < len(messages):
         yield messages[start:]
+
+
+async def _is_done(answer: "asyncio.Future[Msg | None]", timeout_s: float) -> bool:
+    await asyncio.wait([answer], timeout=timeout_s)
+    return answer.done()
 
 
 def _resolve(answer: "asyncio.Future[Msg | None]", message: Msg | None) -> None:

@@ -2,9 +2,10 @@
 
 import re
 import ssl
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 
@@ -43,8 +44,11 @@ class LedgerClient(Client):
     time than the folding of most events. The contract tests hold the library's inner calls that this builds on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_departure: Callable[[], None] = lambda: None) -> None:
+        """`on_departure` is called whenever another server leaves the cluster of the one that we are connected to."""
         super().__init__()
+        self._on_departure = on_departure
+        self._cluster: frozenset[str] = frozenset()
         self.receivers: dict[int, Receiver] = {}
         self.logins = Logins(ANONYMOUS, ())
         self._login = Login()
@@ -89,6 +93,25 @@ class LedgerClient(Client):
             receiver.on_delivered(subject.decode(), reply, data)
         else:
             await receiver.on_control(reply.decode(), await self._process_headers(headers) or {})
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Take what a server says of its cluster, at connecting and whenever a server joins or leaves it."""
+        await super()._process_info(info, initial_connection)
+        self._log_in_everywhere()
+        before, self._cluster = self._cluster, frozenset(info.get("connect_urls") or ())
+        if not initial_connection and before - self._cluster:
+            self._on_departure()
+
+    def _log_in_everywhere(self) -> None:
+        """A server that another one names is logged in to as to that one; the library would come without a login."""
+        current = self._current_server
+        login, at, _ = current.uri.netloc.rpartition("@") if current else ("", "", "")
+        pool: dict[tuple[str | None, int | None], Srv] = {}
+        for server in self._server_pool:
+            if at and server.discovered and "@" not in server.uri.netloc:
+                server.uri = server.uri._replace(netloc=f"{login}@{server.uri.netloc}")
+            pool.setdefault((server.uri.hostname, server.uri.port), server)
+        self._server_pool = list(pool.values())
 
     def forget_unsent(self) -> None:
         """Drop what was not written when the connection broke; subscriptions are replayed by the library."""

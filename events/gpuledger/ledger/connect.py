@@ -8,7 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,9 +27,14 @@ from gpuledger.runtime.tasks import within
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_WAIT_S = 0.2
 REQUEST_TIMEOUT_S = 30.0
-REQUEST_ATTEMPT_S = 2.0
-RETRY = Backoff(first_s=0.05, max_s=2.0)
-PING_INTERVAL_S = 10
+REQUEST_ATTEMPT_S = 1.0
+RETRY = Backoff(first_s=0.05, max_s=0.5)
+PING_INTERVAL_S = 2
+"""A server that is silent, such as on a machine that lost its power, is given up at the third ping in vain."""
+
+UP_POLL_S = 1.0
+"""How often a wait for the connection looks by itself."""
+
 UNSENT_BYTES_MAX = 8 * 1024 * 1024
 FLUSH_TIMEOUT_S = 10.0
 FILES_POLL_S = 5.0
@@ -77,7 +82,7 @@ class Connection:
 
     def __init__(self, address: str, identity: NatsIdentity = ANONYMOUS, inbox_prefix: str = INBOX_PREFIX) -> None:
         self.address = address
-        self.client = LedgerClient()
+        self.client = LedgerClient(self._notify_departure)
         self._identity = identity
         self.inbox_prefix = inbox_prefix
         self.last_error: Exception | None = None
@@ -86,7 +91,9 @@ class Connection:
         self._logged = ""
         self._begun = False
         self._restored = False
+        self._up = asyncio.Event()
         self._listeners: list[Listener] = []
+        self._on_departure: list[Listener] = []
         self._on_denial: list[Callable[[Denial], None]] = []
 
     @property
@@ -109,6 +116,15 @@ class Connection:
             self._listeners.remove(listener)
 
     @contextmanager
+    def on_departure(self, listener: Listener) -> Iterator[None]:
+        """Call `listener` whenever another server leaves the cluster of the one that we are connected to."""
+        self._on_departure.append(listener)
+        try:
+            yield
+        finally:
+            self._on_departure.remove(listener)
+
+    @contextmanager
     def on_denial(self, listener: Callable[[Denial], None]) -> Iterator[None]:
         """Call `listener` whenever the server refuses to let us publish or subscribe; it reports that nowhere else."""
         self._on_denial.append(listener)
@@ -127,7 +143,10 @@ class Connection:
             async with asyncio.timeout(timeout_s):
                 while not self.is_up:
                     self._refuse_closed()
-                    await asyncio.sleep(RECONNECT_WAIT_S / 4)
+                    self._up.clear()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(UP_POLL_S):
+                            await self._up.wait()
         except TimeoutError as error:
             advice = "Start it again." if self._refusal is None else "Renew our credentials, or allow them there."
             raise LedgerUnavailableError(
@@ -285,14 +304,20 @@ class Connection:
         self.client.forget_unsent()
         self._notify()
 
+    def _notify_departure(self) -> None:
+        for listener in tuple(self._on_departure):
+            listener()
+
     async def _on_reconnected(self) -> None:
         _log.info("NATS at %s is back", self.address)
         self._logged = ""
         self._refusal = None
         self.times_connected += 1
         self._restored = True
+        self._up.set()
 
     async def _on_closed(self) -> None:
+        self._up.set()
         self._notify()
 
 

@@ -65,6 +65,7 @@ class LogGuard:
         self._connection = connection
         self._identity = identity
         self._confirmed = connection.times_connected
+        self._confirming: asyncio.Task[None] | None = None
         self._readers: list[Callable[[], Anchor | None]] = []
 
     @contextmanager
@@ -81,12 +82,27 @@ class LogGuard:
         await confirm_log(self._connection, self._identity, anchor)
 
     async def confirm_after_break(self) -> None:
-        """Confirm the log and what was read of it if the connection was lost since; raises as `confirm_log` does."""
+        """Confirm the log and what was read of it if the connection was lost since; raises as `confirm_log` does.
+
+        Thousands of calls that publish ask at once, and all wait for one answer.
+        """
+        while self._confirmed != self._connection.times_connected:
+            if self._confirming is None or self._confirming.done():
+                self._confirming = asyncio.create_task(self._confirm_break(), name="confirming the log")
+                self._confirming.add_done_callback(_retrieve)
+            await asyncio.shield(self._confirming)
+
+    async def _confirm_break(self) -> None:
         times = self._connection.times_connected
-        if self._confirmed != times:
-            anchors = [found for anchor in self._readers if (found := anchor()) is not None]
-            await self.confirm(max(anchors, key=lambda anchor: order(anchor.sequence), default=None))
-            self._confirmed = times
+        anchors = [found for anchor in self._readers if (found := anchor()) is not None]
+        await self.confirm(max(anchors, key=lambda anchor: order(anchor.sequence), default=None))
+        self._confirmed = times
+
+
+def _retrieve(task: "asyncio.Task[None]") -> None:
+    """Take the failure of a task that nobody waits for any more, or asyncio reports it as forgotten."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def kept_stream(connection: Connection, stream: str) -> StreamInfo:

@@ -2,7 +2,8 @@
 
 One inbox takes all acknowledgements; an answer's subject names the call and the message within it, so that a late
 acknowledgement of an earlier attempt counts. After a failure sending goes back to the first message that is not
-acknowledged. It must never report a message as recorded that the server did not acknowledge.
+acknowledged; while a cluster has no leader, one call at a time asks with one message. It must never report a message as
+recorded that the server did not acknowledge.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from gpuledger.ledger.errors import (
     PublishError,
     SequenceConflictError,
 )
+from gpuledger.ledger.gate import PROBE_PAUSE_S, PublishGate
 from gpuledger.ledger.storage import NO_STORAGE_CODES
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.telemetry import STORAGE_REFUSALS
@@ -44,6 +46,10 @@ EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
 
 _CONFLICT_CODES = frozenset({10071, 10164})
 _TOO_LARGE_CODE = 10054
+_IN_PROCESS_CODE = 10158
+_LEADERLESS_CODES = frozenset({0, 10008})
+"""No server takes the subject; the cluster is temporarily unavailable."""
+
 _TRANSIENT_STATUS = 500
 _SERVICE_UNAVAILABLE = 503
 
@@ -58,7 +64,17 @@ class PublishRefusal(NamedTuple):
     @property
     def is_transient(self) -> bool:
         """Whether trying again may help."""
-        return self.status >= _TRANSIENT_STATUS
+        return self.status >= _TRANSIENT_STATUS or self.is_in_process
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether the server has the message already, and has yet to record and acknowledge it."""
+        return self.code == _IN_PROCESS_CODE
+
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether it says that no message of anybody can be recorded for now, as in an election."""
+        return self.status == _SERVICE_UNAVAILABLE and self.code in _LEADERLESS_CODES
 
 
 class Run:
@@ -70,6 +86,7 @@ class Run:
         self.receipts: list[Receipt | None] = [None] * len(messages)
         self.first_open = 0
         self.next_to_send = 0
+        self.send_until = len(messages)
         self.refusal: PublishRefusal | None = None
         self.broken = False
         self.foreign_stream: str | None = None
@@ -85,17 +102,23 @@ class Run:
         return self.first_open == len(self.messages)
 
     @property
+    def attempt_is_done(self) -> bool:
+        """Whether every message that this attempt sends is acknowledged."""
+        return self.first_open >= self.send_until
+
+    @property
     def window_is_open(self) -> bool:
         """Whether another message may be sent now."""
         following, first = self.next_to_send, self.first_open
-        if following == len(self.messages):
+        if following >= self.send_until:
             return False
         in_flight_bytes = self._bytes_before[following + 1] - self._bytes_before[first]
         return following <= first or (following - first < WINDOW_MESSAGES and in_flight_bytes <= WINDOW_BYTES)
 
-    def go_back(self) -> None:
-        """Send again from the first message that is not acknowledged."""
+    def go_back(self, *, as_probe: bool = False) -> None:
+        """Send again from the first message that is not acknowledged; as a probe that one alone."""
         self.next_to_send = self.first_open
+        self.send_until = self.first_open + 1 if as_probe else len(self.messages)
         self.refusal = None
         self.broken = False
 
@@ -104,7 +127,7 @@ class Run:
         return {MESSAGE_ID: message.id, **self._headers}
 
     def break_off(self) -> None:
-        """The connection broke: stop waiting."""
+        """The connection broke, or the server that has our messages is gone: stop waiting."""
         self.broken = True
         self.news.set()
 
@@ -115,9 +138,17 @@ class Run:
             self.denial = denial
             self.news.set()
 
-    def answer(self, index: int, answer: Msg) -> None:
+    async def wait_news(self, timeout_s: float) -> bool:
+        """Whether there is news within so many seconds."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def answer(self, index: int, answer: Msg, refusal: PublishRefusal | None) -> None:
         """Take the server's answer to a message."""
-        refusal = refusal_of(answer)
         if refusal is not None:
             STORAGE_REFUSALS.inc(refusal.code in NO_STORAGE_CODES)
             self.refusal = refusal if index >= self.first_open else self.refusal
@@ -132,7 +163,7 @@ class Run:
         receipts = self.receipts
         while self.first_open < len(receipts) and receipts[self.first_open] is not None:
             self.first_open += 1
-        if self.done or self.next_to_send - self.first_open <= WINDOW_MESSAGES // 2:
+        if self.attempt_is_done or self.next_to_send - self.first_open <= WINDOW_MESSAGES // 2:
             self.news.set()
 
 
@@ -154,6 +185,7 @@ class Publisher:
         self._guard = guard
         self._stream = stream
         self._timeout_s = timeout_s
+        self.gate = PublishGate()
         self._inbox = connection.client.new_inbox()
         self._numbers = itertools.count()
         self._runs: dict[str, Run] = {}
@@ -216,8 +248,8 @@ class Publisher:
             if run.first_open > before:
                 deadline = clock() + self._timeout_s
                 retries.reset()
-            pause_s = retries.pause_s()
-            if run.first_open == before and clock() + pause_s >= deadline:
+            pause_s = retries.pause_s() if problem else 0.0
+            if problem and run.first_open == before and clock() + pause_s >= deadline:
                 raise PublishError(
                     f"The event {run.messages[run.first_open].id} was not acknowledged within "
                     f"{self._timeout_s:g} s: {problem}. Publishing it again is safe."
@@ -229,29 +261,51 @@ class Publisher:
         """Send from the first open message on until all are acknowledged; returns the problem where something fails."""
         try:
             await self._wait_up(timeout_s)
-            run.go_back()
-            while not run.done:
-                run.news.clear()
-                await self._fill_window(run)
-                async with asyncio.timeout(min(ACK_TIMEOUT_S, self._timeout_s)):
-                    await run.news.wait()
-                if run.broken or run.denial is not None:
-                    return "the connection broke"
-                if run.refusal is not None:
-                    return run.refusal.reason
-        except TimeoutError:
-            return "no acknowledgement"
+            if self.gate.is_open:
+                return await self._send(run)
+            return await self._probe(run, max(timeout_s, 0))
         except LedgerUnavailableError as error:
             if self._connection.client.is_closed:
                 raise
-            return str(error)
+            return str(error).removesuffix(".")
+        except TimeoutError:
+            return "no acknowledgement"
         except OutboundBufferLimitError:
             return "the connection broke"
         except BadSubjectError as error:
             raise EventRefusedError("The event cannot be published: its subject is not one.") from error
         except NatsError as error:
             raise PublishError(f"The event cannot be published: {_text(error)}.") from error
+
+    async def _send(self, run: Run, *, as_probe: bool = False) -> str:
+        run.go_back(as_probe=as_probe)
+        while not run.attempt_is_done:
+            run.news.clear()
+            await self._fill_window(run)
+            if problem := await self.gate.wait(run.wait_news, min(ACK_TIMEOUT_S, self._timeout_s)):
+                return problem
+            if run.broken or run.denial is not None:
+                return self.gate.problem or "the connection broke"
+            if run.refusal is not None:
+                return run.refusal.reason
         return ""
+
+    async def _probe(self, run: Run, timeout_s: float) -> str:
+        """Once it is our turn, ask with one message whether the server acknowledges again; no problem if it does."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.gate.turn.acquire()
+        except TimeoutError:
+            return self.gate.problem
+        try:
+            if self.gate.is_open or run.done:
+                return ""
+            problem = await self._send(run, as_probe=True)
+            if not self.gate.is_open:
+                await asyncio.sleep(PROBE_PAUSE_S)
+            return problem
+        finally:
+            self.gate.turn.release()
 
     async def _wait_up(self, timeout_s: float) -> None:
         await self._connection.wait_up(max(timeout_s, 0))
@@ -269,9 +323,16 @@ class Publisher:
 
     async def _on_answer(self, answer: Msg) -> None:
         _, number, index = answer.subject.rsplit(".", 2)
+        refusal = refusal_of(answer)
+        if refusal is None or not (refusal.is_leaderless or refusal.is_in_process):
+            self.gate.open()
+        elif refusal.is_leaderless and self.gate.is_open:
+            self.gate.close(refusal.reason)
+            for other in self._runs.values():
+                other.break_off()
         run = self._runs.get(number)
         if run is not None:
-            run.answer(int(index), answer)
+            run.answer(int(index), answer, refusal)
 
 
 def _expectation(expected: Expected) -> dict[str, str]:

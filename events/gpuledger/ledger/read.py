@@ -1,7 +1,8 @@
 """The ordered reader: messages in the order of the log, each once, whatever happens to the server.
 
 An ephemeral push consumer keeps no state that we would have to keep in step: when its numbering has a hole, its
-heartbeats stay away or the connection breaks, another one is created behind the last message that arrived. The
+heartbeats stay away or the connection breaks, another one is created behind the last message that arrived. In a cluster
+it lives on one server, which need not be ours: when some server leaves, one heartbeat in vain is enough. The
 server's flow control is answered only when our buffer has room, so what is buffered never exceeds the bounds below by
 more than the server's own window (32 MiB). No message may be handed out twice or passed over.
 """
@@ -24,8 +25,13 @@ from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, LogCutError
 from gpuledger.ledger.identity import Anchor, anchor_of
 
-IDLE_HEARTBEAT_S = 5.0
-HEARTBEATS_MISSED_MAX = 3
+IDLE_HEARTBEAT_S = 0.5
+HEARTBEATS_MISSED_MAX = 6
+"""Three seconds: a server that is busy is late with them."""
+
+SUSPECT_HEARTBEATS = 1.5
+"""How long one heartbeat is waited for when a server has left the cluster, as a multiple of their interval."""
+
 INACTIVE_THRESHOLD_S = 60.0
 RESTORE_TIMEOUT_S = 600.0
 BUFFER_MESSAGES_MAX = 16_384
@@ -89,7 +95,7 @@ class Delivery:
     """One consumer's messages: checks that none is missing, and turns stale when one is."""
 
     def __init__(self, connection: Connection, buffer: Buffer) -> None:
-        self.stale = asyncio.Event()
+        self.is_stale = False
         self.name = connection.client.new_inbox().rpartition(".")[2]
         self.inbox = connection.client.new_inbox()
         self.subscription: Subscription | None = None
@@ -98,11 +104,13 @@ class Delivery:
         self._buffer = buffer
         self._delivered = 0
         self._activity = 0
+        self._is_suspect = False
+        self._wake = asyncio.Event()
         self._flow_reply = ""
 
     def on_delivered(self, subject: str, reply: bytes, data: bytes) -> None:
         """Take a message, if it is the one that follows."""
-        if self.stale.is_set():
+        if self.is_stale:
             return
         self._activity += 1
         tokens = reply.split(b".")
@@ -121,7 +129,7 @@ class Delivery:
 
     async def on_control(self, reply: str, headers: dict[str, str]) -> None:
         """Compare the server's count with ours, and note when it waits for flow control."""
-        if self.stale.is_set():
+        if self.is_stale:
             return
         self._activity += 1
         if headers.get("Description") != _HEARTBEAT:
@@ -154,18 +162,32 @@ class Delivery:
     async def wait_stale(self, heartbeat_s: float) -> None:
         """Return when messages are missing, the connection broke, or the server has gone silent."""
         missed = 0
-        while missed < HEARTBEATS_MISSED_MAX:
+        while not self.is_stale and missed < (1 if self._is_suspect else HEARTBEATS_MISSED_MAX):
             before = self._activity
+            self._wake.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(heartbeat_s):
-                    await self.stale.wait()
-                    return
+                async with asyncio.timeout(heartbeat_s * (SUSPECT_HEARTBEATS if self._is_suspect else 1.0)):
+                    await self._wake.wait()
+                missed = 0
+                continue
             missed = missed + 1 if self._activity == before else 0
-        self._turn_stale("no heartbeat")
+            self._is_suspect = self._is_suspect and missed > 0
+        if not self.is_stale:
+            self._turn_stale("no heartbeat")
+
+    def end(self) -> None:
+        """Take nothing more."""
+        self.is_stale = True
+        self._wake.set()
+
+    def suspect(self) -> None:
+        """A server has left the cluster; unless something comes soon, it was the one that this consumer was on."""
+        self._is_suspect = True
+        self._wake.set()
 
     def _turn_stale(self, reason: str) -> None:
         _log.info("the consumer %s is given up: %s", self.name, reason)
-        self.stale.set()
+        self.end()
 
 
 class OrderedReader:
@@ -234,18 +256,18 @@ class OrderedReader:
         self._failure = self._failure or error
         self._buffer.arrived.set()
         if self._delivery is not None:
-            self._delivery.stale.set()
+            self._delivery.end()
 
     async def _deliver_once(self) -> None:
         delivery = self._delivery = Delivery(self._connection, self._buffer)
-        with self._connection.on_break(delivery.stale.set):
+        with self._connection.on_break(delivery.end), self._connection.on_departure(delivery.suspect):
             try:
                 await self._start(delivery)
                 await delivery.wait_stale(self._heartbeat_s)
                 if delivery.cut is not None:
                     raise delivery.cut
             finally:
-                delivery.stale.set()
+                delivery.end()
                 await self._discard(delivery)
 
     async def _start(self, delivery: Delivery) -> None:
