@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
@@ -162,29 +163,60 @@ async def test_of_many_leaders_one_epoch_is_kept_and_what_comes_late_of_the_othe
     assert rows == [(newest, 1, 0)]
 
 
-async def test_two_leaders_with_a_database_each_stop_and_the_next_one_begins_with_what_both_recorded(
-    ledger: JetStreamLedger, url: str, postgres_server_url: str
+async def test_a_leader_goes_on_behind_what_its_predecessor_had_on_its_way(ledger: JetStreamLedger, url: str) -> None:
+    await run_until(ledger, url, [registered(1), registered(2)], 2)
+    before, (first, second) = epoch(url), await decided(ledger)
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)) as tasks:
+
+        async def leads() -> bool:
+            return epoch(url) != before
+
+        await eventually(leads)
+        late = second._replace(
+            id="late", number=3, data=SlotDeclared(node="n1"), subject="slot-n1", type=SlotDeclared.TYPE
+        )
+        met, begun = await ledger.publish(outgoing(late._replace(causation_id=first.id))), epoch(url)
+
+        async def has_begun_again() -> bool:
+            return epoch(url) != begun
+
+        await eventually(has_begun_again)
+        await publish(ledger, [registered(3)])
+        await reaches(url, "away", met.sequence + 2)
+        await all_are_back(url)
+        assert not any(task.done() for task in tasks)
+    assert [one.subject for one in await decided(ledger)] == ["n1", "n2", "slot-n1", "n3"]
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_of_two_leaders_with_a_database_each_one_stops_after_so_many_beginnings(
+    ledger: JetStreamLedger, url: str, postgres_server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("support.deciders.AWAY_MAX", 1_000)
     await run_until(ledger, url, [registered(1)], 1)
     with copied(postgres_server_url, url) as replica:
         runners = [Runner(AwayProjection(), ledger, one, settings=QUICK) for one in (url, replica)]
-        before = epoch(url)
         async with running(*runners) as tasks:
 
-            async def both_lead() -> bool:
-                return before not in (epoch(url), epoch(replica))
+            async def one_has_stopped() -> bool:
+                await publish(ledger, [registered(next(nodes))])
+                return any(task.done() for task in tasks)
 
-            await eventually(both_lead)
-            await publish(ledger, [registered(2)])
+            nodes = count(2)
+            await eventually(one_has_stopped)
+            stopped = next(task for task in tasks if task.done())
+            assert isinstance(stopped.exception(), AnotherLeaderError)
+            assert "with another database" in str(stopped.exception())
+        last = next(nodes)
+        async with running(Runner(AwayProjection(), ledger, replica, settings=QUICK)):
+            await publish(ledger, [registered(last)])
 
-            async def have_stopped() -> bool:
-                return all(task.done() for task in tasks)
+            async def the_last_is_decided() -> bool:
+                return f"n{last}" in [one.subject for one in await decided(ledger)]
 
-            await eventually(have_stopped)
-            for task in tasks:
-                assert isinstance(task.exception(), AnotherLeaderError)
-                assert "with another database" in str(task.exception())
-        await run_until(ledger, replica, [back("n1", 3), registered(4)], 1)
+            await eventually(the_last_is_decided)
+            await all_are_back(replica)
+        assert {one.subject for one in await decided(ledger)} == {f"n{number}" for number in range(1, last + 1)}
         await assert_true(ledger, replica, [AwayProjection()])
 
 

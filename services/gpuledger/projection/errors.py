@@ -64,12 +64,16 @@ class DecisionRefusedError(ProjectionError):
 
 
 class AnotherLeaderError(ProjectionError):
-    """Somebody else publishes this decider's events, while this process holds its lock."""
+    """Somebody else publishes this decider's events, while this process holds its lock.
+
+    Once or twice it is what a leader that lost its lock had sent before: the next one begins again behind it.
+    """
 
     def __init__(self, projection: str, position: Position, event_id: str, epoch: str) -> None:
         super().__init__(
             f"Projection {projection} stopped at {position}: the event {event_id} of epoch {epoch} was published by "
-            f"another process that decides for {projection}, with another database. Have all replicas use one "
+            f"another process that decides for {projection}, with another database, or after it had lost its lock. This "
+            "one begins again behind it a few times an hour. If it does not any more, have all replicas use one "
             "database, stop the others, and start this service again: it begins with what they have recorded."
         )
 

@@ -31,12 +31,15 @@ async def sent_decisions(connection: AsyncConnection[Any], projection: str) -> l
     ]
 
 
-async def recall_sent(connection: AsyncConnection[Any], projection: str) -> None:
-    """Hold back what was sent until the next leader has seen whether it came back; it publishes the rest anew."""
+async def recall(connection: AsyncConnection[Any], projection: str, *, ready: bool = False) -> None:
+    """Hold back what was sent until the next leader has seen whether it came back; it publishes the rest anew.
+
+    What is `ready` as well where another leader may have closed the epoch of its numbers.
+    """
     await connection.execute(
         "UPDATE gpuledger.outbox SET status = 'held', message_id = NULL, sequence = NULL "
-        "WHERE projection = %s AND status = 'sent'",
-        (projection,),
+        "WHERE projection = %s AND status = ANY(%s)",
+        (projection, ["sent", "ready"] if ready else ["sent"]),
     )
 
 

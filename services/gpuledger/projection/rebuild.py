@@ -21,7 +21,7 @@ from gpuledger.projection.continuity import follows_log
 from gpuledger.projection.definition import Numbering, Projection
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall_sent
+from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
 from gpuledger.runtime.clock import NewId, random_id
@@ -228,7 +228,7 @@ class _Rebuild:
         What NATS refuses is left out: nobody ever saw it, and it would stop the new rows as it stopped the old.
         """
         await self._live.delete_decisions([one.id for one in await self._live.outbox() if self._fold.is_too_large(one)])
-        await recall_sent(self._connection, self._projection.name)
+        await recall(self._connection, self._projection.name)
         waiting, decider, ours = await self._live.outbox(), await self._live.decider(), self._fold.outstanding()
         if served is None or not self._is_same_log or decider is None:
             waiting, decider = [], Decider(self._new_id(), 1, self._checkpoint.position)

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import psycopg
 import structlog
@@ -21,7 +22,7 @@ from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import WriterFencedError
+from gpuledger.projection.errors import AnotherLeaderError, WriterFencedError
 from gpuledger.projection.store import Checkpoint, ProjectionStore
 from gpuledger.projection.writer import RowWriter, WriterContext
 from gpuledger.runtime.backoff import Backoff, Retries
@@ -31,6 +32,10 @@ from gpuledger.runtime.telemetry import ProjectionMetrics
 
 log = structlog.get_logger("gpuledger.projection")
 
+BEGINNINGS_MAX = 3
+"""How often within `BEGINNINGS_WITHIN` a leader that met another one's events begins again, before it stops."""
+
+BEGINNINGS_WITHIN = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
@@ -80,6 +85,7 @@ class Runner:
         self.metrics = ProjectionMetrics(projection.name)
         self._ledger = ledger
         self._database_url = database_url
+        self._beginnings: list[datetime] = []
         rules = self.settings.rules
         self._context = WriterContext(projection, ledger, clock, new_id, self.metrics, on_flush, rules)
 
@@ -89,22 +95,23 @@ class Runner:
         Raises:
             ProjectionError: the projection has to stop; the message says what to do.
         """
-        retries = Retries(self.settings.backoff)
+        retries, recalls = Retries(self.settings.backoff), False
         while True:
             try:
                 async with AsyncExitStack() as stack:
                     connection = await self._connected(stack)
                     held = await stand_by(connection, writer_lock(self.projection.name), self.settings.lock_check)
-                    writer = await self._writer(connection)
+                    writer = await self._writer(connection, recalls=recalls)
+                    recalls = False
                     retries.reset()
                     await self._follow(writer, held, NEVER)
+            except AnotherLeaderError as error:
+                if not self._may_begin_again():
+                    raise
+                recalls = True
+                await self._interrupted(error, retries.pause_s())
             except TRANSIENT as error:
-                self.metrics.failed(error)
-                pause_s = retries.pause_s()
-                log.warning(
-                    "projection.interrupted", projection=self.projection.name, reason=str(error), retry_s=pause_s
-                )
-                await asyncio.sleep(pause_s)
+                await self._interrupted(error, retries.pause_s())
 
     async def catch_up(self, until: Offset) -> bool:
         """Bring the rows up to a position and stop; False where another writer holds them.
@@ -120,13 +127,25 @@ class Runner:
             await self._follow(await self._writer(connection), held, until)
             return True
 
+    async def _interrupted(self, error: Exception, pause_s: float) -> None:
+        self.metrics.failed(error)
+        log.warning("projection.interrupted", projection=self.projection.name, reason=str(error), retry_s=pause_s)
+        await asyncio.sleep(pause_s)
+
+    def _may_begin_again(self) -> bool:
+        """Whether this leader may begin a new epoch behind another's events; two that go on would do so for ever."""
+        now = self._context.clock()
+        self._beginnings = [at for at in self._beginnings if abs(now - at) < BEGINNINGS_WITHIN]
+        self._beginnings.append(now)
+        return len(self._beginnings) <= BEGINNINGS_MAX
+
     async def _connected(self, stack: AsyncExitStack) -> AsyncConnection:
         self.metrics.standing_by()
         name = f"gpuledger {self.projection.name}"
         return await stack.enter_async_context(connect(self._database_url, application_name=name))
 
-    async def _writer(self, connection: AsyncConnection) -> RowWriter:
-        return await RowWriter.load(self._context, ProjectionStore(connection, self.projection))
+    async def _writer(self, connection: AsyncConnection, *, recalls: bool = False) -> RowWriter:
+        return await RowWriter.load(self._context, ProjectionStore(connection, self.projection), recalls=recalls)
 
     async def _follow(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
         self.metrics.writing(number_of(writer.checkpoint.position))
