@@ -72,8 +72,8 @@ class AnotherLeaderError(ProjectionError):
     def __init__(self, projection: str, position: Position, event_id: str, epoch: str) -> None:
         super().__init__(
             f"Projection {projection} stopped at {position}: the event {event_id} of epoch {epoch} was published by "
-            f"another process that decides for {projection}, with another database, or after it had lost its lock. This "
-            "one begins again behind it a few times an hour. If it does not any more, have all replicas use one "
+            f"another process that decides for {projection}, with another database, or after it had lost its lock. "
+            "This one begins again behind it a few times an hour. If it does not any more, have all replicas use one "
             "database, stop the others, and start this service again: it begins with what they have recorded."
         )
 

@@ -37,6 +37,7 @@ BEGINNINGS_MAX = 3
 
 BEGINNINGS_WITHIN = timedelta(hours=1)
 
+
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
     """Bounds of a runner. `tick_s` is how often an idle one checks its lock, and a decider is asked what is due.

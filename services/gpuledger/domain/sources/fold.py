@@ -31,7 +31,7 @@ NO_EPOCH = ""
 
 
 class Source(NamedTuple):
-    """One epoch of a source.
+    """One epoch of a source, or of a decider all epochs of its leaders, but for those that lack numbers.
 
     `missing` counts the numbers below `last_number` that have not come, `taken` the events that were recorded a second
     time because another's message stood under their message id, and `unknown` those whose type was not known when they
@@ -243,7 +243,8 @@ def overdue(state: Sources, now: datetime, grace_s: float, most: int) -> list[Mi
 def begin_epoch(state: Sources, source: str, epoch: str, time: datetime, recorded_at: datetime) -> Source:
     """The row of an epoch that the log shows for the first time; the oldest one leaves where a source has too many.
 
-    The epoch of the leader before it leaves as well, unless numbers of it are missing: its row and its gaps say so.
+    The epoch of the leader before it is counted in with the new one and leaves as well, unless numbers of it are
+    missing: its row and its gaps say so.
     """
     row = Source(source, epoch, 0, 0, 0, 0, time, time, recorded_at, recorded_at, None)
     if epoch != NO_EPOCH and not keeps_all_epochs(source):
@@ -252,10 +253,23 @@ def begin_epoch(state: Sources, source: str, epoch: str, time: datetime, recorde
         if oldest is not None:
             _forget(state, source, oldest)
     if began(source, epoch) is not None:
-        for closed in [one.epoch for one in state.source.where("source", source) if not one.missing]:
-            if began(source, closed) is not None:
-                _forget(state, source, closed)
+        for closed in [one for one in state.source.where("source", source) if not one.missing]:
+            if began(source, closed.epoch) is not None:
+                row = _counted_in(row, closed)
+                _forget(state, source, closed.epoch)
     return row
+
+
+def _counted_in(row: Source, closed: Source) -> Source:
+    """The row of a leader's epoch, which counts what a leader before it recorded as well."""
+    return row._replace(
+        events=row.events + closed.events,
+        duplicates=row.duplicates + closed.duplicates,
+        first_time=min(row.first_time, closed.first_time),
+        last_time=max(row.last_time, closed.last_time),
+        first_recorded_at=min(row.first_recorded_at, closed.first_recorded_at),
+        rejected=row.rejected + closed.rejected,
+    )
 
 
 def _forget(state: Sources, source: str, epoch: str) -> None:
