@@ -174,16 +174,41 @@ async def test_a_running_writer_recovers_from_being_fenced(ledger: JetStreamLedg
     await assert_true(ledger, url, [DevicesProjection()])
 
 
-async def test_rows_of_another_version_are_refused(ledger: JetStreamLedger, url: str) -> None:
-    class Newer(DevicesProjection):
-        version = DevicesProjection.version + 1
+@pytest.mark.parametrize(
+    ("step", "remedy"),
+    [(1, r"version 2, this build writes version 3. `gpuledger up` of this"), (-1, r"writes version 1. Use the newer")],
+)
+async def test_rows_of_another_version_are_refused(ledger: JetStreamLedger, url: str, step: int, remedy: str) -> None:
+    class Other(DevicesProjection):
+        version = DevicesProjection.version + step
 
     await Runner(DevicesProjection(), ledger, url).catch_up(await publish(ledger, failures(range(1, 3))))
-    with pytest.raises(
-        VersionError, match=r"are of version 2, this build writes version 3.*`gpuledger replay devices`"
-    ):
-        await Runner(Newer(), ledger, url).run()
+    for attempt in (Runner(Other(), ledger, url).run(), Runner(Other(), ledger, url).catch_up(9)):
+        with pytest.raises(VersionError, match=remedy):
+            await attempt
     assert len(table(url, "failure")) == 2
+
+
+async def test_a_standby_learns_that_the_rows_became_those_of_another_version(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    async with running(Runner(DevicesProjection(), ledger, url, settings=QUICK)):
+        await reaches(url, "devices", await publish(ledger, failures(range(1, 3))))
+        standby = asyncio.create_task(Runner(DevicesProjection(), ledger, url, settings=QUICK).run())
+        await eventually(lambda: stands_by(url, "gpuledger devices"))
+        execute(url, "UPDATE gpuledger.projection SET version = version + 1")
+        with pytest.raises(VersionError):
+            await standby
+
+
+async def test_a_writer_whose_rows_were_swapped_lets_its_lock_go_though_nothing_arrives(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    async with running(Runner(DevicesProjection(), ledger, url, settings=QUICK)) as (task,):
+        await reaches(url, "devices", await publish(ledger, failures(range(1, 3))))
+        execute(url, "UPDATE gpuledger.projection SET version = version + 1, incarnation = 'another'")
+        with pytest.raises(VersionError):
+            await task
 
 
 async def test_rows_of_another_generation_are_refused(ledger: JetStreamLedger, url: str) -> None:

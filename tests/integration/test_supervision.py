@@ -107,7 +107,7 @@ async def test_health_has_one_connection_and_replaces_it_when_it_is_lost(ledger:
 async def test_a_stopped_projection_is_looked_at_over_the_same_connection(ledger: JetStreamLedger, url: str) -> None:
     await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1")])
     await Runner(DevicesProjection(), ledger, url).catch_up(1)
-    execute(url, "UPDATE gpuledger.projection SET version = version + 1")
+    execute(url, "UPDATE gpuledger.projection SET generation = generation + 1")
     async with supervised(ledger, url) as supervision:
 
         async def stopped() -> bool:

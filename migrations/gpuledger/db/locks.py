@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -152,12 +152,19 @@ async def stand_by(
     *,
     interval_s: float = STANDBY_INTERVAL_S,
     jitter: Jitter = system_jitter,
+    before_each: Callable[[], Awaitable[None]] | None = None,
 ) -> HeldLock:
-    """Ask for the lock until it is ours, over a connection whose statements commit by themselves."""
+    """Ask for the lock until it is ours, over a connection whose statements commit by themselves.
+
+    `before_each` is awaited before each time; what it raises ends the wait.
+    """
     assert connection.autocommit, "a transaction that stays open while it stands by stops vacuum"
-    while (held := await try_hold(connection, name, check)) is None:  # noqa: ASYNC110 - nobody notifies
+    while True:
+        if before_each is not None:
+            await before_each()
+        if (held := await try_hold(connection, name, check)) is not None:
+            return held
         await asyncio.sleep(interval_s * (1 + jitter()) / 2)
-    return held
 
 
 async def while_locked(

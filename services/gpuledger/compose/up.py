@@ -144,7 +144,7 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
     """The answer of `/healthz`."""
     healthy = supervision.healthy
     document = {
-        "status": "ok" if healthy else "failing",
+        "status": "ok" if healthy else _trouble(supervision),
         "reason": None if healthy else _reason(supervision),
         "generation": supervision.ledger.generation,
         "head": None if supervision.head is None else number_of(supervision.head),
@@ -164,6 +164,19 @@ def _leader(holder: LockHolder | None) -> dict[str, str | None] | None:
     return {"process": holder.process, "since": holder.since.isoformat() if holder.since else None}
 
 
+def _trouble(supervision: Supervision) -> str:
+    """`building`: all is well, but the rows of an older build serve still."""
+    states = {found.state for found in supervision.health().values()}
+    return "building" if supervision.reachable and "building" in states and "stopped" not in states else "failing"
+
+
 def _reason(supervision: Supervision) -> str:
-    stopped = [found.reason for found in supervision.health().values() if found.reason]
-    return " ".join(stopped) or "The servers have not answered lately."
+    if not supervision.reachable:
+        return "The servers have not answered lately."
+    health = supervision.health().items()
+    building = [
+        f"Builds the rows of {name} for this version, {found.done or 0} of {found.total or '?'} positions."
+        for name, found in health
+        if found.state == "building"
+    ]
+    return " ".join([*(found.reason or "" for _, found in health if found.state == "stopped"), *building])

@@ -15,8 +15,22 @@ async def confirm_checkpoint(projection: Projection, ledger: Ledger, checkpoint:
         GenerationMismatchError: they follow another generation or partition of the ledger.
         LogChangedError: they follow another ledger, or one that was lost, restored or cut since.
     """
-    if checkpoint.version != projection.version:
+    confirm_version(projection, checkpoint)
+    await confirm_log(projection, ledger, checkpoint)
+
+
+def confirm_version(projection: Projection, checkpoint: Checkpoint | None) -> None:
+    """Return if the rows are of this build's version, or there are none yet.
+
+    Raises:
+        VersionError: another version of the projection wrote them.
+    """
+    if checkpoint is not None and checkpoint.version != projection.version:
         raise VersionError(projection.name, checkpoint.version, projection.version)
+
+
+async def confirm_log(projection: Projection, ledger: Ledger, checkpoint: Checkpoint) -> None:
+    """Return if rows, of whatever version, follow this log; raises as `confirm_checkpoint` does otherwise."""
     check_ledger(projection, ledger, checkpoint)
     if not checkpoint.at.is_in(ledger.generation):
         raise GenerationMismatchError(projection.name, checkpoint.at, ledger.generation)

@@ -100,12 +100,24 @@ class DecisionLostError(ProjectionError):
 
 
 class VersionError(ProjectionError):
-    """The rows were written by another version of the projection."""
+    """The rows were written by another version of the projection.
+
+    Attributes:
+        is_newer: whether a newer build wrote them; an older version is built anew, a newer one never.
+    """
 
     def __init__(self, projection: str, found: int, expected: int) -> None:
+        self.is_newer = found > expected
+        remedy = (
+            f"Use the newer build that wrote them; or, if it is gone for good, `gpuledger replay {projection} "
+            "--rollback` brings the rows of before back."
+            if self.is_newer
+            else f"`gpuledger up` of this build builds them anew while they serve, and so does `gpuledger replay "
+            f"{projection}`."
+        )
         super().__init__(
             f"The rows of projection {projection} are of version {found}, this build writes version {expected}. "
-            f"Rebuild them with `gpuledger replay {projection}`."
+            f"{remedy}"
         )
 
 

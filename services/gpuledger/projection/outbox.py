@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection
 
 from gpuledger.events.position import NEVER, Offset
+from gpuledger.ledger.api import Outgoing
 
 UNSETTLED = NEVER
 """The `settle_until` of a decider that holds back until the head that the log has when it starts."""
@@ -29,6 +30,30 @@ async def sent_decisions(connection: AsyncConnection[Any], projection: str) -> l
         SentDecision(event_id, subject, bytes(data), sequence)
         for event_id, subject, data, sequence in await cursor.fetchall()
     ]
+
+
+async def ready_decisions(
+    connection: AsyncConnection[Any], projection: str, incarnation: str
+) -> dict[str, Outgoing] | None:
+    """What has to be published, in order, by the decision's id, if the live rows are of this incarnation; else None.
+
+    Whoever swaps the rows puts into the outbox what the new rows decide, which is not the old writer's to publish: one
+    statement sees both of before the swap or both of after. A row of an earlier build has no id but the event's.
+    """
+    cursor = await connection.execute(
+        "SELECT id, subject, coalesce(message_id, id), data FROM gpuledger.projection "
+        "LEFT JOIN gpuledger.outbox ON projection = name AND status = 'ready' "
+        "WHERE name = %s AND edition = 'live' AND incarnation = %s ORDER BY number",
+        (projection, incarnation),
+    )
+    rows = await cursor.fetchall()
+    if not rows:
+        return None
+    return {
+        event_id: Outgoing(subject, message_id, bytes(data))
+        for event_id, subject, message_id, data in rows
+        if event_id is not None
+    }
 
 
 async def recall(connection: AsyncConnection[Any], projection: str, *, ready: bool = False) -> None:

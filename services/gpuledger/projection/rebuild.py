@@ -4,11 +4,13 @@ The swap is one transaction that also makes the views anew, because views follow
 rows stay as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import psycopg
+import structlog
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
@@ -17,21 +19,27 @@ from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, t
 from gpuledger.db.views import recreate_views_async
 from gpuledger.events.position import Offset, events_up_to, is_at_or_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
-from gpuledger.projection.continuity import follows_log
+from gpuledger.projection.continuity import confirm_log, follows_log
 from gpuledger.projection.definition import Numbering, Projection
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
+from gpuledger.runtime.backoff import Retries
 from gpuledger.runtime.clock import NewId, random_id
 from gpuledger.runtime.garbage import seldom_collected
+
+log = structlog.get_logger("gpuledger.projection")
 
 CHANGED_ROWS_MAX = 100_000
 """How many rows may have changed before they are written: the fewer writes, the fewer rows are written twice."""
 
 CATCH_UP_ROUNDS_MAX = 20
 """How often a rebuild catches up with a live projection that moves on, before it makes it wait."""
+
+SWAPS_MAX = 100
+"""How often an upgrade tries to change places with rows that queries hold."""
 
 _OF_EDITIONS = ("seen", "enforced_rule")
 """The tables beside an edition's own that have rows of it."""
@@ -67,6 +75,49 @@ async def rebuild(
             await work.begin(accept_loss=accept_loss)
             await work.catch_up()
             return await work.swap()
+
+
+async def upgrade(
+    projection: Projection,
+    ledger: Ledger,
+    database_url: str,
+    *,
+    new_id: NewId = random_id,
+    on_progress: OnProgress | None = None,
+    blocked: Retries,
+) -> bool:
+    """Rebuild rows of an older version; False if there are none of one, or no longer. It never rebuilds downwards.
+
+    A swap that a query's lock holds up is tried again after the pauses of `blocked`, with what was folded until then.
+
+    Raises:
+        RebuildBusyError: another rebuild of this projection is running.
+        SwapBlockedError: queries held the tables `SWAPS_MAX` times.
+        LogChangedError: the rows that serve do not follow this log; only an operator builds others then.
+        GenerationMismatchError: likewise.
+        ProjectionError: an event stops the fold; the rows that serve are untouched.
+    """
+    async with _rebuilding(projection, database_url) as connection:
+        served = await ProjectionStore(connection, projection).checkpoint()
+        if served is None or served.version >= projection.version:
+            return False
+        await confirm_log(projection, ledger, served)
+        work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
+        with seldom_collected():
+            await work.begin(accept_loss=False)
+            for attempt in range(1, SWAPS_MAX + 1):
+                await work.catch_up()
+                try:
+                    await work.swap()
+                except psycopg.errors.LockNotAvailable:
+                    if attempt == SWAPS_MAX:
+                        raise
+                    pause_s = blocked.pause_s()
+                    log.warning("projection.swap-blocked", projection=projection.name, retry_s=pause_s)
+                    await asyncio.sleep(pause_s)
+                else:
+                    break
+    return True
 
 
 async def rollback(projection: Projection, database_url: str, *, new_id: NewId = random_id) -> Checkpoint:
@@ -173,24 +224,36 @@ class _Rebuild:
             await self._fold_to(target)
 
     async def swap(self) -> RebuildResult:
-        """Fold the rest while the live writer waits, and change places."""
+        """Change places, and fold the rest while the live writer waits.
+
+        What a query's lock may hold up comes first: then nothing was folded that is not in the new tables, and the swap
+        can be tried again.
+        """
         async with self._connection.transaction():
             await _hold_views(self._connection)
             await self._live.hold_beginning()
             served = await self._live.checkpoint(lock=True)
-            await self._fold_to(await self._target())
-            self._refuse_fewer(served)
-            if self._projection.decides:
-                await copy_outbox(self._connection, self._projection.name)
-                await self._hand_over_decisions(served)
-            await _drop(self._connection, self._projection, PREV)
-            if served is None:
-                await _drop_tables(self._connection, self._projection, LIVE)
-            else:
-                await _move(self._connection, self._projection, LIVE, PREV)
-            await _move(self._connection, self._projection, NEXT, LIVE)
-            await recreate_views_async(self._connection)
+            target = await self._target()
+            await self._change_places(served)
+            self._next = self._live
+            try:
+                await self._fold_to(target)
+                self._refuse_fewer(served)
+                if self._projection.decides:
+                    await copy_outbox(self._connection, self._projection.name)
+                    await self._hand_over_decisions(served)
+            finally:
+                self._next = ProjectionStore(self._connection, self._projection, NEXT)
         return RebuildResult(self._checkpoint, self._checkpoint.events)
+
+    async def _change_places(self, served: Checkpoint | None) -> None:
+        await _drop(self._connection, self._projection, PREV)
+        if served is None:
+            await _drop_tables(self._connection, self._projection, LIVE)
+        else:
+            await _move(self._connection, self._projection, LIVE, PREV)
+        await _move(self._connection, self._projection, NEXT, LIVE)
+        await recreate_views_async(self._connection)
 
     async def _target(self) -> Offset:
         """The live rows' position, so that a decider's rebuild never runs ahead of its decisions."""

@@ -21,6 +21,7 @@ from gpuledger.events.position import NEVER, Offset, is_at_or_after, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.projection.continuity import confirm_version
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import AnotherLeaderError, WriterFencedError
 from gpuledger.projection.store import Checkpoint, ProjectionStore
@@ -80,7 +81,9 @@ class Runner:
         clock: Clock = system_clock,
         new_id: NewId = random_id,
         on_flush: Callable[[Checkpoint], None] | None = None,
+        may_enforce: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_enforce` says whether the rules of the settings are enforced yet."""
         self.projection = projection
         self.settings = settings or RunnerSettings()
         self.metrics = ProjectionMetrics(projection.name)
@@ -88,12 +91,15 @@ class Runner:
         self._database_url = database_url
         self._beginnings: list[datetime] = []
         rules = self.settings.rules
-        self._context = WriterContext(projection, ledger, clock, new_id, self.metrics, on_flush, rules)
+        self._context = WriterContext(
+            projection, ledger, clock, new_id, self.metrics, on_flush, lambda: rules if may_enforce() else ()
+        )
 
     async def run(self) -> None:
         """Run until cancelled, recovering from servers that go away.
 
         Raises:
+            VersionError: the rows are, or became while this process stood by, those of another version.
             ProjectionError: the projection has to stop; the message says what to do.
         """
         retries, recalls = Retries(self.settings.backoff), False
@@ -101,7 +107,7 @@ class Runner:
             try:
                 async with AsyncExitStack() as stack:
                     connection = await self._connected(stack)
-                    held = await stand_by(connection, writer_lock(self.projection.name), self.settings.lock_check)
+                    held = await self._stand_by(connection)
                     writer = await self._writer(connection, recalls=recalls)
                     recalls = False
                     retries.reset()
@@ -145,6 +151,16 @@ class Runner:
         name = f"gpuledger {self.projection.name}"
         return await stack.enter_async_context(connect(self._database_url, application_name=name))
 
+    async def _stand_by(self, connection: AsyncConnection) -> HeldLock:
+        """Wait for the writer's lock, as long as the rows are of this version."""
+        store = ProjectionStore(connection, self.projection)
+
+        async def confirm() -> None:
+            confirm_version(self.projection, await store.checkpoint())
+
+        lock = writer_lock(self.projection.name)
+        return await stand_by(connection, lock, self.settings.lock_check, before_each=confirm)
+
     async def _writer(self, connection: AsyncConnection, *, recalls: bool = False) -> RowWriter:
         return await RowWriter.load(self._context, ProjectionStore(connection, self.projection), recalls=recalls)
 
@@ -161,4 +177,5 @@ class Runner:
                 messages = await reader.next_batch(self.settings.messages_per_batch, self.settings.tick_s)
                 if not messages:
                     await held.beat()  # nothing else would reveal that the lock is lost
+                    await writer.confirm()
                 await writer.take(messages)

@@ -22,7 +22,7 @@ from gpuledger.projection.definition import NOT_PUBLISHED, Numbering, Projection
 from gpuledger.projection.enforced_store import read_rules, write_rules
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.outbox import UNSETTLED
+from gpuledger.projection.outbox import UNSETTLED, ready_decisions
 from gpuledger.projection.rows import RowStore, is_copied
 from gpuledger.runtime.clock import NewId, random_id
 
@@ -243,18 +243,26 @@ class ProjectionStore:
         """The decisions that have not come back from the ledger, in order."""
         return [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held", "ready", "sent"))]
 
-    async def ready(self) -> dict[str, Outgoing]:
-        """What has to be published, in order, by the decision's id. A row of an earlier build has no other id."""
-        rows = await self._outbox_rows("id, subject, coalesce(message_id, id), data", ("ready",))
-        return {event_id: Outgoing(subject, message_id, bytes(data)) for event_id, subject, message_id, data in rows}
+    async def ready(self, ours: Checkpoint) -> dict[str, Outgoing]:
+        """What these rows have decided and has to be published: see `ready_decisions`. Raises as `flush`."""
+        ready = await ready_decisions(self.connection, self.projection.name, ours.incarnation)
+        if ready is None:
+            raise self._fenced()
+        return ready
 
-    async def release_held(self) -> tuple[list[Decoded], Numbering]:
+    async def confirm(self, ours: Checkpoint, *, lock: bool = False) -> None:
+        """Return if nobody swapped the rows; `lock` keeps them so until the transaction ends. Raises as `flush`."""
+        found = await self.checkpoint(lock=lock)
+        if found is None or found.incarnation != ours.incarnation:
+            raise self._fenced()
+
+    async def release_held(self, ours: Checkpoint) -> tuple[list[Decoded], Numbering]:
         """Let go what was held back while the decider had not seen all of its own past; returns it, and what follows.
 
-        It is numbered only now, because most of it came back meanwhile and needs no number any more.
+        It is numbered only now, because most of it came back meanwhile and needs none any more; raises as `flush`.
         """
         async with self.connection.transaction():
-            await self.checkpoint(lock=True)
+            await self.confirm(ours, lock=True)
             decider = await self.decider()
             assert decider is not None, "a decider has a numbering from its beginning"
             held = [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held",))]
@@ -317,7 +325,10 @@ class ProjectionStore:
             ),
         )
         if await cursor.fetchone() is None:
-            raise WriterFencedError(f"The rows of projection {self.projection.name} were written by somebody else.")
+            raise self._fenced()
+
+    def _fenced(self) -> WriterFencedError:
+        return WriterFencedError(f"The rows of projection {self.projection.name} were written by somebody else.")
 
     async def _numbering(self, expected: Sequence[Decoded]) -> Numbering:
         decider = await self.decider()

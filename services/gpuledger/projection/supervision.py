@@ -1,13 +1,15 @@
 """Runs several projections side by side, and reports their health for `/healthz`.
 
 A projection that stops does not end the others. It is not retried again and again: it resumes once an operator has
-skipped a position or rebuilt its rows. Nothing here decides what a projection does.
+skipped a position or rebuilt its rows. Rows of an older version serve until those of this build are built; to rows of a
+newer version this build stands aside. Nothing here decides what a projection does.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 import psycopg
@@ -25,11 +27,12 @@ from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerError, LogChangedError
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import ProjectionError
+from gpuledger.projection.errors import ProjectionError, VersionError
 from gpuledger.projection.outbox import outbox_age
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
-from gpuledger.projection.store import ProjectionStore
+from gpuledger.projection.store import Checkpoint, ProjectionStore
+from gpuledger.projection.upgrading import Progress, Rows, Upgrades, rows_of
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.tasks import Work
 from gpuledger.runtime.telemetry import LeaderMetrics, ProjectionMetrics, servers_answered
@@ -47,18 +50,34 @@ STOPS = (ProjectionError, LedgerError, DatabaseError, EventError, psycopg.Error)
 
 
 class ProjectionHealth(NamedTuple):
-    """`state` is running, waiting (for the writer's lock, or for a server) or stopped, which has a `reason`."""
+    """`state` is running, waiting (for the writer's lock, or for a server), building, superseded or stopped.
+
+    The last two have a `reason`. While it is building, rows of an older version serve, and `done` of `total` positions
+    are in those that will take their place; superseded, it leaves the rows to a newer build.
+    """
 
     state: str
     position: Offset | None
     lag_events: int | None
     reason: str | None
+    done: int | None = None
+    total: int | None = None
 
 
 @dataclass(slots=True)
 class _Standing:
+    """`rows` is None until they were looked at."""
+
     position: Offset | None = None
+    rows: Rows | None = None
     stopped: str | None = None
+    superseded: str | None = None
+    building: Progress | None = None
+
+    @property
+    def is_building(self) -> bool:
+        """Whether rows of an older version serve, also before their build has begun."""
+        return self.building is not None or self.rows is Rows.OLDER
 
 
 @dataclass(slots=True)
@@ -77,11 +96,13 @@ class Supervision:
     leaders: dict[str, LockHolder | None] = field(default_factory=dict)
     _firsts: dict[Offset, Message] = field(default_factory=dict)
     _leader_metrics: LeaderMetrics = field(default_factory=LeaderMetrics)
+    _upgrades: Upgrades = field(init=False)
     _connection: LastingConnection = field(init=False)
 
     def __post_init__(self) -> None:
         """Report every projection from the start."""
         self._standings = {projection.name: _Standing() for projection in self.projections}
+        self._upgrades = Upgrades(self.ledger, self.database_url)
         self._connection = LastingConnection(self.database_url, application_name="gpuledger health")
 
     def work(self) -> list[Work]:
@@ -96,31 +117,47 @@ class Supervision:
 
     @property
     def healthy(self) -> bool:
-        """Whether the servers answer and no projection has stopped."""
-        return self.reachable and not any(standing.stopped for standing in self._standings.values())
+        """Whether the servers answer, and no projection has stopped or serves with rows of an older version."""
+        return self.reachable and not any(one.stopped or one.is_building for one in self._standings.values())
 
     def health(self) -> dict[str, ProjectionHealth]:
         """The health of each projection."""
         return {name: self._health_of(name, standing) for name, standing in self._standings.items()}
 
     def _health_of(self, name: str, standing: _Standing) -> ProjectionHealth:
-        position, stopped = standing.position, standing.stopped
-        writes = REGISTRY.get_sample_value("gpuledger_projection_writer", {"projection": name})
-        state = "stopped" if stopped else "running" if writes else "waiting"
-        lag_events = None
+        position, lag_events = standing.position, None
         if self.head is not None and position is not None and is_at_or_after(self.head, position):
             lag_events = lag(position, self.head)
-        return ProjectionHealth(state, position, lag_events, stopped)
+        if standing.stopped:
+            return ProjectionHealth("stopped", position, lag_events, standing.stopped)
+        if standing.superseded:
+            return ProjectionHealth("superseded", position, lag_events, standing.superseded)
+        if standing.is_building:
+            return ProjectionHealth("building", position, lag_events, None, *(standing.building or Progress()))
+        writes = REGISTRY.get_sample_value("gpuledger_projection_writer", {"projection": name})
+        return ProjectionHealth("running" if writes else "waiting", position, lag_events, None)
+
+    @property
+    def _may_enforce(self) -> bool:
+        """Whether no build is needed any more that would stop at a rule that this one enforces."""
+        return all(standing.rows in (Rows.OURS, Rows.NEWER) for standing in self._standings.values())
 
     async def _keep_running(self, projection: Projection) -> None:
-        settings = RunnerSettings(rules=tuple(Rule))
-        runner = Runner(projection, self.ledger, self.database_url, settings=settings, clock=self.clock)
+        runner = Runner(
+            projection,
+            self.ledger,
+            self.database_url,
+            settings=RunnerSettings(rules=tuple(Rule)),
+            clock=self.clock,
+            may_enforce=lambda: self._may_enforce,
+        )
         standing = self._standings[projection.name]
         while True:
             runner.metrics.stopped(is_stopped=False)
             runner.metrics.log_changed(None)
             try:
-                await runner.run()
+                await self._run_or_make_way(projection, runner)
+                continue
             except STOPS as error:
                 standing.stopped = str(error)
                 runner.metrics.failed(error)
@@ -133,6 +170,47 @@ class Supervision:
                     await self._wait_for_remedy(projection)
             standing.stopped = None
             log.info("projection.resumed", projection=projection.name)
+
+    async def _run_or_make_way(self, projection: Projection, runner: Runner) -> None:
+        """Run while the rows are of this build's version; build them if they are older, stand aside if they are newer.
+
+        Returns when that changed; what a build raises goes to the caller.
+        """
+        standing = self._standings[projection.name]
+        try:
+            await runner.run()
+        except VersionError as error:
+            if error.is_newer:
+                standing.superseded = str(error)
+                await self._stand_aside(projection, runner)
+                standing.superseded = None
+            else:
+                try:
+                    await self._upgrades.build(projection, partial(self._show_build, projection.name))
+                finally:
+                    self._show_build(projection.name, None)
+
+    def _show_build(self, name: str, progress: Progress | None) -> None:
+        self._standings[name].building = progress
+        ProjectionMetrics(name).building(None if progress is None else (progress.done or 0, progress.total or 0))
+
+    async def _stand_aside(self, projection: Projection, runner: Runner) -> None:
+        """Return when the rows are not of a newer version any more."""
+        log.info("projection.superseded", projection=projection.name, version=projection.version)
+        runner.metrics.superseded(is_superseded=True)
+        try:
+            while await self._is_superseded(projection):  # noqa: ASYNC110 - nobody notifies
+                await asyncio.sleep(self.check_interval_s)
+        finally:
+            runner.metrics.superseded(is_superseded=False)
+        log.info("projection.resumed", projection=projection.name)
+
+    async def _is_superseded(self, projection: Projection) -> bool:
+        try:
+            checkpoint = await ProjectionStore(await self._connection.get(), projection).checkpoint()
+        except STOPS:
+            return True
+        return rows_of(checkpoint and checkpoint.version, projection.version) is Rows.NEWER
 
     async def _wait_for_remedy(self, projection: Projection) -> None:
         """Return when an operator skipped a position, replaced the rows, or has NATS take larger events.
@@ -192,7 +270,10 @@ class Supervision:
         connection = await self._connection.get()
         await self._find_leaders(connection)
         for projection in self.projections:
-            positions[projection.name] = await self._position(ProjectionStore(connection, projection))
+            checkpoint = await ProjectionStore(connection, projection).checkpoint()
+            standing = self._standings[projection.name]
+            standing.rows = rows_of(checkpoint and checkpoint.version, projection.version)
+            positions[projection.name] = self._position(checkpoint)
         for name, position in positions.items():
             self._standings[name].position = position
             first = await self._first_unfolded(position, self.head)
@@ -209,8 +290,7 @@ class Supervision:
         for name, holder in self.leaders.items():
             self._leader_metrics.found(name, holder and holder.process, holder and holder.since)
 
-    async def _position(self, store: ProjectionStore) -> Offset:
-        checkpoint = await store.checkpoint()
+    def _position(self, checkpoint: Checkpoint | None) -> Offset:
         if checkpoint is None or not checkpoint.at.is_in(self.ledger.generation):
             return ORIGIN
         return checkpoint.position

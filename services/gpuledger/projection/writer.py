@@ -33,7 +33,7 @@ class WriterContext(NamedTuple):
     new_id: NewId
     metrics: ProjectionMetrics
     on_flush: Callable[[Checkpoint], None] | None
-    rules: tuple[Rule, ...]
+    rules: Callable[[], tuple[Rule, ...]]
 
 
 class RowWriter:
@@ -121,7 +121,7 @@ class RowWriter:
         await self._check_returns(idle=not messages)
         await self._check_head(idle=not messages)
         if self._context.projection.decides and is_at_or_after(self._fold.sequence, self._head_at_start):
-            self._fold.enforce(self._context.rules, now)
+            self._fold.enforce(self._context.rules(), now)
             self._fold.due(now)
         if not messages and not self._fold.decided:
             return
@@ -134,11 +134,20 @@ class RowWriter:
             self._context.on_flush(self.checkpoint)
         await self.publish_decisions()
 
+    async def confirm(self) -> None:
+        """Return if the rows are as this writer left them; where nothing arrives, nothing else would show it.
+
+        Raises:
+            WriterFencedError: somebody else wrote or swapped them.
+        """
+        await self._store.confirm(self.checkpoint)
+
     async def publish_decisions(self) -> None:
         """Publish the decisions that are ready in the outbox; repeating it after a crash repeats the same ids.
 
         Raises:
             DecisionRefusedError: no attempt will ever succeed.
+            WriterFencedError: the rows are not as this writer left them; it publishes for nobody any more.
         """
         if not self._context.projection.decides:
             return
@@ -146,12 +155,12 @@ class RowWriter:
             if not is_at_or_after(self.checkpoint.position, self._settle_until):
                 return
             await self._publish_ready()
-            self._fold.renumber(*await self._store.release_held())
+            self._fold.renumber(*await self._store.release_held(self.checkpoint))
             self._settled = True
         await self._publish_ready()
 
     async def _publish_ready(self) -> None:
-        ready = await self._store.ready()
+        ready = await self._store.ready(self.checkpoint)
         if ready:
             receipts = await self._publish(list(ready.values()))
             sequences = {event_id: receipt.sequence for event_id, receipt in zip(ready, receipts, strict=True)}

@@ -64,6 +64,21 @@ LOG_CHANGES = ("lost", "restored", "replaced", "cut")
 _STOPPED = Gauge(
     "gpuledger_projection_stopped", "1 while it is stopped in this process and waits for a remedy.", ["projection"]
 )
+_SUPERSEDED = Gauge(
+    "gpuledger_projection_superseded",
+    "1 while this process leaves the rows to a newer build, which wrote them.",
+    ["projection"],
+)
+_BUILDING = Gauge(
+    "gpuledger_projection_building",
+    "1 while this process builds rows beside those of an older version, which serve.",
+    ["projection"],
+)
+_BUILD_POSITIONS = Gauge(
+    "gpuledger_projection_build_positions",
+    "Positions of the log that the rows under way hold (done), and are to hold (total); 0 while none are built.",
+    ["projection", "part"],
+)
 PUBLISHED = Counter("gpuledger_published_total", "Events handed to the ledger, by outcome.", ["outcome"])
 STORAGE_REFUSALS = Counter("gpuledger_nats_storage_refusals_total", "Events that NATS had no room for, by attempt.")
 OUTCOMES = ("recorded", "duplicate", "conflict", "failed", "taken")
@@ -103,6 +118,17 @@ class ProjectionMetrics:
     def stopped(self, *, is_stopped: bool) -> None:
         """The projection stopped and waits for a remedy, or goes on."""
         _STOPPED.labels(self._projection).set(is_stopped)
+
+    def superseded(self, *, is_superseded: bool) -> None:
+        """A newer build wrote the rows, and this process stands aside; or it goes on."""
+        _WRITER.labels(self._projection).set(0)
+        _SUPERSEDED.labels(self._projection).set(is_superseded)
+
+    def building(self, progress: tuple[int, int] | None) -> None:
+        """This process builds rows beside those of an older version, so many positions of so many; None: no more."""
+        _BUILDING.labels(self._projection).set(progress is not None)
+        for part, positions in zip(("done", "total"), progress or (0, 0), strict=True):
+            _BUILD_POSITIONS.labels(self._projection, part).set(positions)
 
     def log_changed(self, change: str | None) -> None:
         """The projection stopped because the log was lost, restored, replaced or cut; None: it goes on."""

@@ -147,7 +147,11 @@ def projection_check(
         return warning(name, "It has no rows yet. `gpuledger up`, or whichever command needs them, makes them.")
     if live.version != projection.version:
         found = f"Its rows are of version {live.version}, this build writes {projection.version}."
-        return failed(name, f"{found} Rebuild them with `gpuledger replay {projection.name}`.")
+        if live.version > projection.version:
+            return warning(name, f"{found} `gpuledger up` of this build leaves them to the newer one that wrote them.")
+        return warning(
+            name, f"{found} `gpuledger up` builds them anew while they serve; see /healthz for how far it is."
+        )
     if head is not None and not live.at.is_in(head.generation, head.partition):
         found = f"Its rows follow {live.at.part}, the log is at {head.part}."
         return failed(name, f"{found} Rebuild them with `gpuledger replay {projection.name}`.")
