@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import yaml
 
@@ -201,4 +201,8 @@ def _at(items: list[object], index: int) -> object:
 def _load(folder: str) -> tuple[Object, ...]:
     """All callers share the objects; nobody may change one."""
     found = (entry for entry in (files("gpuledger.schemas") / folder).iterdir() if entry.name.endswith(".yaml"))
-    return tuple(yaml.safe_load(entry.read_text()) for entry in sorted(found, key=lambda entry: entry.name))
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return tuple(
+        yaml.load(entry.read_bytes(), Loader=loader)  # noqa: S506 - it is a safe one
+        for entry in sorted(found, key=lambda entry: entry.name)
+    )
