@@ -58,9 +58,12 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 @contextmanager
 def fresh_database(server_url: str, template: str = "template1") -> Iterator[str]:
-    """The URL of a new database on the server, empty or like another; dropped at the end whoever is connected."""
+    """The URL of a new database on the server, empty or like another; dropped at the end whoever is connected.
+
+    The template's files are copied, which costs half of what its pages would in the write-ahead log.
+    """
     name = f"t_{next(_numbers)}"
-    _execute(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
+    _execute(server_url, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
     try:
         yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
     finally:
