@@ -49,12 +49,14 @@ COMMANDS = (
 )
 
 
-async def test_transcript(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+async def test_transcript(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     cli = Cli(capsys)
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+    with servers.nats_server() as nats:
         monkeypatch.setenv("NATS_URL", nats.url)
-        monkeypatch.setenv("DATABASE_URL", postgres.url)
+        monkeypatch.setenv("DATABASE_URL", database_url)
         await publish(nats.url, FACTS)
         async with kube_api(tmp_path) as api, open_client(api.kubeconfig) as client:
             monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig))

@@ -39,14 +39,16 @@ COMMANDS = (
 )
 
 
-def test_transcript(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_transcript(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     with (tmp_path / "sample.csv").open("w", newline="") as file:
         write_titan_sample(file, seed=11, devices=10)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+    with servers.nats_server() as nats:
         monkeypatch.setenv("NATS_URL", nats.url)
-        monkeypatch.setenv("DATABASE_URL", postgres.url)
+        monkeypatch.setenv("DATABASE_URL", database_url)
         assert Cli(capsys)("migrate").code == 0
         transcript = "".join(_shown(Cli(capsys), command) for command in COMMANDS)
     if os.environ.get(UPDATE):

@@ -29,10 +29,10 @@ def sample() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[dict[str, str]]:
+def urls(postgres_server_url: str) -> Iterator[dict[str, str]]:
     """Two real servers, and the environment that names them."""
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
-        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+    with servers.nats_server() as nats, servers.fresh_database(postgres_server_url) as database_url:
+        yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
 @pytest.fixture
@@ -283,10 +283,10 @@ def test_late_events_correct_history_in_whatever_order_they_were_recorded(
 
 
 @pytest.fixture
-def own_urls() -> Iterator[dict[str, str]]:
-    """Two real servers of one test alone."""
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
-        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+def own_urls(database_url: str) -> Iterator[dict[str, str]]:
+    """A ledger and a database of one test alone."""
+    with servers.nats_server() as nats:
+        yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
 def _devices_at(cli: Cli, moment: datetime) -> set[tuple[str, str]]:

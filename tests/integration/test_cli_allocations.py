@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from gpuledger.cli.times import format_time
-from gpuledger.db.migrate import migrate
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationEnded, AllocationObserved
 from gpuledger.events.device import DeviceErrorsObserved, DeviceInserted
 from support import servers
@@ -50,11 +49,11 @@ HISTORY = (
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[dict[str, str]]:
-    """Two real servers with the history in the log."""
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str, str]]:
+    """Two real servers with the history in the log, and a migrated database."""
+    with servers.nats_server() as nats, servers.fresh_database(postgres_server_url, migrated_template) as database_url:
         asyncio.run(_record(nats.url))
-        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+        yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
 @pytest.fixture
@@ -63,9 +62,7 @@ def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     for name, url in urls.items():
         monkeypatch.setenv(name, url)
     monkeypatch.setenv("NO_COLOR", "1")
-    cli = Cli(capsys)
-    assert cli("migrate").code == 0
-    return cli
+    return Cli(capsys)
 
 
 def test_current_allocations(cli: Cli) -> None:
@@ -165,11 +162,10 @@ def test_the_tables_are_proven_and_rebuilt(cli: Cli) -> None:
     assert cli("get", "allocations", "-o", "json").out == before
 
 
-async def test_watch_follows_the_log() -> None:
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+async def test_watch_follows_the_log(migrated_url: str) -> None:
+    with servers.nats_server() as nats:
         await _record(nats.url)
-        migrate(postgres.url)
-        environ = os.environ | {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+        environ = os.environ | {"NATS_URL": nats.url, "DATABASE_URL": migrated_url}
         async with watching(environ, "get", "allocations", "--node", "n1", "-w", "--no-headers") as process:
             assert [(await next_line(process)).split()[2] for _ in range(2)] == ["trainer-0", "trainer-1"]
             more = (has(8, "n2/ml/other/main", "GPU-2"), has(8, "n1/ml/trainer-2/main", f"{UUID}::1"))

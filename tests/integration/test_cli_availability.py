@@ -22,7 +22,6 @@ from gpuledger.cli.commands.report import (
 )
 from gpuledger.cli.render import Console, Output
 from gpuledger.cli.times import format_time
-from gpuledger.db.migrate import migrate
 from gpuledger.db.views import REPORTS
 from support import servers
 from support.cli import Cli, Result, next_line, watching
@@ -70,11 +69,11 @@ POOLS = ("gpu.example.com/w1", "other.example.com/net")
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[dict[str, str]]:
-    """Two real servers with the history in the log."""
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str, str]]:
+    """Two real servers with the history in the log, and a migrated database."""
+    with servers.nats_server() as nats, servers.fresh_database(postgres_server_url, migrated_template) as database_url:
         asyncio.run(_record(nats.url))
-        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+        yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
 @pytest.fixture
@@ -84,9 +83,7 @@ def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         monkeypatch.setenv(name, url)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "72")
-    cli = Cli(capsys)
-    assert cli("migrate").code == 0
-    return cli
+    return Cli(capsys)
 
 
 def test_slices(cli: Cli) -> None:
@@ -289,11 +286,10 @@ def test_the_projection_takes_part_in_everything(cli: Cli, urls: dict[str, str])
     assert checks["projection availability"] == "ok"
 
 
-async def test_watch_follows_the_log() -> None:
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+async def test_watch_follows_the_log(migrated_url: str) -> None:
+    with servers.nats_server() as nats:
         await _record(nats.url)
-        environ = os.environ | {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
-        migrate(postgres.url)
+        environ = os.environ | {"NATS_URL": nats.url, "DATABASE_URL": migrated_url}
         async with watching(environ, "get", "slices", "w1-gpu", "-w") as process:
             heading, row = await next_line(process), await next_line(process)
             assert heading.split()[4:] == ["TOTAL", "ALLOCATED", "AVAILABLE", "PARTIAL"]

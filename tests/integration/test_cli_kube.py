@@ -39,11 +39,11 @@ COMMAND = (sys.executable, "-c", "from gpuledger.cli.main import main; main()")
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[dict[str, str]]:
-    """Two real servers with a small ledger, and the environment that names them."""
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str, str]]:
+    """Two real servers with a small ledger and a migrated database, and the environment that names them."""
+    with servers.nats_server() as nats, servers.fresh_database(postgres_server_url, migrated_template) as database_url:
         asyncio.run(publish(nats.url, FACTS))
-        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+        yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
 class Command:
@@ -107,16 +107,14 @@ async def client(api: KubeApi) -> AsyncIterator[KubeClient]:
 
 
 @pytest.fixture
-async def gpuledger(
+def gpuledger(
     api: KubeApi, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
-    """The command line on those servers, with a migrated database."""
+    """The command line on those servers."""
     environ = {**urls, "KUBECONFIG": str(api.kubeconfig), "NO_COLOR": "1", "HOME": str(api.kubeconfig.parent)}
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    found = Command(Cli(capsys), api, {"PATH": "", "PYTHONPATH": ":".join(sys.path), **environ})
-    assert (await found("migrate")).code == 0
-    return found
+    return Command(Cli(capsys), api, {"PATH": "", "PYTHONPATH": ":".join(sys.path), **environ})
 
 
 async def test_get_shows_the_servers_own_columns(gpuledger: Command, client: KubeClient) -> None:

@@ -48,10 +48,10 @@ EVENTS_OF_OPENB = {
 
 
 @pytest.fixture
-def urls() -> Iterator[dict[str, str]]:
+def urls(database_url: str) -> Iterator[dict[str, str]]:
     """Two real servers for this data alone, and the environment that names them."""
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
-        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+    with servers.nats_server() as nats:
+        yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
 @pytest.mark.shared

@@ -59,23 +59,21 @@ def numbered_facts(facts: list[SubjectFact]) -> list[RecordedFact]:
 
 
 @pytest.fixture(scope="module")
-def urls() -> Iterator[dict[str, str]]:
-    """Two real servers with the ledger."""
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str, str]]:
+    """Two real servers with the ledger and a migrated database."""
+    with servers.nats_server() as nats, servers.fresh_database(postgres_server_url, migrated_template) as database_url:
         asyncio.run(publish(nats.url, numbered_facts(FACTS)))
-        yield {"NATS_URL": nats.url, "DATABASE_URL": postgres.url}
+        yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
 @pytest.fixture
-async def run(
+def run(
     urls: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
-    """The command line on that ledger, with a migrated database and no cluster."""
+    """The command line on those servers, without a cluster."""
     for name, value in {**urls, "NO_COLOR": "1", "HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
-    command = aside(Cli(capsys))
-    assert (await command("migrate")).code == 0
-    return command
+    return aside(Cli(capsys))
 
 
 class Reviewing(AccountServer):
@@ -233,13 +231,13 @@ async def test_a_server_that_answers_no_reviews_has_nothing_named(run: Run, tmp_
 
 
 async def test_no_claim_is_named_where_the_setting_is_redacted(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: SubjectFact = ("gpu-control-plane", SettingsChanged(claim_references="Redacted"))
-    with servers.nats_server() as nats, servers.postgres_server() as postgres:
+    with servers.nats_server() as nats:
         await publish(nats.url, numbered_facts([*FACTS, settings]))
         monkeypatch.setenv("NATS_URL", nats.url)
-        monkeypatch.setenv("DATABASE_URL", postgres.url)
+        monkeypatch.setenv("DATABASE_URL", database_url)
         assert (await run("migrate")).code == 0
         page = await run("describe", "slice", "w1-slice", "--no-kube")
         assert "none, because the setting claimReferences is Redacted" in page.out
