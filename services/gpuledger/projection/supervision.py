@@ -259,10 +259,16 @@ class Supervision:
                 except STOPS as error:
                     log.warning("lag.unknown", reason=str(error).strip())
                     if not self.reachable:
-                        self._leader_metrics.clear()
+                        self._clear_metrics()
                 await asyncio.sleep(self.check_interval_s)
         finally:
             await self._connection.close()
+
+    def _clear_metrics(self) -> None:
+        """Serve nothing that was measured before: a replica that is cut off must not speak for those that are not."""
+        self._leader_metrics.clear()
+        for projection in self.projections:
+            ProjectionMetrics(projection.name).unmeasured()
 
     async def _compare(self) -> None:
         self.head = await self.ledger.head()

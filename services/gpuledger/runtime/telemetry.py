@@ -102,8 +102,9 @@ class ProjectionMetrics:
         self._projection = projection
 
     def standing_by(self) -> None:
-        """This process waits for the writer's lock."""
+        """This process waits for the writer's lock, so it cannot say how far the rows are."""
         _WRITER.labels(self._projection).set(0)
+        _SEQUENCE.remove(self._projection)
 
     def writing(self, sequence: int) -> None:
         """This process holds the writer's lock; the rows are true up to `sequence`."""
@@ -154,6 +155,11 @@ class ProjectionMetrics:
         _SEQUENCE.labels(self._projection).set(sequence)
         if last is not None:
             _LATENCY.labels(self._projection).observe(_age_s(last, now))
+
+    def unmeasured(self) -> None:
+        """The servers do not answer this process, so what it measured last would hide what is so by now."""
+        for gauge in (_LAG_EVENTS, _LAG_SECONDS, _OUTBOX, _OUTBOX_SECONDS):
+            gauge.remove(self._projection)
 
     def outbox(self, events: int, age_s: float) -> None:
         """So many decisions have not come back from the log, the oldest of them for so long."""
