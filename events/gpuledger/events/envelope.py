@@ -108,7 +108,11 @@ def decode(raw: bytes, catalogue: Registry = registry) -> Decoded:
 
 def with_payload(event: Undecoded, catalogue: Registry = registry) -> Decoded:
     """The same event, its data decoded; raises as `decode` does."""
-    data = catalogue.decode(event.type, event.data)
+    return with_data(event, catalogue.decode(event.type, event.data))
+
+
+def with_data(event: Undecoded, data: Payload) -> Decoded:
+    """The same event with its data as they were decoded."""
     return Event._make((*event[:5], data, *event[6:]))
 
 
@@ -149,7 +153,8 @@ def _load(raw: bytes) -> dict[str, Any]:
         raise MalformedEventError(f"The event is not JSON: {error}.") from error
     if not isinstance(document, dict):
         raise MalformedEventError(f"The event is a JSON {type(document).__name__}, not an object.")
-    if b"\\u0000" in raw and _holds_nul(document):
+    # Few events hold a backslash, and one byte is found ten times as fast as six.
+    if b"\\" in raw and b"\\u0000" in raw and _holds_nul(document):
         raise MalformedEventError("The event holds a NUL character, which no table can keep.")
     return document
 

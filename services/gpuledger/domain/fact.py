@@ -58,4 +58,4 @@ def is_late(latest: datetime | None, time: datetime) -> bool:
 
 def time_of_ns(recorded_ns: int) -> datetime:
     """The server's time-stamp as a time, to the microsecond."""
-    return _UNIX + timedelta(microseconds=recorded_ns // 1000)
+    return _UNIX + timedelta(0, 0, recorded_ns // 1000)

@@ -14,7 +14,7 @@ from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded, Event, Undecoded
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
-from gpuledger.events.position import Position
+from gpuledger.events.position import Offset, Position
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.projection.enforced import EnforcedRule
@@ -100,7 +100,7 @@ class Observed(NamedTuple):
     """
 
     event: Undecoded
-    position: Position
+    sequence: Offset
     recorded_ns: int
     size: int
     is_known: bool = True

@@ -12,7 +12,7 @@ from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceReportAccepted
-from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_payload
+from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_data, with_payload
 from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError
 from gpuledger.events.position import ORIGIN, Offset, Position, is_origin
 from gpuledger.events.publisher import Publisher, publisher_of
@@ -132,7 +132,7 @@ class Fold:
                 route = route.before_in_force()
             self._check_publisher(message, publisher, event, route)
             is_needed = route.handler is not None or (self._observes and route.rule is not None)
-            decoded = with_payload(event, self._catalogue) if is_needed else None
+            data = self._catalogue.decode(event.type, event.data) if is_needed else None
         except EventError as error:
             self._reject(message, event, error)
             return
@@ -141,11 +141,12 @@ class Fold:
             self._observe(message, event, is_known=is_known)
         if event.source == self._source and self._is_back(message, event):
             return
-        if route.handler is None or decoded is None:
+        if route.handler is None or data is None:
             if event.type == _REPORT_ACCEPTED:
                 self._hear_report(message, event)
         elif route.is_open or route.hears(publisher, event, self.enforced, judges=self.projection.judges):
-            self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
+            fact = Fact(with_data(event, data), message.sequence, message.recorded_ns)
+            self._fold(fact, route.handler, message.subject)
 
     def due(self, now: datetime) -> None:
         """Fold what the passing of time alone leads to.
@@ -360,7 +361,7 @@ class Fold:
 
     def _observe(self, message: Message, event: Undecoded, *, is_known: bool = True) -> None:
         rules, size = self.enforced.rules, len(message.data)
-        observed = Observed(event, self._position, message.recorded_ns, size, is_known, rules)
+        observed = Observed(event, message.sequence, message.recorded_ns, size, is_known, rules)
         self._take_answers(message.subject, self.projection.observed, observed)
 
     def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:

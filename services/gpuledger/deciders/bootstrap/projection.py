@@ -36,7 +36,7 @@ class BootstrapProjection(Projection):
             return ()
         event = with_payload(observed.event)
         assert isinstance(event.data, NodeBootstrapWaited), "the type says what the data is"
-        return on_timeout(state, Fact(event, observed.position.sequence, observed.recorded_ns), event.data)
+        return on_timeout(state, Fact(event, observed.sequence, observed.recorded_ns), event.data)
 
     def due(self, state: bootstrap_facts.BootstrapFacts, now: datetime) -> Decisions:
         """Record the timeouts of waits that have lasted too long."""

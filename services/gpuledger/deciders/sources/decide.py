@@ -3,14 +3,15 @@
 It follows the numbering of every source in the order of the log; only the time comes from outside.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.sources.epochs import end_epoch, unexplained_end
 from gpuledger.domain.sources.fold import NO_EPOCH, Missing, Sources, follow, overdue, rejected, repeated
 from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregate_of, exceeded, is_limited
-from gpuledger.events.envelope import with_payload
+from gpuledger.events.envelope import Undecoded, with_payload
 from gpuledger.events.node import NodeAgentStarted
 from gpuledger.events.position import number_of
 from gpuledger.events.publishing import Rule
@@ -34,13 +35,15 @@ def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
     """Follow the numbering; a gap that was detected closes with its last number."""
     event, recorded_at = observed.event, time_of_ns(observed.recorded_ns)
     begins_epoch = (event.source, event.epoch) not in state.source.rows
-    yield from _follow(state, observed, recorded_at)
+    decisions: Iterable[Decision] = _follow(state, event, recorded_at, is_known=observed.is_known)
     if event.type == NodeAgentStarted.TYPE and Rule.EPOCH_ENDS in observed.rules:
-        yield from _on_agent_started(state, observed)
+        decisions = chain(decisions, _on_agent_started(state, observed))
     if is_limited(event.source):
         size, aggregate = observed.size, aggregate_of(event)
         counted = CountedMessage(event.source, recorded_at, size, aggregate, begins_epoch, is_rejected=False)
-        yield from _over_limits(state.hours.count(counted), recorded_at)
+        limited = _over_limits(state.hours.count(counted), recorded_at)
+        return chain(decisions, limited) if limited else decisions
+    return decisions
 
 
 def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
@@ -57,7 +60,7 @@ def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
     if event is not None:
         begins_epoch = (source, epoch) not in state.source.rows
         counted = counted._replace(begins_epoch=begins_epoch)
-        yield from _follow(state, Observed(event, refusal.position, refusal.recorded_ns, refusal.size), recorded_at)
+        yield from _follow(state, event, recorded_at)
     rejected(state, source, epoch, recorded_at)
     row = state.hours.count(counted._replace(is_rejected=True))
     if row.rejected <= LIMITS.rejected:
@@ -65,30 +68,34 @@ def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
     yield from _over_limits(row, recorded_at)
 
 
-def _follow(state: Sources, observed: Observed, recorded_at: datetime) -> Iterable[Decision]:
-    event = observed.event
-    for filled in follow(state, event, recorded_at, is_known=observed.is_known):
+def _follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> Sequence[Decision]:
+    """Follow the numbering; closes the gaps that this completes."""
+    completed = follow(state, event, recorded_at, is_known=is_known)
+    if not completed:
+        return ()
+    decisions = []
+    for filled in completed:
         if (filled.source, filled.epoch, filled.first) in state.gap.rows:
             data = SourceGapClosed(epoch=filled.epoch, first=filled.first, last=filled.last)
-            yield Decision(event.id, event.correlation_id, filled.source, recorded_at, data)
+            decisions.append(Decision(event.id, event.correlation_id, filled.source, recorded_at, data))
+    return decisions
 
 
-def _over_limits(row: SourceHour, recorded_at: datetime) -> Iterable[Decision]:
+def _over_limits(row: SourceHour, recorded_at: datetime) -> Sequence[Decision]:
     """The one event of a source's hour that says that it is over its limits."""
-    if row.limited_at is not None:
-        return
-    limits = exceeded(row)
-    if limits:
-        data = SourceLimited(
-            hour=row.hour,
-            limits=limits,
-            events=row.events,
-            rejected=row.rejected,
-            epochs=row.epochs,
-            aggregates=row.aggregates,
-            bytes=row.bytes,
-        )
-        yield Decision(f"limited/{row.source}/{row.hour.isoformat()}", None, row.source, recorded_at, data)
+    limits = exceeded(row) if row.limited_at is None else ()
+    if not limits:
+        return ()
+    data = SourceLimited(
+        hour=row.hour,
+        limits=limits,
+        events=row.events,
+        rejected=row.rejected,
+        epochs=row.epochs,
+        aggregates=row.aggregates,
+        bytes=row.bytes,
+    )
+    return (Decision(f"limited/{row.source}/{row.hour.isoformat()}", None, row.source, recorded_at, data),)
 
 
 def _rejection(refusal: RefusedEvent, recorded_at: datetime) -> Decision:

@@ -204,13 +204,13 @@ def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known:
     row = state.source.get((event.source, event.epoch)) or begin_epoch(
         state, event.source, event.epoch, event.time, recorded_at
     )
-    skipped = max(0, event.number - row.last_number - 1)
     completed: list[Missing] = []
-    if skipped:
+    skipped = event.number - row.last_number - 1
+    if skipped > 0:
         noted = Missing(row.source, row.epoch, row.last_number + 1, event.number - 1, recorded_at, skipped)
         state.missing_index.add(noted)
         state.missing.put(noted)
-    elif event.number <= row.last_number:
+    elif skipped < 0:
         skipped, completed = -1, _fill(state, row, event.number)
     state.source.put(_follow(row, event, recorded_at, skipped, not is_known))
     return completed
@@ -283,15 +283,22 @@ def _forget(state: Sources, source: str, epoch: str) -> None:
 
 
 def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int, unknown: int) -> Source:
+    # Every event of the log comes by here, so this is spelled out, without calls.
+    source, epoch, events, duplicates, last_number, missing, first_time, last_time, *_ = row
+    number, time = event.number, event.time
+    if time > last_time:
+        last_time = time
+    elif time < first_time:
+        first_time = time
     return Source(
-        row.source,
-        row.epoch,
-        row.events + 1,
-        row.duplicates,
-        max(row.last_number, event.number),
-        row.missing + skipped,
-        min(row.first_time, event.time),
-        max(row.last_time, event.time),
+        source,
+        epoch,
+        events + 1,
+        duplicates,
+        max(number, last_number),
+        missing + skipped,
+        first_time,
+        last_time,
         row.first_recorded_at,
         recorded_at,
         row.completed_at,

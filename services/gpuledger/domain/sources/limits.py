@@ -79,22 +79,24 @@ class Hours:
 
     def count(self, message: CountedMessage) -> SourceHour:
         """Count a message; returns its source's hour."""
+        _, recorded_at, size, aggregate, begins_epoch, is_rejected = message
         row = self._table.get(message.source)
-        if row is None or message.recorded_at - row.hour >= HOUR:
-            hour = message.recorded_at.replace(minute=0, second=0, microsecond=0)
+        if row is None or recorded_at - row.hour >= HOUR:
+            hour = recorded_at.replace(minute=0, second=0, microsecond=0)
             row = SourceHour(message.source, hour, 0, 0, 0, 0, 0, "", None)
             self._aggregates.pop(message.source, None)
-        aggregates, hashes = self._with_aggregate(row, message.aggregate)
+        aggregates, hashes = self._with_aggregate(row, aggregate)
+        source, hour, events, rejected, epochs, _, total, _, limited_at = row
         row = SourceHour(
-            row.source,
-            row.hour,
-            row.events + 1,
-            row.rejected + message.is_rejected,
-            row.epochs + message.begins_epoch,
+            source,
+            hour,
+            events + 1,
+            rejected + is_rejected,
+            epochs + begins_epoch,
             aggregates,
-            row.bytes + message.size,
+            total + size,
             hashes,
-            row.limited_at,
+            limited_at,
         )
         self._table.put(row)
         return row
@@ -168,14 +170,15 @@ def is_limited(source: str) -> bool:
 
 def aggregate_of(event: Undecoded) -> str:
     """The hash of what an accepted event is about; nobody finds two things that share one."""
-    return _hash(_aggregate_word(event.type), event.subject)
+    return _hash(event.type, event.subject)
+
+
+@lru_cache(maxsize=65_536)
+def _hash(event_type: str, subject: str) -> str:
+    aggregate = _aggregate_word(event_type)
+    return blake2b(f"{aggregate}/{subject}".encode(), digest_size=HASH_LENGTH // 2).hexdigest()
 
 
 @lru_cache(maxsize=4_096)
 def _aggregate_word(event_type: str) -> str:
     return parse_type(event_type).aggregate
-
-
-@lru_cache(maxsize=65_536)
-def _hash(aggregate: str, subject: str) -> str:
-    return blake2b(f"{aggregate}/{subject}".encode(), digest_size=HASH_LENGTH // 2).hexdigest()
