@@ -65,6 +65,14 @@ class Commits:
         return self._times[bisect_left(self._positions, position)]
 
 
+class Published(NamedTuple):
+    """An event's position, when it was due by the steady clock, and its id; of a bare message, its latency."""
+
+    sequence: int
+    seconds: float
+    id: str = ""
+
+
 async def latency(database_url: str, seconds: float, rounds: int) -> list[Figure]:
     """p50 and p99 of published -> committed, with the log synced for every event and without that."""
     events = int(RATE_PER_S * seconds)
@@ -107,22 +115,22 @@ async def _paced(nats_url: str, ledger: Ledger, database_url: str, events: int) 
     running = asyncio.create_task(Runner(DevicesProjection(), ledger, database_url, on_flush=commits.note).run())
     try:
         published = await published_by_child(nats_url, events)
-        await commits.reach(max(sequence for sequence, _ in published))
+        await commits.reach(max(one.sequence for one in published))
     finally:
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
-    return [commits.time_of(sequence) - due for sequence, due in published]
+    return [commits.time_of(one.sequence) - one.seconds for one in published]
 
 
-async def published_by_child(nats_url: str, events: int, *options: str) -> list[tuple[int, float]]:
+async def published_by_child(nats_url: str, events: int, *options: str) -> list[Published]:
     """Publish from another process; what it prints, by the clock that processes share."""
     command = (sys.executable, str(CHILD), nats_url, str(events), str(RATE_PER_S), *options)
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     output, _ = await child.communicate()
     if child.returncode:
         raise RuntimeError(f"{CHILD.name} ended with {child.returncode}")
-    return [(sequence, seconds) for sequence, seconds in json.loads(output)]
+    return [Published(*one) for one in json.loads(output)]
 
 
 async def _bare(nats_url: str, database_url: str, events: int) -> tuple[list[float], list[float]]:
@@ -138,7 +146,7 @@ async def _bare(nats_url: str, database_url: str, events: int) -> tuple[list[flo
             await connection.execute("UPDATE public.bare SET value = value + 1 WHERE id = 1")
             commits.append(perf_counter() - began)
             await asyncio.sleep(COMMIT_EVERY_S)
-        return [seconds for _, seconds in await publishing], commits
+        return [one.seconds for one in await publishing], commits
 
 
 async def _forget_rows(database_url: str) -> None:

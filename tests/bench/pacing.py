@@ -2,8 +2,8 @@
 
 Open loop: what is due is published whatever became of the events before, each event by itself, as live sources do.
 Given a subject it publishes there with nats-py alone and prints how long each acknowledgement took; otherwise it
-publishes events to the ledger and prints their sequences and the moments when they were due. The garbage collector
-is off: a pause of this process is none of what is measured, and it ends soon.
+publishes events to the ledger and prints their sequences, the moments when they were due and their ids. The garbage
+collector is off: a pause of this process is none of what is measured, and it ends soon.
 """
 
 import asyncio
@@ -54,7 +54,8 @@ async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -
             return [(number_of(receipt.sequence), 0.0) for receipt in receipts]
 
         began, stored = await paced(publish, messages, rate_per_s)
-        print(json.dumps([(seq, began + n / rate_per_s) for n, (seq, _) in enumerate(stored)]))
+        due_at = (began + n / rate_per_s for n in range(events))
+        print(json.dumps([(seq, at, one.id) for (seq, _), at, one in zip(stored, due_at, messages, strict=True)]))
 
 
 async def paced(publish: Publish, messages: list[Outgoing], rate_per_s: int) -> tuple[float, list[tuple[int, float]]]:

@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import connected
+from gpuledger.ledger.continuity import confirm_anchor
 from gpuledger.ledger.errors import (
     LogCutError,
     LogLostError,
@@ -20,6 +21,7 @@ from gpuledger.ledger.errors import (
     NoLedgerError,
     RestoreInterruptedError,
 )
+from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import archive_subject, begin_generation, create_ledger, stream_config
 from gpuledger.local.servers.nats import NatsServer
@@ -102,6 +104,13 @@ async def test_an_older_copy_of_the_log_is_noticed_where_it_ends(restored: JetSt
     with pytest.raises(LogRestoredError):
         await rebuild(DevicesProjection(), restored, url)
     assert len(table(url, "failure")) == FOLDED
+
+
+async def test_an_older_copy_that_is_put_back_while_the_log_is_confirmed_is_no_cut(restored: JetStreamLedger) -> None:
+    """The head was found in the log of before, and the event is looked for in the copy."""
+    anchor = Anchor(FOLDED, "the-last", "a-digest")
+    with pytest.raises(LogRestoredError, match=rf"ends at 1/{KEPT}, but it was read up to 1/{FOLDED}"):
+        await confirm_anchor(restored._connection, 1, FOLDED, anchor)
 
 
 async def test_an_older_copy_that_went_on_is_noticed_by_the_event(restored: JetStreamLedger, url: str) -> None:

@@ -15,6 +15,9 @@ from support.up import eventually
 CLUSTER = "lab"
 PASSWORD = "cluster"
 
+LEADER_TIMEOUT_S = 0.5
+"""For how long one request waits for a leader; what asks on meets a new one soon."""
+
 
 class ClusterServer(NatsServer):
     """One server of the cluster. It syncs as servers in a cluster do by default, every two minutes."""
@@ -65,23 +68,25 @@ class NatsCluster:
 
     def leader(self, stream: str) -> ClusterServer:
         """The server that leads a stream."""
-        name = nats_answer(self.url, f"$JS.API.STREAM.INFO.{stream}")["cluster"]["leader"]
+        info = nats_answer(self.url, f"$JS.API.STREAM.INFO.{stream}", timeout_s=LEADER_TIMEOUT_S)
+        name = info["cluster"]["leader"]
         return next(server for server in self.servers if server.name_in_cluster == name)
 
     def wait_led(self, stream: str, dead: ClusterServer) -> None:
-        """Return when a stream has a leader other than a server that died; blocks."""
+        """Return when a stream has a leader other than a server that died, and so has the metadata group; blocks."""
 
         def is_led() -> bool:
             try:
-                return self.leader(stream) is not dead
+                return self.leader(stream) is not dead and self._answers()
             except (LedgerUnavailableError, TimeoutError, AssertionError, OSError, KeyError, StopIteration):
                 return False
 
         eventually(is_led)
 
     def _answers(self) -> bool:
+        """Whether the leader of the metadata group answers, as nobody else does."""
         try:
-            nats_answer(self.url, "$JS.API.STREAM.NAMES")
+            nats_answer(self.url, "$JS.API.STREAM.NAMES", timeout_s=LEADER_TIMEOUT_S)
         except (LedgerUnavailableError, TimeoutError, AssertionError, OSError):
             return False
         return True

@@ -77,7 +77,7 @@ def delete_streams(nats_url: str) -> None:
             nats_answer(nats_url, f"$JS.API.STREAM.DELETE.{name}")
 
 
-def nats_answer(url: str, subject: str, payload: bytes = b"") -> dict[str, Any]:
+def nats_answer(url: str, subject: str, payload: bytes = b"", *, timeout_s: float = 5.0) -> dict[str, Any]:
     """The JSON object that the server answers to a request; blocks, also within an event loop.
 
     Raises:
@@ -85,14 +85,14 @@ def nats_answer(url: str, subject: str, payload: bytes = b"") -> dict[str, Any]:
         AssertionError: it answers with an error.
     """
     with ThreadPoolExecutor(1) as thread:
-        answer = thread.submit(asyncio.run, _nats_answer(url, subject, payload)).result()
+        answer = thread.submit(asyncio.run, _nats_answer(url, subject, payload, timeout_s)).result()
     assert "error" not in answer, answer
     return answer
 
 
-async def _nats_answer(url: str, subject: str, payload: bytes) -> dict[str, Any]:
+async def _nats_answer(url: str, subject: str, payload: bytes, timeout_s: float) -> dict[str, Any]:
     async with connected(url, name="test", timeout_s=5.0) as connection:
-        answer: dict[str, Any] = json.loads((await connection.client.request(subject, payload, timeout=5.0)).data)
+        answer: dict[str, Any] = json.loads((await connection.client.request(subject, payload, timeout=timeout_s)).data)
     return answer
 
 

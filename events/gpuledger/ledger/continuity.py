@@ -150,17 +150,23 @@ async def confirm_anchor(connection: Connection, generation: int, head: Offset, 
     """
     stream = stream_name(generation)
     position = Position(generation, anchor.sequence)
-    if not is_at_or_after(head, anchor.sequence):
-        raise LogRestoredError(
-            f"{stream} at {connection.address} ends at {Position(generation, head)}, "
-            f"but it was read up to {position} (event {anchor.event_id or 'without an id'})"
-        )
+    _refuse_shorter(connection, generation, head, anchor)
     try:
         found = await message_at(connection, stream, anchor.sequence)
     except NotFoundError as error:
+        # An older copy may have been put back since the head was found.
+        _refuse_shorter(connection, generation, (await kept_stream(connection, stream)).state.last_seq, anchor)
         raise LogCutError(f"{stream} holds no event at {position}") from error
     if digest_of(found.subject, found.data) != anchor.digest:
         raise LogRestoredError(
             f"at {position} of {stream} at {connection.address} stands another event "
             f"than {anchor.event_id or 'the one'} that was read there"
+        )
+
+
+def _refuse_shorter(connection: Connection, generation: int, head: Offset, anchor: Anchor) -> None:
+    if not is_at_or_after(head, anchor.sequence):
+        raise LogRestoredError(
+            f"{stream_name(generation)} at {connection.address} ends at {Position(generation, head)}, but it was "
+            f"read up to {Position(generation, anchor.sequence)} (event {anchor.event_id or 'without an id'})"
         )
