@@ -50,6 +50,17 @@ def _judged(node: ast.AST) -> Iterator[ast.expr]:
             yield test
         case ast.Call(function, arguments, keywords):
             yield from _ordered(function, arguments, keywords)
+        case ast.JoinedStr(parts):
+            yield from _written(parts)
+
+
+def _written(parts: list[ast.expr]) -> Iterator[ast.expr]:
+    """What stands behind a generation and a slash, as in the text of a position."""
+    for before, between, after in zip(parts, parts[1:], parts[2:], strict=False):
+        match before, between, after:
+            case ast.FormattedValue(ast.Name(name) | ast.Attribute(_, name)), ast.Constant("/"), ast.FormattedValue(at):
+                if name.endswith("generation"):
+                    yield at
 
 
 def _ordered(function: ast.expr, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Iterator[ast.expr]:

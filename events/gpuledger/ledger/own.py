@@ -71,7 +71,7 @@ def incident(generation: int, message: Outgoing, holder: Message) -> Decoded:
         event=lost.id,
         message_id=message.id,
     )
-    event_id = derived_id(f"{lost.id}/{generation}/{holder.sequence}", data.TYPE, lost.source)
+    event_id = derived_id(f"{lost.id}/{Position(generation, holder.sequence)}", data.TYPE, lost.source)
     time = time_of_ns(holder.recorded_ns)
     return Event(event_id, lost.source, data.TYPE, lost.source, time, data, f"taken/{event_id}", 1, lost.id)
 

@@ -46,6 +46,7 @@ def test_what_has_another_meaning_is_there_and_would_be_refused() -> None:
         "at = one.sequence or head",
         "text = 'empty' if not head else 'full'",
         "if checkpoint.sealed_to: pass",
+        "text = f'at {ledger.generation}/{message.sequence}'",
     ],
 )
 def test_code_that_works_with_a_position_is_refused(tmp_path: Path, code: str) -> None:
@@ -64,7 +65,7 @@ def test_code_that_works_with_a_position_is_refused(tmp_path: Path, code: str) -
         "is_skipped = message.sequence in skipped",
         "if checkpoint.position is None: pass",
         "rows = sorted(rows, key=lambda row: (row.time, order(row.position)))",
-        "text = f'{generation}/{sequence}'",
+        "text = f'{Position(generation, sequence)} of {source}/{sequence}'",
         "count = events + 1",
     ],
 )
