@@ -271,7 +271,7 @@ class Fold:
         """Refuse an event that its source must not publish; enforce from here on the rule that the event names."""
         route.check(message.subject, publisher, event)
         if self.enforced.rules:
-            rule = route.rule_in_every_build(publisher)
+            rule = route.rule_in_every_build(publisher) if route.is_introduced else route.rule
             self.enforced.check(publisher, rule, route.aggregate, event, message)
         if event.type == _RULE_ENFORCED:
             data = with_payload(event).data

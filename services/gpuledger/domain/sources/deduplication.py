@@ -140,10 +140,12 @@ class Seen:
 
     def take_changes(self) -> list[SeenChange]:
         """What changed since the last call."""
-        changes = [
-            SeenChange(*key, self.numbers[key].last, list(self.numbers[key].holes), self._began.pop(key, 0))
-            for key in self._changed
-        ]
+        changes = []
+        for key in self._changed:
+            source, epoch = key
+            numbers = self.numbers[key]
+            began_at = self._began.pop(key, 0) if self._began else 0
+            changes.append(SeenChange(source, epoch, numbers.last, numbers.holes.copy(), began_at))
         self._changed = {}
         return changes
 
