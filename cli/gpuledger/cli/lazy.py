@@ -12,6 +12,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from gpuledger.runtime.garbage import seldom_collected
+
 VERBATIM = "\b"
 """Begins a paragraph whose lines stay as they are."""
 
@@ -63,7 +65,8 @@ def lazy_group(commands: LazyCommands) -> type[TyperGroup]:
 
 
 def _build(name: str, place: Place) -> object:
-    defined = getattr(import_module(place.module), place.attribute)
+    with seldom_collected():
+        defined = getattr(import_module(place.module), place.attribute)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     holder.callback()(_group_of_one)
     if isinstance(defined, typer.Typer):

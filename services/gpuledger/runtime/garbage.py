@@ -2,7 +2,8 @@
 
 A fold makes many small tuples and keeps them. The collector counts such allocations and then walks all of the young
 ones, although rows hold no cycles: with its own settings that is a sixth of a fold's time, and more the more rows
-there are. It is never switched off, because libraries around a fold do leave cycles behind.
+there are. It is never switched off, because libraries around a fold do leave cycles behind. Imports make as many
+objects that stay: a sixth of the time that `gpuledger up` takes to import what it needs.
 
 A process that holds many objects stands still while the collector walks all of them: 0.7 s with 10,000 claims. What
 survives such a walk is rows and JSON, which reference counting frees, so it need not be walked again.

@@ -14,7 +14,7 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import Console, message_unless_closed, quiet_pipe
 from gpuledger.cli.run import run
-from gpuledger.runtime.garbage import short_walks
+from gpuledger.runtime.garbage import seldom_collected, short_walks
 from gpuledger.runtime.settings import Settings, read_settings
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
@@ -79,9 +79,10 @@ def up(
     cluster of KUBECONFIG the first time only with --kube. Other commands with the same --data-dir find the running
     servers.
     """
-    from gpuledger.cli.local_servers import local_servers  # noqa: PLC0415 - takes a second to import
-    from gpuledger.compose.edge import FleetOptions, check_fleet  # noqa: PLC0415
-    from gpuledger.compose.up import Reports, UpOptions, serve  # noqa: PLC0415
+    with seldom_collected():
+        from gpuledger.cli.local_servers import local_servers  # noqa: PLC0415 - takes a second to import
+        from gpuledger.compose.edge import FleetOptions, check_fleet  # noqa: PLC0415
+        from gpuledger.compose.up import Reports, UpOptions, serve  # noqa: PLC0415
 
     configure_logging()
     settings = read_settings(os.environ, data_dir)
