@@ -6,6 +6,7 @@ UV := $(VENV)/bin/uv
 RUN := $(UV) run --frozen --no-sync
 STAMP := $(VENV)/.installed
 # Processes that run tests side by side; each starts servers of its own.
+# They take files in the order of the folders: at the end come those of tests/unit, which keep all busy equally long.
 WORKERS ?= auto
 PROTOS := schemas/gpuledger/schemas/proto
 KUBELET := services/gpuledger/agent/kubelet
@@ -34,7 +35,7 @@ demo: $(STAMP) ## Import a fleet's history, query it, verify the tables (under t
 	$(RUN) gpuledger demo
 
 test: $(STAMP) ## Run the whole suite, on real NATS and PostgreSQL servers that it starts
-	$(RUN) pytest -q --numprocesses $(WORKERS) --dist loadfile
+	$(RUN) pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: lint test test-long ## Run what CI runs: format, lint, names, types, layers, then make test, then the long tests
 

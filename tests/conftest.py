@@ -70,6 +70,7 @@ def fresh_nats() -> Iterator[NatsServer]:
 def postgres_server_url() -> Iterator[str]:
     """A PostgreSQL server that all tests share; `database_url` is a database of one's own on it."""
     with servers.postgres_server() as server:
+        servers.forgo_durability(server.url)
         yield server.url
 
 

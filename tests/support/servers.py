@@ -25,6 +25,12 @@ MEMORY = Path("/dev/shm")
 MEMORY_FREE_MIN_BYTES = 4 << 30
 """With less than this the folders are on the disk."""
 
+ANSWER_MAX_S = 60.0
+"""How long a server may take to answer a test."""
+
+REFUSAL_S = 5.0
+"""How long a test asks to be let in; one that is to be refused waits as long."""
+
 _numbers = itertools.count(1)
 
 
@@ -70,6 +76,13 @@ def fresh_database(server_url: str, template: str = "template1") -> Iterator[str
         _execute(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def forgo_durability(server_url: str) -> None:
+    """Have the server write less and wait for no disk; for one that no test kills."""
+    for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+        _execute(server_url, f"ALTER SYSTEM SET {setting} = off")
+    _execute(server_url, "SELECT pg_reload_conf()")
+
+
 def delete_streams(nats_url: str) -> None:
     """Delete every stream, which even a stream that denies purging allows."""
     while names := nats_answer(nats_url, "$JS.API.STREAM.NAMES").get("streams"):
@@ -77,7 +90,7 @@ def delete_streams(nats_url: str) -> None:
             nats_answer(nats_url, f"$JS.API.STREAM.DELETE.{name}")
 
 
-def nats_answer(url: str, subject: str, payload: bytes = b"", *, timeout_s: float = 5.0) -> dict[str, Any]:
+def nats_answer(url: str, subject: str, payload: bytes = b"", *, timeout_s: float = ANSWER_MAX_S) -> dict[str, Any]:
     """The JSON object that the server answers to a request; blocks, also within an event loop.
 
     Raises:
@@ -91,7 +104,7 @@ def nats_answer(url: str, subject: str, payload: bytes = b"", *, timeout_s: floa
 
 
 async def _nats_answer(url: str, subject: str, payload: bytes, timeout_s: float) -> dict[str, Any]:
-    async with connected(url, name="test", timeout_s=5.0) as connection:
+    async with connected(url, name="test", timeout_s=REFUSAL_S) as connection:
         answer: dict[str, Any] = json.loads((await connection.client.request(subject, payload, timeout=timeout_s)).data)
     return answer
 
