@@ -149,7 +149,7 @@ async def test_a_stream_of_before_batches_is_allowed_them_and_else_left_alone(
 async def test_the_refused_message_is_named_and_earlier_ones_stay(clean_nats_url: str) -> None:
     messages = series(10)
     messages[6] = Outgoing("elsewhere", "stray", b"")
-    async with jetstream_ledger(clean_nats_url, publish_timeout_s=0.5) as ledger:
+    async with jetstream_ledger(clean_nats_url, publish_timeout_s=2.0) as ledger:
         with pytest.raises(PublishError, match=r"stray was not acknowledged .*no stream takes the subject"):
             await ledger.publish_many(messages)
         assert numbers_of(await everything(ledger, until=6)) == list(range(6))

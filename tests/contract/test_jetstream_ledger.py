@@ -84,8 +84,11 @@ async def test_expectations_hold_across_a_kill(fresh_nats: NatsServer) -> None:
 
 
 async def test_a_publisher_gives_up_within_its_bound(fresh_nats: NatsServer) -> None:
-    async with new_ledger(fresh_nats.url, name="publisher", publish_timeout_s=0.5) as ledger:
-        await ledger.publish(outgoing(1))
+    async with (
+        new_ledger(fresh_nats.url, name="patient") as patient,
+        jetstream_ledger(fresh_nats.url, publish_timeout_s=0.5) as ledger,
+    ):
+        await patient.publish(outgoing(1))
         fresh_nats.kill()
         with pytest.raises(PublishError, match=r"not acknowledged within 0\.5 s"):
             await ledger.publish(outgoing(2))
@@ -301,7 +304,7 @@ async def test_an_invalid_subject_is_refused(ledger: JetStreamLedger) -> None:
 
 
 async def test_publishing_where_no_stream_listens_is_an_error(clean_nats_url: str) -> None:
-    async with jetstream_ledger(clean_nats_url, publish_timeout_s=0.3) as ledger:
+    async with jetstream_ledger(clean_nats_url, publish_timeout_s=2.0) as ledger:
         with pytest.raises(PublishError, match="no stream takes the subject"):
             await ledger.publish(Outgoing("elsewhere", "id", b""))
 

@@ -22,6 +22,7 @@ from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, WantedD
 from gpuledger.local.servers.nats import NatsServer
 from support.agent_fast import QUIET
 from support.agent_process import Place, a_place, desired_devices, is_verdict
+from support.ledgers import DEADLINE_S
 from support.outbox import Recorded
 from support.waiting import eventually
 
@@ -129,7 +130,7 @@ class Story:
     async def _allocate(self) -> None:
         with suppress(LookupError, grpc.aio.AioRpcError):
             resource = self.chance.choice(SETUPS).resource
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(DEADLINE_S):
                 await self.place.kubelet.allocate(resource, 1, f"pod-{next(self._pods)}")
 
     async def _release(self) -> None:

@@ -26,7 +26,7 @@ from gpuledger.tools.log_archive import Header, opened, read_header, write_log
 from gpuledger.tools.log_restore import Restored, restore_log, skip_positions
 from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.reporting import SILENT, Advance, NoProgress, Reporter, Silent
-from support.ledgers import everything, new_ledger
+from support.ledgers import DEADLINE_S, everything, new_ledger
 from support.projections import publish
 from support.roles import ADMIN, role_server, url_of
 from support.runners import LEFT_OPEN, failures
@@ -104,7 +104,7 @@ async def test_what_others_publish_meanwhile_comes_behind_the_restored_log(serve
         nonlocal refused
         while True:
             try:
-                await client.jetstream().publish(SUBJECT, b"{}", timeout=1.0)
+                await client.jetstream().publish(SUBJECT, b"{}", timeout=DEADLINE_S)
             except NoStreamResponseError:
                 refused += 1
             else:

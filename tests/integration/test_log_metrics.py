@@ -90,7 +90,7 @@ async def test_storage_that_is_exhausted_is_measured(scope: str, url: str, monke
     """The server's own limit is in no answer, and shows only in what it refuses."""
     monkeypatch.setattr("gpuledger.ledger.publish.ACK_TIMEOUT_S", 1.0)
     with limited(scope) as server:
-        async with new_ledger(server.url, publish_timeout_s=0.2) as ledger, measuring(ledger, url):
+        async with new_ledger(server.url, publish_timeout_s=1.0) as ledger, measuring(ledger, url):
             if scope == "stream":
                 await limit_stream(server.url, LIMIT_BYTES)
             before = refusals()

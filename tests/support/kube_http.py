@@ -16,7 +16,7 @@ from support.waiting import eventually
 
 Json = dict[str, Any]
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -21,7 +21,7 @@ from support.events import START
 from support.ledgers import everything
 from support.projections import stop
 from support.scripted_api import Answer, ScriptedApi, answer, node, refuse, stream
-from support.waiting import eventually
+from support.waiting import WAIT_MAX_S, eventually
 
 NODES = nodes.kind(LABEL_ENABLED)
 ON = stream(silent=True)
@@ -96,7 +96,7 @@ async def watching(
 async def comes(ledger: MemoryLedger, *words: str) -> None:
     """Return when the ledger has exactly these lines."""
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_MAX_S):
             while await recorded_lines(ledger) != list(words):  # noqa: ASYNC110 - the condition is in the ledger
                 await asyncio.sleep(0.01)
     except TimeoutError:

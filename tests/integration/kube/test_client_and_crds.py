@@ -20,7 +20,7 @@ from support.kube_equipped import equip
 from support.kube_proxy import KubeProxy
 from support.kube_server import HOST, KubeServer, NewKube
 
-DEADLINE_S = 20
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

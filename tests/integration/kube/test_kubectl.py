@@ -124,7 +124,7 @@ async def kubectl(kube: KubeServer, tmp_path: Path) -> Kubectl:
 @pytest.fixture
 async def widgets(kubectl: Kubectl) -> Kubectl:
     await kubectl("apply", "-f", "-", given=CRD)
-    await kubectl("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=10s")
+    await kubectl("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=60s")
     await kubectl.becomes("widget.example.com/w created", "apply", "-f", "-", given=WIDGET)
     return kubectl
 
@@ -227,13 +227,13 @@ async def test_replacing(kubectl: Kubectl) -> None:
 
 async def test_waiting(widgets: Kubectl) -> None:
     ready = '{"status":{"phase":"Up","conditions":[{"type":"Ready","status":"True"}]}}'
-    waiting = asyncio.create_task(widgets("wait", "wd/w", "--for=condition=Ready", "--timeout=20s"))
+    waiting = asyncio.create_task(widgets("wait", "wd/w", "--for=condition=Ready", "--timeout=60s"))
     await widgets("patch", "wd", "w", "--subresource=status", "--type=merge", "-p", ready)
     assert await waiting == "widget.example.com/w condition met"
-    assert await widgets("wait", "wd/w", "--for=jsonpath={.status.phase}=Up", "--timeout=20s")
+    assert await widgets("wait", "wd/w", "--for=jsonpath={.status.phase}=Up", "--timeout=60s")
     await widgets("patch", "wd", "w", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/f"]}}')
     await widgets("delete", "wd", "w", "--wait=false")
-    gone = asyncio.create_task(widgets("wait", "wd/w", "--for=delete", "--timeout=20s"))
+    gone = asyncio.create_task(widgets("wait", "wd/w", "--for=delete", "--timeout=60s"))
     assert (await widgets.json("get", "wd", "w"))["metadata"]["deletionTimestamp"]
     await widgets("patch", "wd", "w", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     assert await gone in {"widget.example.com/w condition met", ""}  # nothing, where it was gone before kubectl looked
@@ -255,7 +255,7 @@ async def test_deleting_takes_dependents_along_or_leaves_them(widgets: Kubectl) 
         await widgets("apply", "-f", "-", given=WIDGET)
         await owned(cascade)
         await widgets("delete", "wd", "w", f"--cascade={cascade}")
-        await widgets("wait", f"cm/{cascade}", "--for=delete", "--timeout=10s")
+        await widgets("wait", f"cm/{cascade}", "--for=delete", "--timeout=60s")
 
 
 async def test_watching_ends_when_it_is_stopped(widgets: Kubectl) -> None:
@@ -275,7 +275,7 @@ async def test_namespaces(kubectl: Kubectl) -> None:
     await kubectl("create", "configmap", "c", "-n", "team", "--from-literal=a=b")
     await kubectl("create", "secret", "generic", "s", "-n", "team", "--from-literal=a=b")
     assert await kubectl("get", "secret", "s", "-n", "team", "-o", "jsonpath={.data.a}") == "Yg=="
-    await kubectl("delete", "namespace", "team", "--timeout=20s")
+    await kubectl("delete", "namespace", "team", "--timeout=60s")
     assert "not found" in await kubectl.fails("get", "configmap", "c", "-n", "team")
     assert "Forbidden" in await kubectl.fails("delete", "namespace", "default")
 
@@ -299,7 +299,7 @@ async def test_nodes_are_drained(kubectl: Kubectl) -> None:
     await kubectl("create", "poddisruptionbudget", "b", "--selector=app=x", "--min-available=1")
     assert "disruption budget" in await kubectl.fails("drain", "n1", "--force", "--timeout=2s")
     await kubectl("delete", "poddisruptionbudget", "b")
-    assert "evicted" in await kubectl("drain", "n1", "--force", "--timeout=20s")
+    assert "evicted" in await kubectl("drain", "n1", "--force", "--timeout=60s")
     assert await kubectl("get", "pods", "-o", "name") == ""
 
 

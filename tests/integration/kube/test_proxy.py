@@ -49,10 +49,13 @@ async def test_watches_stream_through(kube: KubeServer, proxy: KubeProxy) -> Non
     ids=["429", "500", "drop", "hang"],
 )
 async def test_a_fault_lasts_until_it_is_taken_away(proxy: KubeProxy, fault: Answer, error: type[Exception]) -> None:
-    async with open_client(proxy.kubeconfig, settings=IMPATIENT) as client:
+    async with (
+        open_client(proxy.kubeconfig) as client,
+        open_client(proxy.kubeconfig, settings=IMPATIENT) as impatient,
+    ):
         proxy.fault = fault
         with pytest.raises(error):
-            await name(client)
+            await name(impatient if error is UnavailableError else client)
         proxy.fault = None
         assert await name(client) == "default"
 
