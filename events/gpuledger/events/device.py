@@ -110,7 +110,7 @@ class DeviceRemoved(Payload):
 @registry.event(
     "device",
     "failed",
-    PublishRule((SourceKind.IMPORTERS, SourceKind.AGENTS), Authority.OWN_DEVICE, DropClass.FAILURE),
+    PublishRule((SourceKind.IMPORTERS, SourceKind.AGENTS), Authority.OWN_DEVICE, DropClass.FAILURE, judged_since=1),
 )
 class DeviceFailed(Payload):
     """The device failed; `kind` is the field's short name for how (DBE, OTB, XID 79)."""
@@ -178,7 +178,7 @@ class DeviceDetached(DeviceRemoved):
     name: Name
 
 
-@registry.event("device", "health-changed", by_agents(DropClass.ONCE))
+@registry.event("device", "health-changed", by_agents(DropClass.ONCE, judged_since=2))
 class DeviceHealthChanged(Payload):
     """The agent found the card named by the subject unhealthy, or healthy again; `kind` is the short name of the cause.
 
@@ -191,7 +191,7 @@ class DeviceHealthChanged(Payload):
     message: Text = ""
 
 
-@registry.event("device", "errors-observed", by_agents(DropClass.ONCE, Authority.EDGE))
+@registry.event("device", "errors-observed", by_agents(DropClass.ONCE, Authority.EDGE, judged_since=2))
 class DeviceErrorsObserved(Payload):
     """The card named by the subject had errors that leave it usable; one event covers many errors in a short time.
 
@@ -230,7 +230,7 @@ class DeviceAssignmentChanged(Payload):
     automatic: bool = False
 
 
-@registry.event("device", "pool-applied", by_agents(DropClass.ONCE, Authority.OWN_DEVICE))
+@registry.event("device", "pool-applied", by_agents(DropClass.ONCE, Authority.OWN_DEVICE, judged_since=1))
 class DevicePoolApplied(Payload):
     """The agent set up the GPUDevice for a pool; `partitions` counts its instances of the pool's MIG profile."""
 
@@ -238,7 +238,7 @@ class DevicePoolApplied(Payload):
     partitions: Count | None = None
 
 
-@registry.event("device", "pool-refused", by_agents(DropClass.ONCE, Authority.OWN_DEVICE))
+@registry.event("device", "pool-refused", by_agents(DropClass.ONCE, Authority.OWN_DEVICE, judged_since=1))
 class DevicePoolRefused(Payload):
     """The agent could not set up the GPUDevice for a pool."""
 
@@ -247,7 +247,7 @@ class DevicePoolRefused(Payload):
     message: Text = ""
 
 
-@registry.event("device", "pool-released", by_agents(DropClass.ONCE, Authority.OWN_DEVICE))
+@registry.event("device", "pool-released", by_agents(DropClass.ONCE, Authority.OWN_DEVICE, judged_since=1))
 class DevicePoolReleased(Payload):
     """The agent released the GPUDevice from a pool: nothing holds it, and nothing is left of its setup."""
 

@@ -36,10 +36,13 @@ class Rule(StrEnum):
     """Numbers that the ledger lacks up to the end of an epoch, as the agent says or leaves open, are missing."""
 
     DEVICE_REPORTS = "device-reports"
-    """What an agent reports of a device counts once `inventory` has accepted it, and not if the device is elsewhere."""
+    """What an agent reports of a device counts once `inventory` has accepted it, and not if the device is elsewhere.
+
+    Version 2 holds for what it says of a card's health and errors as well.
+    """
 
 
-RULE_VERSIONS: Final[Mapping[str, int]] = dict.fromkeys(Rule, 1)
+RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.DEVICE_REPORTS: 2}
 """The newest version of each rule that this build enforces."""
 
 
@@ -110,16 +113,16 @@ class DropClass(IntEnum):
 
 
 class PublishRule(NamedTuple):
-    """The kinds of source that publish an event type, what it may concern, and how early an agent drops it."""
+    """The kinds of source that publish an event type, what it may concern, and how early an agent drops it.
+
+    `judged_since` is the version of `Rule.DEVICE_REPORTS` from which on `inventory` has to accept an agent's event of
+    the type; None: it never has to. Before that version its authority says who hears it.
+    """
 
     publishers: tuple[SourceKind, ...]
     authority: Authority
     drop_class: DropClass = DropClass.ORDINARY
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether an agent's event of this type has to be accepted by `inventory`."""
-        return self.authority is Authority.OWN_DEVICE
+    judged_since: int | None = None
 
     @property
     def reserved_prefixes(self) -> tuple[str, ...]:
@@ -129,9 +132,11 @@ class PublishRule(NamedTuple):
         return (f"{ROOT}.",)
 
 
-def by_agents(drop_class: DropClass, authority: Authority = Authority.OWN_NODE) -> PublishRule:
+def by_agents(
+    drop_class: DropClass, authority: Authority = Authority.OWN_NODE, judged_since: int | None = None
+) -> PublishRule:
     """Agents publish it."""
-    return PublishRule((SourceKind.AGENTS,), authority, drop_class)
+    return PublishRule((SourceKind.AGENTS,), authority, drop_class, judged_since)
 
 
 def by_service(service: SourceKind) -> PublishRule:

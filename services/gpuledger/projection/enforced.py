@@ -42,7 +42,7 @@ class EnforcedRules:
     """The rules that are enforced, and which of them were not written yet.
 
     `types` are the introduced types of events that are in force. Each has a rule of its own, whose version is odd while
-    it is in force. `judges_reports` says whether `Rule.DEVICE_REPORTS` is among them.
+    it is in force. `reports_version` is that of `Rule.DEVICE_REPORTS`, and 0 where it is not among them.
     """
 
     def __init__(self, rules: Iterable[EnforcedRule] = ()) -> None:
@@ -108,7 +108,7 @@ class EnforcedRules:
         """Every event asks, and a rule's name takes long to hash."""
         self._checks_publishers = Rule.PUBLISHERS in self.rules
         self._checks_times = Rule.EVENT_TIMES in self.rules
-        self.judges_reports = Rule.DEVICE_REPORTS in self.rules
+        self.reports_version = self._version(Rule.DEVICE_REPORTS)
 
     def _version(self, rule: str) -> int:
         return self.rules[rule].version if rule in self.rules else 0

@@ -75,10 +75,13 @@ class Route(NamedTuple):
         """
         if self.is_open or self.rule is None:
             return True
-        if self.rule.is_judged:
-            is_judged = enforced.judges_reports and publisher.node is not None
+        judged_since = self.rule.judged_since
+        if judged_since is not None:
+            is_judged = enforced.reports_version >= judged_since and publisher.node is not None
             if judges or is_judged:
                 return judges and is_judged
+            if self.rule.authority not in BY_NODE:
+                return True
         return len(self.rule.publishers) > 1 or publisher.is_about_own_node(self.aggregate, event.subject, event.data)
 
 
@@ -93,7 +96,7 @@ def route_of(event_type: str, catalogue: Registry, handlers: Handlers) -> Route:
         return unregistered_route(name.aggregate, name.event)
     by_name = {(model.AGGREGATE, model.EVENT): handler for model, handler in handlers.items()}
     handler, rule = by_name.get((name.aggregate, name.event)), catalogue.rule_of(name)
-    is_introduced, is_open = event_type in catalogue.introduced, rule.authority not in BY_NODE
+    is_introduced, is_open = event_type in catalogue.introduced, rule.authority not in BY_NODE and not rule.judged_since
     return Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes, is_introduced, is_open)
 
 

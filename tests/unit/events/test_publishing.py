@@ -15,6 +15,7 @@ from gpuledger.events.node import NodeEventsDropped
 from gpuledger.events.payload import Payload
 from gpuledger.events.publisher import publisher_of
 from gpuledger.events.publishing import (
+    RULE_VERSIONS,
     Authority,
     DropClass,
     Rule,
@@ -87,7 +88,7 @@ def outcome(name: str, source: str, subject: str, *, enforced: bool) -> str:
     model: type[Payload] = catalogue.event(real.AGGREGATE, real.EVENT, real.PUBLISH_RULE)(type("Empty", (Payload,), {}))
     hearing = Hearing(model)
     recorded = Event("id", source, model.TYPE, subject, START, model(), "e1", 1)
-    rules = EnforcedRules([EnforcedRule(rule, 1, 1) for rule in Rule] if enforced else [])
+    rules = EnforcedRules([EnforcedRule(rule, RULE_VERSIONS[rule], 1) for rule in Rule] if enforced else [])
     try:
         Fold(hearing, 1, enforced=rules, catalogue=catalogue).apply(message(recorded, 1))
     except BadEventError:
@@ -113,7 +114,7 @@ def test_every_fold_keeps_to_the_publishers(name: str) -> None:
     rule = MODELS[name].PUBLISH_RULE
     subject = SUBJECTS.get(MODELS[name].AGGREGATE, "x")
     for kind, source in SOURCES.items():
-        if kind is SourceKind.AGENTS and rule.is_judged:
+        if kind is SourceKind.AGENTS and rule.judged_since:
             assert outcome(name, source, subject, enforced=True) == "ignored", "until it is accepted"
         elif kind in rule.publishers:
             assert outcome(name, source, subject, enforced=True) == "folded", kind

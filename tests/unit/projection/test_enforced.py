@@ -15,7 +15,7 @@ from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesObserved, NodeObserved, NodeRegistered
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset
-from gpuledger.events.publishing import EVENT_AHEAD_MAX, Rule
+from gpuledger.events.publishing import EVENT_AHEAD_MAX, RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourceRejected
 from gpuledger.events.workload import WorkloadSubmitted
@@ -52,7 +52,7 @@ def enforced(rule: Rule, number: int = 1, version: int = 1) -> Decoded:
     return event(RuleEnforced(version=version), rule, number=number, source=SOURCES)
 
 
-RULES = [enforced(rule, number) for number, rule in enumerate(Rule, 1)]
+RULES = [enforced(rule, number, RULE_VERSIONS[rule]) for number, rule in enumerate(Rule, 1)]
 
 
 class Watching(Projection):
@@ -127,7 +127,9 @@ def test_the_first_record_of_a_rule_counts(records: list[Decoded], repeats: int)
     fold = folded(NodesProjection(), log_of(numbered))
     firsts = {one.subject: one.number for one in reversed(numbered)}
     assert {one.rule: one.sequence for one in fold.enforced.rules.values()} == firsts
-    assert fold.enforced.missing(Rule) == [EnforcedRule(rule, 1, 0) for rule in Rule if rule not in firsts]
+    assert fold.enforced.missing(Rule) == [
+        EnforcedRule(rule, RULE_VERSIONS[rule], 0) for rule in Rule if rule not in firsts
+    ]
 
 
 @pytest.mark.parametrize(("rule", "version"), [("unheard-of", 1), (Rule.PUBLISHERS, 2)])
@@ -148,7 +150,9 @@ def test_the_sources_service_decides_each_rule_once() -> None:
     for _ in range(2):
         fold.enforce(tuple(Rule), START)
     decided = fold.take_decided()
-    assert [(one.subject, one.data) for one in decided] == [(rule, RuleEnforced(version=1)) for rule in Rule]
+    assert [(one.subject, one.data) for one in decided] == [
+        (rule, RuleEnforced(version=RULE_VERSIONS[rule])) for rule in Rule
+    ]
     assert fold.enforced.rules == {}, "it is enforced where it stands in the log"
     fold.apply_all(log_of([event(DeviceFailed(kind="DBE"), "d"), *decided]))
     assert [one.sequence for one in fold.enforced.rules.values()] == [2 + place for place in range(len(Rule))]

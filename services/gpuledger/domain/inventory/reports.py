@@ -8,12 +8,16 @@ from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.inventory.facts import AGENT, InventoryFacts
 from gpuledger.domain.inventory.merge import owner_of
 from gpuledger.events.catalogue import registry
-from gpuledger.events.device import DeviceFailed
+from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from gpuledger.events.payload import Payload
 from gpuledger.events.subjects import NODE, origin_of
 
-JUDGED: tuple[type[Payload], ...] = tuple(model for model in registry.models() if model.PUBLISH_RULE.is_judged)
+JUDGED: tuple[type[Payload], ...] = tuple(model for model in registry.models() if model.PUBLISH_RULE.judged_since)
 """The types of report that the inventory judges."""
+
+
+ABOUT_CARDS = (DeviceFailed, DeviceHealthChanged, DeviceErrorsObserved)
+"""Those that name a card; the others name a GPUDevice."""
 
 
 def is_report(fact: Fact) -> bool:
@@ -24,7 +28,7 @@ def is_report(fact: Fact) -> bool:
 def other_location(state: InventoryFacts, fact: Fact) -> str | None:
     """The other node that has the device of an agent's report; None if the agent may speak of it."""
     event, node = fact.event, origin_of(fact.event.source).name
-    if isinstance(event.data, DeviceFailed):
+    if isinstance(event.data, ABOUT_CARDS):
         own = state.report.get((node, AGENT, event.subject))
         if own is not None and own.reported_at >= event.time:
             return None  # The card was on this node when it happened, wherever it is now.

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.fact import Fact
 from gpuledger.events.device import (
     Card,
+    DeviceErrorsObserved,
     DeviceFailed,
+    DeviceHealthChanged,
     DevicePoolApplied,
     DevicePoolReleased,
     DeviceReportAccepted,
@@ -20,7 +23,7 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDevicesObserved, NodeObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset
-from gpuledger.events.publishing import Rule
+from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Numbering, Projection
@@ -28,10 +31,13 @@ from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.queries.backend import all_projections
-from support.events import GENERATION, IMPORT, event, folded, message
+from support.events import GENERATION, IMPORT, START, event, folded, hour, message
 
 UUID = "GPU-1"
 FAILED = DeviceFailed(kind="XID 79")
+OF_HEALTH = (DeviceHealthChanged, DeviceErrorsObserved)
+UNHEALTHY = DeviceHealthChanged(healthy=False, kind="XID 79")
+ERRORS = DeviceErrorsObserved(kind="XID 31", cause="application", first_at=START)
 HOME, AWAY = "/nodes/n1/agent", "/nodes/n2/agent"
 
 
@@ -42,12 +48,12 @@ def card(uuid: str = UUID) -> Card:
 class Log:
     """A log with the facts of a test, and what `inventory` decides by them."""
 
-    def __init__(self, *, enforced: bool = True) -> None:
+    def __init__(self, *, enforced: bool = True, version: int = RULE_VERSIONS[Rule.DEVICE_REPORTS]) -> None:
         self.messages: list[Message] = []
         self.inventory = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
         self._numbers: dict[str, int] = {}
         if enforced:
-            self.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced())
+            self.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced(version=version))
 
     def add(self, source: str, subject: str, data: Payload, at: float = 0) -> list[Decoded]:
         """Record a fact, and then what `inventory` decides."""
@@ -77,7 +83,7 @@ class Hearing(Projection):
 
     def __init__(self) -> None:
         self.heard: list[tuple[Decoded, Offset]] = []
-        self.handlers = dict.fromkeys((DeviceFailed, DevicePoolApplied, DevicePoolReleased), self._note)  # type: ignore[misc]
+        self.handlers = dict.fromkeys((DeviceFailed, *OF_HEALTH, DevicePoolApplied, DevicePoolReleased), self._note)  # type: ignore[misc]
 
     def new_state(self) -> Any:
         return None
@@ -153,6 +159,32 @@ def test_reports_from_before_the_rule_are_heard_as_they_stand() -> None:
     log.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced())
     assert len(log.add(HOME, UUID, FAILED, at=2)) == 1
     assert [report.source for report, _ in heard(log.messages)] == [AWAY, HOME]
+
+
+@pytest.mark.parametrize("data", [UNHEALTHY, ERRORS])
+def test_health_and_errors_of_a_card_count_where_they_are_accepted(data: Payload) -> None:
+    log = Log()
+    log.card_on("n1")
+    (accepted,), (rejected,) = log.add(HOME, UUID, data, at=1), log.add(AWAY, UUID, data, at=1)
+    assert isinstance(accepted.data, DeviceReportAccepted)
+    assert isinstance(rejected.data, DeviceReportRejected)
+    assert [(report.source, report.data) for report, _ in heard(log.messages)] == [(HOME, data)]
+    errors = folded(DevicesProjection(), log.messages).state.tables()["device_errors"].rows.values()
+    assert [row.node for row in errors] == (["n1"] if data is ERRORS else [])
+    health = folded(BootstrapProjection(), log.messages).state.tables()["bootstrap_health"].rows.values()
+    assert [row.node for row in health] == (["n1"] if data is UNHEALTHY else [])
+
+
+@pytest.mark.parametrize("data", [UNHEALTHY, ERRORS])
+def test_health_and_errors_from_before_the_second_version_are_heard_as_they_stand(data: Payload) -> None:
+    log = Log(version=1)
+    log.card_on("n1")
+    assert log.add(AWAY, UUID, data, at=1) == []
+    assert len(log.add(AWAY, UUID, FAILED, at=1)) == 1
+    log.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced(version=2))
+    assert len(log.add(AWAY, UUID, data, at=2)) == 1
+    assert len(log.add(HOME, UUID, data, at=2)) == 1
+    assert [(report.source, report.time) for report, _ in heard(log.messages)] == [(AWAY, hour(1)), (HOME, hour(2))]
 
 
 def test_an_imported_failure_needs_nobody() -> None:
