@@ -86,9 +86,8 @@ async def limit_stream(url: str, max_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("scope", ["server", "account", "stream"])
-async def test_storage_that_is_exhausted_is_measured(scope: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_storage_that_is_exhausted_is_measured(scope: str, url: str) -> None:
     """The server's own limit is in no answer, and shows only in what it refuses."""
-    monkeypatch.setattr("gpuledger.ledger.publish.ACK_TIMEOUT_S", 1.0)
     with limited(scope) as server:
         async with new_ledger(server.url, publish_timeout_s=1.0) as ledger, measuring(ledger, url):
             if scope == "stream":

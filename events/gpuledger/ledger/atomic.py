@@ -8,7 +8,6 @@ has recorded after all. It must never send anything before everything in front o
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import orjson
 from nats.aio.msg import Msg
@@ -17,7 +16,7 @@ from nats.errors import Error as NatsError
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard
-from gpuledger.ledger.publish import ACK_TIMEOUT_S, MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, refusal_of
+from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, refusal_of
 
 BATCH_MESSAGES_MAX = 1000
 """The most that a server takes in one batch unless its limits are set lower."""
@@ -37,11 +36,27 @@ _LACKING_CODES = frozenset({10174, 10177, 10199})
 _log = logging.getLogger("gpuledger.ledger")
 
 
+class _Batch:
+    """One batch that waits for its answer; None if it is lost."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()
+        self.last_number = 0
+
+    def lapse(self, _problem: str = "") -> None:
+        """The batch is lost: stop waiting."""
+        self.resolve(None)
+
+    def resolve(self, answer: Msg | None) -> None:
+        """Take the answer, where there is none yet."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+
 class AtomicPublisher:
     """Publishes many messages to one stream in batches, and by `one_by_one` what does not go in batches.
 
-    A batch may stay unacknowledged for `ACK_TIMEOUT_S`, or for `timeout_s` if that is less; the time limit of
-    `one_by_one` begins after it.
+    A batch may stay unacknowledged for `timeout_s`; the time limit of `one_by_one` begins after it.
     """
 
     def __init__(
@@ -53,13 +68,14 @@ class AtomicPublisher:
         timeout_s: float = PUBLISH_TIMEOUT_S,
     ) -> None:
         self.one_by_one = Publisher(connection, stream, guard=guard, timeout_s=timeout_s)
+        self._gate = self.one_by_one.gate
         self._connection = connection
         self._guard = guard
         self._stream = stream
-        self._ack_timeout_s = min(ACK_TIMEOUT_S, timeout_s)
+        self._timeout_s = timeout_s
         self._inbox = connection.client.new_inbox()
         self._count = 0
-        self._answers: dict[str, asyncio.Future[Msg | None]] = {}
+        self._batches: dict[str, _Batch] = {}
         self._takes_batches = True
 
     async def start(self) -> None:
@@ -88,29 +104,31 @@ class AtomicPublisher:
 
     async def _commit(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """Try a batch; no receipts unless the server acknowledges it."""
-        if not self._takes_batches or not self._connection.is_up or not self.one_by_one.gate.is_open:
+        if not self._takes_batches or not self._connection.is_up or not self._gate.is_open:
             return []
         if self._guard is not None:
             await self._guard.confirm_after_break()
         self._count += 1
         batch_id = f"{self._inbox.rpartition('.')[2]}-{self._count}"
-        answer: asyncio.Future[Msg | None] = asyncio.get_running_loop().create_future()
-        self._answers[batch_id] = answer
+        batch = self._batches[batch_id] = _Batch()
         try:
-            with self._connection.on_break(partial(_resolve, answer, None)):
-                async with asyncio.timeout(self._ack_timeout_s):
-                    await self._send(batch_id, messages, answer)
-                await self.one_by_one.gate.wait(partial(_is_done, answer), self._ack_timeout_s)
-                return self._receipts(batch_id, len(messages), answer.result() if answer.done() else None)
+            with self._connection.on_break(batch.lapse), self._gate.watching(batch):
+                async with asyncio.timeout(self._timeout_s):
+                    await self._send(batch_id, messages, batch)
+                    number = batch.last_number = self._gate.send()
+                    answer = await batch.answer
+            if answer is not None and refusal_of(answer) is None:
+                self._gate.open(number)
+            return self._receipts(batch_id, len(messages), answer)
         except (TimeoutError, NatsError):
             return []
         finally:
-            del self._answers[batch_id]
+            del self._batches[batch_id]
 
-    async def _send(self, batch_id: str, messages: Sequence[Outgoing], answer: "asyncio.Future[Msg | None]") -> None:
+    async def _send(self, batch_id: str, messages: Sequence[Outgoing], batch: _Batch) -> None:
         publish = self._connection.client.publish
         for number, message in enumerate(messages, 1):
-            if answer.done():
+            if batch.answer.done():
                 return
             reply, headers = "", {MESSAGE_ID: message.id, BATCH_ID: batch_id, BATCH_SEQUENCE: str(number)}
             if number == len(messages):
@@ -125,9 +143,8 @@ class AtomicPublisher:
             if refusal.code in _LACKING_CODES:
                 self._give_up(refusal.reason)
             if refusal.is_leaderless:
-                self.one_by_one.gate.close(refusal.reason)
+                self._gate.close(refusal.reason)
             return []
-        self.one_by_one.gate.open()
         document = orjson.loads(answer.data)
         if "batch" not in document:
             # An older server records each message of a batch as one of its own.
@@ -144,9 +161,9 @@ class AtomicPublisher:
         self._takes_batches = False
 
     async def _on_answer(self, answer: Msg) -> None:
-        waiting = self._answers.get(answer.subject.rpartition(".")[2])
-        if waiting is not None:
-            _resolve(waiting, answer)
+        batch = self._batches.get(answer.subject.rpartition(".")[2])
+        if batch is not None:
+            batch.resolve(answer)
 
 
 def parts_of(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
@@ -159,13 +176,3 @@ def parts_of(messages: Sequence[Outgoing]) -> Iterator[Sequence[Outgoing]]:
         size += len(message.data)
     if start < len(messages):
         yield messages[start:]
-
-
-async def _is_done(answer: "asyncio.Future[Msg | None]", timeout_s: float) -> bool:
-    await asyncio.wait([answer], timeout=timeout_s)
-    return answer.done()
-
-
-def _resolve(answer: "asyncio.Future[Msg | None]", message: Msg | None) -> None:
-    if not answer.done():
-        answer.set_result(message)

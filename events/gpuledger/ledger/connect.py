@@ -8,7 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -31,9 +31,6 @@ REQUEST_ATTEMPT_S = 1.0
 RETRY = Backoff(first_s=0.05, max_s=0.5)
 PING_INTERVAL_S = 2
 """A server that is silent, such as on a machine that lost its power, is given up at the third ping in vain."""
-
-UP_POLL_S = 1.0
-"""How often a wait for the connection looks by itself."""
 
 UNSENT_BYTES_MAX = 8 * 1024 * 1024
 FLUSH_TIMEOUT_S = 10.0
@@ -144,9 +141,7 @@ class Connection:
                 while not self.is_up:
                     self._refuse_closed()
                     self._up.clear()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(UP_POLL_S):
-                            await self._up.wait()
+                    await self._up.wait()
         except TimeoutError as error:
             advice = "Start it again." if self._refusal is None else "Renew our credentials, or allow them there."
             raise LedgerUnavailableError(

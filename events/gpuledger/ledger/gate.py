@@ -5,9 +5,9 @@ itself, they would keep the cluster, and us, from everything else. Nothing here 
 """
 
 import asyncio
-import math
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
 
 SILENCE_MAX_S: Final = 1.0
 """How long nothing at all may be answered before the gate closes."""
@@ -15,40 +15,94 @@ SILENCE_MAX_S: Final = 1.0
 PROBE_PAUSE_S: Final = 0.1
 """Between a probe that was not acknowledged and the next one, whoever sends it."""
 
+NO_ANSWER: Final = "no acknowledgement"
+
+
+class Sent(Protocol):
+    """Messages that wait for their answers."""
+
+    last_number: int
+    """The number under which the last of them was sent; 0 while none is."""
+
+    def lapse(self, problem: str) -> None:
+        """The messages are lost: stop waiting."""
+        ...
+
 
 class PublishGate:
-    """Open while the server answers; of what waits before a closed gate, who has the `turn` may try."""
+    """Open while the server answers; of what waits before a closed gate, who has the `turn` may try.
 
-    def __init__(self) -> None:
+    A stream answers in the order in which it was sent to. A message may thus wait long behind others, and is lost only
+    if something that was sent after it was answered `silence_s` ago, or nothing is answered for so long.
+    """
+
+    def __init__(self, silence_s: float = SILENCE_MAX_S) -> None:
         self.turn = asyncio.Lock()
         self.problem = ""
-        self._answers = 0
+        self._silence_s = silence_s
+        self._watched: dict[int, Sent] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._answers = self._answers_before = 0
+        self._newest = self._newest_before = 0
+        self._sent = self._sent_before = 0
 
     @property
     def is_open(self) -> bool:
         """Whether everybody may send."""
         return not self.problem
 
-    def open(self) -> None:
-        """Something was acknowledged, or refused for a reason of its own."""
+    def send(self) -> int:
+        """The number of a message that is sent now; they count up."""
+        self._sent += 1
+        return self._sent
+
+    def open(self, number: int) -> None:
+        """The message of that number was acknowledged, or refused for a reason of its own."""
         self._answers += 1
+        self._newest = max(self._newest, number)
         self.problem = ""
 
     def close(self, problem: str) -> None:
-        """Nothing is acknowledged, and this is why."""
-        self.problem = problem
+        """Nothing is acknowledged, and this is why; whatever waits for an answer stops waiting."""
+        if self.is_open:
+            self.problem = problem
+            for sent in tuple(self._watched.values()):
+                sent.lapse(problem)
 
-    async def wait(self, answered: Callable[[float], Awaitable[bool]], timeout_s: float) -> str:
-        """Wait for an answer; if none comes within `timeout_s`, or nobody gets any for so long, the problem.
+    @contextmanager
+    def watching(self, sent: Sent) -> Iterator[None]:
+        """Have these messages lapse when they are lost."""
+        self._watched[id(sent)] = sent
+        if self._timer is None:
+            self._remember()
+            self._start_timer()
+        try:
+            yield
+        finally:
+            del self._watched[id(sent)]
 
-        `answered` waits for so many seconds, and returns whether the answer is there.
-        """
-        pause_s = min(SILENCE_MAX_S, timeout_s)
-        for _ in range(math.ceil(timeout_s / pause_s)):
-            before = self._answers
-            if await answered(pause_s):
-                return ""
-            if self._answers == before:
-                self.close("no acknowledgement")
-                break
-        return "no acknowledgement"
+    def check(self) -> None:
+        """Have what is lost lapse; called once in `silence_s` while something waits."""
+        is_silent = self._answers == self._answers_before
+        lost = [
+            sent
+            for sent in self._watched.values()
+            if 0 < sent.last_number <= (self._sent_before if is_silent else self._newest_before - 1)
+        ]
+        self._remember()
+        if lost and is_silent:
+            self.problem = self.problem or NO_ANSWER
+        for sent in lost:
+            sent.lapse(NO_ANSWER)
+
+    def _remember(self) -> None:
+        self._answers_before, self._newest_before, self._sent_before = self._answers, self._newest, self._sent
+
+    def _start_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._silence_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._watched:
+            self.check()
+            self._start_timer()

@@ -26,7 +26,7 @@ from gpuledger.ledger.errors import (
     PublishError,
     SequenceConflictError,
 )
-from gpuledger.ledger.gate import PROBE_PAUSE_S, PublishGate
+from gpuledger.ledger.gate import PROBE_PAUSE_S, SILENCE_MAX_S, PublishGate
 from gpuledger.ledger.storage import NO_STORAGE_CODES
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.telemetry import STORAGE_REFUSALS
@@ -34,7 +34,6 @@ from gpuledger.runtime.telemetry import STORAGE_REFUSALS
 PUBLISH_TIMEOUT_S = 30.0
 """How long one message may stay unacknowledged; well within the stream's window for repeats."""
 
-ACK_TIMEOUT_S = 5.0
 RETRY = Backoff(first_s=0.05, max_s=1.0)
 WINDOW_MESSAGES = 1024
 WINDOW_BYTES = 1024 * 1024
@@ -87,8 +86,9 @@ class Run:
         self.first_open = 0
         self.next_to_send = 0
         self.send_until = len(messages)
+        self.first_number = self.last_number = 0
         self.refusal: PublishRefusal | None = None
-        self.broken = False
+        self.problem = ""
         self.foreign_stream: str | None = None
         self.denial: Denial | None = None
         self.news = asyncio.Event()
@@ -119,16 +119,27 @@ class Run:
         """Send again from the first message that is not acknowledged; as a probe that one alone."""
         self.next_to_send = self.first_open
         self.send_until = self.first_open + 1 if as_probe else len(self.messages)
+        self.first_number = self.last_number = 0
         self.refusal = None
-        self.broken = False
+        self.problem = ""
 
     def headers_of(self, message: Outgoing) -> dict[str, str]:
         """The message's headers."""
         return {MESSAGE_ID: message.id, **self._headers}
 
+    def number(self, number: int) -> None:
+        """A message was sent under this number, of those that count all messages of everybody."""
+        self.first_number = self.first_number or number
+        self.last_number = number
+
     def break_off(self) -> None:
-        """The connection broke, or the server that has our messages is gone: stop waiting."""
-        self.broken = True
+        """The connection broke: stop waiting."""
+        self.lapse("the connection broke")
+
+    def lapse(self, problem: str) -> None:
+        """What was sent is lost: stop waiting."""
+        self.problem = problem
+        self.last_number = 0
         self.news.set()
 
     def deny(self, denial: Denial) -> None:
@@ -137,15 +148,6 @@ class Run:
         if denial.kind == "publish" and any(denial.subject == message.subject.lower() for message in sent):
             self.denial = denial
             self.news.set()
-
-    async def wait_news(self, timeout_s: float) -> bool:
-        """Whether there is news within so many seconds."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self.news.wait()
-        except TimeoutError:
-            return False
-        return True
 
     def answer(self, index: int, answer: Msg, refusal: PublishRefusal | None) -> None:
         """Take the server's answer to a message."""
@@ -185,7 +187,7 @@ class Publisher:
         self._guard = guard
         self._stream = stream
         self._timeout_s = timeout_s
-        self.gate = PublishGate()
+        self.gate = PublishGate(min(SILENCE_MAX_S, timeout_s))
         self._inbox = connection.client.new_inbox()
         self._numbers = itertools.count()
         self._runs: dict[str, Run] = {}
@@ -211,7 +213,11 @@ class Publisher:
         number = str(next(self._numbers))
         run = self._runs[number] = Run(f"{self._inbox}.{number}", self._stream, messages, expected)
         try:
-            with self._connection.on_break(run.break_off), self._connection.on_denial(run.deny):
+            with (
+                self._connection.on_break(run.break_off),
+                self._connection.on_denial(run.deny),
+                self.gate.watching(run),
+            ):
                 await self._complete(run)
         finally:
             del self._runs[number]
@@ -282,10 +288,9 @@ class Publisher:
         while not run.attempt_is_done:
             run.news.clear()
             await self._fill_window(run)
-            if problem := await self.gate.wait(run.wait_news, min(ACK_TIMEOUT_S, self._timeout_s)):
-                return problem
-            if run.broken or run.denial is not None:
-                return self.gate.problem or "the connection broke"
+            await run.news.wait()
+            if run.problem or run.denial is not None:
+                return run.problem or "the connection broke"
             if run.refusal is not None:
                 return run.refusal.reason
         return ""
@@ -314,23 +319,21 @@ class Publisher:
 
     async def _fill_window(self, run: Run) -> None:
         publish: Callable[..., Awaitable[None]] = self._connection.client.publish
-        while run.window_is_open and not run.broken:
+        while run.window_is_open and not run.problem:
             index = run.next_to_send
             run.next_to_send = index + 1
             if run.receipts[index] is None:
                 message = run.messages[index]
+                run.number(self.gate.send())
                 await publish(message.subject, message.data, f"{run.inbox}.{index}", run.headers_of(message))
 
     async def _on_answer(self, answer: Msg) -> None:
         _, number, index = answer.subject.rsplit(".", 2)
-        refusal = refusal_of(answer)
+        run, refusal = self._runs.get(number), refusal_of(answer)
         if refusal is None or not (refusal.is_leaderless or refusal.is_in_process):
-            self.gate.open()
-        elif refusal.is_leaderless and self.gate.is_open:
+            self.gate.open(run.first_number if run else 0)
+        elif refusal.is_leaderless:
             self.gate.close(refusal.reason)
-            for other in self._runs.values():
-                other.break_off()
-        run = self._runs.get(number)
         if run is not None:
             run.answer(int(index), answer, refusal)
 
