@@ -90,7 +90,7 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 def _is_place(node: ast.expr) -> bool:
     match node:
-        case ast.Name(name) | ast.Attribute(_, name):
+        case ast.Name(name) | ast.Attribute(_, name) | ast.Subscript(_, ast.Constant(str(name))):
             return _PLACE.fullmatch(name) is not None
         case ast.Await(ast.Call(ast.Attribute(_, name))):
             return _PLACE.fullmatch(name) is not None

@@ -46,6 +46,7 @@ def test_what_has_another_meaning_is_there_and_would_be_refused() -> None:
         "at = one.sequence or head",
         "text = 'empty' if not head else 'full'",
         "if checkpoint.sealed_to: pass",
+        "is_late = row['position'] < other['position']",
         "text = f'at {ledger.generation}/{message.sequence}'",
     ],
 )
