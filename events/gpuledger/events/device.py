@@ -276,6 +276,10 @@ class DeviceReportAccepted(JudgedReport):
 
 @registry.event("device", "report-rejected", by_service(SourceKind.INVENTORY))
 class DeviceReportRejected(JudgedReport):
-    """The report does not count: the device is on another node, `located_on`."""
+    """The report does not count: the device is on another node, `located_on`.
+
+    `last_of_hour`: so many reports of this agent were rejected within the hour that no further one of it is recorded.
+    """
 
     located_on: Name
+    last_of_hour: bool = False

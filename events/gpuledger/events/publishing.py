@@ -38,11 +38,12 @@ class Rule(StrEnum):
     DEVICE_REPORTS = "device-reports"
     """What an agent reports of a device counts once `inventory` has accepted it, and not if the device is elsewhere.
 
-    Version 2 holds for what it says of a card's health and errors as well.
+    Version 2 holds for what it says of a card's health and errors as well. From version 3 on, rejections beyond a limit
+    of an hour are not recorded.
     """
 
 
-RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.DEVICE_REPORTS: 2}
+RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.DEVICE_REPORTS: 3}
 """The newest version of each rule that this build enforces."""
 
 

@@ -126,6 +126,13 @@ class ReadMessage(NamedTuple):
     message: Message
 
 
+class Report(NamedTuple):
+    """An agent's report on a device, and the version of `Rule.DEVICE_REPORTS` that is enforced where it stands."""
+
+    fact: Fact
+    rule_version: int
+
+
 Decisions = Iterable[Decision]
 
 
@@ -186,6 +193,10 @@ class Projection:
 
     def decide(self, state: Any, fact: Fact) -> Decisions:  # noqa: ANN401, ARG002
         """Called after a handled event was folded, unless it was a decision of its own."""
+        return ()
+
+    def judge(self, state: Any, report: Report) -> Decisions:  # noqa: ANN401, ARG002
+        """Called in place of `decide` for an agent's report on a device, where the projection `judges`."""
         return ()
 
     def enforce(self, missing: Sequence[EnforcedRule], now: datetime) -> Decisions:  # noqa: ARG002

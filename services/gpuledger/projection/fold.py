@@ -31,6 +31,7 @@ from gpuledger.projection.definition import (
     ReadMessage,
     RefusalKind,
     RefusedEvent,
+    Report,
     event_of,
 )
 from gpuledger.projection.enforced import EnforcedRules
@@ -298,7 +299,11 @@ class Fold:
             raise BadEventError(
                 self.projection.name, self._position, subject, f"It does not fold ({error!r})."
             ) from error
-        if self.projection.decides and event.source != self._source:
+        if not self.projection.decides or event.source == self._source:
+            return
+        if self.projection.judges and type(event.data).PUBLISH_RULE.judged_since:
+            self._take_answers(subject, self.projection.judge, Report(fact, self.enforced.reports_version))
+        else:
             self._take_answers(subject, self.projection.decide, fact)
 
     def _take_answers(self, subject: str, answer: Callable[..., Decisions], about: object) -> None:

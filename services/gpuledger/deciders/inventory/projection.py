@@ -4,8 +4,8 @@ from gpuledger.deciders.inventory.decide import on_fact
 from gpuledger.deciders.inventory.reports import on_report
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory import facts as inventory_facts
-from gpuledger.domain.inventory.reports import REPORT_HANDLERS, is_report
-from gpuledger.projection.definition import Decisions, Projection
+from gpuledger.domain.inventory.reports import REPORT_HANDLERS
+from gpuledger.projection.definition import Decisions, Projection, Report
 
 
 class InventoryProjection(Projection):
@@ -21,4 +21,8 @@ class InventoryProjection(Projection):
 
     def decide(self, state: inventory_facts.InventoryFacts, fact: Fact) -> Decisions:
         """The decisions that follow from a fact."""
-        return on_report(state, fact) if is_report(fact) else on_fact(state, fact)
+        return on_fact(state, fact)
+
+    def judge(self, state: inventory_facts.InventoryFacts, report: Report) -> Decisions:
+        """Whether a report on a device counts."""
+        return on_report(state, *report)

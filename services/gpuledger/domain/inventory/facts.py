@@ -104,10 +104,25 @@ class NfdCount(NamedTuple):
     too_old: int
 
 
+class ReportHour(NamedTuple):
+    """How many of an agent's reports were rejected in the latest hour of recording in which one was."""
+
+    node: str
+    hour: datetime
+    rejected: int
+
+
 INVENTORY_NODE = TableSpec("inventory_node", InventoryNode, ("node",))
 INVENTORY_CARD_REPORT = TableSpec("inventory_card_report", CardReport, ("node", "reporter", "card"))
 INVENTORY_NFD = TableSpec("inventory_nfd", NfdCount, ("module",))
-SPECS: tuple[TableSpec[Any], ...] = (*DECIDED_SPECS, INVENTORY_NODE, INVENTORY_CARD_REPORT, INVENTORY_NFD)
+INVENTORY_REPORT_HOUR = TableSpec("inventory_report_hour", ReportHour, ("node",))
+SPECS: tuple[TableSpec[Any], ...] = (
+    *DECIDED_SPECS,
+    INVENTORY_NODE,
+    INVENTORY_CARD_REPORT,
+    INVENTORY_NFD,
+    INVENTORY_REPORT_HOUR,
+)
 
 
 class InventoryFacts(Inventory):
@@ -118,6 +133,7 @@ class InventoryFacts(Inventory):
         self.node_facts = Table(INVENTORY_NODE)
         self.report = Table(INVENTORY_CARD_REPORT, "node", "card")
         self.nfd = Table(INVENTORY_NFD)
+        self.report_hour = Table(INVENTORY_REPORT_HOUR)
 
     def nfd_count(self) -> NfdCount:
         """On how many nodes Node Feature Discovery was found."""

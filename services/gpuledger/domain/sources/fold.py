@@ -9,10 +9,10 @@ from datetime import datetime
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, TableState
+from gpuledger.domain.fact import Fact, Handlers, TableState, time_of_ns
 from gpuledger.domain.sources.deduplication import EPOCHS_MAX, keeps_all_epochs
 from gpuledger.domain.sources.leader_epochs import began
-from gpuledger.domain.sources.limits import SOURCE_HOUR, GapAllowance, Hours
+from gpuledger.domain.sources.limits import HOUR, SOURCE_HOUR, GapAllowance, Hours
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceReportRejected
 from gpuledger.events.envelope import Undecoded
@@ -359,17 +359,26 @@ def _rejected(state: Sources, fact: Fact, data: SourceRejected) -> None:
     state.rejection.put(Rejection(data.sequence, data.generation, data.nats_subject, data.reason, time))
 
 
-def _report_rejected(state: Sources, _fact: Fact, data: DeviceReportRejected) -> None:
-    row = state.source.get((f"/nodes/{data.node}/agent", data.epoch))
+def _report_rejected(state: Sources, fact: Fact, data: DeviceReportRejected) -> None:
+    """Count it; the last one of an hour says that the agent is over a limit."""
+    source = f"/nodes/{data.node}/agent"
+    row = state.source.get((source, data.epoch))
     if row is not None:
         state.source.put(row._replace(rejected=row.rejected + 1))
+    if data.last_of_hour:
+        time, hour = time_of_ns(fact.recorded_ns), state.source_hour.get(source)
+        _mark_limited(state, source, None if hour is None or time - hour.hour >= HOUR else hour.hour, time)
 
 
 def _limited(state: Sources, fact: Fact, data: SourceLimited) -> None:
-    source, time = fact.event.subject, fact.event.time
-    hour = state.source_hour.get(source)
-    if hour is not None and hour.hour == data.hour:
-        state.source_hour.put(hour._replace(limited_at=time))
+    _mark_limited(state, fact.event.subject, data.hour, fact.event.time)
+
+
+def _mark_limited(state: Sources, source: str, hour: datetime | None, time: datetime) -> None:
+    """The source is over a limit of this hour, if that is not over yet."""
+    row_of_hour = state.source_hour.get(source)
+    if row_of_hour is not None and row_of_hour.hour == hour:
+        state.source_hour.put(row_of_hour._replace(limited_at=time))
     row = state.source.get((source, NO_EPOCH)) or begin_epoch(state, source, NO_EPOCH, time, time)
     state.source.put(row._replace(limited_at=time))
 

@@ -9,6 +9,7 @@ from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.fact import Fact
+from gpuledger.domain.inventory.reports import REJECTIONS_MAX
 from gpuledger.events.device import (
     Card,
     DeviceErrorsObserved,
@@ -52,6 +53,7 @@ class Log:
         self.messages: list[Message] = []
         self.inventory = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
         self._numbers: dict[str, int] = {}
+        self.skipped_s = 0
         if enforced:
             self.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced(version=version))
 
@@ -61,7 +63,7 @@ class Log:
         return self._put(event(data, subject, number=number, at=at, source=source))
 
     def _put(self, one: Decoded) -> list[Decoded]:
-        recorded = message(one, len(self.messages) + 1)
+        recorded = message(one, len(self.messages) + 1 + self.skipped_s)
         self.messages.append(recorded)
         self.inventory.apply(recorded)
         decided = self.inventory.take_decided()
@@ -185,6 +187,40 @@ def test_health_and_errors_from_before_the_second_version_are_heard_as_they_stan
     assert len(log.add(AWAY, UUID, data, at=2)) == 1
     assert len(log.add(HOME, UUID, data, at=2)) == 1
     assert [(report.source, report.time) for report, _ in heard(log.messages)] == [(AWAY, hour(1)), (HOME, hour(2))]
+
+
+def rejected(decided: Sequence[Decoded]) -> list[bool]:
+    """Of each rejection that is recorded, whether it is the last one of its hour."""
+    return [one.data.last_of_hour for one in decided if isinstance(one.data, DeviceReportRejected)]
+
+
+def test_a_hostile_agent_has_so_many_rejections_recorded_within_an_hour_and_is_told_apart() -> None:
+    log = Log()
+    log.card_on("n1")
+    decided = [verdict for _ in range(3 * REJECTIONS_MAX) for verdict in log.add(AWAY, UUID, FAILED, at=1)]
+    assert rejected(decided) == [*[False] * (REJECTIONS_MAX - 1), True]
+    (honest,), (other,) = log.add(HOME, UUID, FAILED, at=1), log.add("/nodes/n3/agent", UUID, FAILED, at=1)
+    assert isinstance(honest.data, DeviceReportAccepted)
+    assert rejected([other]) == [False]
+    sources = folded(SourcesProjection(), log.messages).state.tables()
+    limited = {row.source for row in sources["source"].rows.values() if row.limited_at}
+    assert limited == {row.source for row in sources["source_hour"].rows.values() if row.limited_at} == {AWAY}
+    assert [report.source for report, _ in heard(log.messages)] == [HOME]
+    log.skipped_s = 3_600
+    assert rejected(log.add(AWAY, UUID, FAILED, at=1)) == [False]
+    again = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
+    again.apply_all(log.messages)
+    assert again.outstanding() == []
+
+
+def test_rejections_from_before_the_third_version_are_not_bounded() -> None:
+    log = Log(version=2)
+    log.card_on("n1")
+    decided = [verdict for _ in range(REJECTIONS_MAX + 1) for verdict in log.add(AWAY, UUID, FAILED, at=1)]
+    assert rejected(decided) == [False] * (REJECTIONS_MAX + 1)
+    assert not log.inventory.state.tables()["inventory_report_hour"].rows
+    log.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced(version=3))
+    assert len(log.add(AWAY, UUID, FAILED, at=1)) == 1
 
 
 def test_an_imported_failure_needs_nobody() -> None:
