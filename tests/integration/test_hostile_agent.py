@@ -2,25 +2,32 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
 from prometheus_client import REGISTRY
 
 from gpuledger.compose.source_metrics import measure_sources
+from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.sources.deduplication import EPOCHS_MAX
 from gpuledger.domain.sources.limits import LIMITS
-from gpuledger.events.device import DeviceFailed
+from gpuledger.events.device import Card, DeviceFailed, DeviceReportRejected
+from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.node import NodeDevicesObserved, NodeObserved
+from gpuledger.events.publishing import Rule
 from gpuledger.events.source import SourceLimited, SourceRejected
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.definition import Projection
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
 from support.cli import Cli, aside
 from support.events import AGENT, event, outgoing
-from support.projections import QUICK, assert_true, execute, publish, reaches, running, stop
+from support.ledgers import everything
+from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, reaches, running, stop
 from support.runners import LEFT_OPEN, decided, failures
 from support.waiting import eventually
 
@@ -119,3 +126,43 @@ async def test_what_alerts_ask_for_is_measured(url: str) -> None:
 
 async def _measured(**expected: float) -> bool:
     return all(REGISTRY.get_sample_value(f"gpuledger_{name}") == value for name, value in expected.items())
+
+
+async def test_rejected_reports_are_bounded_through_restarts_and_rebuilds(ledger: JetStreamLedger, url: str) -> None:
+    projections = [SourcesProjection(), InventoryProjection()]
+    node = event(NodeObserved(uid="u", nfd_version="0.17.0"), "n1", source="/watchers/nodes")
+    card = Card(uuid="GPU-1", pci_address="0000:17:00.0", pci_vendor="10de", pci_device="2335", pci_class="0302")
+    cards = event(NodeDevicesObserved(cards=(card,)), "n1", source=AGENT)
+
+    async def rules_are_enforced() -> bool:
+        return {*Rule} <= {one.subject for one in await decided(ledger)}
+
+    async with running(Runner(projections[0], ledger, url, settings=QUICK_SERVICE)):
+        await eventually(rules_are_enforced)
+    for first in (1, LIMITS.rejected // 2, 2 * LIMITS.rejected):
+        async with running(*(Runner(one, ledger, url, settings=QUICK) for one in projections)):
+            last = max(first, 10) * 2
+            await publish(ledger, [node, cards, *_wrong_reports(range(first, last))])
+            await eventually(partial(_are_folded, ledger, url, projections))
+        await rebuild(projections[1], ledger, url)
+        await assert_true(ledger, url, projections)
+    verdicts = [decode(one.data).data for one in await everything(ledger) if ".report-rejected" in one.subject]
+    of_hours = execute(
+        url, "SELECT count(*) FROM gpuledger_live.inventory_report_hour WHERE rejected > %s", LIMITS.rejected
+    )
+    assert of_hours == [(1,)]
+    assert [one for one in verdicts if isinstance(one, DeviceReportRejected) and one.last_of_hour] == [verdicts[-1]]
+    assert len(verdicts) == LIMITS.rejected
+
+
+def _wrong_reports(numbers: range) -> list[Decoded]:
+    """What the hostile agent says of a card of another node."""
+    return [event(DeviceFailed(kind="DBE"), "GPU-1", number=number, at=1, source=HOSTILE) for number in numbers]
+
+
+async def _are_folded(ledger: JetStreamLedger, url: str, projections: Sequence[Projection]) -> bool:
+    """Whether everything is folded that is in the log, and every decision is back."""
+    head = await ledger.head()
+    places = execute(url, "SELECT position FROM gpuledger.projection WHERE edition = 'live'")
+    waiting = execute(url, "SELECT 1 FROM gpuledger.outbox WHERE strpos(projection, '@') = 0")
+    return [place for (place,) in places] == [head] * len(projections) and not waiting
