@@ -164,6 +164,13 @@ def test_a_stopped_projection_makes_a_pod_unready_and_restarts_none() -> None:
     assert {"name": "http", "containerPort": 8080} in container["ports"]
 
 
+def test_an_upgrade_keeps_the_old_pods_until_a_new_one_has_built_what_it_needs() -> None:
+    spec = render({**WITH_SECRET, "progressDeadlineSeconds": 7200}).one("Deployment")["spec"]
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    assert spec["progressDeadlineSeconds"] == 7200
+    assert render(WITH_SECRET).one("Deployment")["spec"]["progressDeadlineSeconds"] == 43200
+
+
 @pytest.mark.parametrize("case", ["secret", "urls", "one-shot-coverage"])
 def test_the_servers_come_from_a_secret_that_is_there_in_time(case: str) -> None:
     made, given = render(CASES[case]), case == "secret"
