@@ -23,7 +23,13 @@ from gpuledger.db.errors import (
 )
 from gpuledger.db.locks import lock_key
 from gpuledger.db.migrate import alembic_config, migrate
-from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, KNOWN_REVISIONS, check_current, current_revision
+from gpuledger.db.revision import (
+    BOOKKEEPING,
+    HEAD_REVISION,
+    KNOWN_REVISIONS,
+    check_current,
+    current_revision,
+)
 from support import tables
 
 SINCE = ("seal_chain",)
@@ -173,6 +179,7 @@ def test_a_newer_builds_database_is_left_alone(database_url: str) -> None:
     migrate(database_url)
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE gpuledger.alembic_version SET version_num = '9999'")
+        connection.execute("COMMENT ON TABLE gpuledger.alembic_version IS NULL")
     with pytest.raises(SchemaUnknownError, match="revision 9999, which this build does not know"):
         migrate(database_url)
     with pytest.raises(SchemaUnknownError, match="newer gpuledger"):

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from gpuledger.db.engine import Connection, open_blocking, unavailable
 from gpuledger.db.errors import DatabaseError, LockedError, MigrationError
 from gpuledger.db.locks import VIEWS_LOCK, lock_key
-from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, check_known, revision_of
+from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, NOTE_OLDEST, check_known, schema_of
 from gpuledger.db.views import READER_ROLE, recreate_views
 
 LOCK_TIMEOUT_S = 10
@@ -45,8 +45,10 @@ class MigrationResult(NamedTuple):
 def migrate(database_url: str) -> MigrationResult:
     """Bring the schema up to date, recreate the views, and make the read-only role where that is permitted.
 
+    A schema that a newer build only expanded stays as it is, views included.
+
     Raises:
-        SchemaUnknownError: a newer build migrated this database.
+        SchemaUnknownError: a newer build migrated this database to what this one does not work with.
         LockedError: another session migrates, or uses a table that has to change, for too long.
         DatabaseUnavailableError: no connection can be made.
         MigrationError: PostgreSQL refuses, for want of a permission for example.
@@ -55,11 +57,15 @@ def migrate(database_url: str) -> MigrationResult:
         raw = cast("Connection", connection.connection.driver_connection)
         for name in _LOCKS:
             raw.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(name)])
-        before = revision_of(raw)
-        check_known(before)
+        schema = schema_of(raw)
+        check_known(schema)
+        before = schema.revision
+        if before is not None and schema.is_newer:
+            return MigrationResult(before, before, _exists(raw))
         if before is None:
             raw.execute(f"CREATE SCHEMA IF NOT EXISTS {BOOKKEEPING}".encode())
         command.upgrade(alembic_config(connection), "head")
+        raw.execute(NOTE_OLDEST.encode())
         has_reader = ensure_reader(raw)
         recreate_views(raw)
     return MigrationResult(before, HEAD_REVISION, has_reader)

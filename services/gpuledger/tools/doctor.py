@@ -19,7 +19,7 @@ from gpuledger.db.engine import AsyncConnection, connect, place_of
 from gpuledger.db.errors import DatabaseError
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder, lock_holders, try_lock, unlock
 from gpuledger.db.pooler import is_pooled
-from gpuledger.db.revision import HEAD_REVISION, check_connection
+from gpuledger.db.revision import HEAD_REVISION, Schema, check_connection
 from gpuledger.db.views import READER_ROLE
 from gpuledger.events.position import Position
 from gpuledger.ledger.connect import Connection, connected
@@ -114,11 +114,11 @@ class DatabaseChecks:
 
     async def _schema(self, connection: AsyncConnection) -> AsyncIterator[Check]:
         try:
-            await check_connection(connection)
+            schema = await check_connection(connection)
         except DatabaseError as error:
             yield failed("schema", str(error))
             return
-        yield ok("schema", f"Revision {HEAD_REVISION}, as this build needs it")
+        yield schema_check(schema)
         yield await _reader(connection)
         for projection in self._projections:
             async for check in self._projection(connection, projection):
@@ -136,6 +136,13 @@ class DatabaseChecks:
             )
         if projection.decides:
             yield outbox_check(projection.name, await _one(connection, _OUTBOX, [projection.name]))
+
+
+def schema_check(schema: Schema) -> Check:
+    """Which revision a schema has that this build works with."""
+    if schema.is_newer:
+        return ok("schema", f"Revision {schema.revision}, newer than this build's {HEAD_REVISION}, and works with it")
+    return ok("schema", f"Revision {HEAD_REVISION}, as this build needs it")
 
 
 def projection_check(
