@@ -157,9 +157,26 @@ async def rejected(ledger: JetStreamLedger) -> list[object]:
     return [one.data.sequence for one in decisions if isinstance(one.data, SourceRejected)]
 
 
+VERIFY = """
+import asyncio, os
+from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.projection.verify import verify
+from gpuledger.tools.queries.backend import all_projections
+
+async def main():
+    async with connect_ledger(os.environ["NATS_URL"], name="verify") as ledger:
+        for projection in all_projections():
+            found = await verify(projection, ledger, os.environ["DATABASE_URL"])
+            assert found.differences == 0, found
+
+asyncio.run(main())
+"""
+"""`gpuledger verify`, without the check of the schema: these builds started before a newer one migrated it."""
+
+
 def assert_clean(build: Build) -> None:
-    """The build's own `verify` finds no row that differs."""
-    verified = build.run("verify")
+    """The build finds no row that differs from its own fold of the log."""
+    verified = build.python(VERIFY)
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 

@@ -44,8 +44,12 @@ class Build(NamedTuple):
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command, run to its end."""
+        return self.python(_MAIN, *arguments)
+
+    def python(self, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The build's Python with some code, run to its end."""
         return subprocess.run(
-            self._command(arguments),
+            self._command(code, arguments),
             env=self._environment,
             capture_output=True,
             text=True,
@@ -56,7 +60,7 @@ class Build(NamedTuple):
     @contextmanager
     def up(self) -> Iterator[Up]:
         """`gpuledger up`, ready; an interrupt ends it in order."""
-        command = self._command(("up", "--no-kube", "--listen", "127.0.0.1:0"))
+        command = self._command(_MAIN, ("up", "--no-kube", "--listen", "127.0.0.1:0"))
         log = self.folder.parent / f"{self.folder.name}.log"
         with (
             log.open("w") as errors,
@@ -77,9 +81,9 @@ class Build(NamedTuple):
                 process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0, log.read_text()
 
-    def _command(self, arguments: Sequence[str]) -> tuple[str, ...]:
+    def _command(self, code: str, arguments: Sequence[str]) -> tuple[str, ...]:
         # Without `site` the tree that is installed for editing is not on the path.
-        return (sys.executable, "-S", "-c", _MAIN, *arguments)
+        return (sys.executable, "-S", "-c", code, *arguments)
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ revision = "0014"
 down_revision = "0013"
 branch_labels = None
 depends_on = None
+EXPANDS = True
 
 SCHEMAS = ("gpuledger_live", "gpuledger_next", "gpuledger_prev")
 """Where a projection's table may be: in force, of a rebuild under way, and of the rows that it replaced."""
