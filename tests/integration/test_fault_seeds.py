@@ -7,7 +7,7 @@ a story does is drawn by its seed; what the processes were doing at that moment 
 import os
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,12 @@ from gpuledger.tools.log_proof import prove_log
 from gpuledger.tools.queries.backend import Backend
 from support import deciders
 from support import fault_story as story
+from support.fault_agent import SOURCE
 from support.fault_runners import projections
 from support.fault_story import Step
-from support.fault_world import TightNats, World, a_world
+from support.fault_world import Deed, TightNats, World, a_world
 from support.ledgers import everything
+from support.outbox import numbers_in
 from support.projections import assert_true, prepare, table
 from support.runners import LEFT_OPEN
 from support.servers import delete_streams, fresh_database, short_directory
@@ -38,6 +40,8 @@ DEFAULT = 1_000
 LAST_EVENTS = 60
 """Events after the faults, so that every source shows what it has lost before."""
 
+LAST_FACTS = 5
+
 LOG_LINES = 6
 """How much of its processes' logs a story that fails shows."""
 
@@ -51,30 +55,39 @@ def nats() -> Iterator[TightNats]:
         yield server
 
 
-async def play(world: World, step: Step) -> None:
-    """One fault, when its moment has come."""
-    if step.settles:
+async def play(world: World, step: Step, *, alone: bool = True) -> None:
+    """One fault, when its moment has come; within another one nothing can settle."""
+    if step.settles and alone:
         await world.follows()
+    world.agent.record(step.facts)
     await world.publisher.advance(step.events)
     await deeds(world, step)[step.fault]()
 
 
-def deeds(world: World, step: Step) -> dict[str, Callable[[], Awaitable[None]]]:
+def deeds(world: World, step: Step) -> dict[str, Deed]:
     """What each fault is."""
+
+    async def meanwhile() -> None:
+        if step.within is not None:
+            await play(world, step.within, alone=False)
+
     return {
         story.KILL_NATS: lambda: world.kill(world.nats),
         story.KILL_POSTGRES: lambda: world.kill(world.postgres),
         story.KILL_RUNNERS: lambda: world.restart_runners(step.which),
-        story.HOLD_NATS: lambda: world.hold(world.nats_network, step.events),
-        story.HOLD_POSTGRES: lambda: world.hold(world.postgres_network, step.events),
-        story.CUT_NATS: lambda: world.cut(world.nats_network, step.events),
-        story.CUT_POSTGRES: lambda: world.cut(world.postgres_network, step.events),
+        story.KILL_AGENT: world.restart_agent,
+        story.HOLD_NATS: lambda: world.hold(world.nats_network, step.events, meanwhile),
+        story.HOLD_POSTGRES: lambda: world.hold(world.postgres_network, step.events, meanwhile),
+        story.CUT_NATS: lambda: world.cut(world.nats_network, step.events, meanwhile),
+        story.CUT_POSTGRES: lambda: world.cut(world.postgres_network, step.events, meanwhile),
         story.COPY_NATS: lambda: world.copy(world.nats),
         story.COPY_POSTGRES: lambda: world.copy(world.postgres),
         story.RESTORE_NATS: world.restore_nats,
         story.RESTORE_POSTGRES: world.restore_postgres,
         story.CLOCKS: lambda: world.set_clocks(step.which, step.ahead_s),
         story.DISK_FULL: world.fill_disk,
+        story.NO_SPACE: world.exhaust_disk,
+        story.SPOOL_FULL: lambda: world.fill_spool(meanwhile),
     }
 
 
@@ -90,8 +103,12 @@ async def assert_nothing_lost_or_twice(world: World) -> None:
     gaps = numbers(world.url, "gap")
     unrecorded = [one for one in missing.values() if (one.source, one.epoch, one.number) not in gaps]
     assert not unrecorded, "an event is lost without a gap"
-    assert not gaps or world.log_was_restored, "a gap in a log that was never restored"
+    agents = {gap for gap in gaps if gap[0] == SOURCE}
+    assert world.log_was_restored or not gaps - agents, "a gap in a log that was never restored"
+    assert world.log_was_restored or not agents or world.agent.lost_memory, "a gap though the agent's disk had it all"
     _assert_numbered(events, gaps)
+    recorded = numbers_in(decode(message.data) for message in messages if parse(message.data).source == SOURCE)
+    assert world.agent.kept <= set(recorded) or world.log_was_restored, "the agent has lost what it had on disk"
 
 
 def numbers(url: str, name: str) -> set[tuple[str, str, int]]:
@@ -107,7 +124,8 @@ def _assert_numbered(events: list[Undecoded], gaps: set[tuple[str, str, int]]) -
         recorded[one.source, one.epoch].append(one.number)
     for (source, epoch), found in recorded.items():
         lost = [number for at, of, number in gaps if (at, of) == (source, epoch)]
-        assert sorted(found + lost) == list(range(1, max(found) + 1)), (source, epoch)
+        assert not set(found) & set(lost), (source, epoch, "recorded, and in a gap", sorted(set(found) & set(lost)))
+        assert sorted(found + lost) == list(range(1, max(found + lost) + 1)), (source, epoch)
 
 
 async def assert_verified(world: World) -> None:
@@ -119,7 +137,7 @@ async def tell(nats: TightNats, postgres: PostgresServer, seed: int, folder: Pat
     """One story from its beginning to its end."""
     chance = random.Random(seed)
     steps = story.steps(chance)
-    print(f"seed {seed}: {', '.join(step.fault for step in steps)}", flush=True)
+    print(f"seed {seed}: {', '.join(map(str, steps))}", flush=True)
     delete_streams(nats.url)
     with fresh_database(postgres.url) as url:
         async with a_world(nats, postgres, prepare(url), story.events(chance, system_clock()), folder) as world:
@@ -127,6 +145,9 @@ async def tell(nats: TightNats, postgres: PostgresServer, seed: int, folder: Pat
                 await play(world, step)
             await world.follows()
             await world.publisher.advance(LAST_EVENTS)
+            world.agent.record(LAST_FACTS)
+            world.agent.drain()
+            await eventually(world.agent.is_drained)
             for one in world.runners:
                 one.say(f"ahead {GRACE_OVER_S}")
 

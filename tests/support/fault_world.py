@@ -1,14 +1,13 @@
-"""What a story of faults happens to: two servers behind networks, two processes that compete, and who publishes.
+"""What a story of faults happens to: two servers behind networks, competing processes, an agent and a publisher.
 
 Every wait is for something to come about; nothing here waits for a time to pass.
 """
 
 import asyncio
-import json
 import shutil
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -26,9 +25,11 @@ from gpuledger.local.servers.server import EmbeddedServer
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.errors import AnotherLeaderError, DecisionLostError
 from gpuledger.projection.rebuild import rebuild
+from support.fault_agent import Agent
+from support.fault_disks import full, may_mount, shrink, small_disk, widen
+from support.fault_processes import Runners, Stop
 from support.fault_runners import projections
 from support.ledgers import jetstream_ledger
-from support.paths import ROOT
 from support.postgres_proxies import LossyProxy
 from support.projections import checkpoint, execute
 from support.waiting import eventually
@@ -37,6 +38,12 @@ CHUNK = 5
 PUBLISH_TIMEOUT_S = 2.0
 ROOM_BYTES = 4_096
 """How much a full disk still takes."""
+
+PLENTY_BYTES = 1 << 40
+
+FACTS_ON_FULL_DISK = 20
+
+Deed = Callable[[], Awaitable[None]]
 
 ON_THEIR_WAY = "FROM gpuledger.outbox WHERE strpos(projection, '@') = 0"
 """Decisions that have not come back; the outboxes of other editions wait for nothing."""
@@ -56,52 +63,6 @@ class TightNats(NatsServer):
         store = basics["jetstream"]
         assert isinstance(store, dict)
         return basics | {"jetstream": store | {"max_file_store": self.disk_bytes}}
-
-
-class Stop(NamedTuple):
-    """A projection of one of the processes stopped."""
-
-    projection: str
-    error: str
-    reason: str
-
-
-class Runners:
-    """A process with all projections, and what it reported."""
-
-    def __init__(self, nats_url: str, database_url: str, log: Path) -> None:
-        self._arguments = (nats_url, database_url)
-        self._log = log
-        self.stops: list[Stop] = []
-        self._process: asyncio.subprocess.Process
-        self._listener: asyncio.Task[None]
-
-    async def start(self) -> None:
-        with self._log.open("a") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "support.fault_runners", *self._arguments),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                cwd=ROOT / "tests",
-            )
-        self._listener = asyncio.create_task(self._listen())
-
-    async def kill(self) -> None:
-        assert self._process.returncode is None, "the runners ended unexpectedly"
-        self._process.kill()
-        await self._process.wait()
-        await self._listener
-
-    def say(self, line: str) -> None:
-        """Have the process do something."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-
-    async def _listen(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            self.stops.append(Stop(**json.loads(line)))
 
 
 class Publisher:
@@ -168,6 +129,8 @@ class World:
             Runners(self.nats_network.url, self.postgres_network.url, folder / f"runners-{number}.log")
             for number in range(2)
         ]
+        self.agent = Agent(folder / "agent", self.nats_network.url, folder / "agent.log")
+        self.processes: tuple[Runners | Agent, ...] = (*self.runners, self.agent)
         self.lost: set[str] = set()
         """The ids of acknowledged events that a copy of the log may lack."""
         self.log_was_restored = False
@@ -220,6 +183,12 @@ class World:
         """Give the log next to no room, until it takes nothing more; then plenty."""
         with self.down(self.nats) as files:
             self.nats.disk_bytes = ROOM_BYTES + sum(one.stat().st_size for one in files.rglob("*") if one.is_file())
+        await self._publish_in_vain()
+        with self.down(self.nats):
+            self.nats.disk_bytes = None
+
+    async def _publish_in_vain(self) -> None:
+        """Publish until it fails."""
         before = self.publisher.failures
         self.publisher.allowed += 10**6
 
@@ -228,18 +197,45 @@ class World:
 
         await eventually(is_full)
         self.publisher.allowed = 0
-        with self.down(self.nats):
-            self.nats.disk_bytes = None
 
-    async def cut(self, network: LossyProxy, events: int) -> None:
+    async def exhaust_disk(self) -> None:
+        """Give the log a disk of its own with next to no room, until it takes nothing more; then plenty."""
+        if not may_mount():
+            await self.fill_disk()
+            return
+        with self.down(self.nats) as files:
+            shrink(files, ROOM_BYTES)
+            self.nats.disk_bytes = PLENTY_BYTES  # or the server would take three quarters of the room
+        try:
+            await self._publish_in_vain()
+        finally:
+            with self.down(self.nats) as files:
+                widen(files)
+                self.nats.disk_bytes = None
+
+    async def fill_spool(self, meanwhile: Deed) -> None:
+        """Give the agent no room while it records, and something else happens."""
+        with full(self.agent.folder, self.agent.pid):
+            self.agent.record(FACTS_ON_FULL_DISK)
+            await eventually(self.agent.has_answered)
+            await meanwhile()
+
+    async def restart_agent(self) -> None:
+        """Kill the agent, and start it again."""
+        await self.agent.kill()
+        await self.agent.start()
+
+    async def cut(self, network: LossyProxy, events: int, meanwhile: Deed) -> None:
         """Swallow what is sent while so many events are published; the connections do not survive it."""
         network.swallow()
+        await meanwhile()
         await self.publisher.advance(events)
         network.come_back()
 
-    async def hold(self, network: LossyProxy, events: int) -> None:
+    async def hold(self, network: LossyProxy, events: int, meanwhile: Deed) -> None:
         """Keep back what is sent while so many events are published."""
         network.hold()
+        await meanwhile()
         await self.publisher.advance(events)
         network.release()
 
@@ -321,9 +317,12 @@ def _is(stop: Stop, error: type[Exception]) -> bool:
 
 
 def _copy(files: Path, folder: Path) -> None:
-    """Copy a folder in the place of another, with owners and rights."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Put a copy of a folder, with owners and rights, in the place of one that a killed process may still write to."""
+    aside = Path(tempfile.mkdtemp(prefix="old-", dir=folder.parent))
+    if folder.exists():
+        folder.rename(aside / folder.name)
     subprocess.run(["cp", "-a", str(files), str(folder)], check=True)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 @asynccontextmanager
@@ -331,12 +330,12 @@ async def a_world(
     nats: TightNats, postgres: PostgresServer, url: str, events: Iterator[Outgoing], folder: Path
 ) -> AsyncIterator[World]:
     """Everything started, and stopped again."""
-    with LossyProxy(nats.url) as nats_network, LossyProxy(url) as postgres_network:
+    with LossyProxy(nats.url) as nats_network, LossyProxy(url) as postgres_network, small_disk(folder / "agent"):
         async with jetstream_ledger(nats.url, publish_timeout_s=PUBLISH_TIMEOUT_S) as ledger:
             publisher = Publisher(ledger, events)
             networks = (nats_network, postgres_network)
             world = World(nats, postgres, url, networks, publisher, ledger, folder)
-            for one in world.runners:
+            for one in world.processes:
                 await one.start()
             task = asyncio.create_task(publisher.run())
             try:
@@ -345,5 +344,5 @@ async def a_world(
                 await task
             finally:
                 task.cancel()
-                for one in world.runners:
+                for one in world.processes:
                     await one.kill()

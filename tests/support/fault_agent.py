@@ -1,0 +1,135 @@
+"""The outbox of an agent in a process of its own, to be killed: `python -m support.fault_agent FOLDER NATS_URL`.
+
+A line on stdin is `record FIRST COUNT`, after which it records facts with these numbers and prints `kept N` for each on
+disk and `held N` for each in memory alone, or `drain`, after which it prints `drained` once nothing waits.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gpuledger.agent.outbox import outbox as module
+from gpuledger.agent.outbox.outbox import Outbox, open_outbox
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.runtime.backoff import Backoff
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.tasks import run_until_one_ends
+from support.outbox import NODE, fact
+from support.paths import ROOT
+
+RETRY = Backoff(first_s=0.05, max_s=0.2)
+CHECK_PERIOD_S = 0.1
+FACT_BYTES = 300
+SOURCE = f"/nodes/{NODE}/agent"
+
+
+class Agent:
+    """The process, and what it has said."""
+
+    def __init__(self, folder: Path, url: str, log: Path) -> None:
+        self.folder = folder
+        self.kept: set[int] = set()
+        self.recorded = 0
+        self.lost_memory = False
+        self._answered = 0
+        self._held: set[int] = set()
+        self._drained = False
+        self._arguments = (str(folder), url)
+        self._log = log
+        self._process: asyncio.subprocess.Process
+        self._listener: asyncio.Task[None]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def start(self) -> None:
+        with self._log.open("a") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "support.fault_agent", *self._arguments),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT / "tests",
+            )
+        self._listener = asyncio.create_task(self._listen())
+
+    async def kill(self) -> None:
+        assert self._process.returncode is None, "the agent ended unexpectedly"
+        self._process.kill()
+        await self._process.wait()
+        await self._listener
+        # What was held in memory, or asked for a moment ago, is gone with the process.
+        self.lost_memory |= bool(self._held)
+        self._answered = self.recorded
+
+    def record(self, count: int) -> None:
+        """Have it record so many more facts."""
+        self._say(f"record {self.recorded} {count}")
+        self.recorded += count
+
+    async def has_answered(self) -> bool:
+        """Whether it has said of every fact where it is."""
+        return self._answered >= self.recorded
+
+    def drain(self) -> None:
+        """Have it say when nothing waits."""
+        self._drained = False
+        self._say("drain")
+
+    async def is_drained(self) -> bool:
+        """Whether it has said so."""
+        return self._drained
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+
+    async def _listen(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            match line.decode().split():
+                case ["kept", number]:
+                    self.kept.add(int(number))
+                    self._held.clear()  # with one fact the disk has taken all before it
+                    self._answered = int(number) + 1
+                case ["held", number]:
+                    self._held.add(int(number))
+                    self._answered = int(number) + 1
+                case _:
+                    self._held.clear()
+                    self._drained = True
+
+
+async def _obey(outbox: Outbox) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    async for line in reader:
+        match line.decode().split():
+            case ["record", first, count]:
+                for number in range(int(first), int(first) + int(count)):
+                    await outbox.record([fact(number, at=system_clock(), size=FACT_BYTES)])
+                    print(f"{'kept' if outbox.status.durable else 'held'} {number}", flush=True)
+            case _:
+                while outbox.status.waiting:  # noqa: ASYNC110 - it ends when all is there, and not before
+                    await asyncio.sleep(0.01)
+                print("drained", flush=True)
+    os._exit(0)  # whoever started it is gone
+
+
+async def _run(folder: Path, url: str) -> None:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[JetStreamLedger]:
+        async with connect_ledger(url, name="agent", connect_timeout_s=1.0, publish_timeout_s=1.0) as ledger:
+            yield ledger
+
+    async with open_outbox(folder, NODE, version="1.0", hardware="simulated") as outbox:
+        await run_until_one_ends(outbox.run(connect), _obey(outbox))
+
+
+if __name__ == "__main__":
+    vars(module).update(RETRY=RETRY, CHECK_PERIOD_S=CHECK_PERIOD_S)
+    asyncio.run(_run(Path(sys.argv[1]), sys.argv[2]))
