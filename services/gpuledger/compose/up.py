@@ -171,12 +171,11 @@ def _trouble(supervision: Supervision) -> str:
 
 
 def _reason(supervision: Supervision) -> str:
-    if not supervision.reachable:
-        return "The servers have not answered lately."
     health = supervision.health().items()
     building = [
         f"Builds the rows of {name} for this version, {found.done or 0} of {found.total or '?'} positions."
         for name, found in health
         if found.state == "building"
     ]
-    return " ".join([*(found.reason or "" for _, found in health if found.state == "stopped"), *building])
+    stopped = [found.reason or "" for _, found in health if found.state == "stopped"]
+    return " ".join([*stopped, *building]) or "The servers have not answered lately."
