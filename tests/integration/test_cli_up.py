@@ -124,6 +124,7 @@ def test_doctor_checks_everything_and_starts_nothing(up: Up, cli: Cli, monkeypat
 
 
 def test_a_projection_that_stops_is_reported_while_others_go_on_and_resumes_after_a_skip(up: Up, cli: Cli) -> None:
+    up.becomes(200)
     good = Event("bad", "/services/inventory", DeviceFailed.TYPE, "d", NOON, DeviceFailed(kind="DBE"), "e", 1)
     document = orjson.loads(encode(good)) | {"data": {"kind": 5}}
     bad = publish(up, Outgoing(nats_subject_of(good), "bad", orjson.dumps(document)))
