@@ -108,10 +108,10 @@ class Seen:
         self._epochs: dict[str, dict[str, None]] = {}
         self._holes: dict[str, int] = {}
         self._leaders: dict[str, tuple[Position, str]] = {}
-        for (source, epoch), one in self.numbers.items():
+        for (source, epoch), one in list(self.numbers.items()):
             self._add_epoch(source, epoch)
-            self._add_leader(source, epoch)
             self._count_holes(source, len(one.holes))
+            self._add_leader(source, epoch)  # a build that closes no epochs may have kept several
 
     def add(self, source: str, epoch: str, number: int) -> bool:
         """Note a number; False says that it is a repeat, or of an epoch that is closed.
@@ -175,9 +175,7 @@ class Seen:
         self._last_began += 1
         self._began[source, epoch] = self._last_began
         self._add_epoch(source, epoch)
-        closed = self._add_leader(source, epoch)
-        if closed is not None:
-            self._forget(source, closed)
+        self._add_leader(source, epoch)
         epochs = self._epochs.get(source, {})
         if len(epochs) > EPOCHS_MAX:
             self._forget(source, next(iter(epochs)))
@@ -186,14 +184,18 @@ class Seen:
         if not keeps_all_epochs(source):
             self._epochs.setdefault(source, {})[epoch] = None
 
-    def _add_leader(self, source: str, epoch: str) -> str | None:
-        """Note a leader's epoch, which none before it closes; returns the one that it closes."""
+    def _add_leader(self, source: str, epoch: str) -> None:
+        """Note a leader's epoch, and forget the one of the two last that the other closes."""
         began_at = began(source, epoch)
         if began_at is None:
-            return None
+            return
         before = self._leaders.get(source)
+        if before is not None and not began_at.is_after(before[0]):
+            self._forget(source, epoch)
+            return
         self._leaders[source] = (began_at, epoch)
-        return None if before is None else before[1]
+        if before is not None:
+            self._forget(source, before[1])
 
     def _is_closed(self, source: str, epoch: str) -> bool:
         """Whether an epoch of which nothing is kept is closed, because a later leader's began."""

@@ -153,6 +153,17 @@ def test_what_comes_late_of_a_closed_epoch_is_a_repeat_before_and_after_a_restar
     assert seen.add(POOLS, "1/40/l4", 3)
 
 
+@pytest.mark.parametrize("heads", [(10, 20, 30), (30, 10, 20), (20, 30, 30)])
+def test_what_a_build_that_closes_no_epochs_kept_is_closed_when_it_is_read(heads: tuple[int, ...]) -> None:
+    epochs = [leader_epoch(Position(1, head), f"l{number}") for number, head in enumerate(heads)]
+    seen = Seen({(POOLS, epoch): Numbers(3, [(2, 2)]) for epoch in epochs}, began=len(heads))
+    last = epochs[heads.index(30)]
+    assert list(seen.numbers) == [(POOLS, last)]
+    assert set(seen.take_forgotten()) == {(POOLS, epoch) for epoch in epochs if epoch != last}
+    assert not any(seen.add(POOLS, epoch, 4) for epoch in epochs if epoch != last)
+    assert seen.add(POOLS, last, 4)
+
+
 def test_a_restored_log_goes_on_with_leaders_of_its_own_generation() -> None:
     seen = Seen()
     lead(seen, 5)
