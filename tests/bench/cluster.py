@@ -4,7 +4,8 @@ The schedule is that of `bench.latency`. An event counts as outside elections un
 and the moment when the cluster has its leaders again, that of the stream and that of the metadata group, which makes
 consumers, and everything that the stream had by then is committed. Noticing the death, coming back to another server
 and catching up with what waited at the publisher all count as outside where there is a leader. The peer is a bare
-subscriber of nats-py in a process of its own, which has nothing to make anew. A loss ends the run.
+subscriber of nats-py in a process of its own, which has nothing to make anew, and misses what comes while it is not
+connected. A loss of ours ends the run.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from bench.report import Figure
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
+from gpuledger.runtime.tasks import end
 from support.ledgers import new_ledger
 from support.nats_cluster import ClusterServer, NatsCluster, nats_cluster
 
@@ -57,7 +59,7 @@ async def cluster(database_url: str, sizes: ClusterSizes) -> list[Figure]:
 
     def figure(where: str, events: Sequence[Published], percent: int, target: float | None) -> Figure:
         ours = percentile_ms([commits.time_of(one.sequence) - one.seconds for one in events], percent)
-        bare = percentile_ms([came[one.id] - one.seconds for one in events], percent)
+        bare = percentile_ms([came[one.id] - one.seconds for one in events if one.id in came], percent)
         return Figure(f"{name}{where}, p{percent}", ours, "ms", "a bare subscriber", bare, target, is_ratio=False)
 
     elected = f", within {len(elections)} elections"
@@ -98,8 +100,7 @@ async def _measured(
             if killing.done():
                 await killing  # it ends by an error alone
         finally:
-            killing.cancel()
-            await asyncio.gather(killing, return_exceptions=True)
+            await end([killing])
         await commits.reach(max(one.sequence for one in published))
     return published, commits, elections
 
@@ -110,9 +111,7 @@ async def _running(runner: Runner) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end([task])
 
 
 async def _kill_in_turn(

@@ -4,9 +4,12 @@ import inspect
 import re
 from collections.abc import Mapping
 from types import ModuleType
+from typing import NamedTuple
 
 import psycopg
 import pytest
+import sqlalchemy
+from alembic import command
 from alembic.script import ScriptDirectory
 
 from gpuledger.db.engine import connect
@@ -25,6 +28,13 @@ from gpuledger.tools.doctor import Check, Status, schema_check
 
 CONTRACTS = re.compile(r"\bop\.(drop|rename)_|\bRENAME\b|\bDROP (TABLE|COLUMN|FUNCTION|TYPE)\b")
 """What the build before would miss."""
+
+
+class Column(NamedTuple):
+    """A column's type, and whether a build that does not know it can write rows."""
+
+    type: str
+    can_be_left_out: bool
 
 
 async def test_a_database_that_a_newer_build_only_expanded_is_worked_with_and_left_as_it_is(database_url: str) -> None:
@@ -99,6 +109,61 @@ def test_every_migration_says_whether_it_only_expands_and_does_so() -> None:
     ]
     assert wrong == []
     assert oldest_of(migrations, "0013") == OLDEST_REVISION
+
+
+def columns(connection: sqlalchemy.Connection) -> dict[str, dict[str, Column]]:
+    """The columns of every table of ours."""
+    query = """
+        SELECT format('%I.%I', table_schema, table_name), column_name, data_type,
+               is_nullable = 'YES' OR column_default IS NOT NULL OR is_identity = 'YES'
+        FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
+        WHERE table_type = 'BASE TABLE' AND table_schema LIKE 'gpuledger%'
+    """
+    found: dict[str, dict[str, Column]] = {}
+    for table, name, kind, can_be_left_out in connection.execute(sqlalchemy.text(query)):
+        found.setdefault(table, {})[name] = Column(kind, can_be_left_out=can_be_left_out)
+    return found
+
+
+def contracted(before: Mapping[str, Mapping[str, Column]], after: Mapping[str, Mapping[str, Column]]) -> list[str]:
+    """What a build that knows the tables of before would miss, or not know to fill in."""
+    wrong = []
+    for table, had in before.items():
+        has = after.get(table, {})
+        wrong += [f"{table}.{name} is gone" for name in had if name not in has]
+        wrong += [f"{table}.{name} is another type" for name in had if name in has and has[name].type != had[name].type]
+        required = [name for name, column in has.items() if not column.can_be_left_out]
+        wrong += [f"{table}.{name} is required" for name in required if name not in had or had[name].can_be_left_out]
+    return wrong
+
+
+def test_what_only_expands_leaves_every_table_as_the_build_before_knows_it(database_url: str) -> None:
+    engine = sqlalchemy.create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SCHEMA gpuledger")
+    before: dict[str, dict[str, Column]] = {}
+    for revision, module in {"0013": None, **migrations_since("0013")}.items():
+        with engine.begin() as connection:
+            command.upgrade(alembic_config(connection), revision)
+            after = columns(connection)
+        if module is not None and module.EXPANDS:
+            assert contracted(before, after) == [], revision
+        before = after
+    engine.dispose()
+    assert before
+
+
+def test_a_contraction_is_seen() -> None:
+    required, free = Column("text", can_be_left_out=False), Column("text", can_be_left_out=True)
+    before = {"a": {"x": required, "y": free}, "b": {"z": free}}
+    assert contracted(before, before | {"c": {"w": required}}) == []
+    assert contracted(before, before | {"a": {"x": free, "y": free, "new": free}}) == []
+    assert contracted(before, {"a": before["a"]}) == ["b.z is gone"]
+    assert contracted(before, before | {"b": {"z": Column("bigint", can_be_left_out=True)}}) == ["b.z is another type"]
+    assert contracted(before, before | {"b": {"z": required, "new": required}}) == [
+        "b.z is required",
+        "b.new is required",
+    ]
 
 
 def test_the_oldest_revision_is_that_of_the_last_contraction() -> None:
