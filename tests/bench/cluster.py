@@ -82,7 +82,7 @@ async def _listening(url: str) -> AsyncIterator[dict[str, float]]:
     try:
         await child.stdout.readline()
         yield came
-        output, _ = await child.communicate()
+        output, _ = await child.communicate(b"")  # only what is given closes its stdin
         came.update(json.loads(output))
     finally:
         with suppress(ProcessLookupError):
