@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from gpuledger.db.engine import Connection, open_blocking, unavailable
 from gpuledger.db.errors import DatabaseError, LockedError, MigrationError
 from gpuledger.db.locks import VIEWS_LOCK, lock_key
-from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, NOTE_OLDEST, check_known, schema_of
+from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, NOTE_OLDEST, check_compatible, schema_of
 from gpuledger.db.views import READER_ROLE, recreate_views
 
 LOCK_TIMEOUT_S = 10
@@ -58,7 +58,7 @@ def migrate(database_url: str) -> MigrationResult:
         for name in _LOCKS:
             raw.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key(name)])
         schema = schema_of(raw)
-        check_known(schema)
+        check_compatible(schema)
         before = schema.revision
         if before is not None and schema.is_newer:
             return MigrationResult(before, before, _exists(raw))

@@ -82,7 +82,7 @@ def needs_migration(database_url: str) -> bool:
     """
     with connect_blocking(database_url, application_name="gpuledger revision") as connection:
         schema = schema_of(connection)
-        check_known(schema)
+        check_compatible(schema)
         return not schema.is_newer and not (schema.works and are_current(connection))
 
 
@@ -102,7 +102,7 @@ def schema_of(connection: Connection) -> Schema:
     return _schema(connection.execute(_REVISION).fetchone())
 
 
-def check_known(schema: Schema) -> None:
+def check_compatible(schema: Schema) -> None:
     """Check that this build can migrate from this schema, or work with it.
 
     Raises:
@@ -126,7 +126,7 @@ def _schema(row: tuple[str, str | None] | None) -> Schema:
 
 
 def _check(schema: Schema) -> None:
-    check_known(schema)
+    check_compatible(schema)
     if not schema.works:
         at = f"at revision {schema.revision}" if schema.revision else "empty"
         raise SchemaOutdatedError(f"The database is {at}, this build needs {HEAD_REVISION}; run `gpuledger migrate`.")
