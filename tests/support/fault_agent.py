@@ -17,8 +17,8 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import run_until_one_ends
+from support.fault_processes import StoryProcess
 from support.outbox import NODE, fact
-from support.paths import ROOT
 
 RETRY = Backoff(first_s=0.05, max_s=0.2)
 CHECK_PERIOD_S = 0.1
@@ -26,10 +26,11 @@ FACT_BYTES = 300
 SOURCE = f"/nodes/{NODE}/agent"
 
 
-class Agent:
+class Agent(StoryProcess):
     """The process, and what it has said."""
 
     def __init__(self, folder: Path, url: str, log: Path) -> None:
+        super().__init__("fault_agent", (str(folder), url), log)
         self.folder = folder
         self.kept: set[int] = set()
         self.recorded = 0
@@ -37,38 +38,16 @@ class Agent:
         self._answered = 0
         self._held: set[int] = set()
         self._drained = False
-        self._arguments = (str(folder), url)
-        self._log = log
-        self._process: asyncio.subprocess.Process
-        self._listener: asyncio.Task[None]
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    async def start(self) -> None:
-        with self._log.open("a") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "support.fault_agent", *self._arguments),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                cwd=ROOT / "tests",
-            )
-        self._listener = asyncio.create_task(self._listen())
 
     async def kill(self) -> None:
-        assert self._process.returncode is None, "the agent ended unexpectedly"
-        self._process.kill()
-        await self._process.wait()
-        await self._listener
+        await super().kill()
         # What was held in memory, or asked for a moment ago, is gone with the process.
         self.lost_memory |= bool(self._held)
         self._answered = self.recorded
 
     def record(self, count: int) -> None:
         """Have it record so many more facts."""
-        self._say(f"record {self.recorded} {count}")
+        self.say(f"record {self.recorded} {count}")
         self.recorded += count
 
     async def has_answered(self) -> bool:
@@ -78,30 +57,24 @@ class Agent:
     def drain(self) -> None:
         """Have it say when nothing waits."""
         self._drained = False
-        self._say("drain")
+        self.say("drain")
 
     async def is_drained(self) -> bool:
         """Whether it has said so."""
         return self._drained
 
-    def _say(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-
-    async def _listen(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
-            match line.decode().split():
-                case ["kept", number]:
-                    self.kept.add(int(number))
-                    self._held.clear()  # with one fact the disk has taken all before it
-                    self._answered = int(number) + 1
-                case ["held", number]:
-                    self._held.add(int(number))
-                    self._answered = int(number) + 1
-                case _:
-                    self._held.clear()
-                    self._drained = True
+    def hear(self, line: bytes) -> None:
+        match line.decode().split():
+            case ["kept", number]:
+                self.kept.add(int(number))
+                self._held.clear()  # with one fact the disk has taken all before it
+                self._answered = int(number) + 1
+            case ["held", number]:
+                self._held.add(int(number))
+                self._answered = int(number) + 1
+            case _:
+                self._held.clear()
+                self._drained = True
 
 
 async def _obey(outbox: Outbox) -> None:

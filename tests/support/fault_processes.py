@@ -17,20 +17,23 @@ class Stop(NamedTuple):
     reason: str
 
 
-class Runners:
-    """A process with all projections, and what it reported."""
+class StoryProcess:
+    """A process that is given lines and answers with lines; its errors go to a log."""
 
-    def __init__(self, nats_url: str, database_url: str, log: Path) -> None:
-        self._arguments = (nats_url, database_url)
+    def __init__(self, module: str, arguments: tuple[str, ...], log: Path) -> None:
+        self._command = (sys.executable, "-m", f"support.{module}", *arguments)
         self._log = log
-        self.stops: list[Stop] = []
         self._process: asyncio.subprocess.Process
         self._listener: asyncio.Task[None]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     async def start(self) -> None:
         with self._log.open("a") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "support.fault_runners", *self._arguments),
+                *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -39,7 +42,7 @@ class Runners:
         self._listener = asyncio.create_task(self._listen())
 
     async def kill(self) -> None:
-        assert self._process.returncode is None, "the runners ended unexpectedly"
+        assert self._process.returncode is None, f"{self._command} ended unexpectedly"
         self._process.kill()
         await self._process.wait()
         await self._listener
@@ -49,7 +52,22 @@ class Runners:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
 
+    def hear(self, line: bytes) -> None:
+        """Take in what the process answers."""
+        raise NotImplementedError
+
     async def _listen(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
-            self.stops.append(Stop(**json.loads(line)))
+            self.hear(line)
+
+
+class Runners(StoryProcess):
+    """A process with all projections, and what it reported."""
+
+    def __init__(self, nats_url: str, database_url: str, log: Path) -> None:
+        super().__init__("fault_runners", (nats_url, database_url), log)
+        self.stops: list[Stop] = []
+
+    def hear(self, line: bytes) -> None:
+        self.stops.append(Stop(**json.loads(line)))
