@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,7 +15,7 @@ from support.ledgers import jetstream_ledger
 def migrated_template(postgres_server_url: str) -> Iterator[str]:
     """The name of a database with every table, which nobody is connected to."""
     with servers.fresh_database(postgres_server_url) as url:
-        yield urlsplit(projections.prepare(url)).path.removeprefix("/")
+        yield servers.database_name(projections.prepare(url))
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ import gc
 import os
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,10 +23,22 @@ from gpuledger.db.engine import (
 )
 from gpuledger.db.errors import DatabaseUnavailableError, PoolerError
 from gpuledger.db.lasting import LastingConnection
+from gpuledger.db.migrate import migrate
+from gpuledger.db.readonly import query, read_only
 from gpuledger.runtime.backoff import Backoff
+from support.pgbouncer import PgBouncer, skip_without_pgbouncer
 from support.postgres_proxies import Pooler
+from support.servers import short_directory
 
 TURNS_MAX = 100_000
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder for a pooler; skips the test where there is none."""
+    skip_without_pgbouncer()
+    with short_directory() as folder:
+        yield folder / "pooler"
 
 
 async def test_cancelled_connecting_leaves_no_connection_open(
@@ -33,9 +47,9 @@ async def test_cancelled_connecting_leaves_no_connection_open(
     opened: list[AsyncConnection] = []
     plain = psycopg.AsyncConnection.execute
 
-    async def noted(connection: AsyncConnection, query: str) -> object:
+    async def noted(connection: AsyncConnection, query: bytes) -> object:
         opened.append(connection)
-        return await plain(connection, query.encode())
+        return await plain(connection, query)
 
     monkeypatch.setattr(psycopg.AsyncConnection, "execute", noted)
     for turns in range(3):
@@ -91,6 +105,36 @@ async def test_a_pooler_whose_clients_share_sessions_is_refused(
             pytest.raises(PoolerError, match="PgBouncer: pool_mode"),
             connect_blocking(pooler.url, application_name="p"),
         ):
+            pass
+
+
+@pytest.mark.parametrize("sessions", [1, 20])
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+async def test_pgbouncer_is_refused_where_its_clients_share_sessions(
+    mode: str, sessions: int, database_url: str, short: Path
+) -> None:
+    with (
+        PgBouncer(short, database_url, mode=mode, sessions=sessions) as pooler,
+        pytest.raises(PoolerError, match="PgBouncer: pool_mode"),
+    ):
+        async with connect(pooler.url, application_name="pooled"):
+            pass
+
+
+async def test_pgbouncer_that_keeps_sessions_apart_is_taken_for_everything(database_url: str, short: Path) -> None:
+    with PgBouncer(short, database_url, mode="session", sessions=5) as pooler:
+        migrate(pooler.url)
+        async with read_only(pooler.url) as connection:
+            shown = await query(connection, "SELECT current_setting('statement_timeout') FROM fleet")
+            assert await shown.fetchall() == [("1min",)]
+
+
+async def test_a_pool_that_is_full_is_called_that(database_url: str, short: Path) -> None:
+    with (
+        PgBouncer(short, database_url, mode="session", sessions=1) as pooler,
+        pytest.raises(DatabaseUnavailableError, match="no session left"),
+    ):
+        async with connect(pooler.url, application_name="pooled"):
             pass
 
 

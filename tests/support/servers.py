@@ -76,6 +76,11 @@ def fresh_database(server_url: str, template: str = "template1") -> Iterator[str
         _execute(server_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def database_name(url: str) -> str:
+    """The name of a database with this URL."""
+    return urlsplit(url).path.removeprefix("/")
+
+
 def forgo_durability(server_url: str) -> None:
     """Have the server write less and wait for no disk; for one that no test kills."""
     for setting in ("fsync", "full_page_writes", "synchronous_commit"):

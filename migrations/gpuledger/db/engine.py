@@ -6,12 +6,14 @@ vanished, so that whatever the session held is free within `PEER_LOST_MAX_S`.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.sql import SQL, Literal
 
 from gpuledger.db.errors import DatabaseUnavailableError, DatabaseUrlError
 from gpuledger.db.pooler import is_pooled, refuse_shared_sessions
@@ -42,6 +44,8 @@ _BEGIN_SESSION = "; ".join(
     )
 )
 
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+
 _TLS_TROUBLE = re.compile(
     r"\b(private key|SSL|TLS|certificate|sslmode|sslrootcert|sslcert|sslkey|root\.crt)\b", re.IGNORECASE
 )
@@ -50,13 +54,16 @@ _TLS_REMEDY = (
     "PGSSLKEY (docs/operations.md, TLS to PostgreSQL)."
 )
 
+_POOL_IS_FULL = re.compile(r"query_wait_timeout|no more connections allowed", re.IGNORECASE)
+_POOL_REMEDY = "Its pooler has no session left for us: give the pool more of them, or let DATABASE_URL name PostgreSQL."
+
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @asynccontextmanager
 async def connect(
-    url: str, *, application_name: str, autocommit: bool = True, options: str = ""
+    url: str, *, application_name: str, autocommit: bool = True, settings: Mapping[str, str] = NO_SETTINGS
 ) -> AsyncIterator[AsyncConnection]:
     """A connection of one's own, closed at the end.
 
@@ -64,14 +71,14 @@ async def connect(
         url: as PostgreSQL takes it: postgresql://user:password@host:port/database.
         application_name: what `pg_stat_activity` shows.
         autocommit: without it the block is one transaction, committed unless it raises.
-        options: command-line options for the server, such as `-c work_mem=64MB`.
+        settings: the server's settings for this session, such as `work_mem`; a pooler refuses those of a connection.
 
     Raises:
         DatabaseUrlError: the URL cannot be understood.
         DatabaseUnavailableError: no connection can be made, or it is lost within the block.
         PoolerError: a pooler lets several connections share one session.
     """
-    connection = await open_connection(url, application_name=application_name, autocommit=autocommit, options=options)
+    connection = await open_connection(url, application_name=application_name, autocommit=autocommit, settings=settings)
     try:
         async with connection:
             yield connection
@@ -82,14 +89,14 @@ async def connect(
 
 
 async def open_connection(
-    url: str, *, application_name: str, autocommit: bool = True, options: str = ""
+    url: str, *, application_name: str, autocommit: bool = True, settings: Mapping[str, str] = NO_SETTINGS
 ) -> AsyncConnection:
     """A connection that the caller closes; raises as `connect` does."""
-    parameters = connection_parameters(url, application_name, options)
+    parameters = connection_parameters(url, application_name)
     try:
         connection = await psycopg.AsyncConnection.connect(**parameters, autocommit=True)
         try:
-            cursor = await connection.execute(_BEGIN_SESSION)
+            cursor = await connection.execute(_beginning(settings))
             if is_pooled(connection, _last_value(cursor)):
                 await asyncio.to_thread(refuse_shared_sessions, parameters, place_of(url))
             await connection.set_autocommit(autocommit)
@@ -103,10 +110,10 @@ async def open_connection(
 
 @contextmanager
 def connect_blocking(
-    url: str, *, application_name: str, autocommit: bool = True, options: str = ""
+    url: str, *, application_name: str, autocommit: bool = True, settings: Mapping[str, str] = NO_SETTINGS
 ) -> Iterator[Connection]:
     """`connect` for code that runs before or beside any event loop."""
-    connection = open_blocking(url, application_name=application_name, autocommit=autocommit, options=options)
+    connection = open_blocking(url, application_name=application_name, autocommit=autocommit, settings=settings)
     try:
         with connection:
             yield connection
@@ -116,13 +123,15 @@ def connect_blocking(
         raise
 
 
-def open_blocking(url: str, *, application_name: str, autocommit: bool, options: str = "") -> Connection:
+def open_blocking(
+    url: str, *, application_name: str, autocommit: bool, settings: Mapping[str, str] = NO_SETTINGS
+) -> Connection:
     """A connection that the caller closes; raises as `connect` does."""
-    parameters = connection_parameters(url, application_name, options)
+    parameters = connection_parameters(url, application_name)
     try:
         connection = psycopg.connect(**parameters, autocommit=True)
         try:
-            if is_pooled(connection, _last_value(connection.execute(_BEGIN_SESSION))):
+            if is_pooled(connection, _last_value(connection.execute(_beginning(settings)))):
                 refuse_shared_sessions(parameters, place_of(url))
             connection.autocommit = autocommit
         except BaseException:
@@ -133,21 +142,17 @@ def open_blocking(url: str, *, application_name: str, autocommit: bool, options:
     return connection
 
 
-def connection_parameters(url: str, application_name: str, options: str = "") -> dict[str, Any]:
-    """What libpq is given: the URL's own parameters win, but for the name and the options."""
-    given = _parsed(url)
-    ours: dict[str, Any] = {
+def connection_parameters(url: str, application_name: str) -> dict[str, Any]:
+    """What libpq is given: the URL's own parameters win, but for the name."""
+    return {
         "connect_timeout": CONNECT_TIMEOUT_S,
         "keepalives_idle": KEEPALIVE_IDLE_S,
         "keepalives_interval": KEEPALIVE_INTERVAL_S,
         "keepalives_count": KEEPALIVE_COUNT,
         "tcp_user_timeout": UNACKNOWLEDGED_MAX_S * 1000,
-        **given,
+        **_parsed(url),
         "application_name": application_name,
     }
-    if options:
-        ours["options"] = f"{given.get('options', '')} {options}".strip()
-    return ours
 
 
 def place_of(url: str) -> str:
@@ -161,8 +166,20 @@ def place_of(url: str) -> str:
 def unavailable(url: str, error: psycopg.Error) -> DatabaseUnavailableError:
     """The error that says that this database cannot be reached, and why."""
     reason = _reason(error)
-    remedy = _TLS_REMEDY if _TLS_TROUBLE.search(reason) else "Start it, or set DATABASE_URL."
-    return DatabaseUnavailableError(f"Cannot reach PostgreSQL at {place_of(url)}: {reason}. {remedy}")
+    return DatabaseUnavailableError(f"Cannot reach PostgreSQL at {place_of(url)}: {reason}. {_remedy(reason)}")
+
+
+def _remedy(reason: str) -> str:
+    if _TLS_TROUBLE.search(reason):
+        return _TLS_REMEDY
+    return _POOL_REMEDY if _POOL_IS_FULL.search(reason) else "Start it, or set DATABASE_URL."
+
+
+def _beginning(settings: Mapping[str, str]) -> bytes:
+    """What a session begins with; several statements, which take no parameters. The last one returns its process."""
+    set_one = SQL("SELECT set_config({}, {}, false); ")
+    ours = "".join(set_one.format(Literal(name), Literal(value)).as_string() for name, value in settings.items())
+    return f"{ours}{_BEGIN_SESSION}".encode()
 
 
 def _last_value(cursor: psycopg.Cursor[tuple[Any, ...]] | psycopg.AsyncCursor[tuple[Any, ...]]) -> object:

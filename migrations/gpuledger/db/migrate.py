@@ -31,7 +31,7 @@ MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
 _IS_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
 _ROLE_EXISTS = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
 _LOCKS = ("migrate", VIEWS_LOCK)
-_OPTIONS = f"-c lock_timeout={LOCK_TIMEOUT_S}s -c statement_timeout={STATEMENT_TIMEOUT_S}s"
+_SETTINGS = {"lock_timeout": f"{LOCK_TIMEOUT_S}s", "statement_timeout": f"{STATEMENT_TIMEOUT_S}s"}
 
 
 class MigrationResult(NamedTuple):
@@ -113,7 +113,7 @@ def _try(connection: Connection, statement: str) -> bool:
 @contextmanager
 def _begun(database_url: str) -> Iterator[sqlalchemy.Connection]:
     def open_one() -> psycopg.Connection[Any]:
-        return open_blocking(database_url, application_name="gpuledger migrate", autocommit=False, options=_OPTIONS)
+        return open_blocking(database_url, application_name="gpuledger migrate", autocommit=False, settings=_SETTINGS)
 
     engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=open_one, poolclass=NullPool)
     with engine.connect() as connection, connection.begin():

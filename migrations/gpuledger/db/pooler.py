@@ -15,6 +15,9 @@ from gpuledger.db.errors import PoolerError
 ROUNDS = 5
 """How often two connections are compared before a pooler counts as one that keeps sessions apart."""
 
+_NO_TRANSACTIONS = "statement pooling mode"
+"""Words of PgBouncer's refusal to begin a transaction where each statement may run in another session."""
+
 _BACKEND = "SELECT pg_backend_pid()"
 
 
@@ -49,8 +52,13 @@ def _share_sessions(one: psycopg.Connection[Any], other: psycopg.Connection[Any]
     before = _backend(one)
     if _backend(one) != before:
         return True
-    with other.transaction():
-        return _backend(other) == before or _backend(one) != before
+    try:
+        with other.transaction():
+            return _backend(other) == before or _backend(one) != before
+    except psycopg.errors.ProtocolViolation as error:
+        if _NO_TRANSACTIONS in str(error):
+            return True
+        raise
 
 
 def _backend(connection: psycopg.Connection[Any]) -> int:

@@ -6,7 +6,7 @@ begun to read, and a statement comes alone. It is no protection against a user w
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
@@ -22,6 +22,9 @@ LOCK_TIMEOUT_S = 10
 
 SEARCH_PATH = "report,gpuledger_live,gpuledger"
 """The schemas in which names are looked up, so that `SELECT * FROM fleet` is enough."""
+
+READ_ONLY: Final = {"default_transaction_read_only": "on"}
+"""The setting of a session that writes nothing."""
 
 _MAY_BE_READER = (
     "SELECT coalesce((SELECT pg_has_role(current_user, oid, 'MEMBER') FROM pg_roles WHERE rolname = %s), false)"
@@ -39,11 +42,13 @@ async def read_only(
     Raises:
         DatabaseUnavailableError: no connection can be made, or it is lost.
     """
-    options = (
-        f"-c default_transaction_read_only=on -c statement_timeout={statement_timeout_s}s "
-        f"-c lock_timeout={LOCK_TIMEOUT_S}s -c search_path={SEARCH_PATH}"
-    )
-    async with connect(url, application_name=application_name, options=options) as connection:
+    settings = {
+        **READ_ONLY,
+        "statement_timeout": f"{statement_timeout_s}s",
+        "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+        "search_path": SEARCH_PATH,
+    }
+    async with connect(url, application_name=application_name, settings=settings) as connection:
         await _become_reader(connection)
         await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         await connection.execute("SELECT 1")

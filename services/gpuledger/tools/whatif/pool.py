@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from gpuledger.api.kinds import Resource
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.db.engine import connect
+from gpuledger.db.readonly import READ_ONLY
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.watchers.resources import gpupools
 from gpuledger.events.position import Offset, Position, earliest, events_up_to, is_same, next_after
@@ -28,7 +29,6 @@ from gpuledger.tools.whatif.document import Document, differences_document, note
 from gpuledger.tools.whatif.hypothetical import Hypothesis, HypotheticalPools, RecordedPools
 from gpuledger.tools.whatif.refusals import admission_notes
 
-READ_ONLY = "-c default_transaction_read_only=on"
 NOW = "now"
 
 OnPosition = Callable[[int], None]
@@ -112,7 +112,7 @@ async def _current(backend: Backend, projection: RecordedPools, head: Offset, on
 
 async def _stored(backend: Backend, projection: RecordedPools) -> Fold | None:
     skipped = await skipped_positions(backend.ledger)
-    async with connect(backend.database_url, application_name="gpuledger what-if", options=READ_ONLY) as connection:
+    async with connect(backend.database_url, application_name="gpuledger what-if", settings=READ_ONLY) as connection:
         store = ProjectionStore(connection, projection)
         async with store.snapshot():
             checkpoint = await store.checkpoint()
