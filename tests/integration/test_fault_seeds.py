@@ -28,7 +28,7 @@ from support.ledgers import everything
 from support.outbox import numbers_in
 from support.projections import assert_true, prepare, table
 from support.runners import LEFT_OPEN
-from support.servers import delete_streams, fresh_database, short_directory
+from support.servers import database_name, delete_streams, fresh_database, short_directory
 from support.waiting import eventually
 
 pytestmark = LEFT_OPEN
@@ -133,14 +133,14 @@ async def assert_verified(world: World) -> None:
     assert (await prove_log(Backend(world.ledger, world.url, world.nats.url, None))).first_break is None
 
 
-async def tell(nats: TightNats, postgres: PostgresServer, seed: int, folder: Path) -> None:
-    """One story from its beginning to its end."""
+async def tell(nats: TightNats, postgres: PostgresServer, template: str, seed: int, folder: Path) -> None:
+    """One story from its beginning to its end, in a copy of a database."""
     chance = random.Random(seed)
     steps = story.steps(chance)
     print(f"seed {seed}: {', '.join(map(str, steps))}", flush=True)
     delete_streams(nats.url)
-    with fresh_database(postgres.url) as url:
-        async with a_world(nats, postgres, prepare(url), story.events(chance, system_clock()), folder) as world:
+    with fresh_database(postgres.url, template) as url:
+        async with a_world(nats, postgres, url, story.events(chance, system_clock()), folder) as world:
             for step in steps:
                 await play(world, step)
             await world.follows()
@@ -170,17 +170,24 @@ def bounds_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def tell_all(seeds: Iterator[int], nats: TightNats, postgres: PostgresServer) -> None:
-    for seed in seeds:
-        with short_directory() as folder:
-            try:
-                await tell(nats, postgres, seed, folder)
-            except BaseException as error:
-                for log in sorted(folder.glob("*.log")):
-                    print(f"The end of {log.name}:", *log.read_text().splitlines()[-LOG_LINES:], sep="\n  ")
-                replay = f"Tell it again: {REPLAY.format(seed)}"
-                print(replay, flush=True)
-                error.add_note(replay)
-                raise
+    with fresh_database(postgres.url) as prepared:
+        template = database_name(prepare(prepared))
+        for seed in seeds:
+            await _tell_or_show(nats, postgres, template, seed)
+
+
+async def _tell_or_show(nats: TightNats, postgres: PostgresServer, template: str, seed: int) -> None:
+    """A story, or what its processes logged and how to tell it again."""
+    with short_directory() as folder:
+        try:
+            await tell(nats, postgres, template, seed, folder)
+        except BaseException as error:
+            for log in sorted(folder.glob("*.log")):
+                print(f"The end of {log.name}:", *log.read_text().splitlines()[-LOG_LINES:], sep="\n  ")
+            replay = f"Tell it again: {REPLAY.format(seed)}"
+            print(replay, flush=True)
+            error.add_note(replay)
+            raise
 
 
 def fresh_seeds(count: int) -> Iterator[int]:

@@ -1,12 +1,10 @@
-"""The outbox of an agent in a process of its own, to be killed: `python -m support.fault_agent FOLDER NATS_URL`.
+"""The outbox of an agent in a process of its own, to be killed.
 
-A line on stdin is `record FIRST COUNT`, after which it records facts with these numbers and prints `kept N` for each on
-disk and `held N` for each in memory alone, or `drain`, after which it prints `drained` once nothing waits.
+A line to it is `record FIRST COUNT`, after which it records facts with these numbers and answers `kept N` for each on
+disk and `held N` for each in memory alone, or `drain`, after which it answers `drained` once nothing waits.
 """
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import run_until_one_ends
-from support.fault_processes import StoryProcess
+from support.fault_processes import Starter, StoryProcess
 from support.outbox import NODE, fact
 
 RETRY = Backoff(first_s=0.05, max_s=0.2)
@@ -30,7 +28,7 @@ class Agent(StoryProcess):
     """The process, and what it has said."""
 
     def __init__(self, folder: Path, url: str, log: Path) -> None:
-        super().__init__("fault_agent", (str(folder), url), log)
+        super().__init__(keep, (str(folder), url), log)
         self.folder = folder
         self.kept: set[int] = set()
         self.recorded = 0
@@ -77,32 +75,27 @@ class Agent(StoryProcess):
                 self._drained = True
 
 
-async def _obey(outbox: Outbox) -> None:
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async for line in reader:
-        match line.decode().split():
+async def _obey(starter: Starter, outbox: Outbox) -> None:
+    async for words in starter.lines():
+        match words:
             case ["record", first, count]:
                 for number in range(int(first), int(first) + int(count)):
                     await outbox.record([fact(number, at=system_clock(), size=FACT_BYTES)])
-                    print(f"{'kept' if outbox.status.durable else 'held'} {number}", flush=True)
+                    starter.answer(f"{'kept' if outbox.status.durable else 'held'} {number}")
             case _:
                 while outbox.status.waiting:  # noqa: ASYNC110 - it ends when all is there, and not before
                     await asyncio.sleep(0.01)
-                print("drained", flush=True)
-    os._exit(0)  # whoever started it is gone
+                starter.answer("drained")
 
 
-async def _run(folder: Path, url: str) -> None:
+async def keep(starter: Starter, folder: str, url: str) -> None:
+    """Run the outbox until killed."""
+    vars(module).update(RETRY=RETRY, CHECK_PERIOD_S=CHECK_PERIOD_S)
+
     @asynccontextmanager
     async def connect() -> AsyncIterator[JetStreamLedger]:
         async with connect_ledger(url, name="agent", connect_timeout_s=1.0, publish_timeout_s=1.0) as ledger:
             yield ledger
 
-    async with open_outbox(folder, NODE, version="1.0", hardware="simulated") as outbox:
-        await run_until_one_ends(outbox.run(connect), _obey(outbox))
-
-
-if __name__ == "__main__":
-    vars(module).update(RETRY=RETRY, CHECK_PERIOD_S=CHECK_PERIOD_S)
-    asyncio.run(_run(Path(sys.argv[1]), sys.argv[2]))
+    async with open_outbox(Path(folder), NODE, version="1.0", hardware="simulated") as outbox:
+        await run_until_one_ends(outbox.run(connect), _obey(starter, outbox))

@@ -1,16 +1,15 @@
-"""Projections in a process of their own, to be killed: `python -m support.fault_runners NATS_URL DATABASE_URL`.
+"""Projections in a process of their own, to be killed.
 
-Each line on stdout is a JSON object: a projection stopped, and why; the log is on stderr. A line on stdin is `go on`,
-after which those that stopped try again, or `ahead SECONDS`, which sets the clock.
+Each line that it answers is a JSON object: a projection stopped, and why. A line to it is `go on`, after which those
+that stopped try again, or `ahead SECONDS`, which sets the clock.
 """
 
 import asyncio
 import json
-import os
 import sys
 from datetime import timedelta
-
-import structlog
+from pathlib import Path
+from typing import NamedTuple
 
 from gpuledger.deciders.seals import decide as seals
 from gpuledger.deciders.seals.projection import SealsProjection
@@ -23,6 +22,7 @@ from gpuledger.projection.supervision import STOPS
 from gpuledger.readmodels.projections import DevicesProjection
 from support import deciders
 from support.deciders import AwayProjection
+from support.fault_processes import Starter, StoryProcess
 from support.ledgers import HEARTBEAT_S
 from support.projections import QUICK_SERVICE
 from support.runners import Moving
@@ -39,6 +39,25 @@ AWAY_MAX = 25
 CONNECT_AGAIN_S = 0.1
 
 
+class Stop(NamedTuple):
+    """A projection of one of the processes stopped."""
+
+    projection: str
+    error: str
+    reason: str
+
+
+class Runners(StoryProcess):
+    """A process with all projections, and what it reported."""
+
+    def __init__(self, nats_url: str, database_url: str, log: Path) -> None:
+        super().__init__(project, (nats_url, database_url), log)
+        self.stops: list[Stop] = []
+
+    def hear(self, line: bytes) -> None:
+        self.stops.append(Stop(**json.loads(line)))
+
+
 def projections() -> list[Projection]:
     """A read model, and every way to decide: about sources, about the log itself, by facts and by time."""
     vars(deciders)["AWAY_AT_MOST"] = AWAY_AT_MOST
@@ -48,23 +67,21 @@ def projections() -> list[Projection]:
 
 
 class _Process:
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, starter: Starter, database_url: str) -> None:
+        self._starter = starter
         self._database_url = database_url
         self._clock = Moving()
         self._go_on = asyncio.Event()
 
     async def obey(self) -> None:
-        """Do what each line on stdin says."""
-        reader = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-        async for line in reader:
-            match line.decode().split():
+        """Do what each line says."""
+        async for words in self._starter.lines():
+            match words:
                 case ["ahead", seconds]:
                     self._clock.ahead = timedelta(seconds=float(seconds))
                 case _:
                     go_on, self._go_on = self._go_on, asyncio.Event()
                     go_on.set()
-        os._exit(0)  # whoever started it is gone
 
     async def keep_running(self, ledger: JetStreamLedger, projection: Projection) -> None:
         """Run the projection; where it stops, report it and wait."""
@@ -74,14 +91,14 @@ class _Process:
             try:
                 await runner.run()
             except STOPS as error:
-                stop = {"projection": projection.name, "error": type(error).__name__, "reason": str(error)}
-                print(json.dumps(stop), flush=True)
+                stop = Stop(projection.name, type(error).__name__, str(error))
+                self._starter.answer(json.dumps(stop._asdict()))
                 await go_on.wait()
 
 
-async def project(nats_url: str, database_url: str) -> None:
+async def project(starter: Starter, nats_url: str, database_url: str) -> None:
     """Run the projections until killed."""
-    process = _Process(database_url)
+    process = _Process(starter, database_url)
     async with asyncio.TaskGroup() as group:
         group.create_task(process.obey())
         while True:
@@ -91,8 +108,3 @@ async def project(nats_url: str, database_url: str) -> None:
             except LedgerUnavailableError as error:
                 print(error, file=sys.stderr, flush=True)
                 await asyncio.sleep(CONNECT_AGAIN_S)
-
-
-if __name__ == "__main__":
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    asyncio.run(project(*sys.argv[1:]))

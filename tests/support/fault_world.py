@@ -27,8 +27,7 @@ from gpuledger.projection.errors import AnotherLeaderError, DecisionLostError
 from gpuledger.projection.rebuild import rebuild
 from support.fault_agent import Agent
 from support.fault_disks import full, may_mount, shrink, small_disk, widen
-from support.fault_processes import Runners, Stop
-from support.fault_runners import projections
+from support.fault_runners import Runners, Stop, projections
 from support.ledgers import jetstream_ledger
 from support.postgres_proxies import LossyProxy
 from support.projections import checkpoint, execute
@@ -47,6 +46,8 @@ Deed = Callable[[], Awaitable[None]]
 
 ON_THEIR_WAY = "FROM gpuledger.outbox WHERE strpos(projection, '@') = 0"
 """Decisions that have not come back; the outboxes of other editions wait for nothing."""
+
+LIVE = "FROM gpuledger.projection WHERE edition = 'live' AND name = ANY(%s)"
 
 GO_ON = "go on"
 
@@ -284,11 +285,11 @@ class World:
         return f"head {await self.ledger.head()}, {positions}, outbox {waiting}, sessions {sessions}"
 
     async def _follows(self) -> bool:
+        names = [one.name for one in projections()]
+        query = f"SELECT position, (SELECT count(*) {ON_THEIR_WAY}) {LIVE}"
         try:
-            if execute(self.url, f"SELECT 1 {ON_THEIR_WAY} LIMIT 1"):
-                return False
-            positions = {await self._position(one.name) for one in projections()}
-            return positions == {await self.ledger.head()}
+            found = execute(self.url, query, names)
+            return len(found) == len(names) and set(found) == {(await self.ledger.head(), 0)}
         except (psycopg.OperationalError, LedgerUnavailableError):
             return False
 
