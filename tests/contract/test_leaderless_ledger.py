@@ -1,10 +1,11 @@
-"""Publishing while nothing takes messages, as in a cluster that elects a leader, and when a server comes back.
+"""Publishing while nothing takes messages, as in a cluster that elects a leader, to a server that is too busy, and when
+a server comes back.
 
 A stream that is deleted, and made again, stands for one without a leader: the server refuses its messages alike.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 from nats.js import JetStreamContext
@@ -18,10 +19,31 @@ from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing
+from support.servers import short_directory
 from support.waiting import eventually
 
 CALLS = 400
 PROBES = 10
+
+
+BUFFERED_MAX = 20
+"""How many messages wait in a busy server; by default ten thousand."""
+
+
+class BusyNats(NatsServer):
+    """A server that soon refuses messages because others wait to be recorded."""
+
+    def _configuration(self, port: int) -> dict[str, object]:
+        basics = super()._configuration(port)
+        store = basics["jetstream"]
+        assert isinstance(store, dict)
+        return basics | {"jetstream": store | {"max_buffered_msgs": BUFFERED_MAX}}
+
+
+@pytest.fixture
+def busy_nats() -> Iterator[BusyNats]:
+    with short_directory() as folder, BusyNats(folder / "nats") as server:
+        yield server
 
 
 @pytest.fixture
@@ -71,6 +93,17 @@ async def test_without_a_leader_one_call_at_a_time_asks_with_one_message(
     assert sorted(numbers_of(await everything(ledger))) == list(range(CALLS))
     # Each message when it is called, the probes, and each message again.
     assert sent(ledger) - before < 3 * CALLS
+
+
+@pytest.mark.parametrize("publish", [publish_each, publish_at_once], ids=lambda one: one.__name__)
+async def test_what_a_busy_server_refuses_is_sent_again(
+    busy_nats: BusyNats, publish: Callable[[JetStreamLedger], Awaitable[list[Receipt]]]
+) -> None:
+    async with new_ledger(busy_nats.url) as ledger:
+        before = sent(ledger)
+        await publish(ledger)
+        assert sent(ledger) > before + CALLS, "the server was not too busy"
+        assert sorted(numbers_of(await everything(ledger))) == list(range(CALLS))
 
 
 async def test_a_batch_is_not_tried_before_a_closed_gate(ledger: JetStreamLedger) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -74,6 +74,16 @@ def permission_error(address: str, denial: Denial, advice: str = ROLES_ADVICE) -
     return PermissionDeniedError(f"NATS at {address} does not let us {doing} {denial.subject}. {advice}")
 
 
+@contextmanager
+def _among(listeners: dict[object, T], listener: T) -> Iterator[None]:
+    """Keep a listener among thousands of others, of which any may leave next."""
+    listeners[key := object()] = listener
+    try:
+        yield
+    finally:
+        del listeners[key]
+
+
 class Connection:
     """The client, whether it is up, and the listeners to call when it breaks."""
 
@@ -89,9 +99,9 @@ class Connection:
         self._begun = False
         self._restored = False
         self._up = asyncio.Event()
-        self._listeners: list[Listener] = []
-        self._on_departure: list[Listener] = []
-        self._on_denial: list[Callable[[Denial], None]] = []
+        self._listeners: dict[object, Listener] = {}
+        self._on_departure: dict[object, Listener] = {}
+        self._on_denial: dict[object, Callable[[Denial], None]] = {}
 
     @property
     def jetstream(self) -> JetStreamContext:
@@ -103,32 +113,17 @@ class Connection:
         """Whether a message published now is sent; in a reconnect the client alone reports that too early."""
         return self._restored and self.client.is_connected
 
-    @contextmanager
-    def on_break(self, listener: Listener) -> Iterator[None]:
+    def on_break(self, listener: Listener) -> AbstractContextManager[None]:
         """Call `listener` whenever the connection breaks or closes."""
-        self._listeners.append(listener)
-        try:
-            yield
-        finally:
-            self._listeners.remove(listener)
+        return _among(self._listeners, listener)
 
-    @contextmanager
-    def on_departure(self, listener: Listener) -> Iterator[None]:
+    def on_departure(self, listener: Listener) -> AbstractContextManager[None]:
         """Call `listener` whenever another server leaves the cluster of the one that we are connected to."""
-        self._on_departure.append(listener)
-        try:
-            yield
-        finally:
-            self._on_departure.remove(listener)
+        return _among(self._on_departure, listener)
 
-    @contextmanager
-    def on_denial(self, listener: Callable[[Denial], None]) -> Iterator[None]:
+    def on_denial(self, listener: Callable[[Denial], None]) -> AbstractContextManager[None]:
         """Call `listener` whenever the server refuses to let us publish or subscribe; it reports that nowhere else."""
-        self._on_denial.append(listener)
-        try:
-            yield
-        finally:
-            self._on_denial.remove(listener)
+        return _among(self._on_denial, listener)
 
     async def wait_up(self, timeout_s: float) -> None:
         """Return when the server is connected.
@@ -276,7 +271,7 @@ class Connection:
             raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed ({self.last_error}).")
 
     def _notify(self) -> None:
-        for listener in tuple(self._listeners):
+        for listener in tuple(self._listeners.values()):
             listener()
 
     async def _on_error(self, error: Exception) -> None:
@@ -285,7 +280,7 @@ class Connection:
             self._refusal = error
         self._log_once(str(error))
         if match := _DENIAL.search(str(error)):
-            for listener in tuple(self._on_denial):
+            for listener in tuple(self._on_denial.values()):
                 listener(Denial(match[1], match[2]))
 
     def _log_once(self, text: str) -> None:
@@ -300,7 +295,7 @@ class Connection:
         self._notify()
 
     def _notify_departure(self) -> None:
-        for listener in tuple(self._on_departure):
+        for listener in tuple(self._on_departure.values()):
             listener()
 
     async def _on_reconnected(self) -> None:

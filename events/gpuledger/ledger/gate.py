@@ -5,8 +5,9 @@ itself, they would keep the cluster, and us, from everything else. Nothing here 
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Protocol
 
 SILENCE_MAX_S: Final = 1.0
@@ -30,16 +31,17 @@ class Sent(Protocol):
 
 
 class PublishGate:
-    """Open while the server answers; of what waits before a closed gate, who has the `turn` may try.
+    """Open while the server answers; of what waits before a closed gate, one at a time has its turn to try.
 
     A stream answers in the order in which it was sent to. A message may thus wait long behind others, and is lost only
     if something that was sent after it was answered `silence_s` ago, or nothing is answered for so long.
     """
 
     def __init__(self, silence_s: float = SILENCE_MAX_S) -> None:
-        self.turn = asyncio.Lock()
         self.problem = ""
         self._silence_s = silence_s
+        self._turn_is_taken = False
+        self._waiting: deque[asyncio.Future[bool]] = deque()
         self._watched: dict[int, Sent] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._answers = self._answers_before = 0
@@ -61,6 +63,8 @@ class PublishGate:
         self._answers += 1
         self._newest = max(self._newest, number)
         self.problem = ""
+        while self._waiting:
+            _resolve(self._waiting.popleft(), is_our_turn=False)
 
     def close(self, problem: str) -> None:
         """Nothing is acknowledged, and this is why; whatever waits for an answer stops waiting."""
@@ -68,6 +72,36 @@ class PublishGate:
             self.problem = problem
             for sent in tuple(self._watched.values()):
                 sent.lapse(problem)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[bool]:
+        """Whether it is our turn to try, as long as the block lasts; not so once the gate is open for everybody."""
+        is_our_turn = await self._wait_for_turn()
+        try:
+            yield is_our_turn
+        finally:
+            if is_our_turn:
+                self._pass_on()
+
+    async def _wait_for_turn(self) -> bool:
+        if self.is_open:
+            return False
+        if not self._turn_is_taken:
+            self._turn_is_taken = True
+            return True
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.result():
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        self._turn_is_taken = False
+        while self._waiting and not self._turn_is_taken:
+            self._turn_is_taken = _resolve(self._waiting.popleft(), is_our_turn=True)
 
     @contextmanager
     def watching(self, sent: Sent) -> Iterator[None]:
@@ -106,3 +140,11 @@ class PublishGate:
         if self._watched:
             self.check()
             self._start_timer()
+
+
+def _resolve(turn: asyncio.Future[bool], *, is_our_turn: bool) -> bool:
+    """Say to who waits whether it is their turn; False if they do not wait any more."""
+    if turn.done():
+        return False
+    turn.set_result(is_our_turn)
+    return True

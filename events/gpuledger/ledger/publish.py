@@ -50,6 +50,7 @@ _LEADERLESS_CODES = frozenset({0, 10008})
 """No server takes the subject; the cluster is temporarily unavailable."""
 
 _TRANSIENT_STATUS = 500
+_TOO_MANY_REQUESTS = 429
 _SERVICE_UNAVAILABLE = 503
 
 
@@ -63,7 +64,7 @@ class PublishRefusal(NamedTuple):
     @property
     def is_transient(self) -> bool:
         """Whether trying again may help."""
-        return self.status >= _TRANSIENT_STATUS or self.is_in_process
+        return self.status >= _TRANSIENT_STATUS or self.status == _TOO_MANY_REQUESTS or self.is_in_process
 
     @property
     def is_in_process(self) -> bool:
@@ -298,19 +299,16 @@ class Publisher:
     async def _probe(self, run: Run, timeout_s: float) -> str:
         """Once it is our turn, ask with one message whether the server acknowledges again; no problem if it does."""
         try:
-            async with asyncio.timeout(timeout_s):
-                await self.gate.turn.acquire()
+            async with asyncio.timeout(timeout_s) as waiting, self.gate.turn() as is_our_turn:
+                if not is_our_turn or run.done:
+                    return ""
+                waiting.reschedule(None)
+                problem = await self._send(run, as_probe=True)
+                if not self.gate.is_open:
+                    await asyncio.sleep(PROBE_PAUSE_S)
+                return problem
         except TimeoutError:
             return self.gate.problem
-        try:
-            if self.gate.is_open or run.done:
-                return ""
-            problem = await self._send(run, as_probe=True)
-            if not self.gate.is_open:
-                await asyncio.sleep(PROBE_PAUSE_S)
-            return problem
-        finally:
-            self.gate.turn.release()
 
     async def _wait_up(self, timeout_s: float) -> None:
         await self._connection.wait_up(max(timeout_s, 0))
