@@ -4,7 +4,7 @@ import asyncio
 import signal
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from gpuledger.events.node import NodeAgentStarted, NodeDevicesObserved, NodeMon
 from gpuledger.events.payload import Payload
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.local.kubeapi.listening import listening
 from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, make_ledger
 from support.up import COMMAND, environment, gpuledger
@@ -37,7 +38,7 @@ class Exporter:
     def __init__(self) -> None:
         self.updated_at = NOON
         self.port = 0
-        self._runner: web.AppRunner | None = None
+        self._serving = AsyncExitStack()
 
     @property
     def url(self) -> str:
@@ -46,15 +47,13 @@ class Exporter:
     async def start(self) -> None:
         app = web.Application()
         app.router.add_get("/metrics", self._answer)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
-        self.port = self._runner.addresses[0][1]
+        runner = web.AppRunner(app)
+        await runner.setup()
+        self._serving.push_async_callback(runner.cleanup)
+        self.port = await self._serving.enter_async_context(listening(runner, "127.0.0.1", self.port))
 
     async def die(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-        self._runner = None
+        await self._serving.aclose()
 
     async def _answer(self, _request: web.Request) -> web.Response:
         metrics = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0"}} 41\n{METRIC}{{gpu="0"}} {self.updated_at.timestamp()}\n'

@@ -15,6 +15,7 @@ from aiohttp import web
 from yarl import URL
 
 from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.kubeapi.listening import listening
 from support.kube_http import session_of
 from support.kube_server import HOST, KubeServer, free_ports
 from support.scripted_api import Answer
@@ -68,7 +69,7 @@ class KubeProxy:
         runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_S, access_log=None, handler_cancellation=True)
         self._serving.push_async_callback(runner.cleanup)
         await runner.setup()
-        await web.TCPSite(runner, HOST, self._port).start()
+        await self._serving.enter_async_context(listening(runner, HOST, self._port))
 
     async def away(self) -> None:
         """Refuse connections, and break off those that are open. The server runs on."""

@@ -19,6 +19,7 @@ from gpuledger.local.kubeapi.controllers import Controllers
 from gpuledger.local.kubeapi.documents import HEALTH_PATHS, Documents
 from gpuledger.local.kubeapi.endpoints import ResourceEndpoints
 from gpuledger.local.kubeapi.errors import ApiError, PlainError, method_not_allowed
+from gpuledger.local.kubeapi.listening import listening
 from gpuledger.local.kubeapi.negotiation import negotiate
 from gpuledger.local.kubeapi.options import Query, write_options
 from gpuledger.local.kubeapi.registry import ResourceRegistry
@@ -35,9 +36,6 @@ READS = frozenset({"GET", "HEAD"})
 
 SHUTDOWN_S = 1.0
 """The time that open watches get to end when the server stops."""
-
-TURNS_OF_ACCEPTING = 3
-"""The turns of the event loop after which an accepted connection has its handler."""
 
 NAMESPACES_AT_START = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -86,7 +84,7 @@ class ApiServer:
         try:
             async with self._admission.running():
                 await self._make_namespaces()
-                async with _listening(runner, host, port, tls) as bound_port:
+                async with listening(runner, host, port, tls) as bound_port:
                     yield f"{'https' if tls else 'http'}://{host}:{bound_port}"
         finally:
             self._endpoints.end_watches()
@@ -135,22 +133,3 @@ class ApiServer:
             authorize(self.store, who, verb(http.method, target, watches=watches), target)
         request = ApiRequest(target, self._clock(), who.user, who.groups, warnings)
         return await self._endpoints.answer(http, request, negotiate(accept))
-
-
-@asynccontextmanager
-async def _listening(runner: web.AppRunner, host: str, port: int, tls: ssl.SSLContext | None) -> AsyncIterator[int]:
-    """Listen until the block ends; gives the port.
-
-    A connection that asyncio has accepted but not yet handed over would never be closed, so the end waits for these.
-    """
-    loop = asyncio.get_running_loop()
-    assert runner.server is not None, "the runner is set up"
-    server = await loop.create_server(runner.server, host, port, ssl=tls)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        for listener in server.sockets:
-            loop.remove_reader(listener.fileno())
-        for _ in range(TURNS_OF_ACCEPTING):
-            await asyncio.sleep(0)
-        server.close()
