@@ -6,6 +6,7 @@ A stream that is deleted, and made again, stands for one without a leader: the s
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 from nats.js import JetStreamContext
@@ -15,6 +16,7 @@ from gpuledger.ledger import continuity
 from gpuledger.ledger.api import Receipt
 from gpuledger.ledger.atomic import BATCH_MESSAGES_MIN
 from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.gate import PublishGate
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
@@ -112,6 +114,26 @@ async def test_a_batch_is_not_tried_before_a_closed_gate(ledger: JetStreamLedger
     receipts = await ledger.publish_many([outgoing(number) for number in range(BATCH_MESSAGES_MIN)])
     assert [receipt.sequence for receipt in receipts] == list(range(1, BATCH_MESSAGES_MIN + 1))
     assert gate.is_open
+
+
+async def test_a_probe_that_is_lost_while_leaders_change_is_soon_sent_again(
+    ledger: JetStreamLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = ledger._publisher.one_by_one
+    publisher.gate = PublishGate(3_600.0)  # it notices no silence
+    publisher.gate.close("no leader")
+    client, lost = ledger._connection.client, list[str]()
+    really = client.publish
+
+    async def losing_the_first(subject: str, *message: Any) -> None:
+        if lost:
+            await really(subject, *message)
+        else:
+            lost.append(subject)
+
+    monkeypatch.setattr(client, "publish", losing_the_first)
+    receipt = await asyncio.wait_for(ledger.publish(outgoing(0)), DEADLINE_S)
+    assert (len(lost), receipt) == (1, Receipt(1, duplicate=False))
 
 
 async def test_the_log_is_confirmed_once_for_all_calls_that_wait_for_the_server(

@@ -16,6 +16,9 @@ SILENCE_MAX_S: Final = 1.0
 PROBE_PAUSE_S: Final = 0.1
 """Between a probe that was not acknowledged and the next one, whoever sends it."""
 
+PROBE_ANSWER_MAX_S: Final = 0.25
+"""How long a probe keeps its turn; one that comes while leaders change is lost, and its answer counts even later."""
+
 NO_ANSWER: Final = "no acknowledgement"
 
 

@@ -26,7 +26,7 @@ from gpuledger.ledger.errors import (
     PublishError,
     SequenceConflictError,
 )
-from gpuledger.ledger.gate import PROBE_PAUSE_S, SILENCE_MAX_S, PublishGate
+from gpuledger.ledger.gate import PROBE_ANSWER_MAX_S, PROBE_PAUSE_S, SILENCE_MAX_S, PublishGate
 from gpuledger.ledger.storage import NO_STORAGE_CODES
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.telemetry import STORAGE_REFUSALS
@@ -302,7 +302,7 @@ class Publisher:
             async with asyncio.timeout(timeout_s) as waiting, self.gate.turn() as is_our_turn:
                 if not is_our_turn or run.done:
                     return ""
-                waiting.reschedule(None)
+                waiting.reschedule(asyncio.get_running_loop().time() + PROBE_ANSWER_MAX_S)
                 problem = await self._send(run, as_probe=True)
                 if not self.gate.is_open:
                     await asyncio.sleep(PROBE_PAUSE_S)
