@@ -4,7 +4,9 @@ import gc
 import logging
 import os
 import signal
+import sys
 import threading
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -38,10 +40,14 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """A command that serves logs to a stream of its test, which is closed when the next one begins."""
-    logger, shown = logging.getLogger(LOGGERS), structlog.get_config()
-    before = logger.handlers, logger.level, logger.propagate
+    loggers = [logging.getLogger(name) for name in (None, LOGGERS)]
+    before = [(logger.handlers, logger.level, logger.propagate) for logger in loggers]
+    shown, hook, show_warning = structlog.get_config(), sys.unraisablehook, warnings.showwarning
     yield
-    logger.handlers, logger.level, logger.propagate = before
+    logging.captureWarnings(capture=False)
+    for logger, kept in zip(loggers, before, strict=True):
+        logger.handlers, logger.level, logger.propagate = kept
+    sys.unraisablehook, warnings.showwarning = hook, show_warning
     structlog.configure(**shown)
 
 
