@@ -66,15 +66,11 @@ class Commits:
 
 
 class Published(NamedTuple):
-    """An event's position, when it was due, its id, and when it was acknowledged; of a bare message, its latency.
-
-    Moments are those of the steady clock.
-    """
+    """An event's position, when it was due by the steady clock, and its id; of a bare message, its latency."""
 
     sequence: int
     seconds: float
     id: str = ""
-    recorded: float = 0.0
 
 
 async def latency(database_url: str, seconds: float, rounds: int) -> list[Figure]:

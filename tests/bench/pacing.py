@@ -2,9 +2,8 @@
 
 Open loop: what is due is published whatever became of the events before, each event by itself, as live sources do.
 Given a subject it publishes there with nats-py alone and prints how long each acknowledgement took; otherwise it
-publishes events to the ledger and prints their sequences, the moments when they were due, their ids and the moments of
-their acknowledgement. The garbage collector is off: a pause of this process is none of what is measured, and it ends
-soon.
+publishes events to the ledger and prints their sequences, the moments when they were due and their ids. The garbage
+collector is off: a pause of this process is none of what is measured, and it ends soon.
 """
 
 import asyncio
@@ -50,17 +49,13 @@ async def main(nats_url: str, events: int, rate_per_s: int, subject: str = "") -
         return
     async with connect_ledger(nats_url, name="bench pacing") as ledger:
 
-        async def publish_one(message: Outgoing) -> tuple[int, float]:
-            receipt = await ledger.publish(message)
-            return number_of(receipt.sequence), perf_counter()
-
         async def publish(due: list[Outgoing]) -> list[tuple[int, float]]:
-            return await asyncio.gather(*map(publish_one, due))
+            receipts = await asyncio.gather(*(ledger.publish(message) for message in due))
+            return [(number_of(receipt.sequence), 0.0) for receipt in receipts]
 
         began, stored = await paced(publish, messages, rate_per_s)
         due_at = (began + n / rate_per_s for n in range(events))
-        answers = zip(stored, due_at, messages, strict=True)
-        print(json.dumps([(sequence, due, one.id, recorded) for (sequence, recorded), due, one in answers]))
+        print(json.dumps([(seq, at, one.id) for (seq, _), at, one in zip(stored, due_at, messages, strict=True)]))
 
 
 async def paced(publish: Publish, messages: list[Outgoing], rate_per_s: int) -> tuple[float, list[tuple[int, float]]]:
