@@ -21,6 +21,7 @@ from gpuledger.tools.queries.backend import Backend
 from support import deciders
 from support import fault_story as story
 from support.fault_agent import SOURCE
+from support.fault_events import events
 from support.fault_runners import projections
 from support.fault_story import Step
 from support.fault_world import Deed, TightNats, World, a_world
@@ -140,7 +141,7 @@ async def tell(nats: TightNats, postgres: PostgresServer, template: str, seed: i
     print(f"seed {seed}: {', '.join(map(str, steps))}", flush=True)
     delete_streams(nats.url)
     with fresh_database(postgres.url, template) as url:
-        async with a_world(nats, postgres, url, story.events(chance, system_clock()), folder) as world:
+        async with a_world(nats, postgres, url, events(chance, system_clock()), folder) as world:
             for step in steps:
                 await play(world, step)
             await world.follows()

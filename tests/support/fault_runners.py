@@ -11,6 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.seals import decide as seals
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
@@ -59,11 +62,12 @@ class Runners(StoryProcess):
 
 
 def projections() -> list[Projection]:
-    """A read model, and every way to decide: about sources, about the log itself, by facts and by time."""
+    """A read model, and every way to decide: by facts, by time, about sources, the log itself and others' decisions."""
     vars(deciders)["AWAY_AT_MOST"] = AWAY_AT_MOST
     vars(deciders)["AWAY_MAX"] = AWAY_MAX
     vars(seals)["MESSAGES_PER_SEAL"] = MESSAGES_PER_SEAL
-    return [DevicesProjection(), SourcesProjection(), SealsProjection(), AwayProjection()]
+    of_cluster = [InventoryProjection(), BootstrapProjection(), PoolsProjection()]
+    return [DevicesProjection(), SourcesProjection(), SealsProjection(), AwayProjection(), *of_cluster]
 
 
 class _Process:

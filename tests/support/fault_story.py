@@ -1,24 +1,10 @@
-"""Stories of faults, drawn by a seed: which faults, in which order, how many events apart, and the events themselves.
+"""Stories of faults, drawn by a seed: which faults, in which order, and how many events apart.
 
 Pure. A copy of a server's files is drawn before the fault that puts it back.
 """
 
 import random
-from collections import Counter
-from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import NamedTuple
-
-from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
-from gpuledger.events.node import NodeRegistered
-from gpuledger.events.payload import Payload
-from gpuledger.events.slot import SlotDeclared
-from gpuledger.ledger.api import Outgoing
-from support.events import AGENT, IMPORT, START, event, outgoing
-
-SOURCES = (IMPORT, AGENT, "/nodes/n2/agent")
-UNFIT_EVERY = 40
-UNFIT = DeviceFailed(kind="?")
 
 FAULTS_MIN, FAULTS_MAX = 3, 6
 EVENTS_BETWEEN_MAX = 60
@@ -111,29 +97,3 @@ def _may_come_within(fault: str, following: Step) -> bool:
             return False
         inner = inner.within
     return True
-
-
-def events(chance: random.Random, began: datetime) -> Iterator[Outgoing]:
-    """Events without end, from this moment on; now and then one that will be turned down."""
-    began_at = (began - START) / timedelta(hours=1)
-    numbers: Counter[str] = Counter()
-    for index, _ in enumerate(iter(int, 1), 1):
-        source = chance.choice(SOURCES)
-        numbers[source] += 1
-        data, subject = (UNFIT, "d1") if index % UNFIT_EVERY == 0 else _something(chance, index)
-        ready = outgoing(event(data, subject, number=numbers[source], at=began_at + index / 1e6, source=source))
-        yield ready._replace(data=ready.data.replace(b'"kind":"?"', b'"kind":""'))
-
-
-def _something(chance: random.Random, index: int) -> tuple[Payload, str]:
-    """One event; a node comes once, because the toy decider's rows follow the order of a node's facts."""
-    device, slot = f"d{chance.randint(1, 30)}", f"s{chance.randint(1, 30)}"
-    return chance.choice(
-        [
-            (DeviceInserted(slot=slot, serial=device), device),
-            (DeviceRemoved(slot=slot, retired=chance.random() < 0.1), device),
-            (DeviceFailed(kind="DBE", slot=slot), device),
-            (SlotDeclared(node="n0"), slot),
-            (NodeRegistered(gpu_count=chance.randint(1, 8)), f"n{index}"),
-        ]
-    )
