@@ -164,7 +164,7 @@ async def test_an_idle_writer_that_is_cut_off_stops_being_the_writer(ledger: Jet
     labels = {"projection": "devices", "error": "LockLostError"}
     lost_before = REGISTRY.get_sample_value("gpuledger_projection_errors_total", labels) or 0
     with SilentProxy(url) as proxy:
-        hasty = replace(QUICK, lock_check=LockCheck(answer_timeout_s=0.2))
+        hasty = replace(QUICK, lock_check=LockCheck(answer_timeout_s=1.0))  # less would cost it the lock too early
         async with running(Runner(DevicesProjection(), ledger, proxy.url, settings=hasty)):
             await reaches(url, "devices", await publish(ledger, failures(range(1, 11))))
             before = await session_of(url)

@@ -10,7 +10,7 @@ import pytest
 
 from gpuledger.db import locks
 from gpuledger.db.engine import UNACKNOWLEDGED_MAX_S, connect
-from gpuledger.db.errors import LockLostError
+from gpuledger.db.errors import DatabaseUnavailableError, LockLostError
 from gpuledger.db.locks import (
     APPLICATION_NAME_BYTES_MAX,
     HeldLock,
@@ -208,6 +208,27 @@ async def test_work_under_a_lock_ends_when_packets_stop(database_url: str) -> No
         with pytest.raises(LockLostError, match=r"'writer' \(time-out\)"):
             await while_locked(proxy.url, "writer", work, application_name="leader", check=check)
     assert turns == ["cut off", "ended"]
+
+
+async def test_who_stands_by_gives_up_a_server_that_falls_silent(database_url: str) -> None:
+    """Otherwise its session could get the lock and keep it, and nobody would know."""
+    asked = asyncio.Event()
+
+    async def asks() -> None:
+        asked.set()
+
+    check = LockCheck(answer_timeout_s=0.2)
+    with SilentProxy(database_url) as proxy:
+        async with (
+            connect(database_url, application_name="leader") as leader,
+            connect(proxy.url, application_name="standby") as standby,
+        ):
+            assert await try_lock(leader, "writer")
+            standing_by = asyncio.create_task(stand_by(standby, "writer", check, interval_s=0.01, before_each=asks))
+            await asked.wait()
+            proxy.swallow()
+            with pytest.raises(DatabaseUnavailableError, match="does not answer who holds the lock 'writer'"):
+                await standing_by
 
 
 async def test_a_lock_whose_session_changed_is_lost(database_url: str) -> None:

@@ -203,7 +203,7 @@ def test_migrations_are_frozen_text() -> None:
 
 
 def test_a_migration_waits_for_locks_only_so_long(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrating, "_OPTIONS", "-c lock_timeout=100ms")
+    monkeypatch.setattr(migrating, "_SETTINGS", {"lock_timeout": "100ms"})
     with psycopg.connect(database_url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [lock_key("migrate")])
         with pytest.raises(LockedError, match="nothing was changed"):

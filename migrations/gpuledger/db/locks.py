@@ -9,16 +9,16 @@ import asyncio
 import os
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import psycopg
 
 from gpuledger.db.engine import AsyncConnection, connect
-from gpuledger.db.errors import LockLostError
+from gpuledger.db.errors import DatabaseUnavailableError, LockLostError
 from gpuledger.runtime.backoff import Jitter, system_jitter
 from gpuledger.runtime.tasks import Work, run_until_one_ends
 
@@ -38,6 +38,8 @@ LOCK_WAIT_MAX_S = 15
 
 APPLICATION_NAME_BYTES_MAX = 63
 """What PostgreSQL keeps of a session's name."""
+
+T = TypeVar("T")
 
 _KEY_MASK = (1 << 63) - 1
 _SINCE = "%Y%m%dT%H%M%SZ"
@@ -104,22 +106,14 @@ class HeldLock:
 
     async def beat(self) -> None:
         """Return once the session that holds the lock has answered; raises as `watch`."""
-        asking = asyncio.create_task(_backend_of(self._connection))
         try:
-            for _ in range(2):  # the event loop itself may have stood still for one half
-                await asyncio.wait((asking,), timeout=self._check.answer_timeout_s / 2)
-                if asking.done():
-                    break
-            else:
-                raise self._lost("time-out")
-            if asking.result() != self._backend:
-                raise self._lost("another session answers, as behind a pooler that changes them")
+            backend = await _in_time(self._connection, _backend_of(self._connection), self._check.answer_timeout_s)
+        except TimeoutError as error:
+            raise self._lost("time-out") from error
         except psycopg.OperationalError as error:
             raise self._lost(str(error).strip()) from error
-        finally:
-            if not asking.done():
-                _sever(self._connection)  # to cancel a query would wait for the very server that is silent
-                await asyncio.gather(asking, return_exceptions=True)
+        if backend != self._backend:
+            raise self._lost("another session answers, as behind a pooler that changes them")
 
     def _lost(self, reason: str) -> LockLostError:
         return LockLostError(
@@ -157,12 +151,24 @@ async def stand_by(
     """Ask for the lock until it is ours, over a connection whose statements commit by themselves.
 
     `before_each` is awaited before each time; what it raises ends the wait.
+
+    Raises:
+        DatabaseUnavailableError: PostgreSQL is silent for as long as `check` lets it be. The lock may be ours by then.
     """
     assert connection.autocommit, "a transaction that stays open while it stands by stops vacuum"
-    while True:
+    check = check or LockCheck()
+
+    async def ask() -> HeldLock | None:
         if before_each is not None:
             await before_each()
-        if (held := await try_hold(connection, name, check)) is not None:
+        return await try_hold(connection, name, check)
+
+    while True:
+        try:
+            held = await _in_time(connection, ask(), check.answer_timeout_s)
+        except TimeoutError as error:
+            raise DatabaseUnavailableError(f"PostgreSQL does not answer who holds the lock {name!r}.") from error
+        if held is not None:
             return held
         await asyncio.sleep(interval_s * (1 + jitter()) / 2)
 
@@ -221,6 +227,25 @@ async def _backend_of(connection: AsyncConnection) -> int:
     row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
     assert row is not None, "the query always gives a row"
     return int(row[0])
+
+
+async def _in_time(connection: AsyncConnection, asking: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    """What the server answers to what is asked over the connection, which is severed where that takes too long.
+
+    Raises:
+        TimeoutError: it took too long.
+    """
+    task = asyncio.create_task(asking)
+    try:
+        for _ in range(2):  # the event loop itself may have stood still for one half
+            await asyncio.wait((task,), timeout=timeout_s / 2)
+            if task.done():
+                return task.result()
+        raise TimeoutError
+    finally:
+        if not task.done():
+            _sever(connection)  # to cancel a query would wait for the very server that is silent
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def _sever(connection: AsyncConnection) -> None:
