@@ -25,11 +25,11 @@ from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, LogCutError
 from gpuledger.ledger.identity import Anchor, anchor_of
 
-IDLE_HEARTBEAT_S = 0.5
-HEARTBEATS_MISSED_MAX = 6
+IDLE_HEARTBEAT_S = 0.25
+HEARTBEATS_MISSED_MAX = 12
 """Three seconds: a server that is busy is late with them."""
 
-SUSPECT_HEARTBEATS = 1.5
+SUSPECT_HEARTBEATS = 1.4
 """How long one heartbeat is waited for when a server has left the cluster, as a multiple of their interval."""
 
 INACTIVE_THRESHOLD_S = 60.0
