@@ -155,7 +155,7 @@ async def tell(nats: TightNats, postgres: PostgresServer, template: str, seed: i
             async def has_every_gap() -> bool:
                 return numbers(url, "missing") <= numbers(url, "gap")
 
-            await eventually(has_every_gap)
+            await eventually(has_every_gap, interval_s=0.1)
             await world.follows()
             await assert_nothing_lost_or_twice(world)
             await assert_verified(world)

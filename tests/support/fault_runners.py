@@ -7,6 +7,7 @@ that stopped try again, or `ahead SECONDS`, which sets the clock.
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +41,9 @@ AWAY_MAX = 25
 """More than the toy decider's, so that most of a story's nodes lead to a decision at once, and the others by time."""
 
 CONNECT_AGAIN_S = 0.1
+
+SETTINGS = replace(QUICK_SERVICE, tick_s=0.2)
+"""Idle projections ask less often than elsewhere: there are many, and what comes wakes them anyway."""
 
 
 class Stop(NamedTuple):
@@ -90,7 +94,7 @@ class _Process:
     async def keep_running(self, ledger: JetStreamLedger, projection: Projection) -> None:
         """Run the projection; where it stops, report it and wait."""
         while True:
-            runner = Runner(projection, ledger, self._database_url, settings=QUICK_SERVICE, clock=self._clock)
+            runner = Runner(projection, ledger, self._database_url, settings=SETTINGS, clock=self._clock)
             go_on = self._go_on
             try:
                 await runner.run()

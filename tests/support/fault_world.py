@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -116,6 +116,25 @@ class Copy(NamedTuple):
     acknowledged: int
 
 
+class Rows:
+    """The database, asked over one connection for as long as that lasts."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def ask(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """What a query finds."""
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._url, autocommit=True)
+        return self._connection.execute(query.encode(), arguments).fetchall()
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
 class World:
     """The servers, the networks before them, the processes and the publisher. The publisher is beside its server."""
 
@@ -136,8 +155,13 @@ class World:
         """The ids of acknowledged events that a copy of the log may lack."""
         self.log_was_restored = False
         self.stops: list[Stop] = []
+        self._rows = Rows(url)
         self._folder = folder
         self._copies: dict[str, Copy] = {}
+
+    def close(self) -> None:
+        """Leave the database alone."""
+        self._rows.close()
 
     @contextmanager
     def down(self, server: EmbeddedServer) -> Iterator[Path]:
@@ -288,7 +312,7 @@ class World:
         names = [one.name for one in projections()]
         query = f"SELECT position, (SELECT count(*) {ON_THEIR_WAY}) {LIVE}"
         try:
-            found = execute(self.url, query, names)
+            found = self._rows.ask(query, names)
             return len(found) == len(names) and set(found) == {(await self.ledger.head(), 0)}
         except (psycopg.OperationalError, LedgerUnavailableError):
             return False
@@ -345,5 +369,6 @@ async def a_world(
                 await task
             finally:
                 task.cancel()
+                world.close()
                 for one in world.processes:
                     await one.kill()
