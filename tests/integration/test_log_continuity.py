@@ -4,6 +4,7 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nats.js.api import DiscardPolicy
@@ -14,6 +15,7 @@ from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.continuity import confirm_anchor
 from gpuledger.ledger.errors import (
+    LedgerUnavailableError,
     LogCutError,
     LogLostError,
     LogReplacedError,
@@ -30,14 +32,15 @@ from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.supervision import ProjectionHealth, Supervision
 from gpuledger.projection.verify import verify
+from gpuledger.projection.writer import RowWriter
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.tasks import run_until_one_ends
 from gpuledger.runtime.telemetry import LOG_CHANGES
 from gpuledger.tools.preparation import prepare_ledger
-from support.events import outgoing
+from support.events import AGENT, outgoing
 from support.ledgers import jetstream_ledger, new_ledger, read_count
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
-from support.runners import LEFT_OPEN, failures
+from support.runners import LEFT_OPEN, failures, unfit
 from support.servers import nats_server
 from support.waiting import eventually
 
@@ -183,6 +186,37 @@ async def test_what_follows_from_lost_events_is_not_published_into_the_older_cop
             for count in (1, 40):
                 with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
                     await ledger.publish_many([outgoing(one) for one in failures(range(100, 100 + count))])
+        assert await ledger.head() == KEPT
+
+
+async def test_what_a_leader_finds_decided_is_not_published_into_the_older_copy(
+    fresh_nats: NatsServer, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is put back when the new leader has confirmed its checkpoint, and reads nothing yet."""
+    decider = SourcesProjection()
+    async with new_ledger(fresh_nats.url) as ledger:
+        await publish(ledger, failures(range(1, KEPT + 1)))
+        with stopped(fresh_nats) as store:
+            shutil.copytree(store, tmp_path / "copy")
+        (receipt,) = await ledger.publish_many([unfit(KEPT + 1, AGENT)])
+
+        async def is_away(_: RowWriter, _ready: object) -> object:
+            raise LedgerUnavailableError("the ledger is away")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RowWriter, "_publish", is_away)
+            with pytest.raises(LedgerUnavailableError):
+                await Runner(decider, ledger, url, settings=QUICK).catch_up(receipt.sequence)
+        load = RowWriter._load
+
+        async def load_slowly(*arguments: Any) -> RowWriter:
+            loaded = await load(*arguments)
+            put_back(fresh_nats, tmp_path / "copy")
+            return loaded
+
+        monkeypatch.setattr(RowWriter, "_load", load_slowly)
+        with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/21"):
+            await Runner(decider, ledger, url, settings=QUICK).catch_up(receipt.sequence)
         assert await ledger.head() == KEPT
 
 

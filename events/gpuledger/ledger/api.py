@@ -5,7 +5,7 @@ Two implementations pass one suite of contract tests: JetStream (`gpuledger.ledg
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from gpuledger.events.position import ORIGIN, Offset, Position, earliest, is_at_or_after
@@ -156,6 +156,13 @@ class Ledger(LedgerWriter, Protocol):
         Raises:
             LogChangedError: it is another one, or was lost, restored or cut.
             LedgerUnavailableError: the server does not answer.
+        """
+        ...
+
+    def relying_on(self, anchor: Anchor | None) -> AbstractContextManager[None]:
+        """Meanwhile nothing is published into a log that lacks the anchor's event, as with what a reader has read.
+
+        Publishing then raises `LogChangedError`.
         """
         ...
 

@@ -107,7 +107,7 @@ class AtomicPublisher:
         if not self._takes_batches or not self._connection.is_up or not self._gate.is_open:
             return []
         if self._guard is not None:
-            await self._guard.confirm_after_break()
+            await self._guard.confirm_before_publishing()
         self._count += 1
         batch_id = f"{self._inbox.rpartition('.')[2]}-{self._count}"
         batch = self._batches[batch_id] = _Batch()

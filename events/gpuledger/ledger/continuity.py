@@ -1,7 +1,8 @@
 """Confirms that a log is the one that was read before: its id, its length, and the event at a position.
 
 Whoever reads asks before the first message, and whoever reads or publishes asks whenever the connection was lost
-meanwhile, because that is when a server may have come back with another store.
+meanwhile, because that is when a server may have come back with another store. Whoever publishes also asks when
+somebody begins to rely on an event that was confirmed over an earlier connection.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: 
 
 
 class LogGuard:
-    """Confirms one log again whenever the connection was lost since it last did.
+    """Confirms one log again whenever the connection was lost, or more is relied on, since it last did.
 
     What is published may follow from what was read, so it goes into no log that lacks that.
     """
@@ -64,39 +65,46 @@ class LogGuard:
     def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
         self._connection = connection
         self._identity = identity
-        self._confirmed = connection.times_connected
+        self._relied_on: dict[object, Callable[[], Anchor | None]] = {}
+        self._times_more = 0
+        self._confirmed = self._present
         self._confirming: asyncio.Task[None] | None = None
-        self._readers: list[Callable[[], Anchor | None]] = []
 
     @contextmanager
-    def reading(self, anchor: Callable[[], Anchor | None]) -> Iterator[None]:
-        """Have `confirm_after_break` look for the last event that a reader has received."""
-        self._readers.append(anchor)
+    def relying_on(self, anchor: Callable[[], Anchor | None]) -> Iterator[None]:
+        """Meanwhile nothing is published before this event is found in the log, such as the last one of a reader."""
+        self._relied_on[key := object()] = anchor
+        self._times_more += anchor() is not None
         try:
             yield
         finally:
-            self._readers.remove(anchor)
+            del self._relied_on[key]
 
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """Confirm the log now; raises as `confirm_log` does."""
         await confirm_log(self._connection, self._identity, anchor)
 
-    async def confirm_after_break(self) -> None:
-        """Confirm the log and what was read of it if the connection was lost since; raises as `confirm_log` does.
+    async def confirm_before_publishing(self) -> None:
+        """Return once the log holds all that is relied on, in this very connection; raises as `confirm_log` does.
 
         Thousands of calls that publish ask at once, and all wait for one answer.
         """
-        while self._confirmed != self._connection.times_connected:
+        while self._confirmed != self._present:
             if self._confirming is None or self._confirming.done():
-                self._confirming = asyncio.create_task(self._confirm_break(), name="confirming the log")
+                self._confirming = asyncio.create_task(self._confirm_all(), name="confirming the log")
                 self._confirming.add_done_callback(_retrieve)
             await asyncio.shield(self._confirming)
 
-    async def _confirm_break(self) -> None:
-        times = self._connection.times_connected
-        anchors = [found for anchor in self._readers if (found := anchor()) is not None]
+    @property
+    def _present(self) -> tuple[int, int]:
+        """What a confirmation holds for: this connection, and what is relied on."""
+        return self._connection.times_connected, self._times_more
+
+    async def _confirm_all(self) -> None:
+        present = self._present
+        anchors = [found for anchor in self._relied_on.values() if (found := anchor()) is not None]
         await self.confirm(max(anchors, key=lambda anchor: order(anchor.sequence), default=None))
-        self._confirmed = times
+        self._confirmed = present
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:

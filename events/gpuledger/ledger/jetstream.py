@@ -1,7 +1,13 @@
 """The ledger in JetStream: puts connection, stream, publisher and reader together, and counts what is published."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from datetime import UTC, datetime, timedelta
 
 from nats.js.errors import NotFoundError
@@ -77,6 +83,10 @@ class JetStreamLedger(Ledger):
         """See `gpuledger.ledger.api.Ledger.confirm`."""
         if self._guard is not None:
             await self._guard.confirm(anchor)
+
+    def relying_on(self, anchor: Anchor | None) -> AbstractContextManager[None]:
+        """See `gpuledger.ledger.api.Ledger.relying_on`."""
+        return nullcontext() if self._guard is None else self._guard.relying_on(lambda: anchor)
 
     async def anchor_at(self, sequence: Offset) -> Anchor | None:
         """See `gpuledger.ledger.api.Ledger.anchor_at`."""

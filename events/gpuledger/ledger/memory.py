@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 
 from gpuledger.events.position import (
     ORIGIN,
@@ -54,6 +54,10 @@ class MemoryLedger(Ledger):
         """See `gpuledger.ledger.api.Ledger.confirm`."""
         if anchor is not None and await self.anchor_at(anchor.sequence) != anchor:
             raise LogRestoredError(f"another event stands at {Position(self.generation, anchor.sequence)}")
+
+    def relying_on(self, anchor: Anchor | None) -> AbstractContextManager[None]:  # noqa: ARG002 - it is never restored
+        """See `gpuledger.ledger.api.Ledger.relying_on`."""
+        return nullcontext()
 
     async def anchor_at(self, sequence: Offset) -> Anchor | None:
         """See `gpuledger.ledger.api.Ledger.anchor_at`."""

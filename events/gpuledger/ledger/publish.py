@@ -313,7 +313,7 @@ class Publisher:
     async def _wait_up(self, timeout_s: float) -> None:
         await self._connection.wait_up(max(timeout_s, 0))
         if self._guard is not None:
-            await self._guard.confirm_after_break()
+            await self._guard.confirm_before_publishing()
 
     async def _fill_window(self, run: Run) -> None:
         publish: Callable[..., Awaitable[None]] = self._connection.client.publish

@@ -248,7 +248,7 @@ class OrderedReader:
         if self._guard is None:
             yield
             return
-        with self._guard.reading(lambda: self._buffer.anchor):
+        with self._guard.relying_on(lambda: self._buffer.anchor):
             yield
 
     def fail(self, error: BaseException) -> None:
@@ -286,7 +286,7 @@ class OrderedReader:
         if self._has_to_confirm:
             await self._guard.confirm(self._buffer.anchor)
         else:
-            await self._guard.confirm_after_break()
+            await self._guard.confirm_before_publishing()
         self._has_to_confirm = True
 
     async def _create_consumer(self, delivery: Delivery) -> None:

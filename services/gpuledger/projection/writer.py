@@ -75,12 +75,13 @@ class RowWriter:
         """
         head, skipped = await context.ledger.head(), await skipped_positions(context.ledger)
         await _begin_if_new(context, store, head)
-        await _confirm(context, store)
-        async with store.snapshot():
-            if recalls:
-                await recall(store.connection, context.projection.name, ready=True)
-            writer = await cls._load(context, store, head, skipped)
-        await writer.publish_decisions()
+        checkpoint = await _confirmed(context, store)
+        with context.ledger.relying_on(checkpoint.anchor):
+            async with store.snapshot():
+                if recalls:
+                    await recall(store.connection, context.projection.name, ready=True)
+                writer = await cls._load(context, store, head, skipped)
+            await writer.publish_decisions()
         return writer
 
     @classmethod
@@ -204,11 +205,13 @@ class RowWriter:
         self.checkpoint = await self._store.flush(self._fold, self.checkpoint, status=status)
 
 
-async def _confirm(context: WriterContext, store: ProjectionStore) -> None:
+async def _confirmed(context: WriterContext, store: ProjectionStore) -> Checkpoint:
+    """The checkpoint, once the log is found to be the one that it follows."""
     checkpoint = await store.checkpoint()
-    if checkpoint is not None:
-        checkpoint = await adopted(store, context.ledger, checkpoint)
-        await confirm_checkpoint(context.projection, context.ledger, checkpoint)
+    assert checkpoint is not None, "what was begun is there"
+    checkpoint = await adopted(store, context.ledger, checkpoint)
+    await confirm_checkpoint(context.projection, context.ledger, checkpoint)
+    return checkpoint
 
 
 async def _begin_if_new(context: WriterContext, store: ProjectionStore, head: Offset) -> None:
