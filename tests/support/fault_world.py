@@ -192,11 +192,18 @@ class World:
         self.log_was_restored = True
         ahead = {one.name for one in projections() if lag(copy.head, await self._position(one.name)) > CHUNK}
 
-        async def noticed() -> bool:
-            found = {stop.projection for one in self.runners for stop in one.stops if _is(stop, LogRestoredError)}
-            return ahead <= found
+        def stopped() -> set[str]:
+            return {stop.projection for one in self.runners for stop in one.stops if _is(stop, LogRestoredError)}
 
-        await eventually(noticed)
+        async def noticed() -> bool:
+            return ahead <= stopped()
+
+        try:
+            await eventually(noticed)
+        except TimeoutError as error:
+            stops = [stop for one in self.runners for stop in one.stops]
+            missing = f"{ahead - stopped()} did not notice; {copy}, {stops}, {await self._standing()}"
+            raise AssertionError(missing) from error
         await self.go_on()
 
     async def restore_postgres(self) -> None:
