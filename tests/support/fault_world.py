@@ -109,7 +109,7 @@ class Publisher:
 
 
 class Copy(NamedTuple):
-    """A server's files, how far the log had come, and how many events were acknowledged by then."""
+    """A server's files, how far the log has come at most, and how many events were acknowledged by then at least."""
 
     folder: Path
     head: Offset
@@ -177,11 +177,11 @@ class World:
 
     async def copy(self, server: EmbeddedServer) -> None:
         """Keep a copy of a server's files."""
-        head, acknowledged = await self.ledger.head(), self.publisher.acknowledged
+        acknowledged = self.publisher.acknowledged
         folder = self._folder / server.name
         with self.down(server) as files:
             _copy(files, folder)
-        self._copies[server.name] = Copy(folder, head, acknowledged)
+        self._copies[server.name] = Copy(folder, await self.ledger.head(), acknowledged)
 
     async def restore_nats(self) -> None:
         """Put the copy of the log back: who has read on behind it stops, until the loss is accepted."""
