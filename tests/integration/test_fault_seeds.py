@@ -95,8 +95,9 @@ def deeds(world: World, step: Step) -> dict[str, Deed]:
 async def assert_nothing_lost_or_twice(world: World) -> None:
     messages = await everything(world.ledger)
     events = [parse(message.data) for message in messages]
-    ids = [one.id for one in events]
-    assert len(set(ids)) == len(ids), "an event or a decision is recorded twice"
+    ids = {one.id for one in events}
+    twice = _recorded_twice(events)
+    assert not twice, f"an event or a decision is recorded twice: {twice}"
     acknowledged = world.publisher.drawn[: world.publisher.acknowledged]
     missing = {one.id: decode(one.data) for one in acknowledged if b'"kind":""' not in one.data and one.id not in ids}
     assert set(missing) <= world.lost, "an acknowledged event is lost that no copy of the log lacks"
@@ -110,6 +111,14 @@ async def assert_nothing_lost_or_twice(world: World) -> None:
     _assert_numbered(events, gaps)
     recorded = numbers_in(decode(message.data) for message in messages if parse(message.data).source == SOURCE)
     assert world.agent.kept <= set(recorded) or world.log_was_restored, "the agent has lost what it had on disk"
+
+
+def _recorded_twice(events: list[Undecoded]) -> dict[str, list[tuple[int, str, int]]]:
+    """Where each event stands that the log has more than once: position, epoch and number, by type and id."""
+    places = defaultdict(list)
+    for position, one in enumerate(events, 1):
+        places[f"{one.type} {one.id}"].append((position, one.epoch, one.number))
+    return {name: found for name, found in places.items() if len(found) > 1}
 
 
 def numbers(url: str, name: str) -> set[tuple[str, str, int]]:
