@@ -11,6 +11,9 @@ from nats.js.api import DiscardPolicy
 from prometheus_client import REGISTRY
 
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.sources.leader_epochs import began
+from gpuledger.events.envelope import parse
+from gpuledger.events.position import Position
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.continuity import confirm_anchor
@@ -38,7 +41,7 @@ from gpuledger.runtime.tasks import run_until_one_ends
 from gpuledger.runtime.telemetry import LOG_CHANGES
 from gpuledger.tools.preparation import prepare_ledger
 from support.events import AGENT, outgoing
-from support.ledgers import jetstream_ledger, new_ledger, read_count
+from support.ledgers import everything, jetstream_ledger, new_ledger, read_count
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
 from support.runners import LEFT_OPEN, failures, unfit
 from support.servers import nats_server
@@ -218,6 +221,37 @@ async def test_what_a_leader_finds_decided_is_not_published_into_the_older_copy(
         with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/21"):
             await Runner(decider, ledger, url, settings=QUICK).catch_up(receipt.sequence)
         assert await ledger.head() == KEPT
+
+
+async def test_a_leader_that_found_more_than_the_older_copy_has_begins_a_new_epoch(
+    fresh_nats: NatsServer, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read nothing that is lost. But its epoch names a head that is, and would close all those to come."""
+    decider = SourcesProjection()
+    async with new_ledger(fresh_nats.url) as ledger:
+        await ledger.publish_many([unfit(1, AGENT)])
+        await publish(ledger, failures(range(2, KEPT + 1)))
+        with stopped(fresh_nats) as store:
+            shutil.copytree(store, tmp_path / "copy")
+        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
+        load, loaded = RowWriter._load, list[RowWriter]()
+
+        async def load_slowly(*arguments: Any) -> RowWriter:
+            loaded.append(await load(*arguments))
+            if len(loaded) == 1:
+                put_back(fresh_nats, tmp_path / "copy")
+            return loaded[-1]
+
+        monkeypatch.setattr(RowWriter, "_load", load_slowly)
+        async with running(Runner(decider, ledger, url, settings=QUICK)):
+            await eventually(lambda: _is_recorded(ledger, KEPT + 1))
+        (decision,) = (await everything(ledger))[KEPT:]
+        event = parse(decision.data)
+        assert began(event.source, event.epoch) == Position(1, KEPT)
+
+
+async def _is_recorded(ledger: Ledger, head: int) -> bool:
+    return await ledger.head() == head
 
 
 @pytest.mark.parametrize("keep", [30, 1])

@@ -313,7 +313,8 @@ class World:
             self.url,
             "SELECT application_name, state, left(query, 60) FROM pg_stat_activity WHERE datname = current_database()",
         )
-        return f"head {await self.ledger.head()}, {positions}, outbox {waiting}, sessions {sessions}"
+        head = await self.ledger.head()
+        return f"head {head}, {positions}, outbox {waiting}, stops {self.stops}, sessions {sessions}"
 
     async def _follows(self) -> bool:
         names = [one.name for one in projections()]

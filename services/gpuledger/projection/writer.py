@@ -185,13 +185,23 @@ class RowWriter:
             )
 
     async def _check_head(self, *, idle: bool) -> None:
-        """Wait for no position that the log has lost: one that was restored meanwhile may end before `settle_until`."""
+        """Wait for no position that the log has lost: one that was restored meanwhile may end before `settle_until`.
+
+        Raises:
+            LedgerUnavailableError: it ends before the head that this leader found, and names its epoch by. The epoch
+                of every leader to come would be an earlier one.
+        """
         self._idle_ticks = self._idle_ticks + 1 if idle else 0
         if self._settled or not self._context.projection.decides or self._idle_ticks < IDLE_TICKS_MAX:
             return
         head = await self._context.ledger.head()
+        if is_after(self._head_at_start, head):
+            raise LedgerUnavailableError(
+                f"The log ends at {number_of(head):,}, and ended at {number_of(self._head_at_start):,} when this "
+                "process began to lead. An older copy was put back; it begins anew."
+            )
         if is_same(self.checkpoint.position, head) and is_after(self._settle_until, head):
-            self._settle_until = self._head_at_start = head
+            self._settle_until = head
             await self.publish_decisions()
 
     async def _publish(self, ready: Sequence[Outgoing]) -> list[Receipt]:
