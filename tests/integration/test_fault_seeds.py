@@ -140,7 +140,11 @@ def _assert_numbered(events: list[Undecoded], gaps: set[tuple[str, str, int]]) -
 
 async def assert_verified(world: World) -> None:
     await assert_true(world.ledger, world.url, projections())
-    assert (await prove_log(Backend(world.ledger, world.url, world.nats.url, None))).first_break is None
+    proof = await prove_log(Backend(world.ledger, world.url, world.nats.url, None))
+    if proof.first_break is not None:
+        events = [parse(message.data) for message in await everything(world.ledger)]
+        recorded = [(place, one.epoch, one.data) for place, one in enumerate(events, 1) if ".sealed." in one.type]
+        raise AssertionError(f"{proof.first_break}: {recorded}, {world.stops}")
 
 
 async def tell(nats: TightNats, postgres: PostgresServer, template: str, seed: int, folder: Path) -> None:
