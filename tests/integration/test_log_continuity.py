@@ -1,5 +1,6 @@
 """What stops a reader when the log is not the one that it read: lost, restored, replaced or cut, for real."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -189,6 +190,36 @@ async def test_what_follows_from_lost_events_is_not_published_into_the_older_cop
             for count in (1, 40):
                 with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
                     await ledger.publish_many([outgoing(one) for one in failures(range(100, 100 + count))])
+        assert await ledger.head() == KEPT
+
+
+async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_copy(
+    fresh_nats: NatsServer, tmp_path: Path
+) -> None:
+    async with new_ledger(fresh_nats.url) as ledger:
+        await publish(ledger, failures(range(1, KEPT + 1)))
+        with stopped(fresh_nats) as store:
+            shutil.copytree(store, tmp_path / "copy")
+        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
+        gate = ledger._publisher.one_by_one.gate
+
+        async def waits() -> bool:
+            return bool(gate._waiting)
+
+        async def is_back() -> bool:
+            return ledger._connection.times_connected > times
+
+        async with ledger.read() as reader:
+            await read_count(reader, FOLDED)
+            gate.close("the disk is full")
+            times = ledger._connection.times_connected
+            async with gate.turn():
+                publishing = asyncio.create_task(publish(ledger, failures(range(100, 101))))
+                await eventually(waits)
+                put_back(fresh_nats, tmp_path / "copy")
+                await eventually(is_back)
+            with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
+                await publishing
         assert await ledger.head() == KEPT
 
 

@@ -302,6 +302,7 @@ class Publisher:
             async with asyncio.timeout(timeout_s) as waiting, self.gate.turn() as is_our_turn:
                 if not is_our_turn or run.done:
                     return ""
+                await self._wait_up(timeout_s)  # while it waited, a server with another log may have come back
                 waiting.reschedule(asyncio.get_running_loop().time() + PROBE_ANSWER_MAX_S)
                 problem = await self._send(run, as_probe=True)
                 if not self.gate.is_open:
