@@ -55,6 +55,9 @@ KEPT = 20
 
 FOLDED = 50
 
+TURNS = 20
+"""Turns of the event loop in which a task has gone on as far as it can."""
+
 
 def runner(ledger: Ledger, url: str) -> Runner:
     return Runner(DevicesProjection(), ledger, url, settings=QUICK)
@@ -218,6 +221,41 @@ async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_c
                 await eventually(waits)
                 put_back(fresh_nats, tmp_path / "copy")
                 await eventually(is_back)
+            with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
+                await publishing
+        assert await ledger.head() == KEPT
+
+
+@pytest.mark.parametrize("count", [1, 40])
+async def test_nothing_is_left_for_the_next_connection_when_one_breaks_after_the_log_was_confirmed(
+    fresh_nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    async with new_ledger(fresh_nats.url) as ledger:
+        await publish(ledger, failures(range(1, KEPT + 1)))
+        with stopped(fresh_nats) as store:
+            shutil.copytree(store, tmp_path / "copy")
+        head = await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
+        guard, broken = ledger._guard, asyncio.Event()
+        assert guard is not None
+        confirm = guard.confirm
+
+        async def is_down() -> bool:
+            return not ledger._connection.is_up
+
+        async def confirm_at_last(anchor: Anchor | None = None) -> None:
+            await confirm(anchor)
+            if not broken.is_set():
+                fresh_nats.kill()
+                await eventually(is_down)
+                broken.set()
+
+        monkeypatch.setattr(guard, "confirm", confirm_at_last)
+        with ledger.relying_on(await ledger.anchor_at(head)):
+            publishing = asyncio.create_task(publish(ledger, failures(range(100, 100 + count))))
+            await broken.wait()
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            put_back(fresh_nats, tmp_path / "copy")
             with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
                 await publishing
         assert await ledger.head() == KEPT

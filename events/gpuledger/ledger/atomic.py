@@ -108,6 +108,8 @@ class AtomicPublisher:
             return []
         if self._guard is not None:
             await self._guard.confirm_before_publishing()
+            if not self._connection.is_up:
+                return []
         self._count += 1
         batch_id = f"{self._inbox.rpartition('.')[2]}-{self._count}"
         batch = self._batches[batch_id] = _Batch()

@@ -312,9 +312,13 @@ class Publisher:
             return self.gate.problem
 
     async def _wait_up(self, timeout_s: float) -> None:
-        await self._connection.wait_up(max(timeout_s, 0))
-        if self._guard is not None:
-            await self._guard.confirm_before_publishing()
+        """Return with a connection over which the log was confirmed; what is sent over none is kept for the next."""
+        while True:
+            await self._connection.wait_up(max(timeout_s, 0))
+            if self._guard is not None:
+                await self._guard.confirm_before_publishing()
+            if self._connection.is_up:
+                return
 
     async def _fill_window(self, run: Run) -> None:
         publish: Callable[..., Awaitable[None]] = self._connection.client.publish
