@@ -1,25 +1,18 @@
 """What stops a reader when the log is not the one that it read: lost, restored, replaced or cut, for real."""
 
-import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from nats.js.api import DiscardPolicy
 from prometheus_client import REGISTRY
 
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.domain.sources.leader_epochs import began
-from gpuledger.events.envelope import parse
-from gpuledger.events.position import Position
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.continuity import confirm_anchor
 from gpuledger.ledger.errors import (
-    LedgerUnavailableError,
     LogCutError,
     LogLostError,
     LogReplacedError,
@@ -36,15 +29,15 @@ from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.supervision import ProjectionHealth, Supervision
 from gpuledger.projection.verify import verify
-from gpuledger.projection.writer import RowWriter
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.tasks import run_until_one_ends
 from gpuledger.runtime.telemetry import LOG_CHANGES
 from gpuledger.tools.preparation import prepare_ledger
-from support.events import AGENT, outgoing
-from support.ledgers import everything, jetstream_ledger, new_ledger, read_count
+from support.events import outgoing
+from support.ledgers import jetstream_ledger, new_ledger
+from support.log_copies import put_back, stopped
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
-from support.runners import LEFT_OPEN, failures, unfit
+from support.runners import LEFT_OPEN, failures
 from support.servers import nats_server
 from support.waiting import eventually
 
@@ -55,20 +48,9 @@ KEPT = 20
 
 FOLDED = 50
 
-TURNS = 20
-"""Turns of the event loop in which a task has gone on as far as it can."""
-
 
 def runner(ledger: Ledger, url: str) -> Runner:
     return Runner(DevicesProjection(), ledger, url, settings=QUICK)
-
-
-@contextmanager
-def stopped(server: NatsServer) -> Iterator[Path]:
-    """The folder of the server's streams, while it does not run."""
-    server.kill()
-    yield server.directory / "jetstream"
-    server.start()
 
 
 @pytest.fixture
@@ -83,12 +65,6 @@ async def restored(fresh_nats: NatsServer, url: str, tmp_path: Path) -> AsyncIte
     put_back(fresh_nats, tmp_path / "copy")
     async with jetstream_ledger(fresh_nats.url) as ledger:
         yield ledger
-
-
-def put_back(server: NatsServer, copy: Path) -> None:
-    with stopped(server) as store:
-        shutil.rmtree(store)
-        shutil.copytree(copy, store)
 
 
 async def test_a_lost_log_is_not_made_anew_and_stops_who_reads_it(fresh_nats: NatsServer, url: str) -> None:
@@ -177,150 +153,6 @@ async def test_nothing_is_published_into_another_log(fresh_nats: NatsServer) -> 
                 with pytest.raises(LogReplacedError, match=r"LEDGER_1 at .* belongs to the ledger"):
                     await ledger.publish_many([outgoing(one) for one in failures(range(count))])
             assert await another.head() == 0
-
-
-async def test_what_follows_from_lost_events_is_not_published_into_the_older_copy(
-    fresh_nats: NatsServer, tmp_path: Path
-) -> None:
-    async with new_ledger(fresh_nats.url) as ledger:
-        await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
-        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
-        async with ledger.read() as reader:
-            await read_count(reader, FOLDED)
-            put_back(fresh_nats, tmp_path / "copy")
-            for count in (1, 40):
-                with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
-                    await ledger.publish_many([outgoing(one) for one in failures(range(100, 100 + count))])
-        assert await ledger.head() == KEPT
-
-
-async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_copy(
-    fresh_nats: NatsServer, tmp_path: Path
-) -> None:
-    async with new_ledger(fresh_nats.url) as ledger:
-        await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
-        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
-        gate = ledger._publisher.one_by_one.gate
-
-        async def waits() -> bool:
-            return bool(gate._waiting)
-
-        async def is_back() -> bool:
-            return ledger._connection.times_connected > times
-
-        async with ledger.read() as reader:
-            await read_count(reader, FOLDED)
-            gate.close("the disk is full")
-            times = ledger._connection.times_connected
-            async with gate.turn():
-                publishing = asyncio.create_task(publish(ledger, failures(range(100, 101))))
-                await eventually(waits)
-                put_back(fresh_nats, tmp_path / "copy")
-                await eventually(is_back)
-            with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
-                await publishing
-        assert await ledger.head() == KEPT
-
-
-@pytest.mark.parametrize("count", [1, 40])
-async def test_nothing_is_left_for_the_next_connection_when_one_breaks_after_the_log_was_confirmed(
-    fresh_nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    async with new_ledger(fresh_nats.url) as ledger:
-        await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
-        head = await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
-        guard, broken = ledger._guard, asyncio.Event()
-        assert guard is not None
-        confirm = guard.confirm
-
-        async def is_down() -> bool:
-            return not ledger._connection.is_up
-
-        async def confirm_at_last(anchor: Anchor | None = None) -> None:
-            await confirm(anchor)
-            if not broken.is_set():
-                fresh_nats.kill()
-                await eventually(is_down)
-                broken.set()
-
-        monkeypatch.setattr(guard, "confirm", confirm_at_last)
-        with ledger.relying_on(await ledger.anchor_at(head)):
-            publishing = asyncio.create_task(publish(ledger, failures(range(100, 100 + count))))
-            await broken.wait()
-            for _ in range(TURNS):
-                await asyncio.sleep(0)
-            put_back(fresh_nats, tmp_path / "copy")
-            with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
-                await publishing
-        assert await ledger.head() == KEPT
-
-
-async def test_what_a_leader_finds_decided_is_not_published_into_the_older_copy(
-    fresh_nats: NatsServer, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is put back when the new leader has confirmed its checkpoint, and reads nothing yet."""
-    decider = SourcesProjection()
-    async with new_ledger(fresh_nats.url) as ledger:
-        await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
-        (receipt,) = await ledger.publish_many([unfit(KEPT + 1, AGENT)])
-
-        async def is_away(_: RowWriter, _ready: object) -> object:
-            raise LedgerUnavailableError("the ledger is away")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(RowWriter, "_publish", is_away)
-            with pytest.raises(LedgerUnavailableError):
-                await Runner(decider, ledger, url, settings=QUICK).catch_up(receipt.sequence)
-        load = RowWriter._load
-
-        async def load_slowly(*arguments: Any) -> RowWriter:
-            loaded = await load(*arguments)
-            put_back(fresh_nats, tmp_path / "copy")
-            return loaded
-
-        monkeypatch.setattr(RowWriter, "_load", load_slowly)
-        with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/21"):
-            await Runner(decider, ledger, url, settings=QUICK).catch_up(receipt.sequence)
-        assert await ledger.head() == KEPT
-
-
-async def test_a_leader_that_found_more_than_the_older_copy_has_begins_a_new_epoch(
-    fresh_nats: NatsServer, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has read nothing that is lost. But its epoch names a head that is, and would close all those to come."""
-    decider = SourcesProjection()
-    async with new_ledger(fresh_nats.url) as ledger:
-        await ledger.publish_many([unfit(1, AGENT)])
-        await publish(ledger, failures(range(2, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
-        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
-        load, loaded = RowWriter._load, list[RowWriter]()
-
-        async def load_slowly(*arguments: Any) -> RowWriter:
-            loaded.append(await load(*arguments))
-            if len(loaded) == 1:
-                put_back(fresh_nats, tmp_path / "copy")
-            return loaded[-1]
-
-        monkeypatch.setattr(RowWriter, "_load", load_slowly)
-        async with running(Runner(decider, ledger, url, settings=QUICK)):
-            await eventually(lambda: _is_recorded(ledger, KEPT + 1))
-        (decision,) = (await everything(ledger))[KEPT:]
-        event = parse(decision.data)
-        assert began(event.source, event.epoch) == Position(1, KEPT)
-
-
-async def _is_recorded(ledger: Ledger, head: int) -> bool:
-    return await ledger.head() == head
 
 
 @pytest.mark.parametrize("keep", [30, 1])
