@@ -35,7 +35,7 @@ from gpuledger.runtime.telemetry import LOG_CHANGES
 from gpuledger.tools.preparation import prepare_ledger
 from support.events import outgoing
 from support.ledgers import jetstream_ledger, new_ledger
-from support.log_copies import put_back, stopped
+from support.log_copies import keep_copy, put_back, stopped
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
 from support.runners import LEFT_OPEN, failures
 from support.servers import nats_server
@@ -58,8 +58,7 @@ async def restored(fresh_nats: NatsServer, url: str, tmp_path: Path) -> AsyncIte
     """A log that rows were folded from, and then its copy of before."""
     async with new_ledger(fresh_nats.url) as ledger:
         await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
+        keep_copy(fresh_nats, tmp_path / "copy")
         head = await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
         await runner(ledger, url).catch_up(head)
     put_back(fresh_nats, tmp_path / "copy")
@@ -118,8 +117,7 @@ async def test_a_decider_goes_on_after_an_accepted_loss(fresh_nats: NatsServer, 
     decider = SourcesProjection()
     async with new_ledger(fresh_nats.url) as ledger:
         await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
+        keep_copy(fresh_nats, tmp_path / "copy")
         await publish(ledger, failures(range(40, 61, 20)))
         async with running(Runner(decider, ledger, url, settings=QUICK)):
             await reaches(url, "sources", await ledger.head())

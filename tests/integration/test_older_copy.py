@@ -1,7 +1,6 @@
 """What follows from events that an older copy of the log lacks is not published into it, whenever that is put back."""
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from gpuledger.projection.runner import Runner
 from gpuledger.projection.writer import RowWriter
 from support.events import AGENT, outgoing
 from support.ledgers import everything, new_ledger, read_count
-from support.log_copies import put_back, stopped
+from support.log_copies import keep_copy, put_back
 from support.projections import QUICK, publish, running
 from support.runners import LEFT_OPEN, failures, unfit
 from support.waiting import eventually
@@ -43,8 +42,7 @@ async def test_what_follows_from_lost_events_is_not_published_into_the_older_cop
 ) -> None:
     async with new_ledger(fresh_nats.url) as ledger:
         await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
+        keep_copy(fresh_nats, tmp_path / "copy")
         await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
         async with ledger.read() as reader:
             await read_count(reader, FOLDED)
@@ -60,8 +58,7 @@ async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_c
 ) -> None:
     async with new_ledger(fresh_nats.url) as ledger:
         await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
+        keep_copy(fresh_nats, tmp_path / "copy")
         await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
         gate = ledger._publisher.one_by_one.gate
 
@@ -91,8 +88,7 @@ async def test_nothing_is_left_for_the_next_connection_when_one_breaks_after_the
 ) -> None:
     async with new_ledger(fresh_nats.url) as ledger:
         await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
+        keep_copy(fresh_nats, tmp_path / "copy")
         head = await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
         guard, broken = ledger._guard, asyncio.Event()
         assert guard is not None
@@ -127,8 +123,7 @@ async def test_what_a_leader_finds_decided_is_not_published_into_the_older_copy(
     decider = SourcesProjection()
     async with new_ledger(fresh_nats.url) as ledger:
         await publish(ledger, failures(range(1, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
+        keep_copy(fresh_nats, tmp_path / "copy")
         (receipt,) = await ledger.publish_many([unfit(KEPT + 1, AGENT)])
 
         async def is_away(_: RowWriter, _ready: object) -> object:
@@ -159,8 +154,7 @@ async def test_a_leader_that_found_more_than_the_older_copy_has_begins_a_new_epo
     async with new_ledger(fresh_nats.url) as ledger:
         await ledger.publish_many([unfit(1, AGENT)])
         await publish(ledger, failures(range(2, KEPT + 1)))
-        with stopped(fresh_nats) as store:
-            shutil.copytree(store, tmp_path / "copy")
+        keep_copy(fresh_nats, tmp_path / "copy")
         await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
         load, loaded = RowWriter._load, list[RowWriter]()
 

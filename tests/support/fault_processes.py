@@ -8,6 +8,7 @@ import asyncio
 import multiprocessing
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from multiprocessing import forkserver
@@ -44,7 +45,7 @@ Main = Callable[..., Coroutine[None, None, None]]
 """What a process does, given its starter and its arguments."""
 
 
-class StoryProcess:
+class StoryProcess(ABC):
     """A process that is given lines and answers with lines; its errors go to a log."""
 
     def __init__(self, main: Main, arguments: tuple[str, ...], log: Path) -> None:
@@ -80,9 +81,9 @@ class StoryProcess:
         """Have the process do something."""
         self._writer.write(f"{line}\n".encode())
 
+    @abstractmethod
     def hear(self, line: bytes) -> None:
         """Take in what the process answers."""
-        raise NotImplementedError
 
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         with suppress(ConnectionResetError):  # it was killed with a line that it had not read

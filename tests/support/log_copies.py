@@ -16,6 +16,12 @@ def stopped(server: NatsServer) -> Iterator[Path]:
     server.start()
 
 
+def keep_copy(server: NatsServer, copy: Path) -> None:
+    """Keep a copy of a server's streams."""
+    with stopped(server) as store:
+        shutil.copytree(store, copy)
+
+
 def put_back(server: NatsServer, copy: Path) -> None:
     """Put a copy of a server's streams in the place of what it has."""
     with stopped(server) as store:

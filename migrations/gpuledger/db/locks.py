@@ -167,7 +167,9 @@ async def stand_by(
         try:
             held = await _in_time(connection, ask(), check.answer_timeout_s)
         except TimeoutError as error:
-            raise DatabaseUnavailableError(f"PostgreSQL does not answer who holds the lock {name!r}.") from error
+            raise DatabaseUnavailableError(
+                f"PostgreSQL does not answer who holds the lock {name!r}. Check it, and what stands before it."
+            ) from error
         if held is not None:
             return held
         await asyncio.sleep(interval_s * (1 + jitter()) / 2)
