@@ -1,6 +1,8 @@
 """What follows from events that an older copy of the log lacks is not published into it, whenever that is put back."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from gpuledger.ledger.errors import (
     LogRestoredError,
 )
 from gpuledger.ledger.identity import Anchor
+from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.writer import RowWriter
@@ -37,13 +40,20 @@ TURNS = 20
 """Turns of the event loop in which a task has gone on as far as it can."""
 
 
+@asynccontextmanager
+async def longer_than_copy(server: NatsServer, copy: Path) -> AsyncIterator[JetStreamLedger]:
+    """A log of `FOLDED` events, of which a copy has the first `KEPT`."""
+    async with new_ledger(server.url) as ledger:
+        await publish(ledger, failures(range(1, KEPT + 1)))
+        keep_copy(server, copy)
+        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
+        yield ledger
+
+
 async def test_what_follows_from_lost_events_is_not_published_into_the_older_copy(
     fresh_nats: NatsServer, tmp_path: Path
 ) -> None:
-    async with new_ledger(fresh_nats.url) as ledger:
-        await publish(ledger, failures(range(1, KEPT + 1)))
-        keep_copy(fresh_nats, tmp_path / "copy")
-        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
+    async with longer_than_copy(fresh_nats, tmp_path / "copy") as ledger:
         async with ledger.read() as reader:
             await read_count(reader, FOLDED)
             put_back(fresh_nats, tmp_path / "copy")
@@ -56,10 +66,7 @@ async def test_what_follows_from_lost_events_is_not_published_into_the_older_cop
 async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_copy(
     fresh_nats: NatsServer, tmp_path: Path
 ) -> None:
-    async with new_ledger(fresh_nats.url) as ledger:
-        await publish(ledger, failures(range(1, KEPT + 1)))
-        keep_copy(fresh_nats, tmp_path / "copy")
-        await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
+    async with longer_than_copy(fresh_nats, tmp_path / "copy") as ledger:
         gate = ledger._publisher.one_by_one.gate
 
         async def waits() -> bool:
@@ -86,10 +93,7 @@ async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_c
 async def test_nothing_is_left_for_the_next_connection_when_one_breaks_after_the_log_was_confirmed(
     fresh_nats: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    async with new_ledger(fresh_nats.url) as ledger:
-        await publish(ledger, failures(range(1, KEPT + 1)))
-        keep_copy(fresh_nats, tmp_path / "copy")
-        head = await publish(ledger, failures(range(KEPT + 1, FOLDED + 1)))
+    async with longer_than_copy(fresh_nats, tmp_path / "copy") as ledger:
         guard, broken = ledger._guard, asyncio.Event()
         assert guard is not None
         confirm = guard.confirm
@@ -105,7 +109,7 @@ async def test_nothing_is_left_for_the_next_connection_when_one_breaks_after_the
                 broken.set()
 
         monkeypatch.setattr(guard, "confirm", confirm_at_last)
-        with ledger.relying_on(await ledger.anchor_at(head)):
+        with ledger.relying_on(await ledger.anchor_at(await ledger.head())):
             publishing = asyncio.create_task(publish(ledger, failures(range(100, 100 + count))))
             await broken.wait()
             for _ in range(TURNS):
