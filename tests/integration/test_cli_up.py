@@ -25,7 +25,17 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def up() -> Iterator[Up]:
     with short_directory() as directory, running_up(directory / "d") as running:
+        eventually(lambda: leads_all(running))
         yield running
+
+
+def leads_all(up: Up) -> bool:
+    """Whether its health names a leader of each projection; the locks are free for a moment after it is ready."""
+    health = up.health().document
+    leaders, projections = health["leaders"], health["projections"]
+    assert isinstance(leaders, dict)
+    assert isinstance(projections, dict)
+    return all(leaders.get(name) for name in projections)
 
 
 @pytest.fixture

@@ -131,6 +131,20 @@ async def test_a_stopped_projection_is_looked_at_over_the_same_connection(ledger
         assert names == [("gpuledger health",)]
 
 
+async def test_health_is_that_of_this_supervision_whatever_else_the_process_measures(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    """Two builds side by side in one process share their metrics."""
+    async with supervised(ledger, url) as supervision:
+
+        async def runs() -> bool:
+            return supervision.health()["devices"].state == "running"
+
+        await eventually(runs)
+        ProjectionMetrics("devices").standing_by()
+        assert supervision.health()["devices"].state == "running"
+
+
 async def test_health_says_who_leads_and_since_when(ledger: JetStreamLedger, url: str) -> None:
     await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1")])
     async with supervised(ledger, url, "statuswriter") as supervision:

@@ -83,10 +83,14 @@ class Runner:
         on_flush: Callable[[Checkpoint], None] | None = None,
         may_enforce: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`may_enforce` says whether the rules of the settings are enforced yet."""
+        """`may_enforce` says whether the rules of the settings are enforced yet.
+
+        `is_writing` is false while it stands by, or waits for a server.
+        """
         self.projection = projection
         self.settings = settings or RunnerSettings()
         self.metrics = ProjectionMetrics(projection.name)
+        self.is_writing = False
         self._ledger = ledger
         self._database_url = database_url
         self._beginnings: list[datetime] = []
@@ -135,9 +139,14 @@ class Runner:
             return True
 
     async def _interrupted(self, error: Exception, pause_s: float) -> None:
+        self._stands_by()
         self.metrics.failed(error)
         log.warning("projection.interrupted", projection=self.projection.name, reason=str(error), retry_s=pause_s)
         await asyncio.sleep(pause_s)
+
+    def _stands_by(self) -> None:
+        self.is_writing = False
+        self.metrics.standing_by()
 
     def _may_begin_again(self) -> bool:
         """Whether this leader may begin a new epoch behind another's events; two that go on would do so for ever."""
@@ -147,7 +156,7 @@ class Runner:
         return len(self._beginnings) <= BEGINNINGS_MAX
 
     async def _connected(self, stack: AsyncExitStack) -> AsyncConnection:
-        self.metrics.standing_by()
+        self._stands_by()
         name = f"gpuledger {self.projection.name}"
         return await stack.enter_async_context(connect(self._database_url, application_name=name))
 
@@ -165,6 +174,7 @@ class Runner:
         return await RowWriter.load(self._context, ProjectionStore(connection, self.projection), recalls=recalls)
 
     async def _follow(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
+        self.is_writing = True
         self.metrics.writing(number_of(writer.checkpoint.position))
         if is_at_or_after(writer.checkpoint.position, until):
             return

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import psycopg
 import structlog
-from prometheus_client import REGISTRY
 
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.db.errors import DatabaseError
@@ -66,8 +65,9 @@ class ProjectionHealth(NamedTuple):
 
 @dataclass(slots=True)
 class _Standing:
-    """`rows` is None until they were looked at."""
+    """`rows` is None until they were looked at, and `runner` until it begins."""
 
+    runner: Runner | None = None
     position: Offset | None = None
     rows: Rows | None = None
     stopped: str | None = None
@@ -122,9 +122,9 @@ class Supervision:
 
     def health(self) -> dict[str, ProjectionHealth]:
         """The health of each projection."""
-        return {name: self._health_of(name, standing) for name, standing in self._standings.items()}
+        return {name: self._health_of(standing) for name, standing in self._standings.items()}
 
-    def _health_of(self, name: str, standing: _Standing) -> ProjectionHealth:
+    def _health_of(self, standing: _Standing) -> ProjectionHealth:
         position, lag_events = standing.position, None
         if self.head is not None and position is not None and is_at_or_after(self.head, position):
             lag_events = lag(position, self.head)
@@ -134,8 +134,8 @@ class Supervision:
             return ProjectionHealth("superseded", position, lag_events, standing.superseded)
         if standing.is_building:
             return ProjectionHealth("building", position, lag_events, None, *(standing.building or Progress()))
-        writes = REGISTRY.get_sample_value("gpuledger_projection_writer", {"projection": name})
-        return ProjectionHealth("running" if writes else "waiting", position, lag_events, None)
+        is_writing = standing.runner is not None and standing.runner.is_writing
+        return ProjectionHealth("running" if is_writing else "waiting", position, lag_events, None)
 
     @property
     def _may_enforce(self) -> bool:
@@ -152,6 +152,7 @@ class Supervision:
             may_enforce=lambda: self._may_enforce,
         )
         standing = self._standings[projection.name]
+        standing.runner = runner
         while True:
             runner.metrics.stopped(is_stopped=False)
             runner.metrics.log_changed(None)
