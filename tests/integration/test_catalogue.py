@@ -10,9 +10,7 @@ from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.readmodels.projections import DevicesProjection
 from support.later_build import DeviceMelted, LaterDevices, later_build, melted
 from support.projections import QUICK, assert_true, publish, reaches, running, table
-from support.runners import LEFT_OPEN, decided, failures
-
-pytestmark = LEFT_OPEN
+from support.runners import decided, failures
 
 SERVICE = RunnerSettings(tick_s=QUICK.tick_s, backoff=QUICK.backoff, rules=tuple(Rule))
 

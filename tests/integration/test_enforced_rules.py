@@ -21,9 +21,7 @@ from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT, IMPORT, event
 from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, reaches, running, table
-from support.runners import LEFT_OPEN, decided
-
-pytestmark = LEFT_OPEN
+from support.runners import decided
 
 REBUILT: list[Projection] = [SourcesProjection(), NodesProjection()]
 

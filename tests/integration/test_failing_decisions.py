@@ -26,10 +26,8 @@ from support.deciders import AwayProjection, AwayState
 from support.events import AGENT, event
 from support.ledgers import jetstream_ledger
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, stop, table
-from support.runners import LEFT_OPEN, Failing, decided
+from support.runners import Failing, decided
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 SMALL_PAYLOAD_BYTES = 24 * 1024
 """Leaves 16 KiB for an event, which is less than the large decision has."""

@@ -22,11 +22,9 @@ from support.paths import ROOT
 from support.postgres_proxies import SilentProxy
 from support.processes import Program
 from support.projections import QUICK, assert_true, execute, prepare, publish, reaches, running, stands_by, table
-from support.runners import LEFT_OPEN, failures
+from support.runners import failures
 from support.servers import short_directory
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 TAKE_OVER_MAX_S = 15.0
 """What is promised, from the last packet to the next leader."""

@@ -28,11 +28,8 @@ from support.fault_world import Deed, TightNats, World, a_world
 from support.ledgers import everything
 from support.outbox import numbers_in
 from support.projections import assert_true, prepare, table
-from support.runners import LEFT_OPEN
 from support.servers import database_name, delete_streams, fresh_database, short_directory
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 SHORT, LONG = range(1, 6), range(6, 36)
 """Where CI runs, the long target tells the same stories every time, as properties take the same examples there."""

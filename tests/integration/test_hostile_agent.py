@@ -29,10 +29,8 @@ from support.cli import Cli, aside
 from support.events import AGENT, event, outgoing
 from support.ledgers import everything
 from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, reaches, running, stop
-from support.runners import LEFT_OPEN, decided, failures
+from support.runners import decided, failures
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 HOSTILE = "/nodes/n2/agent"
 GARBAGE = 3 * LIMITS.rejected

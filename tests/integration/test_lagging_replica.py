@@ -32,10 +32,8 @@ from support.deciders import AWAY_AT_MOST, AwayProjection
 from support.events import event, outgoing
 from support.ledgers import everything
 from support.projections import QUICK, assert_true, execute, publish, reaches, running, stop, table
-from support.runners import LEFT_OPEN, Failing, Moving, decided
+from support.runners import Failing, Moving, decided
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 
 def registered(number: int) -> Decoded:

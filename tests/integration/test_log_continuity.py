@@ -37,11 +37,9 @@ from support.events import outgoing
 from support.ledgers import jetstream_ledger, new_ledger
 from support.log_copies import keep_copy, put_back, stopped
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
-from support.runners import LEFT_OPEN, failures
+from support.runners import failures
 from support.servers import nats_server
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 KEPT = 20
 """Events in the copy of the log that is put back."""

@@ -29,9 +29,7 @@ from gpuledger.tools.reporting import SILENT, Advance, NoProgress, Reporter, Sil
 from support.ledgers import DEADLINE_S, everything, new_ledger
 from support.projections import publish
 from support.roles import ADMIN, role_server, url_of
-from support.runners import LEFT_OPEN, failures
-
-pytestmark = LEFT_OPEN
+from support.runners import failures
 
 EVENTS = 200
 CHUNK = 50

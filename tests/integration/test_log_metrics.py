@@ -18,11 +18,9 @@ from gpuledger.projection.runner import Runner
 from support.ledgers import new_ledger
 from support.nats_logins import WrittenServer
 from support.projections import QUICK, publish, stop
-from support.runners import LEFT_OPEN, failures
+from support.runners import failures
 from support.servers import short_directory
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 LIMIT_BYTES = 2_000_000
 PART_BYTES = 100_000

@@ -26,10 +26,8 @@ from support.events import AGENT, outgoing
 from support.ledgers import everything, new_ledger, read_count
 from support.log_copies import keep_copy, put_back
 from support.projections import QUICK, publish, running
-from support.runners import LEFT_OPEN, failures, unfit
+from support.runners import failures, unfit
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 KEPT = 20
 """Events in the copy of the log that is put back."""

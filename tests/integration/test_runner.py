@@ -30,10 +30,8 @@ from support.projections import (
     stop,
     table,
 )
-from support.runners import LEFT_OPEN, failures, unfit
+from support.runners import failures, unfit
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 
 async def test_catching_up_writes_rows_and_checkpoint(ledger: JetStreamLedger, url: str) -> None:

@@ -14,9 +14,7 @@ from gpuledger.runtime.clock import system_clock
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection
 from support.events import event
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
-from support.runners import LEFT_OPEN, Failing, Moving, decided
-
-pytestmark = LEFT_OPEN
+from support.runners import Failing, Moving, decided
 
 
 def registered(number: int) -> Decoded:

@@ -19,10 +19,8 @@ from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT
 from support.projections import QUICK, assert_true, publish, reaches, running, table
-from support.runners import LEFT_OPEN, Failing, Moving, decided, failures, unfit
+from support.runners import Failing, Moving, decided, failures, unfit
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 
 async def test_a_rejected_event_is_reported(ledger: JetStreamLedger, url: str) -> None:

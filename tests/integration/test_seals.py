@@ -20,10 +20,8 @@ from gpuledger.tools.log_proof import LogProof, prove_log
 from gpuledger.tools.queries.backend import Backend
 from support.ledgers import everything, new_ledger
 from support.projections import QUICK, assert_true, publish, reaches, running, table
-from support.runners import LEFT_OPEN, failures
+from support.runners import failures
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 SEALS = "ledger.svc.seals.>"
 EVENTS = 2 * MESSAGES_PER_SEAL + 5

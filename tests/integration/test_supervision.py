@@ -23,10 +23,7 @@ from gpuledger.runtime.telemetry import ProjectionMetrics
 from support.events import event
 from support.ledgers import everything
 from support.projections import execute, publish, stop
-from support.runners import LEFT_OPEN
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 

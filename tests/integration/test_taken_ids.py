@@ -17,9 +17,7 @@ from support.events import AGENT, START, outgoing
 from support.ledgers import everything
 from support.one_watcher import NODES
 from support.projections import QUICK, assert_true, execute, reaches, running, table
-from support.runners import LEFT_OPEN, Failing, decided, failures, unfit
-
-pytestmark = LEFT_OPEN
+from support.runners import Failing, decided, failures, unfit
 
 REJECTIONS = 20
 """More than go one by one: they are published in an atomic batch."""

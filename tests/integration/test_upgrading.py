@@ -30,10 +30,8 @@ from gpuledger.runtime.backoff import Backoff
 from support.events import event
 from support.ledgers import everything
 from support.projections import assert_true, checkpoint, publish, reaches, stop, table
-from support.runners import LEFT_OPEN, failures
+from support.runners import failures
 from support.waiting import eventually
-
-pytestmark = LEFT_OPEN
 
 
 class NewerDevices(DevicesProjection):

@@ -22,9 +22,7 @@ from gpuledger.projection.store import Checkpoint, ProjectionStore
 from support.deciders import AwayProjection, AwayState
 from support.events import event
 from support.projections import QUICK, assert_true, execute, publish, reaches, running
-from support.runners import LEFT_OPEN, decided
-
-pytestmark = LEFT_OPEN
+from support.runners import decided
 
 NODES = 6
 AWAY_MAX = 4

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-import pytest
-
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, decode, encode
 from gpuledger.events.position import Offset, number_of
@@ -14,9 +12,6 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
 from support.events import AGENT, event, outgoing
 from support.ledgers import everything
-
-LEFT_OPEN = pytest.mark.filterwarnings("ignore:.*was deleted while still open:ResourceWarning")
-"""Who is cancelled while it closes a cursor leaves that to the connection, which closes with it."""
 
 
 def failures(numbers: range, source: str = AGENT) -> list[Decoded]:
