@@ -1,11 +1,8 @@
 """What the sources service decides on real servers: events that are turned down, and gaps that open and close."""
 
 import itertools
-import json
-import socket
 from collections.abc import Iterator
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,6 +15,7 @@ from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT
+from support.ledgers import publish_raw
 from support.projections import QUICK, assert_true, publish, reaches, running, table
 from support.runners import Failing, Moving, decided, failures, unfit
 from support.waiting import eventually
@@ -52,17 +50,6 @@ async def test_a_subject_that_is_not_text_stops_nobody(
     assert len(table(url, "failure")) == 2
     assert table(url, "rejection", "position") == [(1,)]
     await assert_true(ledger, url, all_projections())
-
-
-def publish_raw(nats_url: str, subject: bytes, data: bytes) -> None:
-    """Publish what no library of ours would, as whoever holds a connection can."""
-    address = urlsplit(nats_url)
-    words = {"verbose": False, "pedantic": False, "user": address.username, "pass": address.password}
-    with socket.create_connection((address.hostname, address.port)) as connection:
-        connection.recv(4096)
-        publication = b"PUB %b %d\r\n%b\r\nPING\r\n" % (subject, len(data), data)
-        connection.sendall(b"CONNECT %b\r\n%b" % (json.dumps(words).encode(), publication))
-        connection.recv(4096)
 
 
 async def _has_events(ledger: Ledger) -> bool:

@@ -1,10 +1,13 @@
 """Ledgers for tests: one to fill, and what is handy to fill it with."""
 
 import asyncio
+import json
+import socket
 from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Reader
@@ -82,3 +85,14 @@ async def read_count(reader: Reader, count: int) -> list[Message]:
         while len(messages) < count:
             messages += await reader.next_batch()
     return messages
+
+
+def publish_raw(nats_url: str, subject: bytes, data: bytes) -> None:
+    """Publish what no library of ours would, as whoever holds a connection can."""
+    address = urlsplit(nats_url)
+    words = {"verbose": False, "pedantic": False, "user": address.username, "pass": address.password}
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.recv(4096)
+        publication = b"PUB %b %d\r\n%b\r\nPING\r\n" % (subject, len(data), data)
+        connection.sendall(b"CONNECT %b\r\n%b" % (json.dumps(words).encode(), publication))
+        connection.recv(4096)

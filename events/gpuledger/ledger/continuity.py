@@ -13,7 +13,6 @@ from typing import Final
 from nats.js.api import StreamInfo
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
-from gpuledger.events.digests import digest_of
 from gpuledger.events.position import Offset, Position, is_at_or_after, is_origin, order
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import (
@@ -23,7 +22,7 @@ from gpuledger.ledger.errors import (
     LogReplacedError,
     LogRestoredError,
 )
-from gpuledger.ledger.identity import Anchor, LedgerIdentity, identity_of
+from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_digest, identity_of
 from gpuledger.ledger.stream import check_whole, message_at, stream_name
 
 BEHIND_TIMEOUT_S: Final = 5.0
@@ -165,7 +164,7 @@ async def confirm_anchor(connection: Connection, generation: int, head: Offset, 
         # An older copy may have been put back since the head was found.
         _refuse_shorter(connection, generation, (await kept_stream(connection, stream)).state.last_seq, anchor)
         raise LogCutError(f"{stream} holds no event at {position}") from error
-    if digest_of(found.subject, found.data) != anchor.digest:
+    if anchor_digest(found.subject, found.data) != anchor.digest:
         raise LogRestoredError(
             f"at {position} of {stream} at {connection.address} stands another event "
             f"than {anchor.event_id or 'the one'} that was read there"

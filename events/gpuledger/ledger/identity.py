@@ -4,21 +4,26 @@ The id stands in the metadata of every stream of a ledger, and each stream names
 a stream's creation is no part of it, because a restore changes that.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import orjson
 
 from gpuledger.events.digests import digest_of
+from gpuledger.events.envelope import ATTRIBUTE_LENGTH_MAX
 from gpuledger.events.position import Offset
 
 _ID: Final = "gpuledger.io/ledger-id"
 _PREDECESSOR_HEAD: Final = "gpuledger.io/predecessor-head"
 _PREDECESSOR_DIGEST: Final = "gpuledger.io/predecessor-digest"
 
+_NOT_TEXT: Final = re.compile(r"(?:\\x[0-9a-f]{2}|\ufffd)+")
+"""Bytes of a subject that are no UTF-8: a consumer shows us each as `\\xff`, and the server's JSON as U+FFFD."""
+
 
 class Anchor(NamedTuple):
-    """The event at a position: its id (empty where it has none) and its digest. A checkpoint keeps it."""
+    """The event at a position: its id (empty where it has none that fits) and its digest. A checkpoint keeps it."""
 
     sequence: Offset
     event_id: str
@@ -42,7 +47,15 @@ class LedgerIdentity(NamedTuple):
 
 def anchor_of(sequence: Offset, subject: str, data: bytes) -> Anchor:
     """The anchor at a message."""
-    return Anchor(sequence, _event_id(data), digest_of(subject, data))
+    return Anchor(sequence, _event_id(data), anchor_digest(subject, data))
+
+
+def anchor_digest(subject: str, data: bytes) -> str:
+    """The digest that tells a message from others, the same whichever way it was read.
+
+    The server takes subjects that are not UTF-8, and does not show them alike in each of its answers.
+    """
+    return digest_of(_NOT_TEXT.sub("\ufffd", subject), data)
 
 
 def identity_of(metadata: Mapping[str, str] | None, generation: int) -> LedgerIdentity | None:
@@ -71,4 +84,6 @@ def _event_id(data: bytes) -> str:
     except orjson.JSONDecodeError:
         return ""
     event_id = document.get("id") if isinstance(document, dict) else None
-    return event_id if isinstance(event_id, str) else ""
+    if not isinstance(event_id, str) or len(event_id) > ATTRIBUTE_LENGTH_MAX or "\0" in event_id:
+        return ""
+    return event_id

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError
 
-from gpuledger.events.digests import digest_of
 from gpuledger.events.position import Offset, is_origin, number_of
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Message
@@ -24,7 +23,7 @@ from gpuledger.ledger.errors import (
     RestoreInterruptedError,
     StreamConfigError,
 )
-from gpuledger.ledger.identity import LedgerIdentity, Predecessor, identity_of, metadata_of
+from gpuledger.ledger.identity import LedgerIdentity, Predecessor, anchor_digest, identity_of, metadata_of
 
 DUPLICATE_WINDOW_S = 120.0
 """How long the server remembers ids; publishing gives up well before."""
@@ -288,7 +287,7 @@ async def successor_of(connection: Connection, archived: StreamInfo, generation:
     head, digest = archived.state.last_seq, ""
     if not is_origin(head):
         last = await message_at(connection, stream_name(generation), head)
-        digest = digest_of(last.subject, last.data)
+        digest = anchor_digest(last.subject, last.data)
     return LedgerIdentity(identity.ledger_id if identity else ledger_id, generation + 1, Predecessor(head, digest))
 
 
