@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from nats.errors import ConnectionClosedError, ConnectionDrainingError
 from nats.errors import Error as NatsError
 from nats.js.client import JetStreamContext
-from nats.js.errors import APIError, ServiceUnavailableError
+from nats.js.errors import APIError, BadRequestError, NotFoundError
 
 from gpuledger.ledger.client import LedgerClient, is_refusal
 from gpuledger.ledger.credentials import Logins
@@ -29,6 +29,8 @@ RECONNECT_WAIT_S = 0.2
 REQUEST_TIMEOUT_S = 30.0
 REQUEST_ATTEMPT_S = 1.0
 RETRY = Backoff(first_s=0.05, max_s=0.5)
+REFUSALS = (NotFoundError, BadRequestError)
+"""Answers of JetStream that trying again does not change; any other is about the server, such as 500 and 503."""
 PING_INTERVAL_S = 2
 """A server that is silent, such as on a machine that lost its power, is given up at the third ping in vain."""
 
@@ -148,14 +150,14 @@ class Connection:
         send: Callable[[], Awaitable[T]],
         timeout_s: float = REQUEST_TIMEOUT_S,
         *,
-        transient: tuple[type[APIError], ...] = (ServiceUnavailableError,),
+        refusals: tuple[type[APIError], ...] = REFUSALS,
     ) -> T:
-        """The answer to a request, which is repeated while the server is away or answers with one of `transient`.
+        """The answer to a request, which is repeated while the server is away or has trouble of its own.
 
         Raises:
             LedgerUnavailableError: no answer within `timeout_s`.
             PermissionDeniedError: the server refuses permission.
-            APIError: the server refuses.
+            APIError: one of `refusals`.
         """
         clock = asyncio.get_running_loop().time
         deadline, retries = clock() + timeout_s, Retries(RETRY)
@@ -167,7 +169,7 @@ class Connection:
             except (ConnectionClosedError, ConnectionDrainingError) as error:
                 raise LedgerUnavailableError(f"The connection to NATS at {self.address} was closed.") from error
             except NatsError as error:
-                if isinstance(error, APIError) and not isinstance(error, transient):
+                if isinstance(error, refusals):
                     raise
                 self._refuse_denied(denials)
                 failure = error

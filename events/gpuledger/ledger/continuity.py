@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from nats.js.api import StreamInfo
-from nats.js.errors import NotFoundError, ServiceUnavailableError
+from nats.js.errors import BadRequestError, NotFoundError
 
 from gpuledger.events.position import Offset, Position, is_at_or_after, is_origin, order
 from gpuledger.ledger.connect import Connection
@@ -127,7 +127,7 @@ async def kept_stream(connection: Connection, stream: str) -> StreamInfo:
         return await connection.request(
             lambda: connection.jetstream.stream_info(stream),
             ABSENT_TIMEOUT_S,
-            transient=(ServiceUnavailableError, NotFoundError),
+            refusals=(BadRequestError,),
         )
     except LedgerUnavailableError as error:
         if isinstance(error.__cause__, NotFoundError):

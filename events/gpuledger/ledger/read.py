@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
-from nats.js.errors import BadRequestError, NotFoundError, ServerError, ServiceUnavailableError
+from nats.js.errors import BadRequestError
 
 from gpuledger.events.position import Offset, can_follow, next_after, number_of
 from gpuledger.events.subjects import ALL
@@ -306,7 +306,7 @@ class OrderedReader:
         await self._connection.request(
             lambda: self._connection.jetstream.add_consumer(self._stream, config),
             self._restore_timeout_s,
-            transient=(ServiceUnavailableError, ServerError, NotFoundError),
+            refusals=(BadRequestError,),
         )
 
     async def _discard(self, delivery: Delivery) -> None:

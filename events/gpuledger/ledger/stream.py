@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
-from nats.js.errors import APIError
+from nats.js.errors import APIError, ServerError
 
 from gpuledger.events.position import Offset, is_origin, number_of
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Message
-from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.connect import REFUSALS, Connection
 from gpuledger.ledger.errors import (
     GenerationError,
     LogCutError,
@@ -38,6 +38,9 @@ RESTORING = "gpuledger.io/restoring"
 
 _TOO_FEW_SERVERS = frozenset({10005, 10074})
 """The cluster has not enough servers with JetStream; the server is in no cluster."""
+
+_CONFIG_REFUSALS = (*REFUSALS, ServerError)
+"""A server without a cluster refuses replicas with 500."""
 
 _NAME = re.compile(r"LEDGER_([1-9][0-9]*)")
 
@@ -307,7 +310,10 @@ async def create_generation(
         config = stream_config(identity.generation, count).evolve(metadata=metadata_of(identity))
         config = config if adapt is None else adapt(config)
         try:
-            await connection.request(lambda config=config: connection.jetstream.add_stream(config))  # type: ignore[misc]
+            await connection.request(
+                lambda config=config: connection.jetstream.add_stream(config),  # type: ignore[misc]
+                refusals=_CONFIG_REFUSALS,
+            )
         except APIError as error:
             if error.err_code not in _TOO_FEW_SERVERS:
                 raise _refused(config, error, f"Free the subject {ALL} or name another NATS server.") from error
@@ -326,7 +332,7 @@ async def update_stream_config(connection: Connection, config: StreamConfig) -> 
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
     try:
-        await connection.request(lambda: connection.jetstream.update_stream(config))
+        await connection.request(lambda: connection.jetstream.update_stream(config), refusals=_CONFIG_REFUSALS)
     except APIError as error:
         advice = _FEWER_REPLICAS if error.err_code in _TOO_FEW_SERVERS else "Correct that, and try again."
         raise _refused(config, error, advice) from error

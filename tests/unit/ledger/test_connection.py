@@ -5,8 +5,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from nats.js.errors import APIError, BadRequestError, NotFoundError, ServerError
 
-from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.connect import REFUSALS, Connection
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.runtime.telemetry import configure_logging
 
@@ -44,3 +45,33 @@ async def test_connecting_ends_in_time_even_if_the_client_swallows_a_cancellatio
     with pytest.raises(LedgerUnavailableError, match="Cannot reach NATS at nats://a"):
         await connection.open(["nats://127.0.0.1:4"], "test", 0.01)
     assert cancelled == 1
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+async def test_trouble_of_the_server_is_waited_out_within_a_bound(code: int) -> None:
+    connection, asked = Connection("nats://a"), []
+
+    async def ask() -> str:
+        asked.append(code)
+        if len(asked) < 3:
+            APIError.from_error({"code": code, "err_code": 10118, "description": "stream is offline"})
+        return "answer"
+
+    assert await connection.request(ask) == "answer"
+    asked.clear()
+    with pytest.raises(LedgerUnavailableError, match="stream is offline"):
+        await connection.request(ask, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("code", "refusals", "raised"),
+    [(404, REFUSALS, NotFoundError), (400, REFUSALS, BadRequestError), (500, (ServerError,), ServerError)],
+)
+async def test_what_trying_again_does_not_change_is_raised_at_once(
+    code: int, refusals: tuple[type[APIError], ...], raised: type[APIError]
+) -> None:
+    async def ask() -> None:
+        APIError.from_error({"code": code, "err_code": 1, "description": "no"})
+
+    with pytest.raises(raised):
+        await Connection("nats://a").request(ask, refusals=refusals)
