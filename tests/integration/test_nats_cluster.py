@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,11 +14,15 @@ from nats.js.errors import ServiceUnavailableError
 
 from gpuledger.ledger.api import Reader
 from gpuledger.ledger.connect import connected
+from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.stream import create_ledger
 from gpuledger.tools.doctor import Check, LedgerChecks, Status
 from support.ledgers import everything, jetstream_ledger, new_ledger, numbers_of, outgoing, read_count
+from support.log_copies import keep_copy, put_back
 from support.nats_cluster import ClusterServer, NatsCluster, nats_cluster
+from support.projections import publish
+from support.runners import failures
 from support.servers import nats_answer
 from support.waiting import eventually
 
@@ -158,6 +163,28 @@ async def test_a_reader_goes_on_though_the_server_of_its_consumer_dies_that_is_n
         await ledger.publish(outgoing(1))
         assert numbers_of(await read_count(reader, 1)) == [1]
         assert "is given up: no heartbeat" in caplog.text
+
+
+async def test_nothing_is_published_into_an_older_copy_that_another_server_comes_back_with(
+    cluster: NatsCluster, tmp_path: Path
+) -> None:
+    """The connection to our own server stands all the time."""
+    await make(cluster, 1)
+    home = cluster.leader(STREAM)
+    ours = next(one for one in cluster.servers if one is not home)
+    async with new_ledger(ours.url) as ledger:
+        await publish(ledger, failures(range(1, 21)))
+        await asyncio.to_thread(keep_copy, home, tmp_path / "copy")
+        await publish(ledger, failures(range(21, 51)))
+        async with ledger.read() as reader:
+            await read_count(reader, 50)
+            home.kill()
+            publishing = asyncio.create_task(publish(ledger, failures(range(100, 101))))
+            await asyncio.to_thread(put_back, home, tmp_path / "copy")
+            with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
+                await publishing
+        assert ledger._connection.times_connected == 1
+        assert await ledger.head() == 20
 
 
 class Publishing:

@@ -13,12 +13,11 @@ from gpuledger.domain.sources.leader_epochs import began
 from gpuledger.events.envelope import parse
 from gpuledger.events.position import Position
 from gpuledger.ledger.api import Ledger
-from gpuledger.ledger.errors import (
-    LedgerUnavailableError,
-    LogRestoredError,
-)
+from gpuledger.ledger.connect import connected
+from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, LogRestoredError
 from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.ledger.stream import stream_info
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.writer import RowWriter
@@ -85,6 +84,32 @@ async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_c
             with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50"):
                 await publishing
         assert await ledger.head() == KEPT
+
+
+@pytest.mark.parametrize("count", [1, 40])
+async def test_what_waits_for_a_stream_that_is_away_is_not_published_into_an_older_one(
+    fresh_nats: NatsServer, count: int
+) -> None:
+    """The connection stands all the time, as in a cluster where the stream is another server's."""
+    async with new_ledger(fresh_nats.url) as ledger, connected(fresh_nats.url, name="operator") as operator:
+        await publish(ledger, failures(range(1, FOLDED + 1)))
+        info = await stream_info(operator, "LEDGER_1")
+        async with ledger.read() as reader:
+            await read_count(reader, FOLDED)
+            await operator.jetstream.delete_stream("LEDGER_1")
+            publishing = asyncio.create_task(publish(ledger, failures(range(100, 100 + count))))
+            await eventually(lambda: is_closed(ledger))
+            await operator.jetstream.add_stream(info.config)
+            for one in map(outgoing, failures(range(1, KEPT + 1))):
+                await operator.jetstream.publish(one.subject, one.data)
+            with pytest.raises(LogChangedError):
+                await publishing
+        assert ledger._connection.times_connected == 1
+        assert await ledger.head() == KEPT
+
+
+async def is_closed(ledger: JetStreamLedger) -> bool:
+    return not ledger._publisher.one_by_one.gate.is_open
 
 
 @pytest.mark.parametrize("count", [1, 40])

@@ -130,6 +130,8 @@ class AtomicPublisher:
     async def _send(self, batch_id: str, messages: Sequence[Outgoing], batch: _Batch) -> None:
         publish = self._connection.client.publish
         for number, message in enumerate(messages, 1):
+            if self._guard is not None and not self._guard.is_confirmed:
+                batch.lapse()
             if batch.answer.done():
                 return
             reply, headers = "", {MESSAGE_ID: message.id, BATCH_ID: batch_id, BATCH_SEQUENCE: str(number)}

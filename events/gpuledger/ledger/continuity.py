@@ -1,8 +1,9 @@
 """Confirms that a log is the one that was read before: its id, its length, and the event at a position.
 
 Whoever reads asks before the first message, and whoever reads or publishes asks whenever the connection was lost
-meanwhile, because that is when a server may have come back with another store. Whoever publishes also asks when
-somebody begins to rely on an event that was confirmed over an earlier connection.
+meanwhile, because that is when a server may have come back with another store. In a cluster that may be another server
+than the one that we are connected to, so whoever publishes asks whenever anything hints at that (`LogGuard.doubt`), and
+when somebody begins to rely on an event that was confirmed over an earlier connection.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: 
 
 
 class LogGuard:
-    """Confirms one log again whenever the connection was lost, or more is relied on, since it last did.
+    """Confirms one log again whenever there is a doubt, or more is relied on, since it last did.
 
     What is published may follow from what was read, so it goes into no log that lacks that.
     """
@@ -65,7 +66,7 @@ class LogGuard:
         self._connection = connection
         self._identity = identity
         self._relied_on: dict[object, Callable[[], Anchor | None]] = {}
-        self._times_more = 0
+        self._times_asked = 0
         self._confirmed = self._present
         self._confirming: asyncio.Task[None] | None = None
 
@@ -73,11 +74,20 @@ class LogGuard:
     def relying_on(self, anchor: Callable[[], Anchor | None]) -> Iterator[None]:
         """Meanwhile nothing is published before this event is found in the log, such as the last one of a reader."""
         self._relied_on[key := object()] = anchor
-        self._times_more += anchor() is not None
+        self._times_asked += anchor() is not None
         try:
             yield
         finally:
             del self._relied_on[key]
+
+    def doubt(self) -> None:
+        """Some server of the cluster left it, fell silent, or said that the stream has no leader."""
+        self._times_asked += 1
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether nothing has happened since that makes it necessary to confirm the log again."""
+        return self._confirmed == self._present
 
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """Confirm the log now; raises as `confirm_log` does."""
@@ -88,7 +98,7 @@ class LogGuard:
 
         Thousands of calls that publish ask at once, and all wait for one answer.
         """
-        while self._confirmed != self._present:
+        while not self.is_confirmed:
             if self._confirming is None or self._confirming.done():
                 self._confirming = asyncio.create_task(self._confirm_all(), name="confirming the log")
                 self._confirming.add_done_callback(_retrieve)
@@ -96,8 +106,8 @@ class LogGuard:
 
     @property
     def _present(self) -> tuple[int, int]:
-        """What a confirmation holds for: this connection, and what is relied on."""
-        return self._connection.times_connected, self._times_more
+        """What a confirmation holds for: this connection, and what was relied on and doubted up to now."""
+        return self._connection.times_connected, self._times_asked
 
     async def _confirm_all(self) -> None:
         present = self._present

@@ -6,7 +6,7 @@ itself, they would keep the cluster, and us, from everything else. Nothing here 
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Protocol
 
@@ -40,8 +40,10 @@ class PublishGate:
     if something that was sent after it was answered `silence_s` ago, or nothing is answered for so long.
     """
 
-    def __init__(self, silence_s: float = SILENCE_MAX_S) -> None:
+    def __init__(self, silence_s: float = SILENCE_MAX_S, on_trouble: Callable[[], None] = lambda: None) -> None:
+        """`on_trouble` is called whenever the server acknowledges nothing, also behind a gate that is closed."""
         self.problem = ""
+        self._on_trouble = on_trouble
         self._silence_s = silence_s
         self._turn_is_taken = False
         self._waiting: deque[asyncio.Future[bool]] = deque()
@@ -71,6 +73,7 @@ class PublishGate:
 
     def close(self, problem: str) -> None:
         """Nothing is acknowledged, and this is why; whatever waits for an answer stops waiting."""
+        self._on_trouble()
         if self.is_open:
             self.problem = problem
             for sent in tuple(self._watched.values()):
@@ -127,6 +130,8 @@ class PublishGate:
             if 0 < sent.last_number <= (self._sent_before if is_silent else self._newest_before - 1)
         ]
         self._remember()
+        if lost:
+            self._on_trouble()
         if lost and is_silent:
             self.problem = self.problem or NO_ANSWER
         for sent in lost:

@@ -254,6 +254,7 @@ async def connect_ledger(
         guard = None if found.identity is None else LogGuard(connection, found.identity)
         publisher = AtomicPublisher(connection, found.stream, guard=guard, timeout_s=publish_timeout_s)
         await publisher.start()
-        yield JetStreamLedger(
-            connection, found, publisher, guard=guard, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
-        )
+        with nullcontext() if guard is None else connection.on_departure(guard.doubt):
+            yield JetStreamLedger(
+                connection, found, publisher, guard=guard, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
+            )

@@ -188,7 +188,8 @@ class Publisher:
         self._guard = guard
         self._stream = stream
         self._timeout_s = timeout_s
-        self.gate = PublishGate(min(SILENCE_MAX_S, timeout_s))
+        silence_s = min(SILENCE_MAX_S, timeout_s)
+        self.gate = PublishGate(silence_s) if guard is None else PublishGate(silence_s, guard.doubt)
         self._inbox = connection.client.new_inbox()
         self._numbers = itertools.count()
         self._runs: dict[str, Run] = {}
@@ -323,6 +324,9 @@ class Publisher:
     async def _fill_window(self, run: Run) -> None:
         publish: Callable[..., Awaitable[None]] = self._connection.client.publish
         while run.window_is_open and not run.problem:
+            if self._guard is not None and not self._guard.is_confirmed:
+                run.lapse("the log has to be confirmed again")
+                return
             index = run.next_to_send
             run.next_to_send = index + 1
             if run.receipts[index] is None:

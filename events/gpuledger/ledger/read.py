@@ -264,6 +264,8 @@ class OrderedReader:
             try:
                 await self._start(delivery)
                 await delivery.wait_stale(self._heartbeat_s)
+                if self._guard is not None and self._failure is None:
+                    self._guard.doubt()
                 if delivery.cut is not None:
                     raise delivery.cut
             finally:
