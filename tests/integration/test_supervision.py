@@ -5,7 +5,6 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
 
 import pytest
 from prometheus_client import REGISTRY
@@ -22,7 +21,8 @@ from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.telemetry import ProjectionMetrics
 from support.events import event
 from support.ledgers import everything
-from support.projections import execute, publish, stop
+from support.projections import execute, publish, reaches, stop
+from support.servers import database_name
 from support.waiting import eventually
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -142,6 +142,29 @@ async def test_health_is_that_of_this_supervision_whatever_else_the_process_meas
         assert supervision.health()["devices"].state == "running"
 
 
+async def test_projections_wait_for_a_server_that_takes_writes(
+    ledger: JetStreamLedger, url: str, postgres_server_url: str
+) -> None:
+    """As after a failover, when a proxy names a standby before it is promoted."""
+    database = database_name(url)
+
+    async def has_state(state: str) -> bool:
+        return supervision.health()["devices"].state == state
+
+    async with supervised(ledger, url) as supervision:
+        await reaches(url, "devices", await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1")]))
+        execute(postgres_server_url, f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+        disconnect(postgres_server_url, database)
+        try:
+            await eventually(lambda: has_state("waiting"))
+            head = await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1", number=2)])
+        finally:
+            execute(postgres_server_url, f"ALTER DATABASE {database} RESET default_transaction_read_only")
+        disconnect(postgres_server_url, database)
+        await reaches(url, "devices", head)
+        await eventually(lambda: has_state("running"))
+
+
 async def test_health_says_who_leads_and_since_when(ledger: JetStreamLedger, url: str) -> None:
     await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1")])
     async with supervised(ledger, url, "statuswriter") as supervision:
@@ -174,12 +197,17 @@ async def test_health_says_who_leads_and_since_when(ledger: JetStreamLedger, url
             await eventually(both)
 
 
+def disconnect(server_url: str, database: str) -> None:
+    """End every session in a database."""
+    execute(server_url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", database)
+
+
 async def test_nobody_is_shown_as_leader_while_postgres_does_not_answer(
     ledger: JetStreamLedger, url: str, postgres_server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A metric that stood still would say for ever that all is well."""
     monkeypatch.setattr("gpuledger.projection.supervision.CHECK_AGE_MAX_S", 0.0)
-    database = urlsplit(url).path[1:]
+    database = database_name(url)
 
     async def leads() -> bool:
         shown = REGISTRY.get_sample_value("gpuledger_leader", {"lock": "devices"})
@@ -198,9 +226,7 @@ async def test_nobody_is_shown_as_leader_while_postgres_does_not_answer(
     async with supervised(ledger, url, clock=system_clock) as supervision:
         await eventually(leads)
         execute(postgres_server_url, f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
-        execute(
-            postgres_server_url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", database
-        )
+        disconnect(postgres_server_url, database)
         await eventually(unknown)
         begun = system_clock().timestamp()
         execute(postgres_server_url, f"ALTER DATABASE {database} ALLOW_CONNECTIONS true")

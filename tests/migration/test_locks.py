@@ -79,6 +79,17 @@ async def test_who_stands_by_takes_over_and_can_be_cancelled(database_url: str) 
         assert not await try_lock(one, "writer")
 
 
+async def test_nobody_leads_on_a_server_that_takes_no_writes(database_url: str) -> None:
+    """A standby gives its locks to whoever asks, and refuses everything that the leader writes."""
+    async with connect(
+        database_url, application_name="one", settings={"default_transaction_read_only": "on"}
+    ) as connection:
+        with pytest.raises(DatabaseUnavailableError, match=r"takes no writes.*target_session_attrs=read-write"):
+            await stand_by(connection, "writer")
+        await connection.execute("SET default_transaction_read_only = off")
+        await (await stand_by(connection, "writer")).beat()
+
+
 async def test_who_stands_by_keeps_no_row_from_vacuum(database_url: str) -> None:
     async with (
         connect(database_url, application_name="one") as one,

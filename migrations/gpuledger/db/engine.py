@@ -57,6 +57,15 @@ _TLS_REMEDY = (
 _POOL_IS_FULL = re.compile(r"query_wait_timeout|no more connections allowed", re.IGNORECASE)
 _POOL_REMEDY = "Its pooler has no session left for us: give the pool more of them, or let DATABASE_URL name PostgreSQL."
 
+DATABASE_TRANSIENT = (
+    DatabaseUnavailableError,
+    psycopg.OperationalError,
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.TransactionTimeout,
+)
+"""What is over some time later, such as a server that is away, or a primary that was demoted under a session."""
+
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -44,8 +44,13 @@ T = TypeVar("T")
 _KEY_MASK = (1 << 63) - 1
 _SINCE = "%Y%m%dT%H%M%SZ"
 _TRY_HOLD = (
-    "SELECT CASE WHEN pg_try_advisory_lock(%s) THEN set_config('application_name', "
+    "SELECT CASE WHEN current_setting('transaction_read_only')::boolean THEN '' "
+    "WHEN pg_try_advisory_lock(%s) THEN set_config('application_name', "
     "%s || to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYYMMDD\"T\"HH24MISS\"Z\"'), false) END, pg_backend_pid()"
+)
+_READ_ONLY = (
+    "PostgreSQL takes no writes: it is a standby that was not promoted, or default_transaction_read_only is on. "
+    "Let DATABASE_URL name the primary, such as with target_session_attrs=read-write."
 )
 _SINCE_BYTES = len("20260101T000000Z")
 _HOLDER = re.compile(r"(?P<application>.+) (?P<process>\S+/\d+) (?P<since>\d{8}T\d{6}Z)")
@@ -129,13 +134,19 @@ async def try_lock(connection: AsyncConnection, name: str) -> bool:
 
 
 async def try_hold(connection: AsyncConnection, name: str, check: LockCheck | None = None) -> HeldLock | None:
-    """Take the lock if nobody holds it, and let the session's name say which process leads, since when."""
+    """Take the lock if nobody holds it, and let the session's name say which process leads, since when.
+
+    Raises:
+        DatabaseUnavailableError: the server takes no writes, such as a standby, which has locks of its own.
+    """
     application = connection.info.parameter_status("application_name") or "gpuledger"
     leading = leading_name(application, socket.gethostname(), os.getpid())
     cursor = await connection.execute(_TRY_HOLD, [lock_key(name), f"{leading} "])
     row = await cursor.fetchone()
     assert row is not None, "the query always gives a row"
     session_name, backend = row
+    if session_name == "":
+        raise DatabaseUnavailableError(_READ_ONLY)
     return None if session_name is None else HeldLock(connection, name, backend, check or LockCheck())
 
 
@@ -153,7 +164,8 @@ async def stand_by(
     `before_each` is awaited before each time; what it raises ends the wait.
 
     Raises:
-        DatabaseUnavailableError: PostgreSQL is silent for as long as `check` lets it be. The lock may be ours by then.
+        DatabaseUnavailableError: PostgreSQL is silent for as long as `check` lets it be, and the lock may be ours by
+            then; or it takes no writes.
     """
     assert connection.autocommit, "a transaction that stays open while it stands by stops vacuum"
     check = check or LockCheck()

@@ -11,11 +11,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-import psycopg
 import structlog
 
-from gpuledger.db.engine import AsyncConnection, connect
-from gpuledger.db.errors import DatabaseUnavailableError
+from gpuledger.db.engine import DATABASE_TRANSIENT, AsyncConnection, connect
 from gpuledger.db.locks import HeldLock, LockCheck, stand_by, try_hold
 from gpuledger.events.position import NEVER, Offset, is_at_or_after, number_of
 from gpuledger.events.publishing import Rule
@@ -54,11 +52,10 @@ class RunnerSettings:
 
 
 TRANSIENT = (
-    DatabaseUnavailableError,
+    *DATABASE_TRANSIENT,
     LedgerUnavailableError,
     PublishError,
     WriterFencedError,
-    psycopg.OperationalError,
 )
 """What a runner recovers from by loading its rows again and going on from their checkpoint."""
 

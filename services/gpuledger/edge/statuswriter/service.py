@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final, NamedTuple
 
-import psycopg
 import structlog
 from prometheus_client.registry import Collector
 
-from gpuledger.db.errors import DatabaseUnavailableError
+from gpuledger.db.engine import DATABASE_TRANSIENT
 from gpuledger.db.locks import STATUSWRITER_LOCK, while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
@@ -51,7 +50,7 @@ from gpuledger.runtime.tasks import run_until_one_fails
 
 POOL_CHECKS_PER_GRACE: Final = 6
 POOL_CHECK_FIRST_S: Final = 0.01
-TRANSIENT: Final = (LedgerUnavailableError, DatabaseUnavailableError, psycopg.OperationalError)
+TRANSIENT: Final = (LedgerUnavailableError, *DATABASE_TRANSIENT)
 """Errors after which the status writer starts anew."""
 
 log = structlog.get_logger("gpuledger.statuswriter")

@@ -8,10 +8,9 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-import psycopg
 import structlog
 
-from gpuledger.db.errors import DatabaseUnavailableError
+from gpuledger.db.engine import DATABASE_TRANSIENT
 from gpuledger.db.locks import WATCHERS_LOCK, while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.watchers import metrics
@@ -40,7 +39,6 @@ from gpuledger.runtime.tasks import run_until_one_ends
 
 """The name of the lock that the leader holds."""
 
-TRANSIENT: Final = (DatabaseUnavailableError, psycopg.OperationalError)
 """Errors after which an instance waits for the lock again."""
 
 INDEPENDENT_KINDS: Final = (
@@ -91,7 +89,7 @@ async def run(
                 application_name="gpuledger watchers",
                 check=bounds.lock_check,
             )
-        except TRANSIENT as error:
+        except DATABASE_TRANSIENT as error:
             if watchers.take_has_run():
                 retries.reset()
             pause_s = retries.pause_s()
