@@ -1,7 +1,7 @@
 """One watcher against a scripted API server, and the events that it records, as lines."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
@@ -57,11 +57,12 @@ class OneCluster(ScriptedApi):
 
 
 class Watch:
-    """A watcher that runs, and the pauses that it made."""
+    """A watcher that runs, and the pauses that it made; `on_pause` is called in each."""
 
     def __init__(self, client: Any, ledger: MemoryLedger, kind: AnyKind, epoch: str, audit_interval_s: float) -> None:
         self.pauses_s: list[float] = []
         self.now = START
+        self.on_pause: Callable[[], None] = lambda: None
         bounds = WatcherSettings(audit_interval_s=audit_interval_s, backoff=Backoff(first_s=1, max_s=4))
         context = WatchContext(client, self.clock, lambda: 1.0, self.sleep, bounds)
         self.watcher = Watcher(kind, Journal(ledger, kind, lambda: epoch), context)
@@ -71,6 +72,7 @@ class Watch:
 
     async def sleep(self, pause_s: float) -> None:
         self.pauses_s.append(pause_s)
+        self.on_pause()
         await asyncio.sleep(0)
 
 

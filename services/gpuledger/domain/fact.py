@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from gpuledger.domain.table import Key, Table
-from gpuledger.events.envelope import Decoded
+from gpuledger.events.envelope import Decoded, Undecoded
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset
+from gpuledger.events.publishing import EVENT_AHEAD_MAX
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,6 +55,17 @@ def within(part: str, handlers: Handlers) -> Handlers:
 def is_late(latest: datetime | None, time: datetime) -> bool:
     """Whether something later than a fact of this time is recorded already, so that the fact no longer counts."""
     return latest is not None and latest > time
+
+
+def counted_as_recorded(event: Undecoded, recorded_ns: int) -> datetime:
+    """When an event counts as recorded: its `recordedtime` where that is earlier, as anybody may write a later one."""
+    recorded_at = time_of_ns(recorded_ns)
+    return recorded_at if event.recorded_at is None else min(recorded_at, event.recorded_at)
+
+
+def is_ahead(event: Undecoded, recorded_ns: int) -> bool:
+    """Whether an event says that it happened longer after it was recorded than folds accept."""
+    return event.time - counted_as_recorded(event, recorded_ns) > EVENT_AHEAD_MAX
 
 
 def time_of_ns(recorded_ns: int) -> datetime:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from gpuledger.domain.fact import time_of_ns
+from gpuledger.domain.fact import counted_as_recorded, is_ahead, time_of_ns
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.errors import EventTimeError, PublisherError, UnknownEventTypeError
 from gpuledger.events.position import ORIGIN, Offset
@@ -133,12 +133,8 @@ def _is_type(rule: str) -> bool:
 
 
 def _check_time(event: Undecoded, recorded_ns: int) -> None:
-    """Check an event's time; `recordedtime` counts where it is earlier, because anybody may write a later one."""
-    recorded_at = time_of_ns(recorded_ns)
-    if event.recorded_at is not None:
-        recorded_at = min(recorded_at, event.recorded_at)
-    if event.time - recorded_at > EVENT_AHEAD_MAX:
+    if is_ahead(event, recorded_ns):
         raise EventTimeError(
             f"It happened at {event.time.isoformat()}, more than {EVENT_AHEAD_MAX.days} day after it was recorded at "
-            f"{recorded_at.isoformat()}. Set the clock of {event.source}."
+            f"{counted_as_recorded(event, recorded_ns).isoformat()}. Set the clock of {event.source}."
         )

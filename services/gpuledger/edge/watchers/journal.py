@@ -2,16 +2,19 @@
 
 It is read from the ledger alone, including what was just recorded: so an event whose acknowledgement got lost, and one
 that an earlier instance recorded late, count exactly as for every reader. Numbers continue the source's last epoch;
-those that an interrupted publication left out are used first.
+those that an interrupted publication left out are used first. What a wrong clock dated far ahead counts as not
+recorded, because every fold rejects it.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import chain, count
 from typing import Final
 
 import structlog
 
+from gpuledger.domain.fact import is_ahead
 from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.edge.watchers.decide import AnyKind, LastRecord, NewFact, note
 from gpuledger.edge.watchers.refusals import Refusals
@@ -19,6 +22,7 @@ from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_su
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, latest
+from gpuledger.events.publishing import EVENT_AHEAD_MAX
 from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
 from gpuledger.ledger.own import publish_own
@@ -31,6 +35,10 @@ log = structlog.get_logger("gpuledger.watchers")
 
 Listener = Callable[[Payload], None]
 """Called with the last payload about a subject whenever the ledger has a new one."""
+
+
+class ClockAheadError(Exception):
+    """The clock of this machine is far ahead, so that every fold rejects what is recorded by it."""
 
 
 class Journal:
@@ -55,6 +63,7 @@ class Journal:
         self._epoch: str | None = None
         self._attempted: dict[Outgoing, str] = {}
         self._seen = Seen()
+        self._rejected_time: datetime | None = None
 
     async def record(self, facts: Sequence[NewFact]) -> set[str]:
         """Record facts in their order, and read them back; returns the subjects with new facts.
@@ -62,9 +71,11 @@ class Journal:
         A fact that the ledger will never take as it is becomes one of the `refusals`, and uses up no number.
 
         Raises:
+            ClockAheadError: the clock has not been set back since something was recorded that folds reject.
             PublishError: a fact stayed unacknowledged; `catch_up` shows whether it was recorded.
             LedgerUnavailableError: the ledger cannot be read.
         """
+        self._refuse_wrong_clock(facts)
         try:
             return await self._record(facts)
         except EventRefusedError as error:
@@ -80,6 +91,14 @@ class Journal:
     def acceptable(self, facts: Iterable[NewFact]) -> list[NewFact]:
         """The facts but for those that the ledger has refused as they are."""
         return self.refusals.acceptable(facts, self._ledger.message_bytes_max)
+
+    def _refuse_wrong_clock(self, facts: Sequence[NewFact]) -> None:
+        wrong = self._rejected_time
+        if wrong is not None and any(fact.time >= wrong for fact in facts):
+            raise ClockAheadError(
+                f"The clock is more than {EVENT_AHEAD_MAX.days} day ahead of the ledger's: what {self._kind.source} "
+                f"recorded as of {wrong.isoformat()} counts for nobody. Set this machine's clock."
+            )
 
     async def _record(self, facts: Sequence[NewFact]) -> set[str]:
         before = self._attempted
@@ -139,7 +158,9 @@ class Journal:
             event = parse(message.data)
             if event.source == self._kind.source:
                 self._epoch = event.epoch
-                if self._seen.add(event.source, event.epoch, event.number):
+                is_new = self._seen.add(event.source, event.epoch, event.number)
+                self._rejected_time = event.time if is_ahead(event, message.recorded_ns) else None
+                if is_new and self._rejected_time is None:
                     yield event
 
     def _events(self, facts: Sequence[NewFact]) -> Iterator[Decoded]:

@@ -37,10 +37,6 @@ from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
 from gpuledger.runtime.tasks import run_until_one_ends
 
-"""The name of the lock that the leader holds."""
-
-"""Errors after which an instance waits for the lock again."""
-
 INDEPENDENT_KINDS: Final = (
     nodefeatures.KIND,
     gpudevices.KIND,

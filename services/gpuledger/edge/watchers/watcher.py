@@ -32,7 +32,7 @@ from gpuledger.edge.watchers.decide import (
     note,
     subjects_to_compare,
 )
-from gpuledger.edge.watchers.journal import Journal
+from gpuledger.edge.watchers.journal import ClockAheadError, Journal
 from gpuledger.edge.watchers.metrics import WatcherMetrics
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries
@@ -58,7 +58,7 @@ class ReadBackError(Exception):
     """The ledger does not have what was recorded."""
 
 
-TRANSIENT: Final = (LedgerUnavailableError, PublishError, ReadBackError)
+TRANSIENT: Final = (LedgerUnavailableError, PublishError, ReadBackError, ClockAheadError)
 """Errors after which a watcher reads the ledger and the list again."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
 
@@ -209,3 +210,21 @@ async def test_what_was_recorded_is_read_back_without_a_search_for_the_end(monke
     ledger.shows = True
     assert await journal.record([NewFact("w1", hour(1), NodeGone(uid="u"))]) == {"w1"}
     assert await ledger.head() == 2
+
+
+async def test_what_a_wrong_clock_dated_is_recorded_again_once_the_clock_is_right() -> None:
+    """Folds reject it, also under another leader; and it holds back no later fact."""
+    ledger = MemoryLedger(clock=lambda: int(START.timestamp()) * 10**9)
+    whole = listing(gpu_node("w1"), version="5")
+    async with watching(ledger, whole, whole, ON) as (watch, _):
+
+        def set_right() -> None:
+            watch.now = START + timedelta(seconds=1)
+
+        watch.now, watch.on_pause = START + timedelta(days=400), set_right
+        await comes(ledger, "1 w1 a", "2 w1 a")
+    async with watching(ledger, listing(gpu_node("w1", "b"), version="6"), ON, epoch="never") as (watch, _):
+        watch.now = START + timedelta(seconds=2)
+        await comes(ledger, "1 w1 a", "2 w1 a", "3 w1 b")
+    times = [decode(message.data).time - START for message in await everything(ledger)]
+    assert times == [timedelta(days=400), timedelta(seconds=1), timedelta(seconds=2)]
