@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,11 @@ from prometheus_client import REGISTRY
 
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LockCheck, lock_holders
+from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.projection.runner import Runner, writer_lock
+from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
 from gpuledger.readmodels.projections import DevicesProjection
+from support.events import outgoing
 from support.namespaces import FarMachine, ReachablePostgres, far_machine
 from support.paths import ROOT
 from support.postgres_proxies import SilentProxy
@@ -157,24 +159,32 @@ def _times(log: Path, what: str) -> list[float]:
     return [float(line[1]) for line in lines if len(line) == 2 and line[0] == what]
 
 
-async def test_an_idle_writer_that_is_cut_off_stops_being_the_writer(ledger: JetStreamLedger, url: str) -> None:
-    """Nothing comes and nothing is written: only the heartbeat over its own connection can find out."""
+IDLE = replace(QUICK, lock_check=LockCheck(answer_timeout_s=1.0))  # less would cost it the lock too early
+COMMITTING = replace(QUICK, tick_s=60.0, batch_timeout_s=1.0)
+MORE = failures(range(11, 16))
+
+
+@pytest.mark.parametrize(("settings", "more"), [(IDLE, ()), (COMMITTING, MORE)], ids=("idle", "commits"))
+async def test_a_writer_that_is_cut_off_stops_being_the_writer(
+    ledger: JetStreamLedger, url: str, settings: RunnerSettings, more: Sequence[Decoded]
+) -> None:
+    """An idle one finds out by its heartbeat; one that waits for the end of a commit has a bound for that."""
     labels = {"projection": "devices", "error": "LockLostError"}
     lost_before = REGISTRY.get_sample_value("gpuledger_projection_errors_total", labels) or 0
     with SilentProxy(url) as proxy:
-        hasty = replace(QUICK, lock_check=LockCheck(answer_timeout_s=1.0))  # less would cost it the lock too early
-        async with running(Runner(DevicesProjection(), ledger, proxy.url, settings=hasty)):
+        async with running(Runner(DevicesProjection(), ledger, proxy.url, settings=settings)):
             await reaches(url, "devices", await publish(ledger, failures(range(1, 11))))
             before = await session_of(url)
             async with running(Runner(DevicesProjection(), ledger, url, settings=QUICK)):
                 await eventually(lambda: stands_by(url, "gpuledger devices"))
                 proxy.swallow()
+                await ledger.publish_many([outgoing(one) for one in more])
 
                 async def another_leads() -> bool:
                     return await session_of(url) not in {None, before}
 
                 await eventually(another_leads)
-                await reaches(url, "devices", await publish(ledger, failures(range(11, 21))))
+                await reaches(url, "devices", await publish(ledger, failures(range(16, 21))))
     assert (REGISTRY.get_sample_value("gpuledger_projection_errors_total", labels) or 0) > lost_before
     await assert_true(ledger, url, [DevicesProjection()])
 

@@ -36,6 +36,9 @@ STANDBY_INTERVAL_S = 1.0
 LOCK_WAIT_MAX_S = 15
 """How long a transaction under way waits for a lock."""
 
+SEVERED_WAIT_S = 0.5
+"""How long what was done over a severed connection has to find out; it may have waited for something else."""
+
 APPLICATION_NAME_BYTES_MAX = 63
 """What PostgreSQL keeps of a session's name."""
 
@@ -119,6 +122,17 @@ class HeldLock:
             raise self._lost(str(error).strip()) from error
         if backend != self._backend:
             raise self._lost("another session answers, as behind a pooler that changes them")
+
+    async def within(self, timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
+        """What is done over the connection that holds the lock; too late or cancelled, connection and lock are lost.
+
+        Raises:
+            LockLostError: it took too long.
+        """
+        try:
+            return await _in_time(self._connection, work, timeout_s)
+        except TimeoutError as error:
+            raise self._lost(f"no end after {timeout_s:g} s") from error
 
     def _lost(self, reason: str) -> LockLostError:
         return LockLostError(
@@ -259,6 +273,8 @@ async def _in_time(connection: AsyncConnection, asking: Coroutine[Any, Any, T], 
     finally:
         if not task.done():
             _sever(connection)  # to cancel a query would wait for the very server that is silent
+            await asyncio.wait((task,), timeout=SEVERED_WAIT_S)
+            task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
 

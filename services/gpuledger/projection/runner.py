@@ -31,6 +31,9 @@ from gpuledger.runtime.telemetry import ProjectionMetrics
 
 log = structlog.get_logger("gpuledger.projection")
 
+BATCH_TIMEOUT_S = 900.0
+"""How long rows may take to load, and a batch to be folded, committed and published; many times what they need."""
+
 BEGINNINGS_MAX = 3
 """How often within `BEGINNINGS_WITHIN` a leader that met another one's events begins again, before it stops."""
 
@@ -46,6 +49,7 @@ class RunnerSettings:
 
     messages_per_batch: int = MESSAGES_PER_BATCH_MAX
     tick_s: float = 1.0
+    batch_timeout_s: float = BATCH_TIMEOUT_S
     rules: tuple[Rule, ...] = ()
     backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
     lock_check: LockCheck = field(default_factory=LockCheck)
@@ -109,7 +113,7 @@ class Runner:
                 async with AsyncExitStack() as stack:
                     connection = await self._connected(stack)
                     held = await self._stand_by(connection)
-                    writer = await self._writer(connection, recalls=recalls)
+                    writer = await self._writer(connection, held, recalls=recalls)
                     recalls = False
                     retries.reset()
                     await self._follow(writer, held, NEVER)
@@ -132,7 +136,7 @@ class Runner:
             held = await try_hold(connection, writer_lock(self.projection.name), self.settings.lock_check)
             if held is None:
                 return False
-            await self._follow(await self._writer(connection), held, until)
+            await self._follow(await self._writer(connection, held), held, until)
             return True
 
     async def _interrupted(self, error: Exception, pause_s: float) -> None:
@@ -167,8 +171,9 @@ class Runner:
         lock = writer_lock(self.projection.name)
         return await stand_by(connection, lock, self.settings.lock_check, before_each=confirm)
 
-    async def _writer(self, connection: AsyncConnection, *, recalls: bool = False) -> RowWriter:
-        return await RowWriter.load(self._context, ProjectionStore(connection, self.projection), recalls=recalls)
+    async def _writer(self, connection: AsyncConnection, held: HeldLock, *, recalls: bool = False) -> RowWriter:
+        loading = RowWriter.load(self._context, ProjectionStore(connection, self.projection), recalls=recalls)
+        return await held.within(self.settings.batch_timeout_s, loading)
 
     async def _follow(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
         self.is_writing = True
@@ -179,10 +184,11 @@ class Runner:
             await self._take_all(writer, held, until)
 
     async def _take_all(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
+        timeout_s = self.settings.batch_timeout_s
         async with self._ledger.read(writer.checkpoint.position, anchor=writer.checkpoint.anchor) as reader:
             while not is_at_or_after(writer.checkpoint.position, until):
                 messages = await reader.next_batch(self.settings.messages_per_batch, self.settings.tick_s)
                 if not messages:
                     await held.beat()  # nothing else would reveal that the lock is lost
-                    await writer.confirm()
-                await writer.take(messages)
+                    await held.within(timeout_s, writer.confirm())
+                await held.within(timeout_s, writer.take(messages))
