@@ -7,6 +7,7 @@ when somebody begins to rely on an event that was confirmed over an earlier conn
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -30,6 +31,9 @@ BEHIND_TIMEOUT_S: Final = 5.0
 """How long a stream with replicas may end before what was read of it, while a new leader catches up."""
 
 BEHIND_PAUSE_S: Final = 0.2
+
+ANCHORS_MAX: Final = 64
+"""How many events that were found since the log was confirmed are remembered; relying on them needs no more."""
 
 ABSENT_TIMEOUT_S: Final = 5.0
 """How long a stream may be absent before it counts as lost; a cluster that elects a leader may not know it at first."""
@@ -68,13 +72,15 @@ class LogGuard:
         self._relied_on: dict[object, Callable[[], Anchor | None]] = {}
         self._times_asked = 0
         self._confirmed = self._present
+        self._found: deque[Anchor] = deque(maxlen=ANCHORS_MAX)
         self._confirming: asyncio.Task[None] | None = None
 
     @contextmanager
     def relying_on(self, anchor: Callable[[], Anchor | None]) -> Iterator[None]:
         """Meanwhile nothing is published before this event is found in the log, such as the last one of a reader."""
         self._relied_on[key := object()] = anchor
-        self._times_asked += anchor() is not None
+        found = anchor()
+        self._times_asked += found is not None and (not self.is_confirmed or found not in self._found)
         try:
             yield
         finally:
@@ -91,7 +97,10 @@ class LogGuard:
 
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """Confirm the log now; raises as `confirm_log` does."""
+        present = self._present
         await confirm_log(self._connection, self._identity, anchor)
+        if anchor is not None and present == self._confirmed == self._present:
+            self._found.append(anchor)
 
     async def confirm_before_publishing(self) -> None:
         """Return once the log holds all that is relied on, in this very connection; raises as `confirm_log` does.
@@ -113,6 +122,7 @@ class LogGuard:
         present = self._present
         anchors = [found for anchor in self._relied_on.values() if (found := anchor()) is not None]
         await self.confirm(max(anchors, key=lambda anchor: order(anchor.sequence), default=None))
+        self._found.clear()
         self._confirmed = present
 
 
