@@ -22,7 +22,8 @@ from gpuledger.projection.store import Checkpoint, ProjectionStore
 from support.deciders import AwayProjection, AwayState
 from support.events import event
 from support.projections import QUICK, assert_true, execute, publish, reaches, running
-from support.runners import decided
+from support.runners import Failing, decided
+from support.waiting import eventually
 
 NODES = 6
 AWAY_MAX = 4
@@ -144,3 +145,31 @@ async def test_a_rollback_while_the_newer_leader_publishes_decides_nothing_twice
         await reaches(url, "away", await publish(ledger, [event(NodeRegistered(), "n9", number=9)]))
     await assert_decided_once(ledger, url, AWAY_MAX)
     await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_what_the_old_leader_could_not_publish_goes_before_what_the_new_rows_decided(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    failing = Failing(ledger)
+    async with running(Runner(AwayProjection(), failing, url, settings=QUICK)):
+        await reaches(url, "away", await register(ledger) + 2)
+        failing.fails = "before"
+        head = await publish(ledger, [event(SlotDeclared(node="n1"), "s1", number=1000)])
+        await reaches(url, "away", head)
+        await eventually(lambda: _began_another_epoch(url))
+    assert outbox(url) == [("ready", 3)]
+    await rebuild(NewerAway(), ledger, url)
+    assert outbox(url) == [("held", 4), ("held", 5), ("ready", 3)]
+    await newer_takes_over(ledger, url, head + 3)
+    await assert_decided_once(ledger, url, 5)
+    await assert_true(ledger, url, [NewerAway()])
+
+
+async def _began_another_epoch(url: str) -> bool:
+    """Whether a leader has begun since the one that made what is ready."""
+    return execute(url, "SELECT next_number FROM gpuledger.decider") == [(1,)]
+
+
+def outbox(url: str) -> list[tuple[object, ...]]:
+    """The decisions that wait, by their statuses and numbers."""
+    return execute(url, "SELECT status, number FROM gpuledger.outbox WHERE projection = 'away' ORDER BY 1, 2")

@@ -17,10 +17,10 @@ from psycopg.sql import SQL, Identifier
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, try_hold
 from gpuledger.db.views import recreate_views_async
-from gpuledger.events.position import Offset, events_up_to, is_at_or_after, is_origin, lag
+from gpuledger.events.position import Offset, events_up_to, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import confirm_log, follows_log
-from gpuledger.projection.definition import Numbering, Projection
+from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
@@ -285,9 +285,10 @@ class _Rebuild:
         self._checkpoint = await self._next.flush(self._fold, self._checkpoint)
 
     async def _hand_over_decisions(self, served: Checkpoint | None) -> None:
-        """Keep the decisions of the live rows; what the new rows decide beyond them is published after the swap.
+        """Keep the decisions of the live rows; hold back what the new rows decide beyond them.
 
-        What was sent and does not come back is published once more.
+        The next leader numbers and publishes that, in an epoch that follows those of all that is ready, and without
+        what it meets in the log. What was sent and does not come back is published once more.
         What NATS refuses is left out: nobody ever saw it, and it would stop the new rows as it stopped the old.
         """
         await self._live.delete_decisions([one.id for one in await self._live.outbox() if self._fold.is_too_large(one)])
@@ -298,14 +299,9 @@ class _Rebuild:
             await self._live.create_decider(decider)
         decided = {event.id for event in waiting}
         more = [event for event in ours if event.id not in decided]
-        await self._live.put_outbox(
-            [
-                event._replace(epoch=decider.epoch, number=number)
-                for number, event in enumerate(more, start=decider.next_number)
-            ],
-            "ready" if is_at_or_after(self._checkpoint.position, decider.settle_until) else "held",
-        )
-        await self._live.write_numbering(Numbering(decider.epoch, decider.next_number + len(more)))
+        following = max((event.number for event in waiting), default=0) + 1
+        numbered = [event._replace(number=number) for number, event in enumerate(more, following)]
+        await self._live.put_outbox(numbered, "held")
         self._fold.adopt(waiting)
         await self._flush()
 
