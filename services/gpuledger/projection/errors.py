@@ -11,7 +11,7 @@ ProjectionError
 ├── GenerationMismatchError  the rows belong to another generation or partition of the ledger
 ├── NotBuiltError          the projection has no rows yet
 ├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
-├── RebuildBusyError       another rebuild of the same projection is running
+├── RebuildBusyError       another rebuild of the same projection is running, or it was begun meanwhile
 ├── FewerEventsError       a rebuild folds fewer events than the rows that serve count
 ├── SwapBlockedError       a query holds the tables that are to change places
 └── NothingToRollBackError there are no rows of an earlier rebuild to go back to
@@ -146,7 +146,7 @@ class WriterFencedError(ProjectionError):
 
 
 class RebuildBusyError(ProjectionError):
-    """Another rebuild of the same projection is running; wait for it or cancel it."""
+    """Another rebuild of the same projection is running, or it was begun meanwhile; wait for it or cancel it."""
 
 
 class NothingToRollBackError(ProjectionError):

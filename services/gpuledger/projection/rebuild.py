@@ -17,7 +17,7 @@ from psycopg.sql import SQL, Identifier
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, try_hold
 from gpuledger.db.views import recreate_views_async
-from gpuledger.events.position import Offset, events_up_to, is_origin, lag
+from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import confirm_log, follows_log
 from gpuledger.projection.definition import Projection
@@ -64,7 +64,7 @@ async def rebuild(
     """Fold the log from its start into new tables, and swap them in.
 
     Raises:
-        RebuildBusyError: another rebuild of this projection is running.
+        RebuildBusyError: another rebuild of this projection is running, or it was begun meanwhile.
         LogChangedError: the rows that serve follow what the log has lost; `accept_loss` says that this is known.
         FewerEventsError: the log holds fewer events than the rows that serve count; `accept_loss` lets it pass.
         ProjectionError: an event stops the fold; the rows that serve are untouched.
@@ -233,6 +233,7 @@ class _Rebuild:
             await _hold_views(self._connection)
             await self._live.hold_beginning()
             served = await self._live.checkpoint(lock=True)
+            self._refuse_ahead(served)
             target = await self._target()
             await self._change_places(served)
             self._next = self._live
@@ -261,6 +262,20 @@ class _Rebuild:
         if served is None or not self._is_same_log:
             return await self._ledger.head()
         return served.position
+
+    def _refuse_ahead(self, served: Checkpoint | None) -> None:
+        """A decider's new rows have met decisions that wait for a leader whose rows are not as far.
+
+        It has begun them after this rebuild, which would fold these decisions once more, and publish them again.
+        """
+        if served is None or not self._is_same_log or not self._projection.decides:
+            return
+        if is_after(self._fold.sequence, served.position):
+            name = self._projection.name
+            raise RebuildBusyError(
+                f"`gpuledger up` began projection {name} while it was rebuilt, and is not as far; nothing was changed. "
+                f"It builds the same rows: wait for it, or run `gpuledger replay {name}` again."
+            )
 
     def _refuse_fewer(self, served: Checkpoint | None) -> None:
         """A log that has lost events must not pass for the whole; another version may count others."""

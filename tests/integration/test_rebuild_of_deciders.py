@@ -1,0 +1,64 @@
+"""A decider's rows change places beside leaders that decide on the others: the log has each decision once."""
+
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.node import NodeRegistered
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection import rebuild as rebuilding
+from gpuledger.projection.errors import RebuildBusyError
+from gpuledger.projection.rebuild import rebuild
+from gpuledger.projection.runner import Runner
+from support.deciders import AwayProjection
+from support.events import event
+from support.projections import QUICK, assert_true, execute, publish, reaches, running
+from support.runners import decided
+
+
+def registered(number: int) -> Decoded:
+    return event(NodeRegistered(), f"n{number}", number=number)
+
+
+async def decide_on(ledger: JetStreamLedger, url: str, number: int) -> int:
+    """Have the decider answer a node that asks to be away; where its decision stands."""
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
+        position = await publish(ledger, [registered(number)]) + 1
+        await reaches(url, "away", position)
+    return position
+
+
+def lose_rows(url: str) -> None:
+    """Leave the database as it was before the decider's first start."""
+    for name in ("projection", "seen", "decider", "outbox"):
+        execute(url, f"DELETE FROM gpuledger.{name}")
+    execute(url, "DELETE FROM gpuledger_live.away")
+
+
+async def test_a_rebuild_ahead_of_rows_that_were_begun_meanwhile_changes_nothing(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        head = await decide_on(ledger, url, number)
+    lose_rows(url)
+    hold_views = rebuilding._hold_views
+    first = Runner(AwayProjection(), ledger, url, settings=replace(QUICK, messages_per_batch=1))
+
+    async def meanwhile(connection: psycopg.AsyncConnection[Any]) -> None:
+        assert await first.catch_up(1)
+        await hold_views(connection)
+
+    monkeypatch.setattr(rebuilding, "_hold_views", meanwhile)
+    with pytest.raises(RebuildBusyError, match=r"`gpuledger up` began projection away .* nothing was changed"):
+        await rebuild(AwayProjection(), ledger, url)
+    monkeypatch.undo()
+    await assert_true(ledger, url, [AwayProjection()])
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
+        await reaches(url, "away", await publish(ledger, [registered(3)]))
+    assert await ledger.head() == head + 1, "nothing is published again"
+    assert [one.subject for one in await decided(ledger)] == ["n1", "n2"]
+    await rebuild(AwayProjection(), ledger, url)
+    await assert_true(ledger, url, [AwayProjection()])
