@@ -8,11 +8,13 @@ import pytest
 
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeRegistered
+from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import rebuild as rebuilding
 from gpuledger.projection.errors import RebuildBusyError
-from gpuledger.projection.rebuild import rebuild
+from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
+from gpuledger.projection.store import Checkpoint, ProjectionStore
 from support.deciders import AwayProjection
 from support.events import event
 from support.projections import QUICK, assert_true, execute, publish, reaches, running
@@ -61,4 +63,23 @@ async def test_a_rebuild_ahead_of_rows_that_were_begun_meanwhile_changes_nothing
     assert await ledger.head() == head + 1, "nothing is published again"
     assert [one.subject for one in await decided(ledger)] == ["n1", "n2"]
     await rebuild(AwayProjection(), ledger, url)
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_a_leader_that_was_paused_through_a_rebuild_and_its_rollback_publishes_what_it_decided(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = ProjectionStore.ready
+    rolled_back: list[Checkpoint] = []
+
+    async def paused(self: ProjectionStore, ours: Checkpoint) -> dict[str, Outgoing]:
+        if not rolled_back and execute(url, "SELECT 1 FROM gpuledger.outbox WHERE status = 'ready'"):
+            await rebuild(AwayProjection(), ledger, url)
+            rolled_back.append(await rollback(AwayProjection(), url))
+        return await ready(self, ours)
+
+    monkeypatch.setattr(ProjectionStore, "ready", paused)
+    head = await decide_on(ledger, url, 1)
+    assert rolled_back
+    assert await ledger.head() == head
     await assert_true(ledger, url, [AwayProjection()])

@@ -124,7 +124,8 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
     """Put the rows of before the last rebuild back; those of the rebuild become `prev`.
 
     A decider's outbox goes back as well. It then decides again what it had decided since, which is held back until it
-    has read whether that is in the log.
+    has read whether that is in the log. Its rows get another incarnation, so that a leader of before the rebuild, which
+    does not know that its outbox is held back, loads them again.
 
     Raises:
         NothingToRollBackError: no earlier rows are kept.
@@ -145,7 +146,7 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
             await _move(connection, projection, PREV, LIVE)
             await _move(connection, projection, NEXT, PREV)
             await recreate_views_async(connection)
-        return previous
+            return await _renew(connection, projection, previous, new_id())
 
 
 @asynccontextmanager
@@ -335,6 +336,16 @@ async def _move(connection: AsyncConnection[Any], projection: Projection, before
             SQL("UPDATE {} SET edition = %s WHERE projection = %s AND edition = %s").format(table),
             (after, projection.name, before),
         )
+
+
+async def _renew(
+    connection: AsyncConnection[Any], projection: Projection, before: Checkpoint, incarnation: str
+) -> Checkpoint:
+    await connection.execute(
+        "UPDATE gpuledger.projection SET incarnation = %s WHERE name = %s AND edition = %s",
+        (incarnation, projection.name, LIVE),
+    )
+    return before._replace(incarnation=incarnation)
 
 
 async def _drop(connection: AsyncConnection[Any], projection: Projection, edition: str) -> None:

@@ -35,7 +35,7 @@ def schema_of(edition: str) -> str:
 
 
 class Checkpoint(NamedTuple):
-    """Up to where an edition's rows are true, and who wrote them. `incarnation` changes with every (re)build.
+    """Up to where an edition's rows are true, and who wrote them. A build and a rollback change `incarnation`.
 
     `ledger_id` and the anchor at `position` are None where a build of before there were ids wrote last; at the origin
     there is no anchor.
