@@ -231,16 +231,51 @@ async def test_a_cancelled_rebuild_leaves_nothing(ledger: JetStreamLedger, url: 
     await assert_true(ledger, url, [projection])
 
 
+def cut_rebuilds(url: str) -> None:
+    """End the sessions of rebuilds."""
+    sessions = "FROM pg_stat_activity WHERE application_name LIKE '%%rebuild%%' AND datname = current_database()"
+    execute(url, f"SELECT pg_terminate_backend(pid) {sessions}")
+
+
 async def test_a_rebuild_whose_session_dies_leaves_nothing(ledger: JetStreamLedger, url: str) -> None:
     projection = DevicesProjection()
     await Runner(projection, ledger, url).catch_up(await publish(ledger, history(1, 300)))
 
-    def cut(_done: int, _total: int) -> None:
-        execute(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE '%%rebuild%%'")
-
     with pytest.raises(Exception, match="PostgreSQL"):
-        await rebuild(projection, ledger, url, on_progress=cut)
+        await rebuild(projection, ledger, url, on_progress=lambda *_: cut_rebuilds(url))
     assert not leftovers(url)
+    await assert_true(ledger, url, [projection])
+
+
+async def test_a_rebuild_whose_session_died_leaves_the_tables_of_the_next_one(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projection, goes_on, begun = DevicesProjection(), [asyncio.Event(), asyncio.Event()], 0
+    await Runner(projection, ledger, url).catch_up(await publish(ledger, history(1, 300)))
+
+    async def new_fold(projection: Projection, ledger: JetStreamLedger) -> Fold:
+        nonlocal begun
+        begun += 1
+        await goes_on[begun - 1].wait()
+        return await replay.new_fold(projection, ledger)
+
+    async def has_begun(count: int, sessions: int) -> bool:
+        name = "application_name LIKE 'gpuledger rebuild%%' AND datname = current_database()"
+        return begun == count and len(execute(url, f"SELECT 1 FROM pg_stat_activity WHERE {name}")) == sessions
+
+    monkeypatch.setattr("gpuledger.projection.rebuild.new_fold", new_fold)
+    monkeypatch.setattr("gpuledger.projection.rebuild.CLEAN_UP_WAIT_MAX_S", 0.1)
+    first = asyncio.create_task(rebuild(projection, ledger, url))
+    await eventually(lambda: has_begun(1, 1))
+    cut_rebuilds(url)
+    await eventually(lambda: has_begun(1, 0))
+    second = asyncio.create_task(rebuild(projection, ledger, url))
+    await eventually(lambda: has_begun(2, 1))
+    goes_on[0].set()
+    with pytest.raises(Exception, match="PostgreSQL"):
+        await first
+    goes_on[1].set()
+    await second
     await assert_true(ledger, url, [projection])
 
 

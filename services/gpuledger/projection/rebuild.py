@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, try_hold
+from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
 from gpuledger.db.views import recreate_views_async
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
@@ -40,6 +40,9 @@ CATCH_UP_ROUNDS_MAX = 20
 
 SWAPS_MAX = 100
 """How often an upgrade tries to change places with rows that queries hold."""
+
+CLEAN_UP_WAIT_MAX_S = 5.0
+"""How long a rebuild that lost its connection waits until PostgreSQL has ended its session, or another rebuild ends."""
 
 _OF_EDITIONS = ("seen", "enforced_rule")
 """The tables beside an edition's own that have rows of it."""
@@ -153,7 +156,7 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
 async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterator[AsyncConnection[Any]]:
     name = f"gpuledger rebuild {projection.name}"
     async with connect(database_url, application_name=name) as connection:
-        if await try_hold(connection, f"rebuild:{projection.name}") is None:
+        if await try_hold(connection, _rebuild_lock(projection)) is None:
             raise RebuildBusyError(
                 f"Another rebuild of projection {projection.name} is running; wait for it or cancel it."
             )
@@ -169,7 +172,15 @@ async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterato
             await _leave_nothing(connection, projection, database_url)
 
 
+def _rebuild_lock(projection: Projection) -> str:
+    return f"rebuild:{projection.name}"
+
+
 async def _leave_nothing(connection: AsyncConnection[Any], projection: Projection, database_url: str) -> None:
+    """Drop the new tables; over another connection only with the lock again, or they may be those of another rebuild.
+
+    Whoever has it drops what it finds when it begins.
+    """
     if not connection.closed and not connection.broken:
         with suppress(psycopg.Error):
             await connection.rollback()
@@ -177,6 +188,8 @@ async def _leave_nothing(connection: AsyncConnection[Any], projection: Projectio
             return
     with suppress(psycopg.Error, OSError):
         async with connect(database_url, application_name="gpuledger clean-up") as another:
+            async with asyncio.timeout(CLEAN_UP_WAIT_MAX_S):
+                await stand_by(another, _rebuild_lock(projection))
             await _drop(another, projection, NEXT)
 
 
