@@ -2,6 +2,7 @@
 
 from gpuledger.events.envelope import Event
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.outstanding import Outstanding
 
 ROWS = ("state", "projection")
 
@@ -14,6 +15,8 @@ def events_kept(fold: Fold) -> int:
         one = pending.pop()
         if isinstance(one, Event):
             count += 1
+        elif isinstance(one, Outstanding):
+            pending.extend(vars(one).values())
         elif isinstance(one, dict):
             pending.extend([*one, *one.values()])
         elif isinstance(one, (list, tuple, set, frozenset)):

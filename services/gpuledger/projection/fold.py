@@ -36,6 +36,7 @@ from gpuledger.projection.definition import (
 )
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
+from gpuledger.projection.outstanding import Outstanding
 from gpuledger.projection.returns import Returns
 from gpuledger.projection.route import (
     EPOCH_LENGTH_MAX,
@@ -89,9 +90,8 @@ class Fold:
 
         self._last: Message | None = None
         self.decided: list[Decoded] = []
-        self.returned: list[str] = []
         self._publishes = publishes
-        self._expected: dict[str, Decoded | None] = {event.id: event for event in expected}
+        self._outstanding = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
         self._source = f"/services/{projection.name}"
@@ -208,23 +208,22 @@ class Fold:
 
     def take_returned(self) -> list[str]:
         """The ids of own decisions that came back since the last call."""
-        returned, self.returned = self.returned, []
-        return returned
+        return self._outstanding.take_returned()
 
     def outstanding(self) -> list[Decoded]:
         """The decisions that have not come back, in the order in which they were made."""
-        assert self._publishes, "only their ids are kept"
-        return [event for event in self._expected.values() if event is not None]
+        return self._outstanding.all()
 
     def renumber(self, decisions: Iterable[Decoded], following: Numbering) -> None:
         """Note the numbers that decisions got when they were published, and those of the decisions to come."""
         self.numbering = following
-        self._expected.update((event.id, event) for event in decisions)
+        for event in decisions:
+            self._outstanding.add(event)
 
     def adopt(self, decisions: Iterable[Decoded]) -> None:
         """Fold decisions that were made elsewhere at this position and have not come back."""
         for event in decisions:
-            if event.id not in self._expected:
+            if event.id not in self._outstanding:
                 self._expect(event)
 
     def _accepted(self, message: Message) -> Undecoded | None:
@@ -245,20 +244,16 @@ class Fold:
             return None
         if not is_new:
             if self.returns and event.source == self._source:
-                self.returns.repeats(message.sequence, event, self._expected.get(event.id))
+                self.returns.repeats(message.sequence, event, self._outstanding.get(event.id))
             self._repeat(message, event)
             return None
         return event
 
     def _is_back(self, message: Message, event: Undecoded) -> bool:
         """Whether an own event is a decision that was folded when it was made."""
-        is_expected = event.id in self._expected
-        expected = self._expected.pop(event.id, None)
         if self.returns:
-            self.returns.came(message.sequence, event, expected)
-        if is_expected and self._publishes:
-            self.returned.append(event.id)
-        return is_expected
+            self.returns.came(message.sequence, event, self._outstanding.get(event.id))
+        return self._outstanding.came_back(event.id)
 
     def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
         """Follow the numbering all the same; if this build fails even at that, the operator skips that as well."""
@@ -327,7 +322,7 @@ class Fold:
 
     def _take(self, decision: Decision) -> None:
         event = event_of(decision, self._source, self.numbering)
-        if event.id in self._expected:
+        if event.id in self._outstanding:
             return
         self._check(event)
         self.numbering = self.numbering._replace(next_number=event.number + 1)
@@ -354,7 +349,7 @@ class Fold:
         return limit is not None and len(encode(event)) > limit - NUMBERING_BYTES_MAX
 
     def _expect(self, event: Decoded) -> None:
-        self._expected[event.id] = event if self._publishes else None
+        self._outstanding.add(event)
         handler = self.projection.handlers.get(type(event.data))
         if handler is None:
             return

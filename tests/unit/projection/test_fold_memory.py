@@ -60,4 +60,4 @@ async def test_a_fold_in_memory_has_the_rows_of_one_that_publishes() -> None:
     fold = Fold(AwayProjection(), GENERATION, numbering=Numbering("own", 1))
     fold.apply_all([message(one, sequence) for sequence, one in enumerate(log, 1)])
     assert rows_of(await fold_until(AwayProjection(), ledger)) == rows_of(fold)
-    assert len(fold.decided) == len(fold.returned) == 100
+    assert len(fold.decided) == len(fold.take_returned()) == 100
