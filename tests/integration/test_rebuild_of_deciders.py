@@ -8,6 +8,7 @@ import pytest
 
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeRegistered
+from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import rebuild as rebuilding
@@ -82,4 +83,33 @@ async def test_a_leader_that_was_paused_through_a_rebuild_and_its_rollback_publi
     head = await decide_on(ledger, url, 1)
     assert rolled_back
     assert await ledger.head() == head
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+async def skip(ledger: JetStreamLedger, position: int) -> None:
+    """Have every projection pass over a position, as `gpuledger log skip` does."""
+    skipped = SourcePositionSkipped(generation=ledger.generation, sequence=position, reason="It does not fold.")
+    await publish(ledger, [event(skipped, "log", source="/services/operators")])
+
+
+async def test_a_rebuild_does_not_publish_a_decision_again_that_operators_skip(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    await skip(ledger, await decide_on(ledger, url, 1))
+    await rebuild(AwayProjection(), ledger, url)
+    await assert_true(ledger, url, [AwayProjection()])
+    await decide_on(ledger, url, 2)
+    assert [one.subject for one in await decided(ledger)] == ["n1", "n2"]
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_a_decision_that_operators_skip_before_it_comes_back_leaves_the_outbox(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    head = await publish(ledger, [registered(1)])
+    assert await Runner(AwayProjection(), ledger, url, settings=QUICK).catch_up(head)
+    assert execute(url, "SELECT status, sequence FROM gpuledger.outbox") == [("sent", head + 1)]
+    await skip(ledger, head + 1)
+    await decide_on(ledger, url, 2)
+    assert not execute(url, "SELECT id FROM gpuledger.outbox")
     await assert_true(ledger, url, [AwayProjection()])

@@ -256,7 +256,12 @@ class Fold:
         return self._outstanding.came_back(event.id)
 
     def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
-        """Follow the numbering all the same; if this build fails even at that, the operator skips that as well."""
+        """Follow the numbering all the same; if this build fails even at that, the operator skips that as well.
+
+        An own decision has come back, as it has for a leader that went past it before: it is not published again.
+        """
+        if is_new and event.source == self._source:
+            self._outstanding.came_back(event.id)
         with suppress(BadEventError):
             if not is_new:
                 self._repeat(message, event)
