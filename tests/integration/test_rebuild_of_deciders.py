@@ -103,6 +103,21 @@ async def test_a_rebuild_does_not_publish_a_decision_again_that_operators_skip(
     await assert_true(ledger, url, [AwayProjection()])
 
 
+async def test_a_rebuild_clears_a_skipped_decision_that_an_earlier_build_kept_in_the_outbox(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    head = await publish(ledger, [registered(1)])
+    assert await Runner(AwayProjection(), ledger, url, settings=QUICK).catch_up(head)
+    kept = execute(url, "SELECT * FROM gpuledger.outbox")
+    await skip(ledger, head + 1)
+    await decide_on(ledger, url, 2)
+    execute(url, f"INSERT INTO gpuledger.outbox VALUES ({', '.join(['%s'] * len(kept[0]))})", *kept[0])
+    await assert_true(ledger, url, [AwayProjection()])
+    await rebuild(AwayProjection(), ledger, url)
+    assert not execute(url, "SELECT id FROM gpuledger.outbox WHERE projection = 'away'")
+    await assert_true(ledger, url, [AwayProjection()])
+
+
 async def test_a_decision_that_operators_skip_before_it_comes_back_leaves_the_outbox(
     ledger: JetStreamLedger, url: str
 ) -> None:

@@ -261,7 +261,7 @@ class Fold:
         An own decision has come back, as it has for a leader that went past it before: it is not published again.
         """
         if is_new and event.source == self._source:
-            self._outstanding.came_back(event.id)
+            self._outstanding.skip(event.id)
         with suppress(BadEventError):
             if not is_new:
                 self._repeat(message, event)
@@ -348,10 +348,11 @@ class Fold:
             raise BadEventError(self.projection.name, self._position, subject, reason)
         parse(data)
 
-    def is_too_large(self, event: Decoded) -> bool:
-        """Whether the ledger would not take a decision."""
+    def is_given_up(self, event: Decoded) -> bool:
+        """Whether a decision is not published any more: operators skip it, or the ledger would not take it."""
         limit = self.decision_bytes_max
-        return limit is not None and len(encode(event)) > limit - NUMBERING_BYTES_MAX
+        is_too_large = limit is not None and len(encode(event)) > limit - NUMBERING_BYTES_MAX
+        return is_too_large or self._outstanding.is_skipped(event.id)
 
     def _expect(self, event: Decoded) -> None:
         self._outstanding.add(event)

@@ -318,9 +318,10 @@ class _Rebuild:
 
         The next leader numbers and publishes that, in an epoch that follows those of all that is ready, and without
         what it meets in the log. What was sent and does not come back is published once more.
-        What NATS refuses is left out: nobody ever saw it, and it would stop the new rows as it stopped the old.
+        What operators skip is left out, and what NATS refuses: nobody ever saw it, and it would stop the new rows as it
+        stopped the old.
         """
-        await self._live.delete_decisions([one.id for one in await self._live.outbox() if self._fold.is_too_large(one)])
+        await self._live.delete_decisions([one.id for one in await self._live.outbox() if self._fold.is_given_up(one)])
         await recall(self._connection, self._projection.name)
         waiting, decider, ours = await self._live.outbox(), await self._live.decider(), self._fold.outstanding()
         if served is None or not self._is_same_log or decider is None:

@@ -173,9 +173,9 @@ def test_a_decision_is_not_refused_for_the_number_that_it_gets_later() -> None:
     fold.apply(LOG[0])
     (decision,) = fold.outstanding()
     fold.decision_bytes_max = 10_000
-    assert not fold.is_too_large(decision)
+    assert not fold.is_given_up(decision)
     fold.decision_bytes_max = NUMBERING_BYTES_MAX
-    assert fold.is_too_large(decision)
+    assert fold.is_given_up(decision)
 
 
 def test_the_events_counted_do_not_depend_on_what_is_handled_or_skipped() -> None:
