@@ -14,10 +14,18 @@ NAME_LENGTH_MAX = 253
 TEXT_LENGTH_MAX = 4096
 BIGINT_MAX = 2**63 - 1
 
+CUT = "…"
+"""How a text ends that was too long."""
+
 Name = Annotated[str, StringConstraints(min_length=1, max_length=NAME_LENGTH_MAX)]
 Text = Annotated[str, StringConstraints(max_length=TEXT_LENGTH_MAX)]
 Count = Annotated[int, Field(ge=0, le=BIGINT_MAX)]
 Number = Annotated[int, Field(ge=1, le=BIGINT_MAX)]
+
+
+def truncated(text: str) -> str:
+    """A text that fits `Text`, whatever others wrote into it: what does not fit is left out, and `CUT` ends it."""
+    return text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - len(CUT)] + CUT
 
 
 class Payload(BaseModel):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of, parse
 from gpuledger.events.ids import derived_id
-from gpuledger.events.payload import TEXT_LENGTH_MAX
+from gpuledger.events.payload import truncated
 from gpuledger.events.position import Offset, Position, number_of
 from gpuledger.events.source import SourceMessageIdTaken
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
@@ -67,7 +67,7 @@ def incident(generation: int, message: Outgoing, holder: Message) -> Decoded:
     data = SourceMessageIdTaken(
         generation=generation,
         sequence=number_of(holder.sequence),
-        nats_subject=holder.subject.replace("\0", "\\0")[:TEXT_LENGTH_MAX],
+        nats_subject=truncated(holder.subject.replace("\0", "\\0")),
         event=lost.id,
         message_id=message.id,
     )

@@ -21,7 +21,7 @@ from gpuledger.agent.setup.timing import failed
 from gpuledger.domain.mig.plan import IN_USE, Refusal
 from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.node import WantedDevice
-from gpuledger.events.payload import TEXT_LENGTH_MAX, Payload
+from gpuledger.events.payload import Payload, truncated
 from gpuledger.runtime.clock import Clock
 
 BUSY_REPORTED_AFTER: Final = 3
@@ -175,6 +175,6 @@ def _payload(outcome: Outcome, message: str) -> Payload:
         case "applied":
             return DevicePoolApplied(pool=outcome.pool, partitions=outcome.partitions)
         case "refused":
-            return DevicePoolRefused(pool=outcome.pool, reason=outcome.reason, message=message[:TEXT_LENGTH_MAX])
+            return DevicePoolRefused(pool=outcome.pool, reason=outcome.reason, message=truncated(message))
         case "released":
             return DevicePoolReleased(pool=outcome.pool)

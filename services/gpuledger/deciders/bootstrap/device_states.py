@@ -10,6 +10,7 @@ from gpuledger.deciders.bootstrap.node_context import NodeContext, latest
 from gpuledger.domain.bootstrap.facts import BootstrapDevice, BootstrapHealth
 from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.device_names import place_of
+from gpuledger.events.payload import truncated
 
 HELD = frozenset({"Assigned", "Unassigning"})
 """Phases of an assignment in which a pool has the device, and workloads may use it."""
@@ -86,7 +87,7 @@ def _fault(context: NodeContext, device: BootstrapDevice) -> TargetState | None:
     health = _health(context.health, device)
     if health is not None and not health.healthy:
         text = ": ".join(part for part in (health.kind, health.message) if part)
-        return TargetState(DeviceState.FAULTED.value, PreparationReason.HARDWARE_FAULT.value, text)
+        return TargetState(DeviceState.FAULTED.value, PreparationReason.HARDWARE_FAULT.value, truncated(text))
     recovered_at = latest([_recovered_at(health), None if device.provisional else device.found_at])
     if recovered_at is None or not context.expects_heartbeats:
         return None

@@ -21,6 +21,7 @@ from gpuledger.domain.pools.spec import mismatch, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.node import CARDS_PER_NODE_MAX
+from gpuledger.events.payload import truncated
 from gpuledger.events.position import order
 
 
@@ -127,7 +128,7 @@ def _request(state: PoolFacts, device: PoolDevice) -> _Request:
 
 
 def _mismatched(message: str) -> _Request:
-    return _Request(problem=Rationale(AssignmentReason.MISMATCH, message))
+    return _Request(problem=Rationale(AssignmentReason.MISMATCH, truncated(message)))
 
 
 def _obstacles(state: PoolFacts, device: PoolDevice, pool: Pool) -> Iterator[Rationale]:

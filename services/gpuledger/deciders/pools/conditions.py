@@ -10,6 +10,7 @@ from gpuledger.domain.pools.spec import units
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.validation import PoolProblem, problem_of, unsupported
 from gpuledger.events.node import Condition
+from gpuledger.events.payload import truncated
 from gpuledger.events.pool import PoolChanged, PoolDefined
 
 
@@ -125,4 +126,4 @@ def _devices(problems: list[DeviceProblem]) -> str:
 
 
 def _condition(kind: PoolConditionType, holds: bool, reason: str, message: str = "") -> Condition:
-    return Condition(type=kind, status=TRUE if holds else FALSE, reason=reason, message=message)
+    return Condition(type=kind, status=TRUE if holds else FALSE, reason=reason, message=truncated(message))

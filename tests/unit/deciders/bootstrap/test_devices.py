@@ -3,6 +3,7 @@
 import pytest
 
 from gpuledger.events.device import DeviceHealthChanged, DeviceIdentified
+from gpuledger.events.payload import CUT, TEXT_LENGTH_MAX
 from gpuledger.events.settings import SettingsChanged
 from support.bootstrap import (
     MODULE,
@@ -62,6 +63,15 @@ def test_a_card_that_failed_needs_heartbeats_after_it_is_fit_again() -> None:
     assert steps(node.record(25, NODE, heartbeat())) == [(NODE, "Ready"), ("d1", "Validating"), ("d1", "Ready")]
     node.record(26, NODE, heartbeat(fresh=False))
     assert node.device("d1") == ("Faulted", "InfrastructureDegraded")
+
+
+def test_a_fault_whose_kind_and_message_are_as_long_as_may_be_is_cut_and_decided_once() -> None:
+    node = ready("d1")
+    longest = DeviceHealthChanged(healthy=False, kind="XID 79", message="m" * TEXT_LENGTH_MAX)
+    node.record(10, "GPU-d1", longest)
+    message = node.state.state.rows["d1"].message
+    assert (message[:9], message[-2:], len(message)) == ("XID 79: m", f"m{CUT}", TEXT_LENGTH_MAX)
+    assert node.record(11, "GPU-d1", longest) == []
 
 
 def test_a_card_that_was_missed_needs_heartbeats_after_it_is_seen_again() -> None:
