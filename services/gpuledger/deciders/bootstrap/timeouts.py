@@ -14,6 +14,9 @@ from gpuledger.domain.bootstrap.folds import OVERDUE_COLUMNS
 from gpuledger.events.node import NodeBootstrapWaited
 from gpuledger.projection.definition import Decision
 
+WAIT_S_MAX = 100 * 365 * 24 * 3600
+"""A wait that is longer by its setting is a hundred years all the same, so that the calendar holds its beginning."""
+
 TIMEOUTS_PER_CALL_MAX = 1000
 """The most timeouts of one component per call, the oldest first; the others follow with the next call."""
 
@@ -61,7 +64,9 @@ def _since(context: NodeContext, component: Component) -> datetime | None:
 
 
 def _bound(component: Component, settings: BootstrapSettings) -> timedelta:
-    return timedelta(seconds=settings.validation_timeout_s) if component is Component.VALIDATOR else HEARTBEAT_MAX_AGE
+    if component is Component.VALIDATOR:
+        return timedelta(seconds=min(settings.validation_timeout_s, WAIT_S_MAX))
+    return HEARTBEAT_MAX_AGE
 
 
 def _tracked(state: BootstrapFacts) -> Timeouts:

@@ -1,7 +1,10 @@
 """What the passing of time leads to: it is recorded once, and counts from where the log has it."""
 
+import pytest
+
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.node import NodeBootstrapWaited, NodeInventoryWithdrawn
+from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.settings import SettingsChanged
 from support.bootstrap import MODULE, NODE, Step, all_ready, components, prepared, second, steps
 
@@ -57,6 +60,13 @@ def test_the_time_without_the_module_does_not_count() -> None:
     assert node.wait(2299) == []
     assert node.phase() == "Validating"
     assert steps(node.wait(2300)) == FAILED
+
+
+@pytest.mark.parametrize("timeout_s", [999_999_999 * 3600, BIGINT_MAX])
+def test_a_timeout_that_no_calendar_holds_never_comes(timeout_s: int) -> None:
+    node = prepared("d1", facts=all_ready(validator="waiting"), heartbeat_count=0)
+    node.record(10, MODULE, SettingsChanged(validation_timeout_s=timeout_s))
+    assert (node.wait(10_000), node.phase()) == ([], "Validating")
 
 
 def test_a_node_without_devices_waits_for_nothing() -> None:
