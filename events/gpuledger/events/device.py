@@ -22,6 +22,8 @@ PRECISIONS_MAX = 16
 PROFILES_MAX = 64
 MARKS_MAX = 256
 MIG_INSTANCES_MAX = 64
+"""How many MIG instances a card is taken to have at most; no card has nearly as many."""
+
 LINKS_MAX = 64
 PCI_PATH_MAX = 32
 

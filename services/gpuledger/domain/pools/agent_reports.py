@@ -13,7 +13,7 @@ from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.pools.rows import SetupReport
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.events.device import DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
+from gpuledger.events.device import MIG_INSTANCES_MAX, DevicePoolApplied, DevicePoolRefused, DevicePoolReleased
 from gpuledger.events.publishing import is_agent_of
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -38,11 +38,16 @@ def next_request_time(setup: SetupReport | None, time: datetime) -> datetime:
     return max(time, min(setup.requested_at, _LAST) + _MICROSECOND)
 
 
+def partitions_reported(report: DevicePoolApplied) -> int:
+    """How many partitions the device has, as its agent reports; more than a card can have count as that many."""
+    return min(report.partitions or 0, MIG_INSTANCES_MAX)
+
+
 def _applied(state: PoolFacts, fact: Fact, data: DevicePoolApplied) -> None:
     setup = _reported(state, fact, data.pool)
     if setup is None:
         return
-    partitions = data.partitions or 0
+    partitions = partitions_reported(data)
     most = max(setup.partitions_most, partitions)
     _put(
         state,

@@ -1,11 +1,13 @@
-"""What agents and people write at the length that is allowed: every decision that shows it fits its event."""
+"""What agents and people write at the length and size that is allowed: every decision that shows it fits its event."""
 
 import pytest
 
-from gpuledger.events.payload import CUT, TEXT_LENGTH_MAX
+from gpuledger.events.device import MIG_INSTANCES_MAX
+from gpuledger.events.payload import BIGINT_MAX, CUT, TEXT_LENGTH_MAX
 from support.pools import PoolsLog, marked, pool, refused
 
 LONGEST = "m" * TEXT_LENGTH_MAX
+MIG = {"unit": "MIG", "mig_profile": "1g.5gb"}
 
 
 def message_of(log: PoolsLog, pool_id: str, condition: str) -> str:
@@ -39,3 +41,12 @@ def test_the_longest_name_that_an_annotation_holds_is_cut_and_decided_once(log: 
     log.record("n1-0", marked(name))
     assert len(log.state.assignment.rows["n1-0"].message) == TEXT_LENGTH_MAX
     assert log.record("n1-0", marked(name)) == []
+
+
+@pytest.mark.parametrize("partitions", [MIG_INSTANCES_MAX, MIG_INSTANCES_MAX + 1, BIGINT_MAX])
+def test_a_card_has_no_more_partitions_than_a_card_can_have(log: PoolsLog, partitions: int) -> None:
+    log.record("ns/m", pool(**MIG, slices_per_unit=2))
+    for device in ("n1-0", "n1-1"):
+        log.assign(device, "ns/m", partitions)
+    assert log.total("ns/m") == 2 * 2 * MIG_INSTANCES_MAX
+    assert log.state.tally.rows["ns/m"].partitions == 2 * MIG_INSTANCES_MAX

@@ -10,6 +10,7 @@ from gpuledger.domain.bootstrap.state import BOOTSTRAP_HANDLERS
 from gpuledger.domain.dra.fold import HANDLERS as SLICE_HANDLERS
 from gpuledger.domain.fact import Fact, Handler, Handlers, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice
+from gpuledger.domain.pools.agent_reports import partitions_reported
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import pool_key
@@ -235,7 +236,7 @@ def _pool_applied(state: DesiredState, fact: Fact, data: DevicePoolApplied) -> N
     if assignment is None or assignment.pool != data.pool:
         return
     if row is not None and is_agent_of(fact.event.source, row.node):
-        state.pool_usage.partitions[row.name] = data.partitions or 0
+        state.pool_usage.partitions[row.name] = partitions_reported(data)
 
 
 def _pool_changed(state: DesiredState, fact: Fact, data: PoolChanged) -> None:
