@@ -5,11 +5,12 @@ before a fold begins, because a projection that has stopped at one cannot read b
 """
 
 from collections.abc import Callable
+from datetime import datetime
 
-from gpuledger.domain.fact import State
-from gpuledger.events.envelope import decode
+from gpuledger.domain.fact import State, time_of_ns
+from gpuledger.events.envelope import decode, parse
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import ORIGIN, Offset, Position, back, events_up_to, halfway, is_after
+from gpuledger.events.position import ORIGIN, Offset, Position, back, events_up_to, halfway, is_after, is_origin
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
@@ -70,20 +71,39 @@ async def skipped_positions(ledger: Ledger) -> list[Position]:
     return skipped
 
 
-async def sequence_at(ledger: Ledger, recorded_ns: int, recorded_ns_of: Callable[[Message], int]) -> Offset:
-    """The last sequence that was recorded at or before a time (nanoseconds since 1970), the origin for none.
+async def sequence_at(ledger: Ledger, time: datetime) -> Offset:
+    """The last sequence that was recorded at or before a time, the origin for none.
 
-    The search bisects the log: times of recording do not decrease along it, except for those of an import that runs
-    beside live sources, where the answer may lie anywhere within that import.
+    The search bisects the log by the server's time-stamps, which do not decrease along it. Before the first of them the
+    events count that the generation began with and that were first recorded elsewhere, as after a restore.
     """
     low, high = ORIGIN, await ledger.head()
     while is_after(high, low):
         middle = halfway(low, high)
-        if recorded_ns_of(await _message(ledger, middle)) <= recorded_ns:
+        if time_of_ns((await _message(ledger, middle)).recorded_ns) <= time:
             low = middle
         else:
             high = back(middle, 1)
-    return low
+    return await _restored_at(ledger, time) if is_origin(low) else low
+
+
+async def _restored_at(ledger: Ledger, time: datetime) -> Offset:
+    """The last sequence of the restored events at the log's beginning that was first recorded at or before a time.
+
+    Whoever publishes an event may write any `recordedtime` into it. It counts only here, where every event has one, and
+    ends the search only where it is later: an event that claims an earlier one counts with those before it.
+    """
+    last = ORIGIN
+    async for messages in ledger.history():
+        for message in messages:
+            try:
+                recorded_at = parse(message.data).recorded_at
+            except EventError:  # A restore leaves it as it was.
+                continue
+            if recorded_at is None or recorded_at > time:
+                return last
+            last = message.sequence
+    return last
 
 
 async def _message(ledger: Ledger, sequence: Offset) -> Message:

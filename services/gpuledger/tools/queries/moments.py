@@ -3,10 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.events.envelope import parse
-from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset, Position, is_after
-from gpuledger.ledger.api import Message
 from gpuledger.projection.replay import sequence_at
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.queries.backend import Backend
@@ -27,7 +24,7 @@ async def sequence_of(backend: Backend, when: datetime | tuple[int | None, Offse
     """
     ledger = backend.ledger
     if isinstance(when, datetime):
-        return await sequence_at(ledger, int(when.timestamp() * 1_000_000_000), recorded_ns_of)
+        return await sequence_at(ledger, when)
     generation, sequence = when
     head = await ledger.head()
     if generation not in (None, ledger.generation):
@@ -36,14 +33,3 @@ async def sequence_of(backend: Backend, when: datetime | tuple[int | None, Offse
     if is_after(sequence, head):
         raise RequestError(f"The log ends at position {Position(ledger.generation, head)}")
     return sequence
-
-
-def recorded_ns_of(message: Message) -> int:
-    """When a message was first recorded, in ns: by the broker, or by the envelope of a restored event if earlier."""
-    try:
-        recorded_at = parse(message.data).recorded_at
-    except EventError:
-        recorded_at = None
-    if recorded_at is None:
-        return message.recorded_ns
-    return min(message.recorded_ns, int(recorded_at.timestamp() * 1_000_000_000))
