@@ -4,6 +4,7 @@ from gpuledger.deciders.inventory.decide import on_fact
 from gpuledger.deciders.inventory.reports import on_report
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory import facts as inventory_facts
+from gpuledger.domain.inventory.folds import HANDLERS
 from gpuledger.domain.inventory.reports import REPORT_HANDLERS
 from gpuledger.projection.definition import Decisions, Projection, Report
 
@@ -14,7 +15,7 @@ class InventoryProjection(Projection):
     name = "inventory"
     version = 1
     specs = inventory_facts.SPECS
-    handlers = {**inventory_facts.HANDLERS, **REPORT_HANDLERS}
+    handlers = {**HANDLERS, **REPORT_HANDLERS}
     state_class = inventory_facts.InventoryFacts
     decides = True
     judges = True

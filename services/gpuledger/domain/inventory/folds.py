@@ -1,0 +1,218 @@
+"""Folds reports on nodes and their cards, from Kubernetes watchers and node agents, into the facts of `inventory`.
+
+Of each kind of fact the latest by event time is in force, whatever the order of recording; a late fact still adds the
+cards that it reports. Nothing here is merged or decided.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from sys import intern
+
+import orjson
+
+from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.labels import LABEL_DEVICE_PREFIX, NFD_LABEL_PREFIX
+from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.inventory.device_names import place_of, provisional_card
+from gpuledger.domain.inventory.facts import (
+    AGENT,
+    FEATURES,
+    LABELS,
+    CardReport,
+    InventoryFacts,
+    InventoryNode,
+    NfdCount,
+    is_of_current_node,
+)
+from gpuledger.domain.inventory.labels import (
+    PciGpus,
+    gpus_among,
+    hardware_facts,
+    is_new_enough,
+    mention_gpus,
+    pci_address,
+    pci_devices,
+    pci_id,
+)
+from gpuledger.domain.inventory.state import DECIDED_HANDLERS, json_text
+from gpuledger.events.device import Card, Hardware
+from gpuledger.events.node import (
+    NodeDevicesObserved,
+    NodeFeaturesGone,
+    NodeFeaturesObserved,
+    NodeGone,
+    NodeObserved,
+)
+
+_JUST_BEFORE = timedelta(microseconds=1)
+_TRACES = (f'"{LABEL_DEVICE_PREFIX}', f'"{NFD_LABEL_PREFIX}')
+"""Fragments of a node's labels, as JSON, that only Node Feature Discovery sets."""
+
+
+_HARDWARE = set(Hardware.model_fields)
+"""The fields of a card that its device keeps; its current partitions and links are not among them."""
+
+
+def _observed(state: InventoryFacts, fact: Fact, data: NodeObserved) -> None:
+    time, row = fact.event.time, _row(state, fact.event.subject)
+    listing = gpus_among(pci_devices(data.labels))
+    if _is_latest(row.node_at, time):
+        row = row._replace(exists=True, node_at=time, labels=json_text(data.labels), nfd_version=data.nfd_version)
+    row = _with_hardware_facts(row, data.labels, time)
+    _put(state, _with_gpus(row, time) if mention_gpus(data.labels) else row)
+    _report_listed(state, row.node, LABELS, listing, time)
+
+
+def _gone(state: InventoryFacts, fact: Fact, _data: NodeGone) -> None:
+    time, row = fact.event.time, _row(state, fact.event.subject)
+    if _is_latest(row.gone_at, time):
+        row = row._replace(gone_at=time)
+    if _is_latest(row.node_at, time):
+        row = row._replace(exists=False, node_at=time, labels="{}", nfd_version=None)
+    _put(state, row)
+    _forget(state, row)
+
+
+def _features_observed(state: InventoryFacts, fact: Fact, data: NodeFeaturesObserved) -> None:
+    time, row = fact.event.time, _row(state, fact.event.subject)
+    listing = gpus_among(data.devices)
+    if _is_latest(row.features_at, time):
+        row = row._replace(
+            has_features=True,
+            features_at=time,
+            features_nfd_version=data.nfd_version,
+            incomplete=listing.incomplete,
+        )
+    row = _with_hardware_facts(row, data.labels, time)
+    _put(state, _with_gpus(row, time) if listing.gpus or mention_gpus(data.labels) else row)
+    _report_listed(state, row.node, FEATURES, listing, time)
+
+
+def _features_gone(state: InventoryFacts, fact: Fact, _data: NodeFeaturesGone) -> None:
+    time, row = fact.event.time, _row(state, fact.event.subject)
+    if _is_latest(row.features_at, time):
+        row = row._replace(has_features=False, features_at=time, features_nfd_version=None, incomplete=0)
+    _put(state, row)
+    _forget(state, row)
+
+
+def _devices_observed(state: InventoryFacts, fact: Fact, data: NodeDevicesObserved) -> None:
+    node, time = fact.event.subject, fact.event.time
+    row = _row(state, node)
+    if _is_latest(row.agent_at, time):
+        row = row._replace(agent_at=time)
+    _put(state, _with_gpus(row, time) if data.cards else row)
+    _supersede(state, node, AGENT, time)
+    for card in sorted(data.cards, key=_place, reverse=True):
+        _store(state, _sighting_of_card(node, card, time))
+    _forget(state, _row(state, node))
+
+
+def _place(card: Card) -> tuple[str, str]:
+    return (pci_address(card.pci_address), card.uuid or "")
+
+
+def _sighting_of_card(node: str, card: Card, time: datetime) -> CardReport:
+    address, vendor, device = pci_address(card.pci_address), pci_id(card.pci_vendor), pci_id(card.pci_device)
+    normal = {"pci_address": address, "pci_vendor": vendor, "pci_device": device}
+    if card.pci_class is not None:
+        normal["pci_class"] = pci_id(card.pci_class)
+    hardware = card.model_copy(update=normal).model_dump(exclude_none=True, include=_HARDWARE)
+    key = card.uuid or place_of(node, address)
+    return CardReport(
+        intern(node), AGENT, intern(key), time, 0, 0, address, intern(vendor), intern(device), json_text(hardware)
+    )
+
+
+def _report_listed(state: InventoryFacts, node: str, reporter: str, listing: PciGpus, time: datetime) -> None:
+    _supersede(state, node, reporter, time)
+    ranks: dict[tuple[str, str], int] = {}
+    for gpu in listing.gpus:
+        vendor, device = intern(gpu.pci_vendor or ""), intern(gpu.pci_device or "")
+        rank = ranks[vendor, device] = ranks.get((vendor, device), 0) + 1
+        card = intern(provisional_card(node, vendor, device, rank))
+        hardware = Hardware(pci_address=gpu.pci_address, pci_vendor=vendor, pci_device=device, pci_class=gpu.pci_class)
+        text = intern(json_text(hardware.model_dump(exclude_none=True)))
+        _store(
+            state,
+            CardReport(intern(node), reporter, card, time, rank, gpu.index, gpu.pci_address, vendor, device, text),
+        )
+    _forget(state, _row(state, node))
+
+
+def _supersede(state: InventoryFacts, node: str, reporter: str, time: datetime) -> None:
+    """Age the reporter's earlier reports of this very time, which this one replaces."""
+    for report in state.report.where("node", node):
+        if report.reporter == reporter and report.reported_at == time:
+            state.report.put(report._replace(reported_at=time - _JUST_BEFORE))
+
+
+def _store(state: InventoryFacts, report: CardReport) -> None:
+    previous = state.report.get(state.report.key_of(report))
+    if previous is None or _is_latest(previous.reported_at, report.reported_at):
+        state.report.put(report)
+
+
+def _forget(state: InventoryFacts, row: InventoryNode) -> None:
+    """Drop the cards that nobody has reported since the Node object was deleted."""
+    if row.gone_at is not None:
+        for report in state.report.where("node", row.node):
+            if not is_of_current_node(row, report):
+                state.report.delete(state.report.key_of(report))
+
+
+def _row(state: InventoryFacts, node: str) -> InventoryNode:
+    previous = state.node_facts.get(node)
+    if previous is not None:
+        return previous
+    return InventoryNode(intern(node), True, None, None, "{}", None, False, None, None, 0, None, None, "{}")
+
+
+def _is_latest(previous: datetime | None, time: datetime) -> bool:
+    return previous is None or previous <= time
+
+
+def _with_gpus(row: InventoryNode, time: datetime) -> InventoryNode:
+    return row._replace(gpus_reported_at=time) if _is_latest(row.gpus_reported_at, time) else row
+
+
+def _with_hardware_facts(row: InventoryNode, labels: Mapping[str, str], time: datetime) -> InventoryNode:
+    """Store each hardware fact of the labels, the latest by time."""
+    facts = hardware_facts(labels)
+    if not facts:
+        return row
+    previous, at = orjson.loads(row.hardware_facts), time.timestamp()
+    for name, value in facts.items():
+        if name not in previous or previous[name][0] <= at:
+            previous[name] = [at, value]
+    return row._replace(hardware_facts=intern(json_text(previous)))
+
+
+def _put(state: InventoryFacts, row: InventoryNode) -> None:
+    """Put the row, and update the count of Node Feature Discovery."""
+    was, now = _nfd(state.node_facts.get(row.node)), _nfd(row)
+    state.node_facts.put(row)
+    if was != now:
+        count = state.nfd_count()
+        state.nfd.put(NfdCount(MODULE_CONFIG, *(n - a + b for n, a, b in zip(count[1:], was, now, strict=True))))
+
+
+def _nfd(row: InventoryNode | None) -> tuple[int, int, int]:
+    """A node's part of the count: whether it exists, and whether its version is new enough or too old."""
+    if row is None or not row.exists:
+        return (0, 0, 0)
+    versions = [version for version in (row.features_nfd_version, row.nfd_version) if version is not None]
+    if not versions and not row.has_features and not any(trace in row.labels for trace in _TRACES):
+        return (1, 0, 0)
+    new_enough = any(map(is_new_enough, versions)) if versions else True
+    return (1, int(new_enough), int(not new_enough))
+
+
+HANDLERS: Handlers = {
+    NodeObserved: _observed,
+    NodeGone: _gone,
+    NodeFeaturesObserved: _features_observed,
+    NodeFeaturesGone: _features_gone,
+    NodeDevicesObserved: _devices_observed,
+    **DECIDED_HANDLERS,
+}
