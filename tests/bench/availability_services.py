@@ -21,6 +21,7 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.service import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import AvailabilityProjection
 from gpuledger.runtime.garbage import short_walks
@@ -66,9 +67,10 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
     client = TimingClient(await load_configuration(Path(kubeconfig)))
     client.written, client.most, client.sent = 0, 0, {}
     async with connect_ledger(nats_url, name="bench availability") as ledger:
-        writer = StatusWriter(ledger, database_url, client)
+        followed = FollowedLog((), ledger, database_url)
+        writer = StatusWriter(ledger, database_url, client, followed)
         await asyncio.gather(
-            watch(client, ledger, database_url),
+            watch(client, ledger, database_url, followed),
             Runner(AvailabilityProjection(), ledger, database_url).run(),
             writer.run(),
             _report(writer, client),

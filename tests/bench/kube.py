@@ -33,6 +33,7 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.service import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.garbage import short_walks
 from support.inventory import NFD, labels
@@ -253,11 +254,12 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str, relist_s: st
     """The services of the edge, in one process as in `gpuledger up`."""
     imports_kib = peak_kib()
     async with connect_ledger(nats_url, name="bench edge") as ledger, open_client(Path(kubeconfig)) as client:
+        followed = FollowedLog((), ledger, database_url)
         writer = StatusWriter(
-            ledger, database_url, client, settings=StatusWriterSettings(relist_period_s=float(relist_s))
+            ledger, database_url, client, followed, settings=StatusWriterSettings(relist_period_s=float(relist_s))
         )
         await asyncio.gather(
-            watch(client, ledger, database_url),
+            watch(client, ledger, database_url, followed),
             Runner(InventoryProjection(), ledger, database_url).run(),
             writer.run(),
             _report(writer, imports_kib),

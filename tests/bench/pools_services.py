@@ -29,6 +29,7 @@ from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.service import INDEPENDENT_KINDS
 from gpuledger.edge.watchers.service import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.garbage import short_walks
 
@@ -73,12 +74,13 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str, relist_s: st
     client = ListingClient(await load_configuration(Path(kubeconfig)))
     client.lists, client.list_s = 0, 0.0
     async with connect_ledger(nats_url, name="bench pools") as ledger:
+        followed = FollowedLog((), ledger, database_url)
         writer = StatusWriter(
-            ledger, database_url, client, settings=StatusWriterSettings(relist_period_s=float(relist_s))
+            ledger, database_url, client, followed, settings=StatusWriterSettings(relist_period_s=float(relist_s))
         )
         projections = (InventoryProjection(), BootstrapProjection(), PoolsProjection())
         await asyncio.gather(
-            watch(client, ledger, database_url),
+            watch(client, ledger, database_url, followed),
             *(Runner(projection, ledger, database_url).run() for projection in projections),
             writer.run(),
             _report(writer, client, imports_kib),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from gpuledger.db.locks import LockCheck
@@ -12,6 +12,7 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.api import Ledger
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.backoff import Backoff
 from support.projections import stop
 from support.waiting import eventually
@@ -54,16 +55,21 @@ async def counting(kubeconfig: Path) -> AsyncIterator[CountingClient]:
 
 @asynccontextmanager
 async def status_writer(
-    ledger: Ledger, database_url: str, client: KubeClient, settings: StatusWriterSettings = QUICK
+    ledger: Ledger,
+    database_url: str,
+    client: KubeClient,
+    settings: StatusWriterSettings = QUICK,
+    followed: FollowedLog | None = None,
 ) -> AsyncIterator[StatusWriter]:
-    """A status writer that runs until the block ends."""
-    writer = StatusWriter(ledger, database_url, client, settings=settings)
-    task = asyncio.create_task(writer.run())
-    try:
-        yield writer
-        assert not task.done(), task
-    finally:
-        await stop(task)
+    """A status writer that runs until the block ends; without `followed`, no rows have to follow the ledger."""
+    async with aclosing(followed or FollowedLog((), ledger, database_url)) as log:
+        writer = StatusWriter(ledger, database_url, client, log, settings=settings)
+        task = asyncio.create_task(writer.run())
+        try:
+            yield writer
+            assert not task.done(), task
+        finally:
+            await stop(task)
 
 
 async def all_written(writer: StatusWriter, ledger: Ledger) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 from prometheus_client import REGISTRY
 
@@ -13,6 +13,7 @@ from gpuledger.edge.watchers.service import run
 from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.events.envelope import decode
 from gpuledger.ledger.api import Ledger
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.backoff import Backoff
 from support.ledgers import everything
 from support.projections import stop
@@ -28,14 +29,17 @@ HASTY = WatcherSettings(
 
 
 @asynccontextmanager
-async def watching(client: KubeClient, ledger: Ledger, url: str) -> AsyncIterator[asyncio.Task[None]]:
-    """The service, as it runs."""
-    task = asyncio.create_task(run(client, ledger, url, settings=HASTY))
-    try:
-        yield task
-        assert not task.done() or task.result()
-    finally:
-        await stop(task)
+async def watching(
+    client: KubeClient, ledger: Ledger, url: str, followed: FollowedLog | None = None
+) -> AsyncIterator[asyncio.Task[None]]:
+    """The service, as it runs; where `followed` is not given, no rows have to follow the ledger."""
+    async with aclosing(followed or FollowedLog((), ledger, url)) as log:
+        task = asyncio.create_task(run(client, ledger, url, log, settings=HASTY))
+        try:
+            yield task
+            assert not task.done() or task.result()
+        finally:
+            await stop(task)
 
 
 async def recorded_of(kinds: Collection[AnyKind], ledger: Ledger) -> list[str]:

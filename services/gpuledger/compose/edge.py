@@ -10,7 +10,7 @@ cluster through the Service of the Helm chart, which sets the address to listen 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -28,11 +28,13 @@ from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.service import run as watch
 from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.ledger.api import Ledger
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
 from gpuledger.runtime.tasks import Work
 from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import RequestError, ToolError
+from gpuledger.tools.queries.backend import all_projections
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, SimulationError
 from gpuledger.tools.simulation.resume import leftover_nodes
 from gpuledger.tools.simulation.schedule import Pace
@@ -69,12 +71,16 @@ class FleetOptions(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """The services of the edge and all their work; `kubeconfig` is that of the embedded API server, where it runs."""
+    """The services of the edge and all their work; `kubeconfig` is that of the embedded API server, where it runs.
+
+    They write only while the rows in the database follow the log: `followed` says what is wrong where they do not.
+    """
 
     kubeconfig: Path | None
     writer: StatusWriter
     webhooks: AdmissionService | None
     work: list[Work]
+    followed: FollowedLog
 
 
 class EdgeParts(NamedTuple):
@@ -99,11 +105,24 @@ async def kube_edge(settings: Settings, parts: EdgeParts) -> AsyncIterator[Edge]
 
     Raises:
         KubeError: the cluster cannot be used.
+        LogChangedError: the cluster is to be taken over for a log that the rows do not follow.
     """
+    async with (
+        aclosing(FollowedLog(all_projections(), parts.ledger, parts.database_url)) as followed,
+        _cluster(settings, parts) as (kubeconfig, client),
+    ):
+        if parts.takes_over:
+            await followed.confirm()
+            await _take_over(client, parts)
+        yield _edge(kubeconfig, client, parts, settings, followed)
+
+
+@asynccontextmanager
+async def _cluster(settings: Settings, parts: EdgeParts) -> AsyncIterator[tuple[Path | None, KubeClient]]:
+    """A client of the real cluster, or of the embedded API server with all that it needs, and that one's kubeconfig."""
     if settings.has_cluster:
         async with open_client() as client:
-            await _take_over(client, parts)
-            yield _edge(None, client, parts, settings)
+            yield None, client
         return
     async with parts.start_kube() as kubeconfig, open_client(kubeconfig) as client:
         await crds.install(client, [*crds.shipped(), *crds.foreign()])
@@ -111,13 +130,10 @@ async def kube_edge(settings: Settings, parts: EdgeParts) -> AsyncIterator[Edge]
             await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         if parts.fleet is not None:
             await _warn_of_foreign(client, parts.fleet, settings.data_dir, parts.warn)
-        await _take_over(client, parts)
-        yield _edge(kubeconfig, client, parts, settings)
+        yield kubeconfig, client
 
 
 async def _take_over(client: KubeClient, parts: EdgeParts) -> None:
-    if not parts.takes_over:
-        return
     before = await take_over(client, owner(parts.ledger.identity.ledger_id, system_clock()))
     if before is not None:
         cluster = parts.cluster or client.url
@@ -154,20 +170,27 @@ async def _warn_of_foreign(
     )
 
 
-def _edge(kubeconfig: Path | None, client: KubeClient, parts: EdgeParts, settings: Settings) -> Edge:
+def _edge(
+    kubeconfig: Path | None, client: KubeClient, parts: EdgeParts, settings: Settings, followed: FollowedLog
+) -> Edge:
     ledger, database_url = parts.ledger, parts.database_url
     limits = StatusWriterSettings(components=settings.components)
-    writer = StatusWriter(ledger, database_url, client, settings=limits, cluster=parts.cluster)
+    writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client)
     watchers = WatcherSettings(components_namespace=settings.components.namespace)
-    work: list[Work] = [watch(client, ledger, database_url, settings=watchers), writer.run()]
+    work: list[Work] = [watch(client, ledger, database_url, followed, settings=watchers), writer.run()]
     if webhooks is not None:
         work.append(_serve(webhooks))
     if parts.fleet is not None:
-        spec, speed, seed = parts.fleet
-        clock, sleep = system_clock, asyncio.sleep
-        work.append(simulate(spec, client=client, ledger=ledger, clock=clock, sleep=sleep, speed=speed, seed=seed))
-    return Edge(kubeconfig, writer, webhooks, work)
+        work.append(_simulate(parts.fleet, client, ledger, followed))
+    return Edge(kubeconfig, writer, webhooks, work, followed)
+
+
+async def _simulate(fleet: FleetOptions, client: KubeClient, ledger: Ledger, followed: FollowedLog) -> None:
+    spec, speed, seed = fleet
+    clock, sleep = system_clock, asyncio.sleep
+    await followed.wait()
+    await simulate(spec, client=client, ledger=ledger, clock=clock, sleep=sleep, speed=speed, seed=seed)
 
 
 def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient) -> AdmissionService | None:

@@ -143,7 +143,7 @@ async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[Dat
 def health_of(supervision: Supervision, edge: Edge | None) -> Health:
     """The answer of `/healthz`."""
     healthy = supervision.healthy
-    document = {
+    document: dict[str, object] = {
         "status": "ok" if healthy else _trouble(supervision),
         "reason": None if healthy else _reason(supervision),
         "generation": supervision.ledger.generation,
@@ -152,7 +152,7 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
         "leaders": {name: _leader(holder) for name, holder in supervision.leaders.items()},
     }
     if edge is not None:
-        document["watchers"] = {"refused_objects": refused_objects()}
+        document["watchers"] = {"refused_objects": refused_objects(), "reason": edge.followed.problem}
         document["statuswriter"] = edge.writer.health()._asdict()
         document["admission"] = None if edge.webhooks is None else edge.webhooks.health()._asdict()
     return Health(healthy, document)

@@ -2,11 +2,13 @@
 
 One instance is the leader and writes; the others wait for its lock. The leader sees to it that the cluster belongs to
 its ledger, folds the ledger to its head before it writes anything, because history never acts, and then follows ledger
-and API server. If another ledger takes the cluster over, it stops writing.
+and API server. If another ledger takes the cluster over, it stops writing, and so it does while the log is not the one
+that the projections' rows follow.
 """
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -37,30 +39,29 @@ from gpuledger.edge.statuswriter.settings import StatusWriterSettings, WriteCont
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.events.position import Offset
 from gpuledger.ledger.api import Ledger, Message
-from gpuledger.ledger.errors import LedgerUnavailableError
+from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.replay import new_fold
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.tasks import run_until_one_fails
 
-"""Who holds this lock is the leader."""
-
 POOL_CHECKS_PER_GRACE: Final = 6
 POOL_CHECK_FIRST_S: Final = 0.01
-TRANSIENT: Final = (LedgerUnavailableError, *DATABASE_TRANSIENT)
+TRANSIENT: Final = (LedgerUnavailableError, LogChangedError, *DATABASE_TRANSIENT)
 """Errors after which the status writer starts anew."""
 
 log = structlog.get_logger("gpuledger.statuswriter")
 
 
 class StatusWriterHealth(NamedTuple):
-    """`state` is standing-by, claiming, foreign-cluster, folding, writing, disabled or stopped.
+    """`state` is standing-by, log-changed, claiming, foreign-cluster, folding, writing, disabled or stopped.
 
-    While it is claiming (it asks which ledger the cluster belongs to), foreign-cluster (to another one, so it writes
-    nothing) or stopped, there is a `reason`.
+    While the log changed (it is not the one that the rows follow), while it is claiming (it asks which ledger the
+    cluster belongs to), foreign-cluster (to another one) or stopped, it writes nothing, and there is a `reason`.
 
     `waiting` counts objects that are queued for now or after a short pause, `failing` those that could not be written
     and are retried later, `left` those that gpuledger leaves as somebody else has them; `unlisted` names the kinds that
@@ -84,6 +85,7 @@ class StatusWriter:
         ledger: Ledger,
         database_url: str,
         client: KubeClient,
+        followed: FollowedLog,
         *,
         settings: StatusWriterSettings | None = None,
         clock: Clock = system_clock,
@@ -93,6 +95,7 @@ class StatusWriter:
         self._ledger = ledger
         self._database_url = database_url
         self._client = client
+        self._followed = followed
         self._settings = settings or StatusWriterSettings()
         self._clock = clock
         self._jitter = jitter
@@ -109,10 +112,13 @@ class StatusWriter:
     def health(self) -> StatusWriterHealth:
         """The present state."""
         if self._stopped is not None or self._leader is None:
-            return StatusWriterHealth(self._idle_state(), 0, 0, 0, 0, (), self._stopped or self._ownership.problem)
+            reason = self._followed.problem or self._stopped or self._ownership.problem
+            return StatusWriterHealth(self._idle_state(), 0, 0, 0, 0, (), reason)
         return self._leader.health()
 
     def _idle_state(self) -> str:
+        if self._followed.problem is not None:
+            return "log-changed"
         if self._stopped is not None:
             return "stopped"
         if self._ownership.problem is not None:
@@ -128,6 +134,7 @@ class StatusWriter:
         retries = Retries(self._settings.restart_backoff, self._jitter)
         while True:
             try:
+                await self._followed.wait()
                 await self._wait_and_lead()
             except TRANSIENT as error:
                 if self._leader is not None and self._leader.has_followed:
@@ -147,7 +154,7 @@ class StatusWriter:
         await while_locked(
             self._database_url,
             STATUSWRITER_LOCK,
-            self._lead,
+            partial(self._followed.while_followed, self._lead),
             application_name="gpuledger statuswriter",
             check=self._settings.lock_check,
         )

@@ -25,6 +25,7 @@ from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, latest
 from gpuledger.events.publishing import EVENT_AHEAD_MAX
 from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
+from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.ledger.own import publish_own
 from gpuledger.runtime.clock import NewId, random_id
 
@@ -60,10 +61,17 @@ class Journal:
         self._listener = listener
         self._new_message_id = new_message_id
         self._position = ORIGIN
+        self._last: Message | None = None
         self._epoch: str | None = None
         self._attempted: dict[Outgoing, str] = {}
         self._seen = Seen()
         self._rejected_time: datetime | None = None
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """The last event that was read; None as long as there is none."""
+        last = self._last
+        return None if last is None else anchor_of(last.sequence, last.subject, last.data)
 
     async def record(self, facts: Sequence[NewFact]) -> set[str]:
         """Record facts in their order, and read them back; returns the subjects with new facts.
@@ -154,7 +162,7 @@ class Journal:
     def _own(self, messages: Sequence[Message]) -> Iterator[Undecoded]:
         """Events of this source that are no repeats; other kinds have events under the same subjects."""
         for message in messages:
-            self._position = message.sequence
+            self._position, self._last = message.sequence, message
             event = parse(message.data)
             if event.source == self._kind.source:
                 self._epoch = event.epoch

@@ -1,11 +1,13 @@
 """The `watchers` service: records what people, drivers and kubelets change in the cluster about its GPUs.
 
-One instance records at a time; the others wait for its lock. All watchers run side by side. One setting affects another
-watcher: which label says that a node is managed, so the Nodes are listed again whenever the ledger has another label.
+One instance records at a time; the others wait for its lock. It records only into the log that the projections' rows
+follow, and waits while that is another one. All watchers run side by side. One setting affects another watcher: which
+label says that a node is managed, so the Nodes are listed again whenever the ledger has another label.
 """
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import structlog
@@ -31,11 +33,17 @@ from gpuledger.edge.watchers.resources import (
 )
 from gpuledger.edge.watchers.watcher import WatchContext, Watcher, WatcherSettings
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import order
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
 from gpuledger.runtime.tasks import run_until_one_ends
+
+TRANSIENT: Final = (LedgerUnavailableError, *DATABASE_TRANSIENT)
+"""Errors after which an instance waits for the lock again."""
 
 INDEPENDENT_KINDS: Final = (
     nodefeatures.KIND,
@@ -59,6 +67,7 @@ async def run(
     client: KubeClient,
     ledger: Ledger,
     database_url: str,
+    followed: FollowedLog,
     *,
     settings: WatcherSettings | None = None,
     clock: Clock = system_clock,
@@ -74,20 +83,24 @@ async def run(
         DatabaseError: the database URL makes no sense.
     """
     bounds = settings or WatcherSettings()
-    watchers = AllWatchers(WatchContext(client, clock, jitter, sleep, bounds), ledger, new_id)
+    context = WatchContext(client, clock, jitter, sleep, bounds)
+    watchers = AllWatchers(context, ledger, new_id)
     retries = Retries(bounds.backoff, jitter)
     while True:
         try:
+            await followed.wait()
             await while_locked(
                 database_url,
                 WATCHERS_LOCK,
-                watchers.run,
+                partial(followed.while_followed, watchers.run),
                 application_name="gpuledger watchers",
                 check=bounds.lock_check,
             )
-        except DATABASE_TRANSIENT as error:
+        except (LogChangedError, *TRANSIENT) as error:
             if watchers.take_has_run():
                 retries.reset()
+            if isinstance(error, LogChangedError):
+                watchers = AllWatchers(context, ledger, new_id)  # what it recorded may be gone from the log
             pause_s = retries.pause_s()
             log.warning("watchers.interrupted", reason=str(error), retry_s=round(pause_s, 3))
             await sleep(pause_s)
@@ -98,6 +111,7 @@ class AllWatchers:
 
     def __init__(self, context: WatchContext, ledger: Ledger, new_id: NewId) -> None:
         self._context = context
+        self._ledger = ledger
         self._label_key = ManagedLabelKey()
         self._settings = Journal(ledger, moduleconfig.KIND, new_id, self._label_key.listen)
         self._nodes = Journal(ledger, nodes.kind(self._label_key.value), new_id)
@@ -106,7 +120,12 @@ class AllWatchers:
         self._has_run = False
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until cancelled.
+
+        Raises:
+            LogChangedError: the log lacks what was read or recorded before, while another instance was the leader.
+        """
+        await self._confirm_journals()
         self._has_run = True
         settings = Watcher(moduleconfig.KIND, self._settings, self._context)
         metrics.active(True)
@@ -118,6 +137,11 @@ class AllWatchers:
             )
         finally:
             metrics.active(False)
+
+    async def _confirm_journals(self) -> None:
+        journals = (self._settings, self._nodes, *(journal for _, journal in self._independent))
+        anchors = [journal.anchor for journal in journals if journal.anchor is not None]
+        await self._ledger.confirm(max(anchors, key=lambda anchor: order(anchor.sequence), default=None))
 
     def take_has_run(self) -> bool:
         """Whether this instance has watched since the last call."""
