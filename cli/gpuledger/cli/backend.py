@@ -7,7 +7,7 @@ embedded servers that run for as long as the command.
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,11 @@ from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.errors import RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.preparation import PreparedLedger, prepare_ledger
-from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.backend import Backend, all_projections
 
 if TYPE_CHECKING:
     from gpuledger.db.migrate import MigrationResult
@@ -29,18 +30,27 @@ OTHER_COMMAND_WAIT_S = 60.0
 
 
 @asynccontextmanager
-async def open_backend(data_dir: Path | None, command: str, *, begins: bool = False) -> AsyncIterator[Backend]:
+async def open_backend(
+    data_dir: Path | None, command: str, *, begins: bool = False, records: bool = False
+) -> AsyncIterator[Backend]:
     """Find or start the servers, and connect to them.
 
     Args:
         data_dir: from the command line.
         command: the name that other commands see while this one uses the data directory.
         begins: whether the command may begin a data directory, and make its ledger.
+        records: whether the command records events, for which rows and log have to belong together.
+
+    Raises:
+        LogChangedError: the command records, and the rows in the database follow another log.
     """
     settings = read_settings(os.environ, data_dir)
     async with open_servers(data_dir, command, begins=begins) as servers, AsyncExitStack() as stack:
         opening = connect_ledger(servers.nats_url, name=f"gpuledger {command}", identity=servers.nats_identity)
         ledger = await stack.enter_async_context(opening)
+        if records:
+            async with aclosing(FollowedLog(all_projections(), ledger, servers.database_url)) as followed:
+                await followed.confirm()
         data_directory = None if settings.servers else settings.data_dir
         yield Backend(
             ledger, servers.database_url, servers.nats_url, data_directory, TerminalReporter(), servers.nats_identity

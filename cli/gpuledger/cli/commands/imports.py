@@ -106,7 +106,7 @@ def _import(importing: Importing, name: str, rejects: Path | None, data_dir: Pat
 
 
 async def _work(importing: Importing, name: str, sink: RejectSink, data_dir: Path | None) -> ImportResult:
-    async with open_backend(data_dir, f"import {name}", begins=True) as backend:
+    async with open_backend(data_dir, f"import {name}", begins=True, records=True) as backend:
         with progress(f"Importing {name}", total=None) as advance:
             result = await importing(backend.ledger, sink, advance.to)
         await bring_current(backend)

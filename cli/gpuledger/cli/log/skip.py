@@ -35,7 +35,7 @@ def skip(where: Where, reason: Reason, yes: Yes = False, data_dir: DataDir = Non
 
 
 async def _skip(data_dir: Path | None, generation: int | None, sequence: Offset, reason: str, *, yes: bool) -> None:
-    async with open_backend(data_dir, "log skip") as backend:
+    async with open_backend(data_dir, "log skip", records=True) as backend:
         ledger = backend.ledger
         position = Position(generation or ledger.generation, sequence)
         if not position.is_in(ledger.generation):
