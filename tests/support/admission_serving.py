@@ -11,8 +11,10 @@ from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError
+from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.events.position import is_at_or_after, number_of
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
 from support.admission import SOURCES, RecordedFact
 from support.events import event, outgoing
@@ -56,10 +58,11 @@ class Webhooks:
 
 @asynccontextmanager
 async def webhooks(client: KubeClient, ledger: MemoryLedger | None = None, **more: Any) -> AsyncIterator[Webhooks]:
-    """Webhooks that are configured in the API server; `more` are arguments of the service."""
+    """Webhooks that are configured in an API server of their ledger; `more` are arguments of the service."""
     with suppress(AlreadyExistsError):
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     ledger = ledger or MemoryLedger()
+    await claim(client, owner(ledger.identity.ledger_id, system_clock()), "of the test")
     settings = AdmissionSettings(listen="127.0.0.1:0", address=None, certificates_check_s=CHECK_S)
     admission = AdmissionService(ledger, client, settings, **more)
     running = asyncio.create_task(admission.run())

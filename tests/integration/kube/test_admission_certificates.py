@@ -17,8 +17,8 @@ from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING
 from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import NotFoundError
-from gpuledger.edge.kube.ownership import owner, take_over
+from gpuledger.edge.kube.errors import ForeignClusterError, NotFoundError
+from gpuledger.edge.kube.ownership import claim, owner, take_over
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.backoff import system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
@@ -110,6 +110,7 @@ async def versions_of(client: KubeClient) -> list[str]:
 async def test_replicas_that_renew_at_once_agree_and_then_write_no_more(client: KubeClient, age: timedelta) -> None:
     await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     clock = Now(system_clock() - age)
+    await claim(client, owner("ledger-1", clock()), "c")
     replicas = [Replica(client, clock) for _ in range(3)]
     await asyncio.gather(*(one.keep() for one in replicas))
     before = await secret_of(client, CA_SECRET)
@@ -139,6 +140,17 @@ async def test_two_replicas_agree(client: KubeClient) -> None:
         (bundle,) = await bundles_of(client)
         kept = (await secret_of(client, CONTROLLER_TLS_SECRET))["tls.crt"]
         assert {await shown_by(hooks, bundle) for hooks in (one, other)} == {kept}
+
+
+async def test_webhooks_wait_until_the_status_writer_has_claimed_the_cluster(client: KubeClient) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    replica, ours = Replica(client, system_clock), owner("ledger-1", system_clock())
+    with pytest.raises(ForeignClusterError, match="belongs to no ledger yet"):
+        await replica.keep()
+    assert (await client.list(VALIDATING)).items == []
+    assert await claim(client, ours, "c") == ours, "nobody had claimed it"
+    await replica.keep()
+    assert len((await client.list(VALIDATING)).items) == 1
 
 
 async def test_another_ledger_configures_nothing_until_the_cluster_is_its_own(client: KubeClient) -> None:

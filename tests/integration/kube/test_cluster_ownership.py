@@ -153,6 +153,31 @@ async def test_a_cluster_that_is_given_back_goes_to_who_is_left(
     assert await owner_in(ours) == ledger.identity.ledger_id
 
 
+async def test_who_had_the_cluster_lets_others_claim_it_first(
+    decided: Decided, database_url: str, ours: CountingClient, second: Second
+) -> None:
+    async with writing(decided, database_url, ours, SETTINGS) as writer:
+        await settled(writer, decided)
+        ours.written.clear()
+        await second.client.delete(CONFIG_MAPS, LEDGER_CONFIG_MAP, LEDGER_CONFIG_MAP_NAMESPACE)
+        await becomes(writer, "foreign-cluster")
+        assert "belongs to no ledger yet" in (writer.health().reason or "")
+        theirs = ClusterOwner(second.decided.ledger.identity.ledger_id, "", "")
+        assert await claim(second.client, theirs, "c") == theirs
+        assert ours.written == []
+
+
+async def test_who_had_the_cluster_claims_it_again_if_nobody_else_does(
+    decided: Decided, database_url: str, ours: CountingClient, client: KubeClient
+) -> None:
+    async with writing(decided, database_url, ours, replace(SETTINGS, reclaim_pause_s=0.2)) as writer:
+        await settled(writer, decided)
+        await client.delete(CONFIG_MAPS, LEDGER_CONFIG_MAP, LEDGER_CONFIG_MAP_NAMESPACE)
+        await becomes(writer, "foreign-cluster")
+        await settled(writer, decided)
+    assert await owner_in(client) == decided.ledger.identity.ledger_id
+
+
 async def test_of_two_that_claim_at_once_one_wins(client: KubeClient, ours: CountingClient, second: Second) -> None:
     both = [claim(one, ClusterOwner(name, "", ""), "c") for one, name in ((ours, "a"), (second.client, "b"))]
     found = await asyncio.gather(*both, return_exceptions=True)

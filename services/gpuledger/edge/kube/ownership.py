@@ -130,8 +130,13 @@ def _config_map(owner: ClusterOwner, resource_version: str | None = None) -> dic
 
 
 def _foreign(cluster: str, found: ClusterOwner | None, ours: str) -> str:
+    if found is None:
+        return (
+            f"The cluster {cluster} belongs to no ledger yet. The status writer of a ledger claims it before it "
+            "writes; if it stays so, see `statuswriter` in /healthz of `gpuledger up`."
+        )
     return (
-        f"The cluster {cluster} belongs to {found or 'no ledger yet'}, and this is the ledger {ours}, which "
+        f"The cluster {cluster} belongs to {found}, and this is the ledger {ours}, which "
         f"writes nothing to it. Run gpuledger with the cluster's own ledger; or stop that, and give the cluster to "
         f"this ledger by `gpuledger up --take-over` or by `kubectl --namespace {LEDGER_CONFIG_MAP_NAMESPACE} delete "
         f"configmap {LEDGER_CONFIG_MAP}`."

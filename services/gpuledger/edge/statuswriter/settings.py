@@ -21,6 +21,7 @@ class StatusWriterSettings:
     `without_pool_grace_s` is how long a node's GPUs are ready without a pool before an Event says so.
     `event_age_max_s` is how old an occurrence may be to become an Event. `ownership_check_s` is how often the writer
     looks which ledger the cluster belongs to, and so how long it may go on after another ledger took the cluster over.
+    `reclaim_pause_s` is how long who had a cluster lets others claim it, who look more often than that.
     """
 
     writes_at_once_max: int = 16
@@ -41,6 +42,7 @@ class StatusWriterSettings:
     series_period_s: float = 600.0
     stopped_retry_s: float = 60.0
     ownership_check_s: float = 5.0
+    reclaim_pause_s: float = 60.0
     components: ComponentSettings = field(default_factory=ComponentSettings)
     backoff: Backoff = field(default_factory=Backoff)
     restart_backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))

@@ -1,8 +1,8 @@
 """Keeps the webhooks' TLS certificate valid, and publishes the CA bundle in the webhook configurations.
 
 It checks everything again and again, so that it takes over what another replica renewed and reverts what somebody
-changed, for as long as the cluster belongs to its ledger. Trust comes before use: the bundle is published before a
-certificate is shown that needs it.
+changed, for as long as the cluster belongs to its ledger; the status writer claims it. Trust comes before use: the
+bundle is published before a certificate is shown that needs it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from gpuledger.edge.admission.metrics import EXPIRES
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
-from gpuledger.edge.kube.ownership import claim, owner
+from gpuledger.edge.kube.ownership import confirm_owner
 from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import Clock
 
@@ -86,11 +86,11 @@ class CertificateRotation:
         """Check everything once, and renew or revert what needs it.
 
         Raises:
-            ForeignClusterError: the cluster belongs to another ledger, and nothing was written.
+            ForeignClusterError: the cluster belongs to another ledger, or to none yet, and nothing was written.
             KubeError: the API server cannot be used.
         """
         now = self._clock()
-        await claim(self._client, owner(self._ledger_id, now), self._client.url)
+        await confirm_owner(self._client, self._ledger_id, self._client.url)
         serving, bundle = await self._pairs(now)
         if self._certificate.shown is None:
             self._certificate.show(serving)
