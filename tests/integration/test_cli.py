@@ -1,7 +1,7 @@
 """The commands as a person uses them, on real servers, compared with the imported file."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +9,11 @@ import orjson
 import pytest
 
 from gpuledger.cli.times import format_time
+from gpuledger.projection.outstanding import ChangedDecisions
+from gpuledger.projection.verify import Verification
 from gpuledger.tools.importers.sample import write_titan_sample
+from gpuledger.tools.projections import verify_projections
+from gpuledger.tools.queries.backend import Backend
 from support import servers
 from support.cli import Cli, Result
 from support.titan import TitanFile
@@ -168,6 +172,22 @@ def test_replay_dry_run_writes_nothing(cli: Cli, fleet: TitanFile) -> None:
         cli("sql", "SELECT name, edition, incarnation FROM gpuledger.projection ORDER BY 1, 2", "-o", "csv").out
         == before
     )
+
+
+def test_verify_names_decisions_that_another_version_made_otherwise(
+    cli: Cli, fleet: TitanFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def verified(backend: Backend, names: Sequence[str]) -> list[Verification]:
+        found = await verify_projections(backend, names)
+        return [one._replace(changed_decisions=ChangedDecisions(3, 2)) for one in found]
+
+    assert "as the ledger says" in cli("verify", "devices").err
+    monkeypatch.setattr("gpuledger.cli.commands.projections.verify_projections", verified)
+    result = cli("verify", "devices")
+    assert result.code == 0
+    assert "devices: 3 decisions in the log have another content" in result.err
+    assert "the last at 1/2." in result.err
+    assert "what this build makes of the ledger" in result.err
 
 
 def test_bad_rows_are_reported_and_the_rest_is_imported(cli: Cli, fleet: TitanFile, tmp_path: Path) -> None:

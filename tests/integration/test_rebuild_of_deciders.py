@@ -1,22 +1,31 @@
 """A decider's rows change places beside leaders that decide on the others: the log has each decision once."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
+from gpuledger.domain.fact import Fact
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeRegistered
+from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import rebuild as rebuilding
+from gpuledger.projection.definition import Decision
 from gpuledger.projection.errors import RebuildBusyError
+from gpuledger.projection.outstanding import ChangedDecisions
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import Checkpoint, ProjectionStore
-from support.deciders import AwayProjection
+from gpuledger.projection.verify import verify
+from gpuledger.tools.projections import changed_words
+from support.deciders import AwayProjection, AwayState
 from support.events import event
 from support.projections import QUICK, assert_true, execute, publish, reaches, running
 from support.runners import decided
@@ -84,6 +93,34 @@ async def test_a_leader_that_was_paused_through_a_rebuild_and_its_rollback_publi
     assert rolled_back
     assert await ledger.head() == head
     await assert_true(ledger, url, [AwayProjection()])
+
+
+class Later(AwayProjection):
+    """A newer version that decides the same an hour later."""
+
+    version = AwayProjection.version + 1
+
+    def decide(self, state: AwayState, fact: Fact) -> Iterable[Decision]:
+        for decision in super().decide(state, fact):
+            yield decision._replace(time=decision.time + timedelta(hours=1))
+
+
+async def test_decisions_that_a_newer_version_makes_otherwise_are_counted(ledger: JetStreamLedger, url: str) -> None:
+    recorded = [await decide_on(ledger, url, number) for number in (1, 2)]
+    with capture_logs() as logs:
+        await rebuild(Later(), ledger, url)
+    (warning,) = [one for one in logs if one["event"] == "projection.decisions-changed"]
+    assert (warning["count"], warning["last"]) == (2, f"1/{recorded[-1]}")
+    async with running(Runner(Later(), ledger, url, settings=QUICK)):
+        await reaches(
+            url, "away", await publish(ledger, [event(SlotDeclared(node="n1"), "s1", number=3), registered(4)]) + 1
+        )
+    found = await verify(Later(), ledger, url)
+    assert (found.differences, found.changed_decisions) == (0, ChangedDecisions(2, recorded[-1])), (
+        "what it decided since is its own"
+    )
+    assert changed_words(found).startswith("2 decisions in the log have another content than this build makes")
+    assert f"the last at 1/{recorded[-1]}." in changed_words(found)
 
 
 async def skip(ledger: JetStreamLedger, position: int) -> None:

@@ -14,6 +14,7 @@ from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_data, with_payload
 from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError
+from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Offset, Position, is_origin
 from gpuledger.events.publisher import Publisher, publisher_of
 from gpuledger.events.publishing import Rule
@@ -36,7 +37,7 @@ from gpuledger.projection.definition import (
 )
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
-from gpuledger.projection.outstanding import Outstanding
+from gpuledger.projection.outstanding import ChangedDecisions, Outstanding
 from gpuledger.projection.returns import Returns
 from gpuledger.projection.route import (
     EPOCH_LENGTH_MAX,
@@ -140,7 +141,7 @@ class Fold:
         if self._observes:
             is_known = (route.rule is not None and not route.is_introduced) or event.type in self.enforced.types
             self._observe(message, event, is_known=is_known)
-        if event.source == self._source and self._is_back(message, event):
+        if event.source == self._source and self._is_back(message, event, data):
             return
         if route.handler is None or data is None:
             if event.type == _REPORT_ACCEPTED:
@@ -169,10 +170,8 @@ class Fold:
         try:
             return list(self.projection.touched(self.state, fact))
         except Exception as error:
-            position = Position(self.generation, message.sequence)
-            raise BadEventError(
-                self.projection.name, position, message.subject, f"`touched` raised {error!r}."
-            ) from error
+            position, reason = Position(self.generation, message.sequence), f"`touched` raised {error!r}."
+            raise BadEventError(self.projection.name, position, message.subject, reason) from error
 
     def enforce(self, rules: Collection[Rule], now: datetime) -> None:
         """Have the projection decide that these rules are enforced, as far as they are not, and this build's types."""
@@ -209,6 +208,11 @@ class Fold:
     def take_returned(self) -> list[str]:
         """The ids of own decisions that came back since the last call."""
         return self._outstanding.take_returned()
+
+    @property
+    def changed_decisions(self) -> ChangedDecisions:
+        """The decisions that came back with another content, as another version made them."""
+        return self._outstanding.changed
 
     def outstanding(self) -> list[Decoded]:
         """The decisions that have not come back, in the order in which they were made."""
@@ -249,11 +253,11 @@ class Fold:
             return None
         return event
 
-    def _is_back(self, message: Message, event: Undecoded) -> bool:
+    def _is_back(self, message: Message, event: Undecoded, data: Payload | None) -> bool:
         """Whether an own event is a decision that was folded when it was made."""
         if self.returns:
             self.returns.came(message.sequence, event, self._outstanding.get(event.id))
-        return self._outstanding.came_back(event.id)
+        return self._outstanding.came_back(event, data, message.sequence)
 
     def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
         """Follow the numbering all the same; if this build fails even at that, the operator skips that as well.
@@ -296,9 +300,8 @@ class Fold:
         try:
             handler(self.state, fact, event.data)
         except Exception as error:
-            raise BadEventError(
-                self.projection.name, self._position, subject, f"It does not fold ({error!r})."
-            ) from error
+            reason = f"It does not fold ({error!r})."
+            raise BadEventError(self.projection.name, self._position, subject, reason) from error
         if not self.projection.decides or event.source == self._source:
             return
         if self.projection.judges and type(event.data).PUBLISH_RULE.judged_since:

@@ -259,7 +259,15 @@ class _Rebuild:
                     await self._hand_over_decisions(served)
             finally:
                 self._next = ProjectionStore(self._connection, self._projection, NEXT)
+        self._log_changed_decisions()
         return RebuildResult(self._checkpoint, self._checkpoint.events)
+
+    def _log_changed_decisions(self) -> None:
+        """Others go on to show what was recorded of them; see ADR 14."""
+        count, last = self._fold.changed_decisions
+        if last is not None:
+            name, position = self._projection.name, self._checkpoint.at._replace(sequence=last)
+            log.warning("projection.decisions-changed", projection=name, count=count, last=str(position))
 
     async def _change_places(self, served: Checkpoint | None) -> None:
         await _drop(self._connection, self._projection, PREV)

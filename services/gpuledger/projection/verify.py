@@ -16,6 +16,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, WriterFencedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import SentDecision, sent_decisions
+from gpuledger.projection.outstanding import NOTHING_CHANGED, ChangedDecisions
 from gpuledger.projection.replay import OnProgress, fold_on, memory_fold, skipped_positions
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.store import LIVE, Checkpoint, ProjectionStore, schema_of
@@ -44,13 +45,17 @@ class Difference(NamedTuple):
 
 
 class Verification(NamedTuple):
-    """The outcome: up to where, how many rows were compared, how many differ and the first that does."""
+    """The outcome: up to where, how many rows were compared, how many differ and the first that does.
+
+    Of `changed_decisions` the rows have what this build makes of the facts, and the log what another version made.
+    """
 
     projection: str
     position: Position
     rows: int
     differences: int
     first: Difference | None
+    changed_decisions: ChangedDecisions = NOTHING_CHANGED
 
 
 async def verify(
@@ -149,7 +154,7 @@ async def _compare(store: ProjectionStore, fold: Fold, position: Position) -> Ve
         differences += len(found_here)
         if first is None and found_here:
             first = min(found_here, key=lambda difference: tuple(map(str, difference.key)))
-    return Verification(fold.projection.name, position, rows, differences, first)
+    return Verification(fold.projection.name, position, rows, differences, first, fold.changed_decisions)
 
 
 async def _compare_table(store: ProjectionStore, name: str, table: Table[Any]) -> list[Difference]:

@@ -109,6 +109,17 @@ async def _rehearsed(backend: Backend, projection: Projection) -> str:
     return f"{summary} First: {difference_words(result.first)}" if result.first else summary
 
 
+def changed_words(result: Verification) -> str:
+    """What a verification says of decisions that another version made with another content."""
+    count, last = result.changed_decisions
+    assert last is not None, "there is one"
+    return (
+        f"{count} decisions in the log have another content than this build makes of the same facts, the last at "
+        f"{result.position._replace(sequence=last)}. The rows have this build's; whoever reads the log has what was "
+        "recorded, until the service decides on the same object again."
+    )
+
+
 def difference_words(difference: Difference) -> str:
     """A difference in words."""
     key = ", ".join(str(part) for part in difference.key)

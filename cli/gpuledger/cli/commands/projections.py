@@ -18,6 +18,7 @@ from gpuledger.projection.verify import Verification
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.log_proof import LogProof, prove_log
 from gpuledger.tools.projections import (
+    changed_words,
     difference_words,
     rebuild_projections,
     rehearse_rebuild,
@@ -92,6 +93,9 @@ def verify(
     for result in wrong:
         assert result.first is not None
         message(f"{result.projection}: {difference_words(result.first)}")
+    changed = [result for result in found if result.changed_decisions.total]
+    for result in changed:
+        message(f"{result.projection}: {changed_words(result)}")
     _show_objects(objects)
     if wrong:
         raise CliError(
@@ -106,7 +110,8 @@ def verify(
     if proof is not None:
         _show_proof(proof)
     compared = f"{sum(result.rows for result in found)} rows" + (f" and {objects.objects} objects" if objects else "")
-    message(f"Every {'row and object' if objects else 'row'} is as the ledger says: {compared} compared.")
+    says = "what this build makes of the ledger" if changed else "as the ledger says"
+    message(f"Every {'row and object' if objects else 'row'} is {says}: {compared} compared.")
 
 
 def replay(
