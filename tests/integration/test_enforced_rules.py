@@ -116,6 +116,31 @@ async def test_an_agent_speaks_of_devices_of_its_own_node_only(ledger: JetStream
     await assert_true(ledger, url, all_projections())
 
 
+async def test_a_card_stays_on_its_node_across_restarts_and_rebuilds_whoever_claims_it(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    card = Card(uuid="GPU-1", pci_address="0000:17:00.0", pci_vendor="10de", pci_device="2335", pci_class="0302")
+    seen, other = NodeDevicesObserved(cards=(card,)), "/nodes/n2/agent"
+    nodes = [
+        event(NodeObserved(uid=node, nfd_version="0.17.0"), node, number=number, source="/watchers/nodes")
+        for number, node in enumerate(("n1", "n2"), 1)
+    ]
+    await enforce(ledger, url)
+    await publish(ledger, [*nodes, event(seen, "n1", number=1, source=AGENT)])
+    await catch_up(ledger, url, [InventoryProjection()])
+    ahead = event(seen, "n2", number=1, source=other)._replace(time=system_clock() + EVENT_AHEAD_MAX * 0.9)
+    await publish(ledger, [ahead, event(seen, "n1", number=2, source=AGENT)])
+    await catch_up(ledger, url, [InventoryProjection()])
+    assert table(url, "gpu_device", "node, card") == [("n1", "GPU-1")]
+    await rebuild(InventoryProjection(), ledger, url)
+    await publish(ledger, [event(NodeDevicesObserved(), "n1", number=3, at=1, source=AGENT)])
+    await catch_up(ledger, url, [InventoryProjection()])
+    await catch_up(ledger, url)
+    assert table(url, "gpu_device", "node, card") == [("n2", "GPU-1")]
+    assert {row[0]: row[1] for row in table(url, "source", "source, rejected")}[other] == 1
+    await assert_true(ledger, url, all_projections())
+
+
 async def test_a_ledger_of_an_earlier_build_stays_as_it_was_folded(ledger: JetStreamLedger, url: str) -> None:
     """History is not judged again: neither by a service that goes on, nor by a rebuild, nor by a proof."""
     await publish(ledger, [*FLEET, *hostile(1), far_ahead(5)])

@@ -278,7 +278,7 @@ class DeviceReportAccepted(JudgedReport):
 
 @registry.event("device", "report-rejected", by_service(SourceKind.INVENTORY))
 class DeviceReportRejected(JudgedReport):
-    """The report does not count: the device is on another node, `located_on`.
+    """The report does not count: the device is on another node, `located_on`. Of a survey this concerns the one card.
 
     `last_of_hour`: so many reports of this agent were rejected within the hour that no further one of it is recorded.
     """

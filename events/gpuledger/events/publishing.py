@@ -39,11 +39,12 @@ class Rule(StrEnum):
     """What an agent reports of a device counts once `inventory` has accepted it, and not if the device is elsewhere.
 
     Version 2 holds for what it says of a card's health and errors as well. From version 3 on, rejections beyond a limit
-    of an hour are not recorded.
+    of an hour are not recorded. From version 4 on, a card that a node's agent still reports stays there, whoever else
+    reports it.
     """
 
 
-RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.DEVICE_REPORTS: 3}
+RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.DEVICE_REPORTS: 4}
 """The newest version of each rule that this build enforces."""
 
 

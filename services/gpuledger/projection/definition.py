@@ -17,7 +17,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset, Position
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import LedgerIdentity
-from gpuledger.projection.enforced import EnforcedRule
+from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 
 
 class Decision(NamedTuple):
@@ -174,6 +174,9 @@ class Projection:
 
     def begin(self, state: Any, identity: LedgerIdentity) -> None:  # noqa: ANN401 - each has its own state
         """Called before the first message of a generation."""
+
+    def follow_rules(self, state: Any, rules: EnforcedRules) -> None:  # noqa: ANN401 - each has its own state
+        """Called where a fold begins, and wherever another rule is enforced from there on."""
 
     def read(self, state: Any, read: ReadMessage) -> Decisions:  # noqa: ANN401, ARG002 - each has its own state
         """Called for every message before anything else becomes of it."""

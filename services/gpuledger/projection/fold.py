@@ -99,6 +99,7 @@ class Fold:
         self._observes = projection.observes
         self._reads = projection.reads
         self._routes: dict[str, Route] = {}
+        projection.follow_rules(self.state, self.enforced)
 
     def begin(self, identity: LedgerIdentity) -> None:
         """Prepare the state for the first message of a generation; nothing happens behind that."""
@@ -282,6 +283,7 @@ class Fold:
             data = with_payload(event).data
             assert isinstance(data, RuleEnforced), "it has this type"
             self.enforced.add(event.subject, data.version, message.sequence)
+            self.projection.follow_rules(self.state, self.enforced)
 
     def _hear_report(self, message: Message, event: Undecoded) -> None:
         """Fold the report that an event of `inventory` accepts, as if it stood here."""

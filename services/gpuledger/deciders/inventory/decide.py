@@ -14,7 +14,9 @@ import orjson
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_IGNORE, LABEL_TRUE
 from gpuledger.deciders.inventory.conditions import is_managed, node_conditions, prerequisite
+from gpuledger.deciders.inventory.reports import on_claims
 from gpuledger.domain.fact import Fact
+from gpuledger.domain.inventory.claims import as_claimed, nodes_sharing_cards, owner_of
 from gpuledger.domain.inventory.device_names import device_name, free_name, place_of
 from gpuledger.domain.inventory.facts import InventoryFacts
 from gpuledger.domain.inventory.merge import (
@@ -23,8 +25,6 @@ from gpuledger.domain.inventory.merge import (
     Kind,
     NodeDevices,
     devices_of,
-    nodes_sharing_cards,
-    owner_of,
 )
 from gpuledger.domain.inventory.state import GpuDevice, ModuleSettings, described
 from gpuledger.events.device import (
@@ -54,9 +54,12 @@ NODE_FACTS = (NodeObserved, NodeGone, NodeFeaturesObserved, NodeFeaturesGone, No
 
 def on_fact(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
     """The decisions that follow from a fact that was just folded. The caller folds each before it takes the next."""
-    settings = state.settings_in_force()
+    settings, claimed = state.settings_in_force(), state.take_claims()
     if not settings.enabled:
         return
+    if isinstance(fact.event.data, NodeDevicesObserved):
+        fact = as_claimed(state, fact)
+        yield from on_claims(state, fact, claimed)
     was_met = _is_met(state)
     yield from _on_prerequisite(state, fact)
     is_met = _is_met(state)

@@ -7,6 +7,7 @@ from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.inventory.folds import HANDLERS
 from gpuledger.domain.inventory.reports import REPORT_HANDLERS
 from gpuledger.projection.definition import Decisions, Projection, Report
+from gpuledger.projection.enforced import EnforcedRules
 
 
 class InventoryProjection(Projection):
@@ -19,6 +20,10 @@ class InventoryProjection(Projection):
     state_class = inventory_facts.InventoryFacts
     decides = True
     judges = True
+
+    def follow_rules(self, state: inventory_facts.InventoryFacts, rules: EnforcedRules) -> None:
+        """Who has a card follows from the version of the rule about devices."""
+        state.reports_version = rules.reports_version
 
     def decide(self, state: inventory_facts.InventoryFacts, fact: Fact) -> Decisions:
         """The decisions that follow from a fact."""

@@ -1,14 +1,20 @@
 """The facts of the `inventory` decider as rows: the latest reports on nodes and their cards, and their counts. Pure."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.domain.inventory.state import DECIDED_SPECS, Inventory
+from gpuledger.domain.inventory.state import DECIDED_SPECS, GPU_DEVICE, Inventory
 from gpuledger.domain.table import Table, TableSpec
 
 AGENT, FEATURES, LABELS = "agent", "features", "labels"
 """The reporters of cards, the most trusted first."""
+
+CLAIM = "claim"
+"""The reporter of a card that the node's agent reports although another node has it."""
+
+OF_AGENTS = (AGENT, CLAIM)
 
 
 class InventoryNode(NamedTuple):
@@ -93,19 +99,33 @@ class InventoryFacts(Inventory):
 
     def __init__(self) -> None:
         super().__init__()
+        self.device = Table(GPU_DEVICE, "node", "card")
         self.node_facts = Table(INVENTORY_NODE)
         self.report = Table(INVENTORY_CARD_REPORT, "node", "card")
         self.nfd = Table(INVENTORY_NFD)
         self.report_hour = Table(INVENTORY_REPORT_HOUR)
+        self.reports_version = 0
+        """The version of `Rule.DEVICE_REPORTS` that is enforced where the fold stands."""
+
+        self._claimed: list[str] = []
 
     def nfd_count(self) -> NfdCount:
         """On how many nodes Node Feature Discovery was found."""
         return self.nfd.get(MODULE_CONFIG) or NfdCount(MODULE_CONFIG, 0, 0, 0)
 
+    def note_claims(self, cards: Iterable[str]) -> None:
+        """Note that a survey claims cards that other nodes have, and that the survey before did not claim."""
+        self._claimed = sorted(cards)
+
+    def take_claims(self) -> list[str]:
+        """The cards that the fact which was just folded claims anew."""
+        claimed, self._claimed = self._claimed, []
+        return claimed
+
 
 def is_current(row: InventoryNode, report: CardReport) -> bool:
     """Whether the reporter's latest report still includes the card."""
-    if report.reporter == AGENT:
+    if report.reporter in OF_AGENTS:
         return report.reported_at == row.agent_at
     if report.reporter == FEATURES:
         return row.has_features and report.reported_at == row.features_at

@@ -13,9 +13,11 @@ import orjson
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_DEVICE_PREFIX, NFD_LABEL_PREFIX
 from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.inventory.claims import as_claimed, other_keeper, owner_of, uuid_of
 from gpuledger.domain.inventory.device_names import place_of, provisional_card
 from gpuledger.domain.inventory.facts import (
     AGENT,
+    CLAIM,
     FEATURES,
     LABELS,
     CardReport,
@@ -97,28 +99,55 @@ def _features_gone(state: InventoryFacts, fact: Fact, _data: NodeFeaturesGone) -
 
 
 def _devices_observed(state: InventoryFacts, fact: Fact, data: NodeDevicesObserved) -> None:
+    fact = as_claimed(state, fact)
     node, time = fact.event.subject, fact.event.time
     row = _row(state, node)
-    if _is_latest(row.agent_at, time):
+    _settle_claims(state, node)
+    cards = sorted(data.cards, key=_place, reverse=True)
+    reports = [_sighting_of_card(node, card, uuid_of(state, card), time) for card in cards]
+    claimed = {report.card for report in reports if other_keeper(state, node, report.card) is not None}
+    is_latest = _is_latest(row.agent_at, time)
+    if is_latest:
         row = row._replace(agent_at=time)
     _put(state, _with_gpus(row, time) if data.cards else row)
     _supersede(state, node, AGENT, time)
-    for card in sorted(data.cards, key=_place, reverse=True):
-        _store(state, _sighting_of_card(node, card, time))
+    for report in reports:
+        if report.card not in claimed:
+            _store(state, report)
+    if is_latest:
+        _replace_claims(state, node, {report.card: report for report in reports if report.card in claimed})
     _forget(state, _row(state, node))
+
+
+def _settle_claims(state: InventoryFacts, node: str) -> None:
+    """Take the claims to cards that the node has got since for reports of its own cards."""
+    for report in state.report.where("node", node):
+        if report.reporter == CLAIM and owner_of(state, report.card) == node:
+            state.report.delete(state.report.key_of(report))
+            _store(state, report._replace(reporter=AGENT))
+
+
+def _replace_claims(state: InventoryFacts, node: str, claims: Mapping[str, CardReport]) -> None:
+    """Keep the latest survey's claims alone: what an agent once claimed does not show that the card was there."""
+    before = {report.card for report in state.report.where("node", node) if report.reporter == CLAIM}
+    for card in before:
+        state.report.delete((node, CLAIM, card))
+    for report in claims.values():
+        state.report.put(report._replace(reporter=CLAIM))
+    state.note_claims(claims.keys() - before)
 
 
 def _place(card: Card) -> tuple[str, str]:
     return (pci_address(card.pci_address), card.uuid or "")
 
 
-def _sighting_of_card(node: str, card: Card, time: datetime) -> CardReport:
+def _sighting_of_card(node: str, card: Card, uuid: str | None, time: datetime) -> CardReport:
     address, vendor, device = pci_address(card.pci_address), pci_id(card.pci_vendor), pci_id(card.pci_device)
-    normal = {"pci_address": address, "pci_vendor": vendor, "pci_device": device}
+    normal = {"uuid": uuid, "pci_address": address, "pci_vendor": vendor, "pci_device": device}
     if card.pci_class is not None:
         normal["pci_class"] = pci_id(card.pci_class)
     hardware = card.model_copy(update=normal).model_dump(exclude_none=True, include=_HARDWARE)
-    key = card.uuid or place_of(node, address)
+    key = uuid or place_of(node, address)
     return CardReport(
         intern(node), AGENT, intern(key), time, 0, 0, address, intern(vendor), intern(device), json_text(hardware)
     )

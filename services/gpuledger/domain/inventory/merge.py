@@ -1,7 +1,8 @@
 """Merges the reports on a node's cards into its devices: one for each card, whoever reported it first.
 
 Each card of the agent is a device. Node Feature Discovery only counts cards of a vendor and model, so each card that it
-counts beyond the agent's is a provisional device. The result depends on the facts in force alone.
+counts beyond the agent's is a provisional device. The result depends on the facts in force, and of a card that several
+nodes report on which of them has it.
 """
 
 from collections import defaultdict
@@ -12,10 +13,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from gpuledger.api.labels import VENDOR_NVIDIA
+from gpuledger.domain.inventory.claims import owner_of
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.facts import (
-    AGENT,
     FEATURES,
+    OF_AGENTS,
     CardReport,
     InventoryFacts,
     InventoryNode,
@@ -82,30 +84,11 @@ def devices_of(state: InventoryFacts, node: str) -> NodeDevices:
     return NodeDevices(devices, visible, lacking)
 
 
-def owner_of(state: InventoryFacts, card: str) -> str | None:
-    """The node that has the agent's card: the one that sees it and reported last, or else the last that saw it."""
-    claims = [claim for report in state.report.where("card", card) if (claim := _claim(state, report))]
-    return max(claims)[2] if claims else None
-
-
-def nodes_sharing_cards(state: InventoryFacts, node: str) -> set[str]:
-    """The other nodes that reported a card of this one."""
-    cards = [report.card for report in state.report.where("node", node) if report.reporter == AGENT]
-    return {key[0] for card in cards for key in state.report.by["card"].get(card)} - {node}
-
-
-def _claim(state: InventoryFacts, report: CardReport) -> tuple[bool, datetime, str] | None:
-    row = state.node_facts.get(report.node)
-    if row is None or not row.exists or report.reporter != AGENT or not is_of_current_node(row, report):
-        return None
-    return (is_current(row, report), report.reported_at, report.node)
-
-
 def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
     alive = [report for report in reports if is_of_current_node(row, report)]
     named: dict[str, CardReport] = {}
     for report in alive:
-        if report.reporter == AGENT and _has_uuid(report) and report.pci_address:
+        if report.reporter in OF_AGENTS and _has_uuid(report) and report.pci_address:
             previous = named.get(report.pci_address)
             if previous is None or (previous.reported_at, previous.card) < (report.reported_at, report.card):
                 named[report.pci_address] = report
@@ -114,7 +97,7 @@ def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
     visible, kinds = set(), set()
     for report in sorted(alive, key=_trust):
         card = report
-        if report.reporter == AGENT:
+        if report.reporter in OF_AGENTS:
             card = report if _has_uuid(report) else named.get(report.pci_address or "", report)
             cards[card.card] = card
         else:
@@ -125,9 +108,9 @@ def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
     return _NodeCards(row, cards, frozenset(visible), counted, frozenset(kinds))
 
 
-def _trust(report: CardReport) -> tuple[bool, bool, str]:
-    """Sorts the most trusted reporter last, so that its report prevails."""
-    return (report.reporter == AGENT, report.reporter == FEATURES, report.card)
+def _trust(report: CardReport) -> tuple[bool, bool, str, datetime]:
+    """Sorts the most trusted reporter last, and of one card the latest report, so that it prevails."""
+    return (report.reporter in OF_AGENTS, report.reporter == FEATURES, report.card, report.reported_at)
 
 
 def _has_uuid(report: CardReport) -> bool:

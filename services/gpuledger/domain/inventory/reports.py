@@ -8,12 +8,12 @@ how many of them were in the agent's latest hour of recording.
 from datetime import datetime
 
 from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.inventory.claims import PLACE_SEPARATOR, keeps_cards, owner_of
 from gpuledger.domain.inventory.facts import AGENT, InventoryFacts, ReportHour
-from gpuledger.domain.inventory.merge import owner_of
 from gpuledger.domain.sources.limits import HOUR, LIMITS
 from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
-from gpuledger.events.payload import Payload
+from gpuledger.events.payload import NAME_LENGTH_MAX, Payload
 from gpuledger.events.subjects import origin_of
 
 REJECTIONS_MAX = LIMITS.rejected
@@ -31,6 +31,8 @@ def other_location(state: InventoryFacts, fact: Fact) -> str | None:
     """The other node that has the device of an agent's report; None if the agent may speak of it."""
     event, node = fact.event, origin_of(fact.event.source).name
     if isinstance(event.data, ABOUT_CARDS):
+        if keeps_cards(state) and PLACE_SEPARATOR in event.subject:
+            return _other_place(node, event.subject)
         own = state.report.get((node, AGENT, event.subject))
         if own is not None and own.reported_at >= event.time:
             return None  # The card was on this node when it happened, wherever it is now.
@@ -39,6 +41,13 @@ def other_location(state: InventoryFacts, fact: Fact) -> str | None:
         device = state.device.get(event.subject)
         owner = None if device is None else device.node
     return None if owner == node else owner
+
+
+def _other_place(node: str, place: str) -> str | None:
+    """The other node that the id of a place names; None if the place is in this one."""
+    if place.startswith(f"{node}{PLACE_SEPARATOR}"):
+        return None
+    return (place.partition(PLACE_SEPARATOR)[0] or place)[:NAME_LENGTH_MAX]
 
 
 def count_rejection(state: InventoryFacts, node: str, recorded_at: datetime) -> int:

@@ -11,7 +11,6 @@ from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory.reports import REJECTIONS_MAX
 from gpuledger.events.device import (
-    Card,
     DeviceErrorsObserved,
     DeviceFailed,
     DeviceHealthChanged,
@@ -21,10 +20,9 @@ from gpuledger.events.device import (
     DeviceReportRejected,
 )
 from gpuledger.events.envelope import Decoded
-from gpuledger.events.node import NodeDevicesObserved, NodeObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset
-from gpuledger.events.publishing import RULE_VERSIONS, Rule
+from gpuledger.events.publishing import Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Numbering, Projection
@@ -32,48 +30,13 @@ from gpuledger.projection.errors import BadEventError
 from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.queries.backend import all_projections
+from support.device_reports import AWAY, HOME, UUID, Log
 from support.events import GENERATION, IMPORT, START, event, folded, hour, message
 
-UUID = "GPU-1"
 FAILED = DeviceFailed(kind="XID 79")
 OF_HEALTH = (DeviceHealthChanged, DeviceErrorsObserved)
 UNHEALTHY = DeviceHealthChanged(healthy=False, kind="XID 79")
 ERRORS = DeviceErrorsObserved(kind="XID 31", cause="application", first_at=START)
-HOME, AWAY = "/nodes/n1/agent", "/nodes/n2/agent"
-
-
-def card(uuid: str = UUID) -> Card:
-    return Card(uuid=uuid, pci_address="0000:17:00.0", pci_vendor="10de", pci_device="2335", pci_class="0302")
-
-
-class Log:
-    """A log with the facts of a test, and what `inventory` decides by them."""
-
-    def __init__(self, *, enforced: bool = True, version: int = RULE_VERSIONS[Rule.DEVICE_REPORTS]) -> None:
-        self.messages: list[Message] = []
-        self.inventory = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
-        self._numbers: dict[str, int] = {}
-        self.skipped_s = 0
-        if enforced:
-            self.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced(version=version))
-
-    def add(self, source: str, subject: str, data: Payload, at: float = 0) -> list[Decoded]:
-        """Record a fact, and then what `inventory` decides."""
-        number = self._numbers[source] = self._numbers.get(source, 0) + 1
-        return self._put(event(data, subject, number=number, at=at, source=source))
-
-    def _put(self, one: Decoded) -> list[Decoded]:
-        recorded = message(one, len(self.messages) + 1 + self.skipped_s)
-        self.messages.append(recorded)
-        self.inventory.apply(recorded)
-        decided = self.inventory.take_decided()
-        for decision in decided:
-            self._put(decision)
-        return decided
-
-    def card_on(self, node: str, uuid: str = UUID, at: float = 0) -> None:
-        self.add("/watchers/nodes", node, NodeObserved(uid=f"uid-{node}", nfd_version="0.17.0"), at)
-        self.add(f"/nodes/{node}/agent", node, NodeDevicesObserved(cards=(card(uuid),)), at)
 
 
 class Hearing(Projection):
@@ -147,6 +110,7 @@ def test_a_card_that_nobody_has_may_be_anybodys() -> None:
 def test_a_late_report_on_a_card_that_has_moved_since_counts() -> None:
     log = Log()
     log.card_on("n1", at=2)
+    log.survey("n1", at=4)
     log.card_on("n2", at=5)
     (late,), (after,) = log.add(HOME, UUID, FAILED, at=1), log.add(HOME, UUID, FAILED, at=6)
     assert isinstance(late.data, DeviceReportAccepted)
@@ -206,7 +170,7 @@ def test_a_hostile_agent_has_so_many_rejections_recorded_within_an_hour_and_is_t
     limited = {row.source for row in sources["source"].rows.values() if row.limited_at}
     assert limited == {row.source for row in sources["source_hour"].rows.values() if row.limited_at} == {AWAY}
     assert [report.source for report, _ in heard(log.messages)] == [HOME]
-    log.skipped_s = 3_600
+    log.delay_s += 3_600
     assert rejected(log.add(AWAY, UUID, FAILED, at=1)) == [False]
     again = Fold(InventoryProjection(), GENERATION, numbering=Numbering("own", 1))
     again.apply_all(log.messages)

@@ -1,0 +1,99 @@
+"""Which node has a card that agents report: the owner of each card, and the claims of others to it. Pure.
+
+From version `KEPT_SINCE` of `Rule.DEVICE_REPORTS` on a card stays where it is for as long as the newest report of that
+node's agent includes it. Another agent that reports it meanwhile claims it: nothing comes of that before the owner no
+longer reports the card, or its node is gone. Before that version whoever reported a card last had it.
+"""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from gpuledger.domain.fact import Fact, time_of_ns
+from gpuledger.domain.inventory.facts import (
+    AGENT,
+    OF_AGENTS,
+    CardReport,
+    InventoryFacts,
+    is_current,
+    is_of_current_node,
+)
+from gpuledger.events.device import Card
+
+KEPT_SINCE: Final = 4
+"""The version of `Rule.DEVICE_REPORTS` from which on a card that is still reported stays where it is."""
+
+PLACE_SEPARATOR: Final = "/"
+"""Stands between the node and the address in the id of a card without a UUID (`place_of`), and in no UUID."""
+
+
+class _Claim(NamedTuple):
+    """A node that has a card or claims it; of several the greatest has it."""
+
+    is_current: bool
+    has_device: bool
+    is_undisputed: bool
+    reported_at: datetime
+    node: str
+
+
+def keeps_cards(state: InventoryFacts) -> bool:
+    """Whether a card that is still reported stays where it is."""
+    return state.reports_version >= KEPT_SINCE
+
+
+def owner_of(state: InventoryFacts, card: str) -> str | None:
+    """The node that has the agent's card: one that sees it, or else the last that saw it."""
+    claim = _greatest(state, card)
+    return None if claim is None else claim.node
+
+
+def other_keeper(state: InventoryFacts, node: str, card: str) -> str | None:
+    """The other node that keeps a card which this one claims; None if the card may be here."""
+    claim = _greatest(state, card) if keeps_cards(state) else None
+    return claim.node if claim is not None and claim.is_current and claim.node != node else None
+
+
+def nodes_sharing_cards(state: InventoryFacts, node: str) -> set[str]:
+    """The other nodes that reported a card of this one."""
+    cards = [report.card for report in state.report.where("node", node) if report.reporter in OF_AGENTS]
+    return {key[0] for card in cards for key in state.report.by["card"].get(card)} - {node}
+
+
+def as_claimed(state: InventoryFacts, fact: Fact) -> Fact:
+    """An agent's survey with the time from which on it claims cards: when it was recorded, at the latest."""
+    event = fact.event
+    if not keeps_cards(state):
+        return fact
+    recorded_at = min(time_of_ns(fact.recorded_ns), event.recorded_at or event.time)
+    return fact._replace(event=event._replace(time=min(event.time, recorded_at)))
+
+
+def uuid_of(state: InventoryFacts, card: Card) -> str | None:
+    """The UUID that a card may have: none that is a place, which could be one in another node."""
+    is_place = keeps_cards(state) and PLACE_SEPARATOR in (card.uuid or "")
+    return None if is_place else card.uuid
+
+
+def _greatest(state: InventoryFacts, card: str) -> _Claim | None:
+    reports = [report for report in state.report.where("card", card) if _is_of_existing_node(state, report)]
+    compares_devices = keeps_cards(state) and len(reports) > 1
+    claims = [
+        _Claim(
+            is_current(state.node_facts.rows[report.node], report),
+            compares_devices and _has_device(state, report.node, card),
+            report.reporter == AGENT,
+            report.reported_at,
+            report.node,
+        )
+        for report in reports
+    ]
+    return max(claims, default=None)
+
+
+def _is_of_existing_node(state: InventoryFacts, report: CardReport) -> bool:
+    row = state.node_facts.get(report.node)
+    return row is not None and row.exists and report.reporter in OF_AGENTS and is_of_current_node(row, report)
+
+
+def _has_device(state: InventoryFacts, node: str, card: str) -> bool:
+    return any(row.node == node and not row.provisional for row in state.device.where("card", card))
