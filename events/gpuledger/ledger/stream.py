@@ -105,6 +105,18 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
         )
     newest = max(streams)
     info = streams[newest]
+    check_current(connection, newest, info, replicas)
+    return Generation(newest, current=True, identity=identity_of(info.config.metadata, newest))
+
+
+def check_current(connection: Connection, newest: int, info: StreamInfo, replicas: int | None = None) -> None:
+    """Accept the stream of the newest generation if the ledger can be read from it and written to it.
+
+    Raises:
+        RestoreInterruptedError: it was archived, and its successor was not made, or not completed.
+        StreamConfigError: it is not as a ledger must be.
+        LogCutError: events are missing from it.
+    """
     _refuse_restoring(connection, newest, info)
     if is_archived(newest, info):
         raise RestoreInterruptedError(
@@ -113,7 +125,6 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
         )
     check_config(info.config, newest, replicas)
     check_whole(info)
-    return Generation(newest, current=True, identity=identity_of(info.config.metadata, newest))
 
 
 async def open_generation(connection: Connection, number: int) -> Generation:

@@ -5,7 +5,7 @@ No check changes anything, nor creates a stream where there is none.
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -21,11 +21,15 @@ from gpuledger.db.locks import EDGE_LOCKS, LockHolder, lock_holders, try_lock, u
 from gpuledger.db.pooler import is_pooled
 from gpuledger.db.revision import HEAD_REVISION, Schema, check_connection
 from gpuledger.db.views import READER_ROLE
-from gpuledger.events.position import Position
+from gpuledger.events.position import Position, is_origin
+from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import Connection, connected
-from gpuledger.ledger.errors import LedgerError
-from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_config, stream_name
+from gpuledger.ledger.errors import LedgerError, LogChangedError, LogLostError, LogRestoredError
+from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_current, stream_name
+from gpuledger.projection.continuity import confirm_log
 from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import GenerationMismatchError
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, ProjectionStore, schema_of
 from gpuledger.runtime.clock import Clock, system_clock
@@ -76,15 +80,20 @@ _OUTBOX = "SELECT count(*) FROM gpuledger.outbox WHERE projection = %s AND statu
 _GAPS = "SELECT count(*) FROM gpuledger_live.gap WHERE closed_at IS NULL"
 
 
-class DatabaseChecks:
-    """Checks a PostgreSQL server; `head` is the log's last position, if there is a log."""
+class FoundLog(NamedTuple):
+    """The log that rows are compared with; None where it cannot be used. `is_absent`: NATS answers, and has none."""
 
-    def __init__(
-        self, url: str, projections: Sequence[Projection], head: Position | None, clock: Clock = system_clock
-    ) -> None:
+    ledger: Ledger | None = None
+    is_absent: bool = False
+
+
+class DatabaseChecks:
+    """Checks a PostgreSQL server, and the rows in it beside the log."""
+
+    def __init__(self, url: str, projections: Sequence[Projection], log: FoundLog, clock: Clock = system_clock) -> None:
         self._url = url
         self._projections = projections
-        self._head = head
+        self._log = log
         self._clock = clock
 
     async def run(self) -> AsyncIterator[Check]:
@@ -128,7 +137,7 @@ class DatabaseChecks:
     async def _projection(self, connection: AsyncConnection, projection: Projection) -> AsyncIterator[Check]:
         live = await ProjectionStore(connection, projection, LIVE).checkpoint()
         kept = await ProjectionStore(connection, projection, PREV).checkpoint()
-        yield projection_check(projection, live, kept, self._head)
+        yield await self._rows(projection, live, kept)
         if await _leftover(connection, projection):
             yield warning(
                 f"rebuild of {projection.name}",
@@ -136,6 +145,21 @@ class DatabaseChecks:
             )
         if projection.decides:
             yield outbox_check(projection.name, await _one(connection, _OUTBOX, [projection.name]))
+
+    async def _rows(self, projection: Projection, live: Checkpoint | None, kept: Checkpoint | None) -> Check:
+        """Whether rows and log belong together; the log has to hold what was folded before it was asked."""
+        ledger, head = self._log.ledger, None
+        try:
+            if live is not None and self._log.is_absent and not is_origin(live.position):
+                raise LogLostError(f"NATS has no ledger, and the rows were folded from one up to {live.at}")
+            if live is not None and ledger is not None:
+                head = Position(ledger.generation, await ledger.head())
+                await confirm_log(projection, ledger, live)
+        except LogChangedError as error:
+            return failed(_check_of(projection), str(error))
+        except (LedgerError, GenerationMismatchError):
+            pass
+        return projection_check(projection, live, kept, head)
 
 
 def schema_check(schema: Schema) -> Check:
@@ -149,9 +173,11 @@ def projection_check(
     projection: Projection, live: Checkpoint | None, kept: Checkpoint | None, head: Position | None
 ) -> Check:
     """Whether a projection's rows are of this build and of this log, and how far they are."""
-    name = f"projection {projection.name}"
+    name = _check_of(projection)
     if live is None:
         return warning(name, "It has no rows yet. `gpuledger up`, or whichever command needs them, makes them.")
+    if head is not None and live.at.is_after(head):
+        return failed(name, str(LogRestoredError(f"it ends at {head}, and the rows were folded up to {live.at}")))
     if live.version != projection.version:
         found = f"Its rows are of version {live.version}, this build writes {projection.version}."
         if live.version > projection.version:
@@ -165,6 +191,10 @@ def projection_check(
     lag = "" if head is None else f", {live.at.lag(head):,} events behind"
     before = "" if kept is None else f", rows of version {kept.version} kept from before the last rebuild"
     return ok(name, f"Version {live.version} at {live.at}{lag}{before}")
+
+
+def _check_of(projection: Projection) -> str:
+    return f"projection {projection.name}"
 
 
 def leaders_check(leaders: Mapping[str, LockHolder | None]) -> Check:
@@ -242,10 +272,10 @@ ALWAYS = "always"
 
 
 class LedgerChecks:
-    """Checks a NATS server; `head` is the log's last position afterwards, None where there is no log."""
+    """Checks a NATS server."""
 
     def __init__(self, nats_url: str, data_dir: Path | None, identity: NatsIdentity = ANONYMOUS) -> None:
-        self.head: Position | None = None
+        self._is_usable = self._is_absent = False
         self._url = nats_url
         self._identity = identity
         self._data_dir = data_dir
@@ -261,16 +291,28 @@ class LedgerChecks:
         except LedgerError as error:
             yield failed("nats", str(error))
 
+    @asynccontextmanager
+    async def found(self) -> AsyncIterator[FoundLog]:
+        """The log as the checks found it, for those of the database."""
+        async with AsyncExitStack() as stack:
+            ledger = None
+            if self._is_usable:
+                opening = connect_ledger(self._url, name="gpuledger doctor", identity=self._identity)
+                with suppress(LedgerError):
+                    ledger = await stack.enter_async_context(opening)
+            yield FoundLog(ledger, self._is_absent)
+
     async def _stream(self, connection: Connection) -> AsyncIterator[Check]:
         generation, info = await _newest(connection)
         if info is None:
-            yield warning("stream", "There is no ledger yet. `gpuledger up` makes it.")
+            self._is_absent = True
+            yield warning("stream", "There is no ledger. `gpuledger up` makes the first one of an empty database.")
             return
-        self.head = Position(generation, info.state.last_seq)
         try:
-            check_config(info.config, generation)
+            check_current(connection, generation, info)
+            self._is_usable, head = True, Position(generation, info.state.last_seq)
             size = f"{info.state.messages:,} events, {info.state.bytes / 1024**2:,.1f} MiB"
-            yield ok("stream", f"{stream_name(generation)}: {size}, last position {self.head}")
+            yield ok("stream", f"{stream_name(generation)}: {size}, last position {head}")
         except LedgerError as error:
             yield failed("stream", str(error))
         yield durability_check(info.config.num_replicas or 1, self._sync_interval())

@@ -58,8 +58,9 @@ async def _servers(servers: Servers, data_dir: Path | None) -> AsyncIterator[Che
     ledger = LedgerChecks(servers.nats_url, data_dir, servers.nats_identity)
     async for check in ledger.run():
         yield check
-    async for check in DatabaseChecks(servers.database_url, all_projections(), ledger.head).run():
-        yield check
+    async with ledger.found() as log:
+        async for check in DatabaseChecks(servers.database_url, all_projections(), log).run():
+            yield check
 
 
 PYTHON_MIN = (3, 11)
