@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from prometheus_client import REGISTRY
 
 from gpuledger.api.kinds import CONFIG_MAPS, GPU_DEVICES, LEDGER_CONFIG_MAP, LEDGER_CONFIG_MAP_NAMESPACE
 from gpuledger.edge.kube.client import KubeClient
@@ -147,6 +148,7 @@ async def test_a_cluster_that_is_given_back_goes_to_who_is_left(
     async with writing(decided, database_url, ours, SETTINGS) as writer:
         await becomes(writer, "foreign-cluster")
         assert ours.written == [f"POST {PATH}"]
+        assert REGISTRY.get_sample_value("gpuledger_statuswriter_active") == 0, "an alert asks for it"
         await second.client.delete(CONFIG_MAPS, LEDGER_CONFIG_MAP, LEDGER_CONFIG_MAP_NAMESPACE)
         await settled(writer, decided)
         assert writer.health().reason is None

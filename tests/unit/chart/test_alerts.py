@@ -8,6 +8,7 @@ from prometheus_client import Counter, Gauge
 from gpuledger.agent.board import Board
 from gpuledger.compose import certificate_metrics, log_metrics, source_metrics
 from gpuledger.edge.admission import metrics as admission_metrics
+from gpuledger.edge.statuswriter.metrics import writer as writer_metrics
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.edge.watchers import metrics as watcher_metrics
 from gpuledger.runtime import telemetry
@@ -26,6 +27,7 @@ ALERTS = {
     "GPULedgerNoLeader", "GPULedgerLeaderFlapping", "GPULedgerLogChanged", "GPULedgerNatsStorageLow",
     "GPULedgerNatsStorageFull", "GPULedgerLogUnsealed", "GPULedgerCertificateExpires",
     "GPULedgerCertificateExpiresSoon", "GPULedgerLogProofFailed", "GPULedgerObjectsRefused",
+    "GPULedgerStatusesNotWritten",
 }  # fmt: skip
 OTHERS_METRICS = {
     "kube_customresource_verticalpodautoscaler_status_recommendation_containerrecommendations_target",
@@ -48,7 +50,8 @@ def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> Non
     rules = [one for group in rule["spec"]["groups"] for one in group["rules"]]
     assert {one["alert"] for one in rules} == ALERTS
     ours = {family.name for family in GpuMetrics(lambda: None).describe()} | metrics_of_agents(Board())
-    ours |= metrics_of(telemetry, source_metrics, log_metrics, certificate_metrics, admission_metrics, watcher_metrics)
+    ours |= metrics_of(telemetry, source_metrics, log_metrics, certificate_metrics)
+    ours |= metrics_of(admission_metrics, watcher_metrics, writer_metrics)
     for one in rules:
         page = CHART.parents[1] / one["annotations"]["runbook"]
         assert page.stem == one["alert"]
