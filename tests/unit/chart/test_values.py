@@ -311,6 +311,7 @@ def test_a_service_monitor_finds_the_service() -> None:
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert monitor["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
     assert monitor["metadata"]["labels"]["release"] == "prom"
+    assert monitor["spec"]["endpoints"][0]["honorLabels"], "pools of one name differ by our own label `namespace`"
 
 
 def test_every_object_has_the_standard_labels(made: Manifests) -> None:
