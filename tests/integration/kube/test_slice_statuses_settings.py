@@ -2,6 +2,8 @@
 
 from gpuledger.api.kinds import GPU_DEVICES, MODULE_CONFIG, RESOURCE_SLICE_STATUSES
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.objects import Kind
+from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.events.settings import SettingsChanged
@@ -30,8 +32,10 @@ async def test_while_the_feature_gate_is_closed_the_last_status_stays(
     assert written(ours) == []
     assert [one["metadata"]["name"] for one in (await client.list(GPU_DEVICES)).items] == ["n1-0"]
     assert await is_right(client, driver.ledger)
+    assert Kind.SLICE in (await compare(client, driver.ledger)).left_out
     await driver.record((MODULE_CONFIG, SettingsChanged()))
     await all_written(writer, driver.ledger)
+    assert Kind.SLICE not in (await compare(client, driver.ledger)).left_out
     assert await states(client, "s1") == {"gpu-0": "Allocated"}
     assert await names(client) == ["s1"]
 

@@ -111,7 +111,7 @@ def verify(
         _show_proof(proof)
     compared = f"{sum(result.rows for result in found)} rows" + (f" and {objects.objects} objects" if objects else "")
     says = "what this build makes of the ledger" if changed else "as the ledger says"
-    message(f"Every {'row and object' if objects else 'row'} is {says}: {compared} compared.")
+    message(f"Every {'row and compared object' if objects else 'row'} is {says}: {compared} compared.")
 
 
 def replay(
@@ -168,6 +168,7 @@ def _show_objects(objects: "KubeVerification | None") -> None:
         return
     if not objects.enabled:
         message("The module is disabled by its ModuleConfig: no service keeps the objects in Kubernetes.")
+    message(f"Not compared in Kubernetes: {', '.join(map(str, objects.left_out))}.")
     for one in objects.first:
         expected, actual = _value(one.expected), _value(one.found)
         message(f"{one.key.kind} {one.key.id} {one.path}: the ledger says {expected}, Kubernetes has {actual}.")

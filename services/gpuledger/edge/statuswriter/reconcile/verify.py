@@ -37,7 +37,11 @@ OUR_KINDS: Final = (Kind.DEVICE, Kind.NODE, Kind.SLICE)
 """Kinds whose every object follows from the ledger."""
 
 COMPARED: Final = (*OUR_KINDS, *POOL_KINDS)
-"""Kinds that are compared with the ledger."""
+"""Kinds that are compared with the ledger.
+
+The others follow from more than the ledger: DaemonSets of components from the settings of `gpuledger up`, the
+NodeFeatureRule from the build, and Deckhouse's own ModuleConfig drops our condition.
+"""
 
 
 class ObjectDifference(NamedTuple):
@@ -52,7 +56,8 @@ class ObjectDifference(NamedTuple):
 class KubeVerification(NamedTuple):
     """The outcome: up to where the ledger was folded, how many objects were compared, how many differ, and the first.
 
-    `enabled` False says that the module is disabled, and nobody keeps the objects.
+    `enabled` False says that the module is disabled, and nobody keeps the objects. `left_out` are the kinds that the
+    status writer writes and nobody compared.
     """
 
     position: Position
@@ -60,6 +65,7 @@ class KubeVerification(NamedTuple):
     objects: int
     differences: int
     first: tuple[ObjectDifference, ...]
+    left_out: tuple[Kind, ...]
 
 
 async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | None = None) -> KubeVerification:
@@ -85,7 +91,8 @@ async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | 
     shown = [await _difference(client, key, desired) for key in sorted(keys)[:SHOWN_MAX]]
     first = tuple(one for one in shown if one is not None)
     position = Position(ledger.generation, fold.sequence)
-    return KubeVerification(position, state.enabled, len(desired.keys() | observed.keys()), len(keys), first)
+    left_out = tuple(kind for kind in Kind if kind not in kinds)
+    return KubeVerification(position, state.enabled, len(desired.keys() | observed.keys()), len(keys), first, left_out)
 
 
 def differing(desired: Mapping[Key, DesiredObject], observed: Mapping[Key, ObservedObject]) -> Iterator[Key]:
