@@ -14,6 +14,11 @@ from gpuledger.events.registry import registry
 RESOURCES_MAX = 64
 DEVICE_IDS_MAX = 4096
 
+UNITS_OF_CONTAINER_MAX = 4096
+"""How many units of all resources and claims a container may hold where `Rule.BOUNDS` is enforced."""
+UNITS_OF_NODE_MAX = 16_384
+"""How many units all containers of a node may hold there at a time: 256 cards of 64 slices each."""
+
 DeviceIds = Annotated[tuple[Name, ...], Field(max_length=DEVICE_IDS_MAX)]
 
 
@@ -43,6 +48,17 @@ class AllocationObserved(Payload):
     container: Name
     resources: Annotated[tuple[AllocatedDevices, ...], Field(max_length=RESOURCES_MAX)] = ()
     claims: Annotated[tuple[AllocatedClaim, ...], Field(max_length=DEVICE_IDS_MAX)] = ()
+
+    @property
+    def units(self) -> int:
+        """How many units the event lists, of all resources and claims."""
+        return sum(len(held.devices) for held in self.resources) + len(self.claims)
+
+    def excess(self) -> str | None:
+        """More units than a container may hold."""
+        if self.units <= UNITS_OF_CONTAINER_MAX:
+            return None
+        return f"It lists {self.units} units of a container, and {UNITS_OF_CONTAINER_MAX} is the limit."
 
 
 @registry.event("allocation", "ended", by_agents(DropClass.ONCE))

@@ -7,6 +7,7 @@ EventError
 ├── PayloadError            data that does not fit its type
 ├── PublisherError          a source that must not publish the event
 ├── EventTimeError          an event that happened long after it was recorded
+├── ExcessError             an event that holds more than one may
 └── CatalogueError          the registry contradicts itself (a bug in the code, found at import)
 """
 
@@ -37,6 +38,10 @@ class PublisherError(EventError):
 
 class EventTimeError(EventError):
     """The event happened long after it was recorded: a clock is wrong, or the source lies."""
+
+
+class ExcessError(EventError):
+    """The event holds more than one event of an edge source may."""
 
 
 class CatalogueError(EventError):

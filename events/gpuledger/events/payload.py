@@ -38,3 +38,10 @@ class Payload(BaseModel):
     VERSION: ClassVar[int]
     PUBLISH_RULE: ClassVar[PublishRule]
     TYPE: ClassVar[str]
+
+    def excess(self) -> str | None:
+        """What is more than one event of an edge source may hold where `Rule.BOUNDS` is enforced; None if nothing is.
+
+        The bounds of fields hold everywhere and always, this one where it came later.
+        """
+        return None

@@ -43,6 +43,9 @@ class Rule(StrEnum):
     reports it.
     """
 
+    BOUNDS = "bounds"
+    """What one event of an edge source holds, and what a node's agent makes folds keep, stays within bounds."""
+
 
 RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.DEVICE_REPORTS: 4}
 """The newest version of each rule that this build enforces."""

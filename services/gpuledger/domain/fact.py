@@ -1,6 +1,6 @@
 """The input of every fold: a decoded event with its place in the log."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
@@ -14,11 +14,15 @@ _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fact(NamedTuple):
-    """An accepted event. One that a decider folds before it is published has the origin as its sequence."""
+    """An accepted event. One that a decider folds before it is published has the origin as its sequence.
+
+    `rules` are those that are enforced where an event of the log stands.
+    """
 
     event: Decoded
     sequence: Offset
     recorded_ns: int
+    rules: Container[str] = ()
 
 
 class State(Protocol):

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from gpuledger.domain.fact import counted_as_recorded, is_ahead, time_of_ns
 from gpuledger.events.envelope import Undecoded
-from gpuledger.events.errors import EventTimeError, PublisherError, UnknownEventTypeError
+from gpuledger.events.errors import EventTimeError, ExcessError, PublisherError, UnknownEventTypeError
+from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Offset
 from gpuledger.events.publisher import Publisher
 from gpuledger.events.publishing import (
@@ -99,6 +100,16 @@ class EnforcedRules:
             if recorded_ns > self._recorded_ns:
                 self._recorded_ns, self._time_max = recorded_ns, time_of_ns(recorded_ns) + EVENT_AHEAD_MAX
 
+    def check_bounds(self, publisher: Publisher, data: Payload | None) -> None:
+        """Check that an event of the edge holds no more than one event may; None: nobody here decodes it.
+
+        Raises:
+            ExcessError: it holds more.
+        """
+        excess = data.excess() if self._checks_bounds and publisher.is_edge and data is not None else None
+        if excess is not None:
+            raise ExcessError(excess)
+
     def take_changes(self) -> list[EnforcedRule]:
         """The rules that were added since the last call."""
         changed, self._changed = self._changed, {}
@@ -108,6 +119,7 @@ class EnforcedRules:
         """Every event asks, and a rule's name takes long to hash."""
         self._checks_publishers = Rule.PUBLISHERS in self.rules
         self._checks_times = Rule.EVENT_TIMES in self.rules
+        self._checks_bounds = Rule.BOUNDS in self.rules
         self.reports_version = self._version(Rule.DEVICE_REPORTS)
 
     def _version(self, rule: str) -> int:

@@ -136,6 +136,7 @@ class Fold:
             self._check_publisher(message, publisher, event, route)
             is_needed = route.handler is not None or (self._observes and route.rule is not None)
             data = self._catalogue.decode(event.type, event.data) if is_needed else None
+            self.enforced.check_bounds(publisher, data)
         except EventError as error:
             self._reject(message, event, error)
             return
@@ -148,7 +149,7 @@ class Fold:
             if event.type == _REPORT_ACCEPTED:
                 self._hear_report(message, event)
         elif route.is_open or route.hears(publisher, event, self.enforced, judges=self.projection.judges):
-            fact = Fact(with_data(event, data), message.sequence, message.recorded_ns)
+            fact = Fact(with_data(event, data), message.sequence, message.recorded_ns, self.enforced.rules)
             self._fold(fact, route.handler, message.subject)
 
     def due(self, now: datetime) -> None:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from gpuledger.agent.kubelet.podresources_pb2 import ContainerDevices, ContainerResources, ListPodResourcesResponse
 from gpuledger.agent.part import AgentFact
 from gpuledger.events.allocation import (
-    DEVICE_IDS_MAX,
     RESOURCES_MAX,
+    UNITS_OF_CONTAINER_MAX,
     AllocatedClaim,
     AllocatedDevices,
     AllocationEnded,
@@ -56,7 +56,8 @@ def allocations(node: str, pods: ListPodResourcesResponse) -> Mapping[str, Alloc
     found: dict[str, AllocationObserved] = {}
     for pod in pods.pod_resources:
         for container in pod.containers:
-            resources, claims = _resources(container), _claims(container)
+            resources = _resources(container)
+            claims = _claims(container, UNITS_OF_CONTAINER_MAX - sum(len(held.devices) for held in resources))
             if (resources or claims) and _are_names(pod.namespace, pod.name, container.name):
                 found[subject_of(node, pod.namespace, pod.name, container.name)] = AllocationObserved(
                     node=node,
@@ -95,15 +96,16 @@ def _ids(entries: Iterable[ContainerDevices]) -> dict[str, frozenset[str]]:
 def _resources(container: ContainerResources) -> tuple[AllocatedDevices, ...]:
     ids = _ids(entry for entry in container.devices if entry.resource_name.startswith(RESOURCE_GROUPS))
     named = {resource: sorted(filter(_are_names, ids[resource])) for resource in sorted(ids) if _are_names(resource)}
-    held = [
-        AllocatedDevices(resource=resource, devices=tuple(devices[:DEVICE_IDS_MAX]))
-        for resource, devices in named.items()
-        if devices
-    ]
+    held: list[AllocatedDevices] = []
+    room = UNITS_OF_CONTAINER_MAX
+    for resource, devices in named.items():
+        if devices and room:
+            held.append(AllocatedDevices(resource=resource, devices=tuple(devices[:room])))
+            room -= len(held[-1].devices)
     return tuple(held[:RESOURCES_MAX])
 
 
-def _claims(container: ContainerResources) -> tuple[AllocatedClaim, ...]:
+def _claims(container: ContainerResources, most: int) -> tuple[AllocatedClaim, ...]:
     devices = {
         (one.claim_name, device.driver_name, device.pool_name, device.device_name)
         for one in container.dynamic_resources
@@ -111,7 +113,7 @@ def _claims(container: ContainerResources) -> tuple[AllocatedClaim, ...]:
     }
     return tuple(
         AllocatedClaim(claim=claim, driver=driver, pool=pool, device=device)
-        for claim, driver, pool, device in sorted(one for one in devices if _are_names(*one))[:DEVICE_IDS_MAX]
+        for claim, driver, pool, device in sorted(one for one in devices if _are_names(*one))[:most]
     )
 
 

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
 from gpuledger.domain.table import Table, TableSpec
-from gpuledger.events.allocation import AllocationEnded, AllocationObserved
+from gpuledger.events.allocation import UNITS_OF_NODE_MAX, AllocationEnded, AllocationObserved
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.position import Offset, is_after
+from gpuledger.events.publishing import Rule
 
 _SLICED = re.compile(r"(.+)::([0-9]{1,9})", re.DOTALL).fullmatch
 """The id of a slice of a device: `<uuid>::<n>`."""
@@ -99,7 +100,7 @@ class Allocations(TableState):
     """The state of the allocations projection."""
 
     def __init__(self) -> None:
-        self.allocation = Table(ALLOCATION, "allocation")
+        self.allocation = Table(ALLOCATION, "allocation", "node")
         self.history = Table(HISTORY, "allocation")
         self.reports = Table(REPORTS, "allocation")
         self._last: dict[str, datetime] | None = None
@@ -126,11 +127,20 @@ def _is_next(state: Allocations, fact: Fact) -> bool:
 
 
 def _observed(state: Allocations, fact: Fact, data: AllocationObserved) -> None:
-    _set_units(state, fact, set(_units(fact.event.subject, data).values()))
+    units = set(_units(fact.event.subject, data).values())
+    if Rule.BOUNDS in fact.rules and len(units) > _room(state, fact.event.subject, data.node):
+        units = set()  # Only a hostile agent lists so many; what it listed before stays.
+    _set_units(state, fact, units)
 
 
 def _ended(state: Allocations, fact: Fact, _data: AllocationEnded) -> None:
     _set_units(state, fact, set())
+
+
+def _room(state: Allocations, allocation: str, node: str) -> int:
+    """How many units a container may have beside the others of its node."""
+    held = state.allocation.by
+    return UNITS_OF_NODE_MAX - len(held["node"].get(node)) + len(held["allocation"].get(allocation))
 
 
 def _set_units(state: Allocations, fact: Fact, units: set[Unit]) -> None:

@@ -1,5 +1,7 @@
 """The kubelet's list of pods as allocations of GPUs and units in use, within the bounds of events."""
 
+import pytest
+
 from gpuledger.agent.kubelet.allocations import allocations, in_use, subject_of
 from gpuledger.agent.kubelet.podresources_pb2 import (
     CDIDevice,
@@ -10,7 +12,12 @@ from gpuledger.agent.kubelet.podresources_pb2 import (
     ListPodResourcesResponse,
     PodResources,
 )
-from gpuledger.events.allocation import DEVICE_IDS_MAX, AllocatedClaim, AllocatedDevices, AllocationObserved
+from gpuledger.events.allocation import (
+    UNITS_OF_CONTAINER_MAX,
+    AllocatedClaim,
+    AllocatedDevices,
+    AllocationObserved,
+)
 from gpuledger.events.envelope import SUBJECT_LENGTH_MAX
 
 POOL = "gpu.deckhouse.io/a"
@@ -82,8 +89,16 @@ def test_names_that_no_event_can_hold_are_left_out() -> None:
     container = ContainerResources(name="main", devices=odd)
     assert seen(container)["w1/ns/pod/main"].resources == (AllocatedDevices(resource=POOL, devices=("ok",)),)
     assert allocations("w1", listing(container, pod="")) == {}
-    many = ContainerResources(name="main", devices=[devices(POOL, *map(str, range(DEVICE_IDS_MAX + 1)))])
-    assert len(seen(many)["w1/ns/pod/main"].resources[0].devices) == DEVICE_IDS_MAX
+
+
+@pytest.mark.parametrize(
+    "of_pool", [0, 1, UNITS_OF_CONTAINER_MAX - 2, UNITS_OF_CONTAINER_MAX, UNITS_OF_CONTAINER_MAX + 1]
+)
+def test_no_more_units_are_listed_than_the_ledger_takes_of_a_container(of_pool: int) -> None:
+    held = [devices(POOL, *map(str, range(of_pool))), devices("nvidia.com/gpu", "a", "b", "c")]
+    claimed = claim("c", *(("gpu.nvidia.com", "w1", f"gpu-{number}") for number in range(UNITS_OF_CONTAINER_MAX)))
+    found = seen(ContainerResources(name="main", devices=held, dynamic_resources=[claimed]))["w1/ns/pod/main"]
+    assert (found.units, found.excess()) == (UNITS_OF_CONTAINER_MAX, None)
 
 
 def test_an_id_that_is_too_long_ends_in_a_hash_that_distinguishes_it() -> None:
