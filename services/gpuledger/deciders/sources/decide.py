@@ -10,7 +10,7 @@ from itertools import chain
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.sources.epochs import end_epoch, unexplained_end
 from gpuledger.domain.sources.fold import NO_EPOCH, Missing, Sources, follow, overdue, rejected, repeated
-from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregate_of, exceeded, is_limited
+from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregates_of, exceeded, is_limited
 from gpuledger.events.envelope import Undecoded, with_payload
 from gpuledger.events.node import NodeAgentStarted
 from gpuledger.events.position import number_of
@@ -39,8 +39,8 @@ def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
     if event.type == NodeAgentStarted.TYPE and Rule.EPOCH_ENDS in observed.rules:
         decisions = chain(decisions, _on_agent_started(state, observed))
     if is_limited(event.source):
-        size, aggregate = observed.size, aggregate_of(event)
-        counted = CountedMessage(event.source, recorded_at, size, aggregate, begins_epoch, is_rejected=False)
+        aggregates = aggregates_of(event, bounded=Rule.BOUNDS in observed.rules)
+        counted = CountedMessage(event.source, recorded_at, observed.size, aggregates, begins_epoch, is_rejected=False)
         limited = _over_limits(state.hours.count(counted), recorded_at)
         return chain(decisions, limited) if limited else decisions
     return decisions
@@ -51,7 +51,7 @@ def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
     event, recorded_at = refusal.event, time_of_ns(refusal.recorded_ns)
     source = source_under(refusal.nats_subject) if event is None else event.source
     epoch = NO_EPOCH if event is None else event.epoch
-    counted = CountedMessage(source, recorded_at, refusal.size, None, begins_epoch=False, is_rejected=False)
+    counted = CountedMessage(source, recorded_at, refusal.size, (), begins_epoch=False, is_rejected=False)
     if refusal.kind is RefusalKind.DUPLICATE:
         repeated(state, source, epoch)
         if is_limited(source):

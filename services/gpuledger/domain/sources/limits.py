@@ -11,11 +11,22 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from gpuledger.domain.table import Table, TableSpec
-from gpuledger.events.envelope import Undecoded
+from gpuledger.events.allocation import AllocationObserved
+from gpuledger.events.envelope import Undecoded, with_payload
+from gpuledger.events.node import NodeDevicesObserved
 from gpuledger.events.registry import parse_type
 
 HOUR: Final = timedelta(hours=1)
 HASH_LENGTH: Final = 16
+
+HASHES_KEPT_MAX: Final = 16_384
+"""How many hashes are kept in memory; their subjects are whatever sources call things."""
+
+UNITS_PER_AGGREGATE: Final = 8
+"""How many units of a container count as one thing: whoever lists more than a node may hold is over its limits."""
+
+_LISTS = (NodeDevicesObserved.TYPE, AllocationObserved.TYPE)
+"""The types of events that list things besides the one that they are about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +34,8 @@ class SourceLimits:
     """What one source may record in an hour before it is over its limits.
 
     `rejected` counts events that were rejected, `epochs` those that it began, `aggregates` the things that its events
-    are about, `bytes` everything that it published, repeats included. Beyond `gaps`, ranges of numbers stay missing
-    without being recorded as gaps until a later hour.
+    are about or list, `bytes` everything that it published, repeats included. Beyond `gaps`, ranges of numbers stay
+    missing without being recorded as gaps until a later hour.
     """
 
     rejected: int = 100
@@ -60,12 +71,12 @@ SOURCE_HOUR = TableSpec("source_hour", SourceHour, ("source",))
 
 
 class CountedMessage(NamedTuple):
-    """A message to count: who published it when, its size, and what it is about, if that is sure."""
+    """A message to count: who published it when, its size, and what it is about and lists, if that is sure."""
 
     source: str
     recorded_at: datetime
     size: int
-    aggregate: str | None
+    aggregates: tuple[str, ...]
     begins_epoch: bool
     is_rejected: bool
 
@@ -79,13 +90,13 @@ class Hours:
 
     def count(self, message: CountedMessage) -> SourceHour:
         """Count a message; returns its source's hour."""
-        _, recorded_at, size, aggregate, begins_epoch, is_rejected = message
+        _, recorded_at, size, listed, begins_epoch, is_rejected = message
         row = self._table.get(message.source)
         if row is None or recorded_at - row.hour >= HOUR:
             hour = recorded_at.replace(minute=0, second=0, microsecond=0)
             row = SourceHour(message.source, hour, 0, 0, 0, 0, 0, "", None)
             self._aggregates.pop(message.source, None)
-        aggregates, hashes = self._with_aggregate(row, aggregate)
+        aggregates, hashes = self._with_aggregates(row, listed)
         source, hour, events, rejected, epochs, _, total, _, limited_at = row
         row = SourceHour(
             source,
@@ -101,21 +112,20 @@ class Hours:
         self._table.put(row)
         return row
 
-    def _with_aggregate(self, row: SourceHour, aggregate: str | None) -> tuple[int, str]:
-        """The number of aggregates, and their hashes, with one more."""
-        if aggregate is None or row.aggregates > LIMITS.aggregates:
+    def _with_aggregates(self, row: SourceHour, listed: tuple[str, ...]) -> tuple[int, str]:
+        """The number of aggregates, and their hashes, with these."""
+        if not listed or row.aggregates > LIMITS.aggregates:
             return row.aggregates, row.hashes
         found = self._aggregates.get(row.source)
         if found is None:
             starts = range(0, len(row.hashes), HASH_LENGTH)
             found = self._aggregates[row.source] = {row.hashes[start : start + HASH_LENGTH] for start in starts}
-        if aggregate in found:
-            return row.aggregates, row.hashes
-        if row.aggregates == LIMITS.aggregates:
+        more = [one for one in dict.fromkeys(listed) if one not in found]
+        if row.aggregates + len(more) > LIMITS.aggregates:
             del self._aggregates[row.source]
-            return row.aggregates + 1, ""
-        found.add(aggregate)
-        return row.aggregates + 1, row.hashes + aggregate
+            return LIMITS.aggregates + 1, ""
+        found.update(more)
+        return row.aggregates + len(more), "".join((row.hashes, *more))
 
 
 class GapAllowance:
@@ -168,15 +178,30 @@ def is_limited(source: str) -> bool:
     return source.startswith(("/nodes/", "/gateways/"))
 
 
-def aggregate_of(event: Undecoded) -> str:
-    """The hash of what an accepted event is about; nobody finds two things that share one."""
-    return _hash(event.type, event.subject)
+def aggregates_of(event: Undecoded, *, bounded: bool) -> tuple[str, ...]:
+    """The hashes of what an accepted event is about and lists; nobody finds two things that share one.
+
+    Where `Rule.BOUNDS` is enforced (`bounded`), each card of a node counts, and each `UNITS_PER_AGGREGATE` of a
+    container.
+    """
+    own = _hash(event.type, event.subject)
+    if not bounded or event.type not in _LISTS:
+        return (own,)
+    data, listed = with_payload(event).data, []
+    if isinstance(data, NodeDevicesObserved):
+        listed = [f"device/{card.uuid or f'{event.subject}/{card.pci_address}'}" for card in data.cards]
+    elif isinstance(data, AllocationObserved):
+        listed = [f"units/{event.subject}/{first}" for first in range(0, data.units, UNITS_PER_AGGREGATE)][1:]
+    return (own, *map(_hash_of, listed))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=HASHES_KEPT_MAX)
 def _hash(event_type: str, subject: str) -> str:
-    aggregate = _aggregate_word(event_type)
-    return blake2b(f"{aggregate}/{subject}".encode(), digest_size=HASH_LENGTH // 2).hexdigest()
+    return _hash_of(f"{_aggregate_word(event_type)}/{subject}")
+
+
+def _hash_of(thing: str) -> str:
+    return blake2b(thing.encode(), digest_size=HASH_LENGTH // 2).hexdigest()
 
 
 @lru_cache(maxsize=4_096)

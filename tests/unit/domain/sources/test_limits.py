@@ -23,9 +23,9 @@ def hours() -> tuple[Hours, Table[SourceHour]]:
     return Hours(table), table
 
 
-def message(seconds: float = 0, aggregate: str | None = None, *, source: str = AGENT) -> CountedMessage:
+def message(seconds: float = 0, *aggregates: str, source: str = AGENT) -> CountedMessage:
     at = START + timedelta(seconds=seconds)
-    return CountedMessage(source, at, 10, aggregate, begins_epoch=False, is_rejected=False)
+    return CountedMessage(source, at, 10, aggregates, begins_epoch=False, is_rejected=False)
 
 
 def name(number: int) -> str:
@@ -59,20 +59,30 @@ def test_a_servers_clock_that_goes_back_begins_no_hour() -> None:
 def test_an_aggregate_counts_once_also_after_a_restart() -> None:
     counted, table = hours()
     for number in (1, 2, 1):
-        counted.count(message(aggregate=name(number)))
+        counted.count(message(0, name(number)))
     again = Hours(table)
-    assert again.count(message(aggregate=name(2))).aggregates == 2
-    assert again.count(message(aggregate=name(3))).aggregates == 3
+    assert again.count(message(0, name(2))).aggregates == 2
+    assert again.count(message(0, name(3))).aggregates == 3
 
 
 def test_the_aggregates_of_a_hostile_source_are_not_kept_beyond_the_limit() -> None:
     counted, table = hours()
     for number in range(10 * LIMITS.aggregates):
-        row = counted.count(message(aggregate=name(number)))
+        row = counted.count(message(0, name(number)))
         assert len(row.hashes) <= HASH_LENGTH * LIMITS.aggregates
     assert (row.aggregates, row.hashes) == (LIMITS.aggregates + 1, "")
     assert exceeded(table.rows[AGENT]) == ("aggregates",)
-    assert Hours(table).count(message(aggregate=name(0))).aggregates == LIMITS.aggregates + 1
+    assert Hours(table).count(message(0, name(0))).aggregates == LIMITS.aggregates + 1
+
+
+def test_an_event_that_lists_too_many_things_is_over_the_limit_at_once() -> None:
+    counted, _ = hours()
+    many = [name(number) for number in range(LIMITS.aggregates)]
+    full = counted.count(message(0, *many, name(1)))
+    assert (full.aggregates, exceeded(full)) == (LIMITS.aggregates, ())
+    assert counted.count(message(0, *many[:9])) == full._replace(events=2, bytes=20)
+    over = counted.count(message(0, name(1), "new", "newer"))
+    assert (over.aggregates, over.hashes) == (LIMITS.aggregates + 1, "")
 
 
 @pytest.mark.parametrize("limit", ["rejected", "epochs", "aggregates", "bytes"])
