@@ -296,7 +296,8 @@ class Fold:
             self._reject(message, event, error)
             return
         if route.handler is not None and not self.projection.judges:
-            self._fold(Fact(decoded, message.sequence, message.recorded_ns), route.handler, message.subject)
+            fact = Fact(decoded, message.sequence, message.recorded_ns, self.enforced.rules)
+            self._fold(fact, route.handler, message.subject)
 
     def _fold(self, fact: Fact, handler: Handler, subject: str) -> None:
         event = fact.event

@@ -1,9 +1,9 @@
 """Decides which GPUDevices exist, what they show, and the inventory conditions of their nodes. Pure.
 
 The decider derives the desired inventory of a node from the facts in force and decides only the difference to its last
-decisions. A GPUDevice keeps its name for life; it is withdrawn only when its node is gone, or its card is in another
-node. Nothing is decided while the module is disabled, and nothing but withdrawals while Node Feature Discovery is
-missing.
+decisions. A GPUDevice keeps its name for life; it is withdrawn only when its node is gone, its card is in another
+node, or its card, long absent, makes room for a new one of a node with too many. Nothing is decided while the module is
+disabled, and nothing but withdrawals while Node Feature Discovery is missing.
 """
 
 from collections.abc import Iterable, Iterator

@@ -4,9 +4,10 @@ Of each kind of fact the latest by event time is in force, whatever the order of
 cards that it reports. Nothing here is merged or decided.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from sys import intern
+from typing import Final
 
 import orjson
 
@@ -39,12 +40,20 @@ from gpuledger.domain.inventory.labels import (
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, json_text
 from gpuledger.events.device import Card, Hardware
 from gpuledger.events.node import (
+    CARDS_PER_NODE_MAX,
     NodeDevicesObserved,
     NodeFeaturesGone,
     NodeFeaturesObserved,
     NodeGone,
     NodeObserved,
 )
+from gpuledger.events.publishing import Rule
+
+AGENT_CARDS_MAX: Final = 2 * CARDS_PER_NODE_MAX
+"""How many cards of a node's agent are kept, absent ones included, where `Rule.BOUNDS` is enforced."""
+
+CARD_KEPT_MIN: Final = timedelta(days=1)
+"""How long after its last report a card is kept at least; after that it makes room for a new one, if there is none."""
 
 _JUST_BEFORE = timedelta(microseconds=1)
 _TRACES = (f'"{LABEL_DEVICE_PREFIX}', f'"{NFD_LABEL_PREFIX}')
@@ -105,17 +114,19 @@ def _devices_observed(state: InventoryFacts, fact: Fact, data: NodeDevicesObserv
     _settle_claims(state, node)
     cards = sorted(data.cards, key=_place, reverse=True)
     reports = [_sighting_of_card(node, card, uuid_of(state, card), time) for card in cards]
-    claimed = {report.card for report in reports if other_keeper(state, node, report.card) is not None}
+    claims = {report.card: report for report in reports if other_keeper(state, node, report.card) is not None}
+    ours = [report for report in reports if report.card not in claims]
     is_latest = _is_latest(row.agent_at, time)
     if is_latest:
         row = row._replace(agent_at=time)
     _put(state, _with_gpus(row, time) if data.cards else row)
     _supersede(state, node, AGENT, time)
-    for report in reports:
-        if report.card not in claimed:
+    refused = _make_room(state, node, ours, time) if Rule.BOUNDS in fact.rules else frozenset[str]()
+    for report in ours:
+        if report.card not in refused:
             _store(state, report)
     if is_latest:
-        _replace_claims(state, node, {report.card: report for report in reports if report.card in claimed})
+        _replace_claims(state, node, claims)
     _forget(state, _row(state, node))
 
 
@@ -135,6 +146,20 @@ def _replace_claims(state: InventoryFacts, node: str, claims: Mapping[str, CardR
     for report in claims.values():
         state.report.put(report._replace(reporter=CLAIM))
     state.note_claims(claims.keys() - before)
+
+
+def _make_room(state: InventoryFacts, node: str, reports: Iterable[CardReport], time: datetime) -> frozenset[str]:
+    """Drop the cards that were absent longest, as far as new ones need room; returns new ones that find none."""
+    kept = {report.card: report.reported_at for report in state.report.where("node", node) if report.reporter == AGENT}
+    reported = dict.fromkeys(report.card for report in reports)
+    new = [card for card in reported if card not in kept]
+    lacking = len(kept) + len(new) - AGENT_CARDS_MAX
+    if lacking <= 0:
+        return frozenset()
+    absent = sorted((at, card) for card, at in kept.items() if card not in reported and time - at >= CARD_KEPT_MIN)
+    for _, card in absent[:lacking]:
+        state.report.delete((node, AGENT, card))
+    return frozenset(new[: max(0, lacking - len(absent))])
 
 
 def _place(card: Card) -> tuple[str, str]:
