@@ -18,6 +18,9 @@ from gpuledger.events.subjects import subject_of
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "application/json"
 ATTRIBUTE_LENGTH_MAX = 1024
+SHARED_TIME_LENGTH_MAX = 64
+"""How long a time may be that is kept in memory; Python reads one with any number of digits."""
+
 SUBJECT_LENGTH_MAX = 63 + 1 + NAME_LENGTH_MAX
 """Some subjects are a namespace and a name, with a slash between."""
 
@@ -209,7 +212,9 @@ def _time(text: object, name: str) -> datetime:
 def _optional_time(text: object) -> datetime | None:
     if text is None:
         return None
-    return _shared_time(text) if type(text) is str else _time(text, "recordedtime")
+    if type(text) is str and len(text) <= SHARED_TIME_LENGTH_MAX:
+        return _shared_time(text)
+    return _time(text, "recordedtime")
 
 
 @lru_cache(maxsize=256)

@@ -3,14 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from gpuledger.events.errors import SubjectError
 from gpuledger.events.publishing import PublishRule, SourceKind, source_kind
-from gpuledger.events.subjects import NODE, ROOT, SOURCE_LENGTH_MAX, escape, origin_of
-
-PUBLISHERS_KEPT_MAX: Final = 65_536
-"""How many are kept in memory at a time; a hostile source invents any number of names."""
+from gpuledger.events.subjects import NAMES_KEPT_MAX, NODE, ROOT, SOURCE_LENGTH_MAX, escape, origin_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +44,7 @@ class Publisher:
         return None
 
 
-@lru_cache(maxsize=PUBLISHERS_KEPT_MAX)
+@lru_cache(maxsize=NAMES_KEPT_MAX)
 def publisher_of(source: str) -> Publisher:
     """The publisher that a source is.
 

@@ -7,7 +7,6 @@ read it there; no other place says who publishes what.
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, Origin, origin_of
@@ -168,7 +167,6 @@ BY_IMPORTERS = PublishRule((SourceKind.IMPORTERS,), Authority.EDGE)
 _ORIGINS = {"import": SourceKind.IMPORTERS}
 
 
-@lru_cache(maxsize=65_536)
 def source_kind(source: str) -> SourceKind | None:
     """The kind of a source; None if it publishes no event type.
 

@@ -18,6 +18,9 @@ TOKEN_BYTES_MAX = 1024
 SOURCE_LENGTH_MAX = 253
 """Events about a source have it for their subject."""
 
+NAMES_KEPT_MAX = 16_384
+"""How many names, tokens and sources are kept in memory at a time; a hostile source invents any number of them."""
+
 _PLAIN = re.compile(rf"[A-Za-z0-9_-]{{1,{TOKEN_BYTES_MAX}}}").fullmatch
 """Most names need no escaping, and quoting takes twenty times as long as finding that out."""
 
@@ -66,7 +69,7 @@ class Subject(NamedTuple):
         )
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=NAMES_KEPT_MAX)
 def escape(name: str) -> str:
     """One subject token for a name; `unescape` inverts it.
 
@@ -86,7 +89,7 @@ def escape(name: str) -> str:
     return token
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=NAMES_KEPT_MAX)
 def unescape(token: str) -> str:
     """The name for an escaped token.
 
@@ -115,13 +118,16 @@ def parse_subject(subject: str) -> Subject:
     return Subject(Origin(kind, unescape(name)), aggregate, unescape(aggregate_id), event)
 
 
-@lru_cache(maxsize=65_536)
 def origin_of(source: str) -> Origin:
     """The origin under which events of this source must be recorded.
 
     Raises:
         SubjectError: the source has none of the known shapes.
     """
+    return _kept_origin(source) if len(source) <= SOURCE_LENGTH_MAX else _origin(source)
+
+
+def _origin(source: str) -> Origin:
     match source.split("/"):
         case ["", "nodes", node, "agent"] if node:
             return Origin(NODE, node)
@@ -130,6 +136,9 @@ def origin_of(source: str) -> Origin:
         case ["", "watchers" | "gateways" | "operators" | "import" as service, name] if name:
             return Origin(SERVICE, service)
     raise SubjectError(f"The source {source!r} is none of {_SOURCE_SHAPES}.")
+
+
+_kept_origin = lru_cache(maxsize=NAMES_KEPT_MAX)(_origin)
 
 
 def source_under(subject: str) -> str:
