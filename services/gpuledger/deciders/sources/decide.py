@@ -9,8 +9,9 @@ from itertools import chain
 
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.sources.epochs import end_epoch, unexplained_end
-from gpuledger.domain.sources.fold import NO_EPOCH, Missing, Sources, follow, overdue, rejected, repeated
+from gpuledger.domain.sources.fold import NO_EPOCH, Sources, follow, overdue, rejected, repeated
 from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregates_of, exceeded, is_limited
+from gpuledger.domain.sources.missing import Missing
 from gpuledger.events.envelope import Undecoded, with_payload
 from gpuledger.events.node import NodeAgentStarted
 from gpuledger.events.position import number_of

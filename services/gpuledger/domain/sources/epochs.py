@@ -6,7 +6,8 @@ source knows where the epoch ended, if it did not lose that as well, and says so
 
 from datetime import datetime
 
-from gpuledger.domain.sources.fold import Gap, Missing, Source, Sources, begin_epoch
+from gpuledger.domain.sources.fold import Source, Sources, begin_epoch
+from gpuledger.domain.sources.missing import Gap, Missing
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.payload import BIGINT_MAX
 

@@ -3,8 +3,8 @@
 Rows here depend on what happened only, never on how far behind a reader was: the live tables and a rebuild agree.
 """
 
-from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator
+from bisect import insort
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice, takewhile
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from gpuledger.domain.fact import Fact, Handlers, TableState, time_of_ns
 from gpuledger.domain.sources.deduplication import EPOCHS_MAX, keeps_all_epochs
 from gpuledger.domain.sources.leader_epochs import began
 from gpuledger.domain.sources.limits import HOUR, SOURCE_HOUR, GapAllowance, Hours
+from gpuledger.domain.sources.missing import Gap, Missing, MissingIndex
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceReportRejected
 from gpuledger.events.envelope import Undecoded
@@ -55,32 +56,6 @@ class Source(NamedTuple):
     limited_at: datetime | None = None
 
 
-class Missing(NamedTuple):
-    """A range of numbers that was skipped, and when the log showed it: a gap, if it stays so."""
-
-    source: str
-    epoch: str
-    first: int
-    last: int
-    noticed_at: datetime
-    left: int
-
-
-class Gap(NamedTuple):
-    """A range of numbers that stayed missing, and when its last one came after all.
-
-    One of unknown length began with a new epoch of the source, which did not say how far the epoch before it went.
-    """
-
-    source: str
-    epoch: str
-    first: int
-    last: int
-    detected_at: datetime
-    closed_at: datetime | None
-    unknown_length: bool
-
-
 class Rejection(NamedTuple):
     """An event from the edge that was rejected: its position in the log, and why."""
 
@@ -113,10 +88,10 @@ class Sources(TableState):
         self._epoch_index: EpochIndex | None = None
 
     @property
-    def missing_index(self) -> "MissingIndex":
+    def missing_index(self) -> MissingIndex:
         """The missing ranges, indexed; made from the rows at the first use."""
         if self._missing_index is None:
-            self._missing_index = MissingIndex(self)
+            self._missing_index = MissingIndex(self.missing.rows.values(), self.gap.rows)
         return self._missing_index
 
     @property
@@ -146,57 +121,6 @@ class EpochIndex:
         if len(epochs) <= EPOCHS_MAX:
             return None
         return epochs.pop(int(epochs[0][1] == newest.epoch))[1]
-
-
-MissingKey = tuple[str, str, int]
-"""Source, epoch and first number."""
-
-
-class MissingIndex:
-    """The missing ranges in two orders: by number, to find the range of a number, and by time, to find overdue ones.
-
-    It holds nothing that does not follow from the rows, and follows every change of them.
-    """
-
-    def __init__(self, state: Sources) -> None:
-        self._firsts: dict[tuple[str, str], list[int]] = {}
-        self._pending: dict[MissingKey, None] = {}
-        self._gaps = state.gap.rows
-        for row in sorted(state.missing.rows.values(), key=_when_noticed):
-            self.add(row)
-
-    def add(self, row: Missing) -> None:
-        """Add a range that was noticed later than all others."""
-        key = (row.source, row.epoch, row.first)
-        insort(self._firsts.setdefault(key[:2], []), row.first)
-        if key not in self._gaps:
-            self._pending[key] = None
-
-    def mark_gap(self, key: MissingKey) -> None:
-        """A range is recorded as a gap, and no longer pending."""
-        self._pending.pop(key, None)
-
-    def remove(self, row: Missing) -> None:
-        """Remove a range that is complete."""
-        firsts = self._firsts[row.source, row.epoch]
-        del firsts[bisect_right(firsts, row.first) - 1]
-        if not firsts:
-            del self._firsts[row.source, row.epoch]
-        self._pending.pop((row.source, row.epoch, row.first), None)
-
-    def of_epoch(self, source: str, epoch: str) -> list[MissingKey]:
-        """The ranges of an epoch."""
-        return [(source, epoch, first) for first in self._firsts.get((source, epoch), ())]
-
-    def find(self, source: str, epoch: str, number: int) -> MissingKey | None:
-        """The last range that begins at or before a number, which may lie behind its end."""
-        firsts = self._firsts.get((source, epoch), ())
-        at = bisect_right(firsts, number)
-        return (source, epoch, firsts[at - 1]) if at else None
-
-    def pending(self) -> Iterator[MissingKey]:
-        """The ranges that are not recorded as gaps yet, in the order in which they were noticed."""
-        return iter(self._pending)
 
 
 def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> list[Missing]:
@@ -320,10 +244,6 @@ def _fill(state: Sources, source: Source, number: int) -> list[Missing]:
     state.missing.delete(key)
     state.missing_index.remove(row)
     return [row]
-
-
-def _when_noticed(row: Missing) -> tuple[datetime, str, str, int]:
-    return (row.noticed_at, row.source, row.epoch, row.first)
 
 
 def _completed(state: Sources, fact: Fact, _data: SourceCompleted) -> None:
