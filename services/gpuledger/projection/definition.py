@@ -4,9 +4,10 @@ A subclass names its tables and handlers. A decider also answers with decisions:
 the outbox with the rows, published after the commit, and passed over when they come back.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, Touched
@@ -104,7 +105,7 @@ class Observed(NamedTuple):
     recorded_ns: int
     size: int
     is_known: bool = True
-    rules: Container[str] = ()
+    rules: Mapping[str, EnforcedRule] = MappingProxyType({})
 
 
 class RefusedEvent(NamedTuple):

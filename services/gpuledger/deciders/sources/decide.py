@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import chain
 
 from gpuledger.domain.fact import time_of_ns
-from gpuledger.domain.sources.epochs import end_epoch, unexplained_end
+from gpuledger.domain.sources.epochs import EndRules, GapChange, begins, end_epoch, unexplained_end
 from gpuledger.domain.sources.fold import NO_EPOCH, Sources, follow, overdue, rejected, repeated
 from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregates_of, exceeded, is_limited
 from gpuledger.domain.sources.missing import Missing
@@ -35,12 +35,13 @@ REASON_LENGTH_MAX = 1000
 def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
     """Follow the numbering; a gap that was detected closes with its last number."""
     event, recorded_at = observed.event, time_of_ns(observed.recorded_ns)
-    begins_epoch = (event.source, event.epoch) not in state.source.rows
+    bounded = Rule.BOUNDS in observed.rules
+    begins_epoch = begins(state, event, bounded=bounded)
     decisions: Iterable[Decision] = _follow(state, event, recorded_at, is_known=observed.is_known)
     if event.type == NodeAgentStarted.TYPE and Rule.EPOCH_ENDS in observed.rules:
         decisions = chain(decisions, _on_agent_started(state, observed))
     if is_limited(event.source):
-        aggregates = aggregates_of(event, bounded=Rule.BOUNDS in observed.rules)
+        aggregates = aggregates_of(event, bounded=bounded)
         counted = CountedMessage(event.source, recorded_at, observed.size, aggregates, begins_epoch, is_rejected=False)
         limited = _over_limits(state.hours.count(counted), recorded_at)
         return chain(decisions, limited) if limited else decisions
@@ -127,23 +128,21 @@ def _on_agent_started(state: Sources, observed: Observed) -> Iterable[Decision]:
     event, recorded_at = observed.event, time_of_ns(observed.recorded_ns)
     started = with_payload(event).data
     assert isinstance(started, NodeAgentStarted), "it has this type"
-    ended = started.ended
-    for one in ended:
-        gap = end_epoch(state, event, one.epoch, one.last, recorded_at) if one.epoch != event.epoch else None
-        if gap is not None:
-            closed = SourceGapClosed(epoch=gap.epoch, first=gap.first, last=gap.last)
-            yield _of_epoch("ended", observed, gap.source, closed)
-    lost = unexplained_end(state, event, frozenset(one.epoch for one in ended))
+    rules = EndRules(observed.rules[Rule.EPOCH_ENDS].version, Rule.BOUNDS in observed.rules)
+    for one in started.ended:
+        found = end_epoch(state, event, one, recorded_at, rules) if one.epoch != event.epoch else None
+        if found is not None:
+            yield _of_epoch("ended", observed, found)
+    lost = unexplained_end(state, event, frozenset(one.epoch for one in started.ended), rules)
     if lost is not None:
-        first = lost.last_number + 1
-        data = SourceGapDetected(epoch=lost.epoch, first=first, last=first, unknown_length=True)
-        yield _of_epoch("unexplained", observed, lost.source, data)
+        yield _of_epoch("unexplained", observed, lost)
 
 
-def _of_epoch(word: str, observed: Observed, source: str, data: SourceGapDetected | SourceGapClosed) -> Decision:
+def _of_epoch(word: str, observed: Observed, data: GapChange) -> Decision:
     """A decision about an epoch; one event may lead to several of them."""
-    cause = f"{word}/{source}/{data.epoch}/{data.first}/{observed.event.id}"
-    return Decision(cause, observed.event.id, source, time_of_ns(observed.recorded_ns), data)
+    event = observed.event
+    cause = f"{word}/{event.source}/{data.epoch}/{data.first}/{event.id}"
+    return Decision(cause, event.id, event.source, time_of_ns(observed.recorded_ns), data)
 
 
 def _gap(missing: Missing, now: datetime) -> Decision:

@@ -5,44 +5,112 @@ source knows where the epoch ended, if it did not lose that as well, and says so
 """
 
 from datetime import datetime
+from typing import NamedTuple
 
 from gpuledger.domain.sources.fold import Source, Sources, begin_epoch
+from gpuledger.domain.sources.limits import is_over_limits
 from gpuledger.domain.sources.missing import Gap, Missing
 from gpuledger.events.envelope import Undecoded
+from gpuledger.events.node import EndedEpoch
 from gpuledger.events.payload import BIGINT_MAX
+from gpuledger.events.source import SourceGapClosed, SourceGapDetected
+
+GapChange = SourceGapDetected | SourceGapClosed
 
 
-def end_epoch(state: Sources, event: Undecoded, epoch: str, last: int, recorded_at: datetime) -> Gap | None:
+class EndRules(NamedTuple):
+    """What is enforced where a source announces ends: the version of `Rule.EPOCH_ENDS`, and whether `Rule.BOUNDS` is.
+
+    Within bounds, the ends of an epoch leave one range of missing numbers, and one gap of unknown length.
+    """
+
+    version: int
+    bounded: bool
+
+
+def end_epoch(
+    state: Sources, event: Undecoded, ended: EndedEpoch, recorded_at: datetime, rules: EndRules
+) -> GapChange | None:
     """Note that an epoch of the event's source ended with a number; what the log lacks up to it is missing.
 
     Returns the gap of unknown length that this closes, if nothing is missing after all.
     """
-    source = event.source
+    source, epoch, last = event.source, ended.epoch, ended.last
     row = state.source.get((source, epoch))
     last_number = 0 if row is None else row.last_number
-    if last <= last_number:
-        gap = state.gap.get((source, epoch, last_number + 1))
-        return gap if gap is not None and gap.unknown_length and gap.closed_at is None else None
-    row = row or begin_epoch(state, source, epoch, event.time, recorded_at)
-    lacking = last - row.last_number
-    missing = Missing(source, epoch, row.last_number + 1, last, recorded_at, lacking)
-    state.missing_index.add(missing)
-    state.missing.put(missing)
-    state.source.put(row._replace(last_number=last, missing=row.missing + lacking))
-    return None
+    gap = _unknown_gap(state, source, epoch, last_number + 1, rules)
+    if last > last_number:
+        row = row or begin_epoch(state, source, epoch, event.time, recorded_at)
+        if not _miss(state, row, last, recorded_at, rules):
+            return None
+        if gap is not None and (source, epoch, gap.first) in state.missing.rows:
+            return None  # It closes with the range that begins where it does.
+    if gap is None or gap.closed_at is not None:
+        return None
+    return SourceGapClosed(epoch=gap.epoch, first=gap.first, last=gap.last)
 
 
-def unexplained_end(state: Sources, event: Undecoded, ended: frozenset[str]) -> Source | None:
-    """The source's epoch before that of an event, if its end is not among those that the source named.
+def unexplained_end(
+    state: Sources, event: Undecoded, ended: frozenset[str], rules: EndRules
+) -> SourceGapDetected | None:
+    """The gap of unknown length behind the source's epoch before that of an event, if the source named no end of it.
 
     None also where that was found before, or no number can follow its last one.
     """
     rows = [row for row in state.source.where("source", event.source) if row.events and row.epoch != event.epoch]
     latest = max(rows, key=_when_recorded, default=None)
-    if latest is None or latest.epoch in ended or latest.last_number >= BIGINT_MAX:
+    return None if latest is None or latest.epoch in ended else _unknown_end(state, latest, rules)
+
+
+def begins(state: Sources, event: Undecoded, *, bounded: bool) -> bool:
+    """Whether an event is the first of its epoch; within bounds also where its source named the epoch before."""
+    row = state.source.get((event.source, event.epoch))
+    return row is None or (bounded and not row.events)
+
+
+def _miss(state: Sources, row: Source, last: int, recorded_at: datetime, rules: EndRules) -> bool:
+    """Note that numbers up to `last` are missing; within bounds, in the range that is missing at the end anyway.
+
+    Returns whether there was room.
+    """
+    index, first, lacking = state.missing_index, row.last_number + 1, last - row.last_number
+    at_end = _missing_at_end(state, row) if rules.bounded else None
+    if at_end is not None:
+        state.missing.put(at_end._replace(last=last, left=at_end.left + lacking))
+    elif not rules.bounded or index.has_room(row.source, row.epoch):
+        missing = Missing(row.source, row.epoch, first, last, recorded_at, lacking)
+        index.add(missing)
+        state.missing.put(missing)
+    else:
+        return False
+    state.source.put(row._replace(last_number=last, missing=row.missing + lacking))
+    return True
+
+
+def _missing_at_end(state: Sources, row: Source) -> Missing | None:
+    """The range that an earlier end left missing, as long as it is not recorded as a gap with its last number."""
+    key = state.missing_index.find(row.source, row.epoch, row.last_number)
+    missing, gap = state.missing.get(key), state.gap.get(key)
+    if missing is None or missing.last != row.last_number or (gap is not None and not gap.unknown_length):
         return None
-    is_known = (latest.source, latest.epoch, latest.last_number + 1) in state.gap.rows
-    return None if is_known else latest
+    return missing
+
+
+def _unknown_end(state: Sources, row: Source, rules: EndRules) -> SourceGapDetected | None:
+    first = row.last_number + 1
+    if row.last_number >= BIGINT_MAX or _unknown_gap(state, row.source, row.epoch, first, rules) is not None:
+        return None
+    if rules.bounded and is_over_limits(state.source_hour.get(row.source)):
+        return None
+    return SourceGapDetected(epoch=row.epoch, first=first, last=first, unknown_length=True)
+
+
+def _unknown_gap(state: Sources, source: str, epoch: str, first: int, rules: EndRules) -> Gap | None:
+    """The gap of unknown length from a number on; within bounds the epoch's, which covers what follows it."""
+    if rules.bounded:
+        first = state.unknown_ends.get((source, epoch), first)
+    gap = state.gap.get((source, epoch, first))
+    return gap if gap is not None and gap.unknown_length else None
 
 
 def _when_recorded(row: Source) -> tuple[datetime, datetime, str]:

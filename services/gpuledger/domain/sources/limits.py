@@ -170,6 +170,11 @@ def exceeded(row: SourceHour) -> tuple[str, ...]:
     )
 
 
+def is_over_limits(row: SourceHour | None) -> bool:
+    """Whether a source is over a limit in its latest hour."""
+    return row is not None and (row.limited_at is not None or bool(exceeded(row)))
+
+
 def is_limited(source: str) -> bool:
     """Whether everything that a source records counts towards its limits, and not only what is rejected.
 

@@ -5,6 +5,8 @@ from collections.abc import Container, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
+from gpuledger.domain.sources.deduplication import HOLES_MAX, HOLES_OF_SOURCE_MAX
+
 
 class Missing(NamedTuple):
     """A range of numbers that was skipped, and when the log showed it: a gap, if it stays so."""
@@ -45,6 +47,7 @@ class MissingIndex:
     def __init__(self, rows: Iterable[Missing], gaps: Container[MissingKey]) -> None:
         self._firsts: dict[tuple[str, str], list[int]] = {}
         self._pending: dict[MissingKey, None] = {}
+        self._of_source: dict[str, int] = {}
         self._gaps = gaps
         for row in sorted(rows, key=_when_noticed):
             self.add(row)
@@ -53,6 +56,7 @@ class MissingIndex:
         """Add a range that was noticed later than all others."""
         key = (row.source, row.epoch, row.first)
         insort(self._firsts.setdefault(key[:2], []), row.first)
+        self._of_source[row.source] = self._of_source.get(row.source, 0) + 1
         if key not in self._gaps:
             self._pending[key] = None
 
@@ -66,7 +70,13 @@ class MissingIndex:
         del firsts[bisect_right(firsts, row.first) - 1]
         if not firsts:
             del self._firsts[row.source, row.epoch]
+        self._of_source[row.source] -= 1
         self._pending.pop((row.source, row.epoch, row.first), None)
+
+    def has_room(self, source: str, epoch: str) -> bool:
+        """Whether one more range may be missing of an epoch, and of its source."""
+        ranges, of_source = self._firsts.get((source, epoch), ()), self._of_source.get(source, 0)
+        return len(ranges) < HOLES_MAX and of_source < HOLES_OF_SOURCE_MAX
 
     def of_epoch(self, source: str, epoch: str) -> list[MissingKey]:
         """The ranges of an epoch."""

@@ -1,6 +1,6 @@
 """What a source lost with an epoch that it does not continue: as far as it says, and where it does not know."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from gpuledger.deciders.sources.decide import GAP_GRACE_S
@@ -9,7 +9,7 @@ from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import EndedEpoch, NodeAgentStarted
 from gpuledger.events.payload import BIGINT_MAX
-from gpuledger.events.publishing import Rule
+from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.source import SourceGapClosed, SourceGapDetected
 from gpuledger.projection.definition import Numbering
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
@@ -17,6 +17,9 @@ from gpuledger.projection.fold import Fold
 from support.events import AGENT, GENERATION, START, event, log_of
 
 GRACE = timedelta(seconds=GAP_GRACE_S + 60)
+ALL_RULES = {rule: RULE_VERSIONS[rule] for rule in Rule}
+UNBOUNDED = {Rule.EPOCH_ENDS: 1}
+"""The rules of earlier builds."""
 
 
 def failed(epoch: str, number: int, source: str = AGENT) -> Decoded:
@@ -29,17 +32,17 @@ def started(epoch: str, number: int = 1, ended: Sequence[tuple[str, int]] = ()) 
     return event(data, "n1", number=number, source=AGENT, epoch=epoch)
 
 
-def fold_of(*events: Decoded, rules: bool = True) -> Fold:
+def fold_of(*events: Decoded, versions: Mapping[Rule, int] = ALL_RULES) -> Fold:
     """A fold of the log; what follows from time is due as well."""
-    enforced = EnforcedRules([EnforcedRule(rule, 1, 1) for rule in Rule] if rules else [])
+    enforced = EnforcedRules([EnforcedRule(rule, version, 1) for rule, version in versions.items()])
     fold = Fold(SourcesProjection(), GENERATION, numbering=Numbering("own", 1), enforced=enforced)
     fold.apply_all(log_of(events))
     fold.due(START + GRACE)
     return fold
 
 
-def decided(*events: Decoded, rules: bool = True) -> list[object]:
-    return [one.data for one in fold_of(*events, rules=rules).take_decided()]
+def decided(*events: Decoded, versions: Mapping[Rule, int] = ALL_RULES) -> list[object]:
+    return [one.data for one in fold_of(*events, versions=versions).take_decided()]
 
 
 def unknown(epoch: str, first: int) -> SourceGapDetected:
@@ -99,7 +102,8 @@ def test_an_epoch_in_memory_that_was_lost_with_the_process_is_unknown() -> None:
 
 def test_an_epoch_is_unknown_once_and_one_that_is_named_later_is_known_after_all() -> None:
     log = [failed("e1", 1), started("e2"), started("e1", 2), started("e2", 2)]
-    assert decided(*log) == [unknown("e1", 2), unknown("e2", 2), unknown("e1", 3)]
+    assert decided(*log) == [unknown("e1", 2), unknown("e2", 2)], "the first gap covers what follows it"
+    assert decided(*log, versions=UNBOUNDED) == [unknown("e1", 2), unknown("e2", 2), unknown("e1", 3)]
     named = [failed("e1", 1), started("e2"), started("e3", ended=[("e1", 1), ("e2", 1)])]
     assert decided(*named) == [unknown("e1", 2), SourceGapClosed(epoch="e1", first=2, last=2)]
 
@@ -125,6 +129,23 @@ def test_an_epoch_that_claims_to_have_ended_itself_is_not_followed() -> None:
 
 
 def test_a_log_from_before_the_rule_is_folded_as_earlier_builds_did() -> None:
-    fold = fold_of(failed("e1", 1), started("e2"), started("e3", ended=[("e1", 9)]), rules=False)
+    fold = fold_of(failed("e1", 1), started("e2"), started("e3", ended=[("e1", 9)]), versions={})
     assert fold.take_decided() == []
     assert [row.last_number for row in fold.state.tables()["source"].rows.values()] == [1, 1, 1]
+
+
+def test_a_gap_of_unknown_length_closes_with_the_end_of_its_epoch_whatever_came_meanwhile() -> None:
+    gap, closed = unknown("e1", 2), SourceGapClosed(epoch="e1", first=2, last=2)
+    log = [failed("e1", 1), started("e2"), failed("e1", 2)]
+    assert decided(*log, started("e3", ended=[("e1", 2), ("e2", 1)])) == [gap, closed]
+    longer = started("e3", ended=[("e1", 4), ("e2", 1)])
+    assert decided(*log, longer) == [gap, closed, SourceGapDetected(epoch="e1", first=3, last=4)]
+    assert decided(*log, longer, versions=UNBOUNDED) == [gap, SourceGapDetected(epoch="e1", first=3, last=4)]
+    again = [failed("e1", 1), started("e2", ended=[("e1", 3)]), started("e3", ended=[("e2", 1)]), failed("e1", 2)]
+    assert decided(*again, started("e4"), started("e5", ended=[("e1", 6), ("e4", 1)])) == [
+        unknown("e1", 4),
+        SourceGapClosed(epoch="e1", first=4, last=4),
+        SourceGapDetected(epoch="e1", first=2, last=6),
+    ]
+    covered = started("e3", ended=[("e1", 4), ("e2", 1)])
+    assert decided(failed("e1", 1), started("e2"), covered) == [gap], "it closes with the last of its numbers"
