@@ -32,7 +32,10 @@ class Rule(StrEnum):
     """No event happened more than `EVENT_AHEAD_MAX` after it was recorded."""
 
     EPOCH_ENDS = "epoch-ends"
-    """Numbers that the ledger lacks up to the end of an epoch, as the agent says or leaves open, are missing."""
+    """Numbers that the ledger lacks up to the end of an epoch, as the agent says or leaves open, are missing.
+
+    From version 2 on, an end before the last number that the ledger has leaves open what followed that.
+    """
 
     DEVICE_REPORTS = "device-reports"
     """What an agent reports of a device counts once `inventory` has accepted it, and not if the device is elsewhere.
@@ -46,7 +49,7 @@ class Rule(StrEnum):
     """What one event of an edge source holds, and what a node's agent makes folds keep, stays within bounds."""
 
 
-RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.DEVICE_REPORTS: 4}
+RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.EPOCH_ENDS: 2, Rule.DEVICE_REPORTS: 4}
 """The newest version of each rule that this build enforces."""
 
 

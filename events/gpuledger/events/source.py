@@ -24,8 +24,8 @@ class SourceCompleted(Payload):
 class SourceGapDetected(Payload):
     """Numbers `first` to `last` of a source's epoch have stayed missing.
 
-    `unknown_length` means that the source went on in another epoch and did not say where this one ended: events from
-    `first` on may be missing, or none at all. `last` is then `first`.
+    `unknown_length` means that the source went on in another epoch and did not say where this one ended, or named
+    an end before what the log has: events from `first` on may be missing, or none at all. `last` is then `first`.
     """
 
     epoch: Epoch

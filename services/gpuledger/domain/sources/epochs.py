@@ -5,7 +5,7 @@ source knows where the epoch ended, if it did not lose that as well, and says so
 """
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.domain.sources.fold import Source, Sources, begin_epoch
 from gpuledger.domain.sources.limits import is_over_limits
@@ -14,6 +14,9 @@ from gpuledger.events.envelope import Undecoded
 from gpuledger.events.node import EndedEpoch
 from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.source import SourceGapClosed, SourceGapDetected
+
+EARLY_ENDS_SINCE: Final = 2
+"""The version of `Rule.EPOCH_ENDS` from which on an end before the last recorded number leaves a gap."""
 
 GapChange = SourceGapDetected | SourceGapClosed
 
@@ -33,7 +36,7 @@ def end_epoch(
 ) -> GapChange | None:
     """Note that an epoch of the event's source ended with a number; what the log lacks up to it is missing.
 
-    Returns the gap of unknown length that this closes, if nothing is missing after all.
+    Returns the gap of unknown length that this closes, if nothing is missing after all, or the one that it opens.
     """
     source, epoch, last = event.source, ended.epoch, ended.last
     row = state.source.get((source, epoch))
@@ -45,6 +48,8 @@ def end_epoch(
             return None
         if gap is not None and (source, epoch, gap.first) in state.missing.rows:
             return None  # It closes with the range that begins where it does.
+    elif row is not None and last < last_number and rules.version >= EARLY_ENDS_SINCE:
+        return _unknown_end(state, row, rules) if row.events else None
     if gap is None or gap.closed_at is not None:
         return None
     return SourceGapClosed(epoch=gap.epoch, first=gap.first, last=gap.last)

@@ -134,6 +134,14 @@ def test_a_log_from_before_the_rule_is_folded_as_earlier_builds_did() -> None:
     assert [row.last_number for row in fold.state.tables()["source"].rows.values()] == [1, 1, 1]
 
 
+def test_an_end_before_what_the_ledger_has_leaves_open_what_followed_that() -> None:
+    """A disk that forgot what it had synced: nobody knows what the agent recorded after its last event here."""
+    log = [failed("e1", 1), failed("e1", 2), failed("e1", 3), started("e2", ended=[("e1", 2)])]
+    assert decided(*log) == [unknown("e1", 4)]
+    assert decided(*log, started("e3", ended=[("e1", 1), ("e2", 1)])) == [unknown("e1", 4)], "once"
+    assert decided(*log, versions=UNBOUNDED) == []
+
+
 def test_a_gap_of_unknown_length_closes_with_the_end_of_its_epoch_whatever_came_meanwhile() -> None:
     gap, closed = unknown("e1", 2), SourceGapClosed(epoch="e1", first=2, last=2)
     log = [failed("e1", 1), started("e2"), failed("e1", 2)]
@@ -149,3 +157,16 @@ def test_a_gap_of_unknown_length_closes_with_the_end_of_its_epoch_whatever_came_
     ]
     covered = started("e3", ended=[("e1", 4), ("e2", 1)])
     assert decided(failed("e1", 1), started("e2"), covered) == [gap], "it closes with the last of its numbers"
+
+
+def test_an_early_end_does_not_close_the_gap_that_an_unexplained_one_left() -> None:
+    log = [failed("e1", 1), failed("e1", 2), started("e2"), started("e3", ended=[("e1", 1), ("e2", 1)])]
+    closed = SourceGapClosed(epoch="e1", first=3, last=3)
+    assert decided(*log) == [unknown("e1", 3)]
+    assert decided(*log, versions=UNBOUNDED) == [unknown("e1", 3), closed]
+    assert decided(*log, started("e4", ended=[("e1", 2), ("e3", 1)])) == [unknown("e1", 3), closed]
+
+
+def test_an_epoch_of_which_nothing_was_recorded_ends_early_without_a_gap() -> None:
+    log = [started("e2", ended=[("e1", 5), ("e1", 3)])]
+    assert decided(*log) == [SourceGapDetected(epoch="e1", first=1, last=5)]
