@@ -4,7 +4,10 @@ from collections import Counter
 
 import pytest
 
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.bootstrap.observations import HEALTH_OF_NODE_MAX
+from gpuledger.domain.devices.fold import ERRORS_OF_NODE_MAX
 from gpuledger.events.allocation import (
     UNITS_OF_CONTAINER_MAX,
     UNITS_OF_NODE_MAX,
@@ -13,15 +16,17 @@ from gpuledger.events.allocation import (
     AllocationEnded,
     AllocationObserved,
 )
+from gpuledger.events.device import DeviceErrorsObserved, DeviceHealthChanged, DeviceReportAccepted
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourceRejected
 from gpuledger.projection.fold import Fold
-from gpuledger.readmodels.projections import AllocationsProjection
-from support.events import AGENT, event, folded, log_of
+from gpuledger.readmodels.projections import AllocationsProjection, DevicesProjection
+from support.events import AGENT, START, event, folded, log_of
 
+UNFIT = DeviceHealthChanged(healthy=False, kind="XID 79")
 BOUNDS = event(RuleEnforced(), Rule.BOUNDS, source="/services/sources")
 
 
@@ -100,3 +105,45 @@ def test_a_container_that_grows_beyond_its_nodes_room_holds_nothing() -> None:
         **rest,
         room.subject: UNITS_OF_CONTAINER_MAX - 9,
     }
+
+
+def accepted(number: int, data: Payload, card: str, *, node: str = "n1") -> Decoded:
+    """The verdict that makes folds hear a report of a node's agent on a card, in the hour of its number."""
+    content = data.model_dump(mode="json", exclude_none=True)
+    verdict = DeviceReportAccepted(node=node, report="r", type=data.TYPE, epoch="e", number=number, data=content)
+    return event(verdict, card, number=number, at=number, source="/services/inventory")
+
+
+def test_the_health_of_so_many_cards_of_a_node_is_kept_and_that_of_the_last_reported() -> None:
+    reports = [
+        accepted(number, DeviceHealthChanged(healthy=True), f"card-{number}")
+        for number in range(1, HEALTH_OF_NODE_MAX + 1)
+    ]
+    end = len(reports)
+    again, elsewhere = accepted(end + 1, UNFIT, "card-1"), accepted(end + 2, UNFIT, "card-1", node="n2")
+    more = accepted(end + 3, UNFIT, "new")
+    rows = (
+        folded(BootstrapProjection(), log_of([BOUNDS, *reports, again, elsewhere, more]))
+        .state.tables()["bootstrap_health"]
+        .rows
+    )
+    cards = {*(one.subject for one in reports), "new"} - {"card-2"}
+    assert set(rows) == {*(("n1", card) for card in cards), ("n2", "card-1")}
+    rows = (
+        folded(BootstrapProjection(), log_of([*reports, again, elsewhere, more, BOUNDS]))
+        .state.tables()["bootstrap_health"]
+        .rows
+    )
+    assert len(rows) == HEALTH_OF_NODE_MAX + 2
+
+
+def test_so_many_kinds_of_errors_of_a_node_are_counted_and_the_latest() -> None:
+    reports = [
+        accepted(number, DeviceErrorsObserved(kind=f"XID {number}", cause="hardware", first_at=START), "GPU-a")
+        for number in range(1, ERRORS_OF_NODE_MAX + 2)
+    ]
+    late = reports[0]._replace(id="late", number=len(reports) + 1)
+    rows = folded(DevicesProjection(), log_of([BOUNDS, *reports, late])).state.tables()["device_errors"].rows
+    assert {kind for _, kind, _, _ in rows} == {f"XID {number}" for number in range(2, ERRORS_OF_NODE_MAX + 2)}
+    rows = folded(DevicesProjection(), log_of([*reports, late, BOUNDS])).state.tables()["device_errors"].rows
+    assert len(rows) == ERRORS_OF_NODE_MAX + 1

@@ -7,6 +7,7 @@ After a late one the current run is still right, but the runs before the last lo
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from sys import intern
+from typing import Final
 
 from gpuledger.api.phases import DRIVER_STEP, WATCHING_STEP, Component, ValidatorVerdict
 from gpuledger.domain.bootstrap.facts import (
@@ -18,9 +19,19 @@ from gpuledger.domain.bootstrap.facts import (
 )
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.events.device import DeviceHealthChanged
-from gpuledger.events.node import ComponentPod, NodeComponentsObserved, NodeDevicesObserved, NodeMonitoringObserved
+from gpuledger.events.node import (
+    CARDS_PER_NODE_MAX,
+    ComponentPod,
+    NodeComponentsObserved,
+    NodeDevicesObserved,
+    NodeMonitoringObserved,
+)
+from gpuledger.events.publishing import Rule
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.events.subjects import origin_of
+
+HEALTH_OF_NODE_MAX: Final = 2 * CARDS_PER_NODE_MAX
+"""How many cards' health is kept of a node, that of absent ones included, where `Rule.BOUNDS` is enforced."""
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -213,6 +224,9 @@ def _health_changed(state: BootstrapFacts, fact: Fact, data: DeviceHealthChanged
     streak = extend_streak(None if previous is None else previous.streak, data.healthy, time)
     kind, message = (data.kind, data.message) if is_latest or previous is None else (previous.kind, previous.message)
     state.health.put(BootstrapHealth(node, card, *streak, kind, message))
+    if Rule.BOUNDS in fact.rules and len(state.health.by["node"].get(node)) > HEALTH_OF_NODE_MAX:
+        oldest = min(state.health.where("node", node), key=lambda row: (row.reported_at, row.card))
+        state.health.delete((node, oldest.card))
     state.touch(node)
 
 

@@ -7,7 +7,7 @@ the order in which they were recorded. The fold records contradictions and never
 from datetime import UTC, datetime
 from operator import attrgetter
 from sys import intern
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.table import Table, TableSpec
@@ -15,6 +15,7 @@ from gpuledger.domain.versions import put_version
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed
 from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.position import Offset
+from gpuledger.events.publishing import Rule
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.subjects import origin_of
 
@@ -165,6 +166,9 @@ CONTRADICTION = TableSpec(
 )
 SPECS = (DEVICE, INSTALLATION, STRAY, FAILURE, ERRORS, SLOT, SLOT_HISTORY, CONTRADICTION)
 
+ERRORS_OF_NODE_MAX: Final = 2_048
+"""How many kinds and causes of errors are counted of all cards of a node, where `Rule.BOUNDS` is enforced."""
+
 
 class Devices(TableState):
     """The state of the devices projection."""
@@ -174,7 +178,7 @@ class Devices(TableState):
         self.installation = Table(INSTALLATION, "device", "slot")
         self.stray = Table(STRAY, "device")
         self.failure = Table(FAILURE)
-        self.errors = Table(ERRORS)
+        self.errors = Table(ERRORS, "node")
         self.slot = Table(SLOT)
         self.slot_history = Table(SLOT_HISTORY, "slot")
         self.contradiction = Table(CONTRADICTION, "subject")
@@ -267,6 +271,9 @@ def errors_observed(state: Devices, fact: Fact, data: DeviceErrorsObserved) -> N
             last_at=max(previous.last_at, last_at),
         )
     )
+    if Rule.BOUNDS in fact.rules and len(state.errors.by["node"].get(node)) > ERRORS_OF_NODE_MAX:
+        oldest = min(state.errors.where("node", node), key=lambda row: (row.last_at, row.device, row.kind, row.cause))
+        state.errors.delete(state.errors.key_of(oldest))
 
 
 def declared(state: Devices, fact: Fact, data: SlotDeclared) -> None:
