@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -20,7 +19,6 @@ from gpuledger.events.publishing import Rule
 from gpuledger.events.source import SourceLimited, SourceRejected
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.projection.definition import Projection
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
@@ -28,7 +26,7 @@ from gpuledger.runtime.clock import system_clock
 from support.cli import Cli, aside
 from support.events import AGENT, event, outgoing
 from support.ledgers import everything
-from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, reaches, running, stop
+from support.projections import QUICK, QUICK_SERVICE, are_folded, assert_true, execute, publish, reaches, running, stop
 from support.runners import decided, failures
 from support.waiting import eventually
 
@@ -154,7 +152,7 @@ async def test_rejected_reports_are_bounded_through_restarts_and_rebuilds(ledger
         async with running(*(Runner(one, ledger, url, settings=QUICK) for one in projections)):
             last = max(first, 10) * 2
             await publish(ledger, [node, cards, *_wrong_reports(range(first, last))])
-            await eventually(partial(_are_folded, ledger, url, projections))
+            await eventually(partial(are_folded, ledger, url, projections))
         await rebuild(projections[1], ledger, url)
         await assert_true(ledger, url, projections)
     verdicts = [decode(one.data).data for one in await everything(ledger) if ".report-rejected" in one.subject]
@@ -169,11 +167,3 @@ async def test_rejected_reports_are_bounded_through_restarts_and_rebuilds(ledger
 def _wrong_reports(numbers: range) -> list[Decoded]:
     """What the hostile agent says of a card of another node."""
     return [event(DeviceFailed(kind="DBE"), "GPU-1", number=number, at=1, source=HOSTILE) for number in numbers]
-
-
-async def _are_folded(ledger: JetStreamLedger, url: str, projections: Sequence[Projection]) -> bool:
-    """Whether everything is folded that is in the log, and every decision is back."""
-    head = await ledger.head()
-    places = execute(url, "SELECT position FROM gpuledger.projection WHERE edition = 'live'")
-    waiting = execute(url, "SELECT 1 FROM gpuledger.outbox WHERE strpos(projection, '@') = 0")
-    return [place for (place,) in places] == [head] * len(projections) and not waiting

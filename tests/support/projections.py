@@ -125,6 +125,14 @@ async def stop(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
+async def are_folded(ledger: Ledger, database_url: str, projections: Sequence[Projection]) -> bool:
+    """Whether everything is folded that is in the log, and every decision is back."""
+    head = await ledger.head()
+    places = execute(database_url, "SELECT position FROM gpuledger.projection WHERE edition = 'live'")
+    waiting = execute(database_url, "SELECT 1 FROM gpuledger.outbox WHERE strpos(projection, '@') = 0")
+    return [place for (place,) in places] == [head] * len(projections) and not waiting
+
+
 async def assert_true(ledger: Ledger, database_url: str, projections: Sequence[Projection]) -> None:
     """Every row is what the log says."""
     for projection in projections:
