@@ -12,8 +12,9 @@ from nats.js.errors import NoStreamResponseError
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.events.envelope import encode
 from gpuledger.events.position import Offset, Position
-from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.permissions import Role
@@ -21,7 +22,7 @@ from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import writer_lock
 from gpuledger.runtime.settings import Servers
 from gpuledger.tools import log_restore
-from gpuledger.tools.errors import ToolBusyError
+from gpuledger.tools.errors import ToolBusyError, ToolError
 from gpuledger.tools.log_archive import Header, opened, read_header, write_log
 from gpuledger.tools.log_restore import Restored, restore_log, skip_positions
 from gpuledger.tools.preparation import prepare_ledger
@@ -218,3 +219,29 @@ async def test_no_projection_is_written_while_the_log_is_restored(servers: Serve
         assert await try_lock(connection, lock)
         with pytest.raises(ToolBusyError, match="is being written by another process"):
             await bring_back(servers, archive)
+
+
+async def test_whatever_an_agent_recorded_is_restored(servers: Servers, tmp_path: Path) -> None:
+    """Also what can be read and not written again: what nests too deeply."""
+    data = encode(failures(range(1, 2))[0]).removesuffix(b"}") + b',"x":' + b"[" * 300 + b"]" * 300 + b"}"
+    async with new_ledger(servers.nats_url) as ledger:
+        await ledger.publish(Outgoing(SUBJECT, "nested", data))
+        await export(ledger, tmp_path / "log.jsonl")
+    assert await bring_back(servers, tmp_path / "log.jsonl") == (2, 1, 0)
+    assert [subject for subject, _ in await recorded(servers)] == [SUBJECT]
+
+
+async def test_what_is_too_large_for_the_server_is_named_before_anything_is_begun(
+    servers: Servers, tmp_path: Path
+) -> None:
+    """An agent can record more than gpuledger would."""
+    client = await nats.connect(servers.nats_url)
+    async with new_ledger(servers.nats_url) as ledger:
+        await client.jetstream().publish(SUBJECT, b"x" * (ledger.message_bytes_max + 2))
+        await client.jetstream().publish(SUBJECT, b"x" * (ledger.message_bytes_max + 1))
+        await export(ledger, tmp_path / "log.jsonl")
+    with pytest.raises(ToolError, match=rf"event at 1 of .* at least {client.max_payload + 2}, and import again"):
+        await bring_back(servers, tmp_path / "log.jsonl")
+    await client.close()
+    async with connect_ledger(servers.nats_url, name="test") as ledger:
+        assert ledger.generation == 1

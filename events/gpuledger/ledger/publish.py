@@ -227,8 +227,8 @@ class Publisher:
 
     @property
     def message_bytes_max(self) -> int:
-        """How large the data of a message may be; headers come on top."""
-        return self._connection.client.max_payload - HEADER_BYTES_MAX
+        """As the function of this name."""
+        return message_bytes_max(self._connection)
 
     def check_size(self, message: Outgoing) -> None:
         """Refuse what the server could not take.
@@ -343,6 +343,11 @@ class Publisher:
             self.gate.close(refusal.reason)
         if run is not None:
             run.answer(int(index), answer, refusal)
+
+
+def message_bytes_max(connection: Connection) -> int:
+    """How large the data of a message may be; headers come on top."""
+    return connection.client.max_payload - HEADER_BYTES_MAX
 
 
 def _expectation(expected: Expected) -> dict[str, str]:

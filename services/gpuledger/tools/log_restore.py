@@ -5,6 +5,7 @@ whole archive has been checked, nor while another process projects the log, and 
 complete.
 """
 
+import asyncio
 import getpass
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -20,17 +21,18 @@ from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of, parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.events.position import Offset, Position, number_of
+from gpuledger.events.position import ORIGIN, Offset, Position, number_of
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.ledger.publish import HEADER_BYTES_MAX, message_bytes_max
 from gpuledger.ledger.restoring import begin_restore, end_restore, restored
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import random_id, system_clock
 from gpuledger.runtime.settings import Servers
-from gpuledger.tools.errors import ToolBusyError
+from gpuledger.tools.errors import ToolBusyError, ToolError
 from gpuledger.tools.log_archive import Header, messages
 from gpuledger.tools.projections import rebuild_projections
 from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
@@ -38,6 +40,9 @@ from gpuledger.tools.reporting import Reporter
 
 NAME = "gpuledger log import"
 MESSAGES_PER_PUBLISH = 2_000
+RECORDED_TIME_BYTES = 64
+"""At most so many bytes are added to an event by the time of its first recording."""
+
 SKIP_SUBJECTS_END = f".{SourcePositionSkipped.EVENT}"
 LOG = "log"
 """The subject of events about the log itself."""
@@ -67,6 +72,7 @@ async def restore_log(
             connected(servers.nats_url, name=NAME, identity=servers.nats_identity)
         )
         async with _no_writers(servers.database_url):
+            await _check_sizes(archive, message_bytes_max(connection))
             restoring = await begin_restore(connection, header.sha256, ask)
             async with _opened(servers, restoring.generation) as filled:
                 skips = await _publish(filled, archive, header, restoring.recorded, reporter)
@@ -116,6 +122,26 @@ async def _no_writers(database_url: str) -> AsyncIterator[None]:
                 hint = "Stop `gpuledger up`, import, and start it again"
                 raise ToolBusyError(f"Projection {projection.name} is being written by another process", hint)
         yield
+
+
+async def _check_sizes(archive: Path, limit: int) -> None:
+    """Refuse an archive with a message that the server would not take, before anything is begun.
+
+    An agent can record more than that: what it sends has fewer headers, and no time of its first recording.
+    """
+    incoming, size, largest = messages(archive), 0, ORIGIN
+    while chunk := list(islice(incoming, MESSAGES_PER_PUBLISH)):
+        for one in chunk:
+            may_be_too_large = len(one.data) + RECORDED_TIME_BYTES > limit
+            if may_be_too_large and (bytes_restored := len(with_recorded_time(one))) > size:
+                size, largest = bytes_restored, one.sequence
+        await asyncio.sleep(0)  # the connection answers meanwhile
+    if size > limit:
+        raise ToolError(
+            f"The event at {largest} of {archive} has {size:,} bytes, and the NATS server takes {limit:,}; nothing "
+            "was imported",
+            f"Raise max_payload of the server to at least {size + HEADER_BYTES_MAX}, and import again",
+        )
 
 
 async def _publish(ledger: Ledger, archive: Path, header: Header, recorded: int, reporter: Reporter) -> int:
@@ -174,7 +200,8 @@ def with_recorded_time(one: Message) -> bytes:
     """The event with the time of its first recording; a message that is no event stays as it is.
 
     An event that has such a time keeps it, unless it is one that had not come yet: folds of the restored log must judge
-    the event's own time as they did before.
+    the event's own time as they did before. The time is put behind the event's last attribute, where it counts whatever
+    stands before it; the rest keeps its bytes, for what can be read cannot always be written again.
     """
     recorded_at = time_of_ns(one.recorded_ns)
     try:
@@ -183,8 +210,8 @@ def with_recorded_time(one: Message) -> bytes:
         return one.data
     if before is not None and before <= recorded_at:
         return one.data
-    document = orjson.loads(one.data) | {"recordedtime": recorded_at}
-    return orjson.dumps(document, option=orjson.OPT_UTC_Z)
+    attributes = one.data.rstrip().removesuffix(b"}")
+    return b'%b,"recordedtime":%b}' % (attributes, orjson.dumps(recorded_at, option=orjson.OPT_UTC_Z))
 
 
 async def _project(backend: Backend) -> None:

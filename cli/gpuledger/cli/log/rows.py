@@ -50,10 +50,9 @@ def row_of(message: Message, generation: int) -> Row:
     row |= {"recorded": time_of_ns(message.recorded_ns), "source": None, "event": UNDECODABLE}
     row |= {"subject": None, "data": None, "problem": None, "nats_subject": message.subject}
     try:
-        return row | _attributes(parse(message.data))
+        return row | _attributes(parse(message.data), message.data)
     except EventError as error:
-        raw = message.data.decode("utf-8", "backslashreplace")
-        return row | {"subject": message.subject, "problem": str(error), "raw": raw}
+        return row | {"subject": message.subject, "problem": str(error), "raw": _text(message.data)}
 
 
 def event_name(event: Undecoded) -> str:
@@ -65,13 +64,13 @@ def event_name(event: Undecoded) -> str:
     return f"{name.aggregate}.{name.event}"
 
 
-def _attributes(event: Undecoded) -> Row:
+def _attributes(event: Undecoded, raw: bytes) -> Row:
     attributes: Row = {
         "time": event.time,
         "source": event.source,
         "event": event_name(event),
         "subject": event.subject,
-        "data": _shallow(event.data),
+        "data": _shallow(event.data, raw),
         "id": event.id,
         "type": event.type,
         "epoch": event.epoch,
@@ -84,14 +83,21 @@ def _attributes(event: Undecoded) -> Row:
     return attributes
 
 
-def _shallow(data: object) -> object:
-    """The data, or its text where it nests deeper than anything that shows it can follow."""
+def _shallow(data: object, raw: bytes) -> object:
+    """The data, or its text where it nests deeper than what shows it can follow; the whole event's where that fails."""
     level: list[object] = [data]
     for _ in range(DEPTH_MAX):
         level = [inner for value in level for inner in _inside(value)]
         if not level:
             return data
-    return orjson.dumps(data).decode()
+    try:
+        return orjson.dumps(data).decode()
+    except orjson.JSONEncodeError:
+        return _text(raw)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def _inside(value: object) -> Iterable[object]:
