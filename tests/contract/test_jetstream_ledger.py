@@ -228,13 +228,6 @@ async def test_a_new_generation_keeps_the_old_one_readable(clean_nats_url: str) 
             await archived.publish(outgoing(11))
 
 
-async def test_a_generation_that_was_begun_halfway_is_completed(clean_nats_url: str) -> None:
-    async with raw(clean_nats_url) as jetstream:
-        await jetstream.add_stream(stream_config(1).evolve(subjects=["archived.1.>"]))
-    async with jetstream_ledger(clean_nats_url) as ledger:
-        assert ledger.generation == 2
-
-
 async def test_an_unknown_generation_is_an_error(clean_nats_url: str) -> None:
     with pytest.raises(GenerationError, match="LEDGER_7"):
         async with connect_ledger(clean_nats_url, name="test", generation=7):

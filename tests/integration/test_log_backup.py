@@ -13,11 +13,12 @@ from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedErr
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.permissions import Role
 from gpuledger.ledger.snapshot import ABOUT, DATA, load_stream
-from gpuledger.ledger.stream import begin_generation
+from gpuledger.ledger.stream import begin_generation, create_ledger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.settings import ANONYMOUS
 from gpuledger.tools.errors import RequestError, ToolError
 from gpuledger.tools.log_backup import back_up, bring_back
+from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.reporting import SILENT
 from support.ledgers import everything, jetstream_ledger, numbers_of, outgoing
 from support.roles import role_server, url_of
@@ -89,6 +90,11 @@ async def test_a_restore_that_was_interrupted_goes_on(
     with pytest.raises(RestoreInterruptedError, match="a restore was interrupted"):
         async with connect_ledger(empty_nats.url, name="reader"):
             pass
+    async with connected(empty_nats.url, name="test") as connection:
+        with pytest.raises(RestoreInterruptedError, match="a restore was interrupted"):
+            await create_ledger(connection, "another")
+    with pytest.raises(RestoreInterruptedError, match="a restore was interrupted"):
+        await prepare_ledger(empty_nats.url, "postgresql://nobody@127.0.0.1:1/none", may_alter=True)
     assert await restore(empty_nats.url, tmp_path / "copy") == [("LEDGER_1", 100), ("LEDGER_2", 200)]
     async with jetstream_ledger(empty_nats.url) as ledger:
         assert (ledger.generation, await ledger.head()) == (2, 200)

@@ -18,11 +18,10 @@ from gpuledger.ledger.errors import (
     LogReplacedError,
     LogRestoredError,
     NoLedgerError,
-    RestoreInterruptedError,
 )
 from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import archive_subject, begin_generation, create_ledger, stream_config
+from gpuledger.ledger.stream import begin_generation, create_ledger, stream_config
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.errors import FewerEventsError
 from gpuledger.projection.rebuild import rebuild
@@ -233,22 +232,6 @@ async def test_a_new_generation_names_the_end_of_the_one_before(fresh_nats: Nats
         assert end is not None
         assert new.identity.ledger_id == old.identity.ledger_id
         assert new.identity.predecessor == (10, end.digest)
-
-
-async def test_a_generation_that_was_begun_halfway_is_named_and_completed_by_migrate(
-    fresh_nats: NatsServer, url: str
-) -> None:
-    async with new_ledger(fresh_nats.url) as old:
-        await publish(old, failures(range(1, 11)))
-        async with connected(fresh_nats.url, name="restore") as connection:
-            info = await connection.jetstream.stream_info("LEDGER_1")
-            await connection.jetstream.update_stream(info.config.evolve(subjects=[archive_subject(1)]))
-    with pytest.raises(RestoreInterruptedError, match="a restore was interrupted"):
-        async with connect_ledger(fresh_nats.url, name="test"):
-            pass
-    await prepare_ledger(fresh_nats.url, url)
-    async with connect_ledger(fresh_nats.url, name="test") as new:
-        assert (new.generation, new.identity.ledger_id) == (2, old.identity.ledger_id)
 
 
 async def test_health_says_why_and_a_projection_goes_on_once_the_log_is_back(

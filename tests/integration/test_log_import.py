@@ -15,9 +15,11 @@ from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.envelope import encode
 from gpuledger.events.position import Offset, Position
 from gpuledger.ledger.api import Ledger, Outgoing
+from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.permissions import Role
+from gpuledger.ledger.stream import archive_subject
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import writer_lock
 from gpuledger.runtime.settings import Servers
@@ -161,6 +163,21 @@ async def test_an_import_that_was_interrupted_at_its_end_repeats_no_skip(
             await bring_back(servers, archive)
     assert await bring_back(servers, archive) == (2, EVENTS, 1)
     assert len(await recorded(servers)) == EVENTS + 1
+
+
+async def test_a_generation_that_was_begun_halfway_is_completed_by_the_import_alone(
+    servers: Servers, archive: Path
+) -> None:
+    """As after a crash between the end of one generation and the beginning of the next."""
+    async with connected(servers.nats_url, name="test") as connection:
+        info = await connection.jetstream.stream_info("LEDGER_1")
+        ledger_id = (info.config.metadata or {})["gpuledger.io/ledger-id"]
+        await connection.jetstream.update_stream(info.config.evolve(subjects=[archive_subject(1)]))
+    with pytest.raises(RestoreInterruptedError, match="a restore was interrupted"):
+        await prepare_ledger(servers.nats_url, servers.database_url)
+    assert await bring_back(servers, archive) == (2, EVENTS, 1)
+    async with connect_ledger(servers.nats_url, name="test") as ledger:
+        assert (ledger.generation, ledger.identity.ledger_id) == (2, ledger_id)
 
 
 async def test_another_file_does_not_go_on_with_it(servers: Servers, archive: Path, tmp_path: Path) -> None:

@@ -117,12 +117,7 @@ def check_current(connection: Connection, newest: int, info: StreamInfo, replica
         StreamConfigError: it is not as a ledger must be.
         LogCutError: events are missing from it.
     """
-    _refuse_restoring(connection, newest, info)
-    if is_archived(newest, info):
-        raise RestoreInterruptedError(
-            f"Generation {newest} at {connection.address} is archived, and there is none after it: a restore was "
-            "interrupted. Run it again, `gpuledger log restore` or `gpuledger log import`."
-        )
+    _refuse_incomplete(connection, newest, info)
     check_config(info.config, newest, replicas)
     check_whole(info)
 
@@ -148,10 +143,10 @@ async def open_generation(connection: Connection, number: int) -> Generation:
 async def create_ledger(connection: Connection, ledger_id: str, replicas: int | None = None) -> Generation:
     """Make the ledger with this id, or bring an older one up to date: give it the id and let it take batches.
 
-    What has an id keeps it, and where a restore had begun a new generation and was interrupted, that is made. A stream
-    that is there gets another number of replicas only where one is given.
+    What has an id keeps it. A stream that is there gets another number of replicas only where one is given.
 
     Raises:
+        RestoreInterruptedError: the newest was archived, and its successor was not made, or not completed.
         StreamConfigError: a stream is there that is not as a ledger must be.
         LedgerUnavailableError: the server does not answer.
     """
@@ -160,9 +155,7 @@ async def create_ledger(connection: Connection, ledger_id: str, replicas: int | 
         return await create_generation(connection, LedgerIdentity(ledger_id, 1), replicas)
     newest = max(streams)
     info = streams[newest]
-    _refuse_restoring(connection, newest, info)
-    if is_archived(newest, info):
-        return await create_generation(connection, await successor_of(connection, info, newest, ledger_id), replicas)
+    _refuse_incomplete(connection, newest, info)
     check_config(info.config, newest)
     identity = identity_of(info.config.metadata, newest) or LedgerIdentity(ledger_id, newest)
     updated = info.config.evolve(
@@ -180,8 +173,8 @@ async def begin_generation(
 ) -> Generation:
     """Archive the current stream, which stays readable, and begin an empty one; for a restore.
 
-    After a crash in between, `create_ledger` finds the archived one and creates its successor. `adapt` makes the new
-    stream's configuration another one.
+    After a crash in between, everybody finds an archived one without a successor, as in the middle of `log restore`,
+    and the restore alone goes on. `adapt` makes the new stream's configuration another one.
 
     Raises:
         NoLedgerError: there is none.
@@ -281,12 +274,18 @@ def _plain(value: object) -> object:
     return getattr(value, "value", value)
 
 
-def _refuse_restoring(connection: Connection, generation: int, info: StreamInfo) -> None:
+def _refuse_incomplete(connection: Connection, generation: int, info: StreamInfo) -> None:
+    """Refuse a ledger whose newest generation is being filled, or has no successor yet: only a restore goes on."""
     if RESTORING in (info.config.metadata or {}):
         raise RestoreInterruptedError(
             f"Generation {generation} at {connection.address} is being restored, or its restore was interrupted: it "
             f"has {info.state.last_seq:,} events, and takes no others until it is complete. Wait for `gpuledger log "
             "import`, or run it again with the same file: it goes on where it stopped."
+        )
+    if is_archived(generation, info):
+        raise RestoreInterruptedError(
+            f"Generation {generation} at {connection.address} is archived, and there is none after it: a restore was "
+            "interrupted. Run it again, `gpuledger log restore` or `gpuledger log import`."
         )
 
 

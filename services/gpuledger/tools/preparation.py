@@ -43,6 +43,7 @@ async def prepare_ledger(
         NoLedgerError: there is none, and `may_create` does not allow it.
         LogLostError: there is no ledger, but rows that were folded from one.
         LogRestoredError: the rows were folded from a longer log, or another one.
+        RestoreInterruptedError: a restore has yet to complete it.
         StreamConfigError: a stream is there that is not as a ledger must be.
         LedgerUnavailableError: NATS cannot be reached, or refuses permission.
     """
@@ -64,13 +65,10 @@ async def prepare_ledger(
 
 
 async def _found(connection: Connection, *, may_create: bool) -> Generation | None:
-    """The ledger that is there; the successor of an archived generation is made first, for nothing is lost by it."""
     try:
         return await open_current(connection)
     except RestoreInterruptedError:
-        if not may_create:
-            raise
-        return await create_ledger(connection, "")
+        raise  # there is one, which a restore has yet to complete
     except NoLedgerError:
         if not may_create:
             raise
