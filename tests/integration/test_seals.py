@@ -134,6 +134,16 @@ async def test_a_seal_that_is_left_out_is_missed_by_the_next_one(
     assert "follows another seal than the one before it" in found.first_break
 
 
+async def test_seals_that_were_published_again_are_no_break(sealed: JetStreamLedger, fresh_nats: NatsServer) -> None:
+    """A leader died with two in flight, and the next one published both."""
+    messages = await everything(sealed)
+    seals = [one for one in messages if ".svc.seals." in one.subject]
+    await copied(fresh_nats, sealed, [*messages, *seals])
+    async with connect_ledger(fresh_nats.url, name="test") as ledger:
+        found = await proof(ledger, fresh_nats)
+    assert (found.seals, found.first_break) == (2, None)
+
+
 async def test_the_newest_seal_cannot_name_another_seal_before_it(
     sealed: JetStreamLedger, fresh_nats: NatsServer
 ) -> None:

@@ -2,21 +2,20 @@
 
 from typing import Final, NamedTuple
 
-from gpuledger.domain.seals.chain import Chain, beginning
+from gpuledger.domain.seals.chain import beginning
+from gpuledger.domain.seals.proof import RecordedSeal, compare
+from gpuledger.events.digests import chained
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import Offset, Position, events_up_to, is_at_or_after, is_origin, is_same, next_after
-from gpuledger.ledger.api import Ledger, Message
+from gpuledger.events.position import Offset, Position, events_up_to, is_origin, lag
+from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import GenerationError, LogChangedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.replay import OnProgress
 from gpuledger.tools.queries.backend import Backend
 
-LINKS_MAX: Final = 1_000_000
-"""How many messages a seal may lie behind its end; the proof keeps a link for each."""
-
-_SEALS: Final = "ledger.svc.seals.ledger."
+_SEALS: Final = "ledger.svc.seals.ledger.>"
 
 
 class LogProof(NamedTuple):
@@ -30,47 +29,49 @@ class LogProof(NamedTuple):
 
 
 class _Proof:
-    """The chain as it is read, and the seals that were compared with it."""
+    """The seals of the log, and the chain's links at the ends of what they cover; it keeps no others."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        predecessor = ledger.identity.predecessor
-        self.chain: Chain = beginning(predecessor.digest if predecessor else "")
-        self.seals = 0
+    def __init__(self, ledger: Ledger, head: Offset) -> None:
+        self.seals: list[RecordedSeal] = []
+        self.links: dict[Offset, str] = {}
         self.first_break: str | None = None
-        self._generation = ledger.generation
-        self._links: dict[Offset, str] = {}
+        self._ledger = ledger
+        self._head = head
 
-    def read(self, message: Message) -> None:
-        """Compare a seal, and add the message to the chain."""
-        if message.subject.startswith(_SEALS):
-            self._compare(message)
-        self.chain = self.chain.after(message.sequence, message.subject, message.data)
-        self._links[message.sequence] = self.chain.digest
-        if len(self._links) > LINKS_MAX:
-            del self._links[next(iter(self._links))]
-
-    def _compare(self, message: Message) -> None:
+    async def read(self, on_progress: OnProgress | None) -> None:
+        """Read the seals, and then the log."""
         try:
-            event = decode(message.data)
-        except EventError as error:
-            self._break(f"the seal at {message.sequence} cannot be read: {error}")
-            return
-        data, chain = event.data, self.chain
-        if not isinstance(data, LedgerSealed) or event.subject != str(self._generation):
-            return
-        if is_same(data.last, chain.sealed_to) and data.digest == chain.sealed_digest:
-            return  # recorded twice
-        if not is_same(data.first, next_after(chain.sealed_to)) or data.previous != chain.sealed_digest:
-            self._break(f"the seal at {message.sequence} follows another seal than the one before it")
-        elif self._links.get(data.last) != data.digest:
-            self._break(f"the messages {data.first} to {data.last} are not those that were sealed")
-        self.seals += 1
-        self.chain = chain._replace(sealed_to=data.last, sealed_digest=data.digest)
-        for position in [one for one in self._links if is_at_or_after(data.last, one)]:
-            del self._links[position]
+            await self._read_seals()
+            await self._read_links(on_progress)
+        except LogChangedError as error:
+            self.note(str(error))
 
-    def _break(self, reason: str) -> None:
-        self.first_break = self.first_break or reason
+    def note(self, problem: str | None) -> None:
+        """Keep the first problem."""
+        self.first_break = self.first_break or problem
+
+    async def _read_seals(self) -> None:
+        async for messages in self._ledger.history(until=self._head, subject_filter=_SEALS):
+            for message in messages:
+                try:
+                    event = decode(message.data)
+                except EventError as error:
+                    self.note(f"the seal at {message.sequence} cannot be read: {error}")
+                    continue
+                if isinstance(event.data, LedgerSealed) and event.subject == str(self._ledger.generation):
+                    self.seals.append(RecordedSeal(message.sequence, event.data))
+
+    async def _read_links(self, on_progress: OnProgress | None) -> None:
+        predecessor = self._ledger.identity.predecessor
+        link = beginning(predecessor.digest if predecessor else "").digest
+        ends = {seal.data.last for seal in self.seals}
+        async for messages in self._ledger.history(until=self._head):
+            for message in messages:
+                link = chained(link, message.subject, message.data)
+                if message.sequence in ends:
+                    self.links[message.sequence] = link
+            if on_progress:
+                on_progress(events_up_to(messages[-1].sequence), events_up_to(self._head))
 
 
 async def prove_log(backend: Backend, on_progress: OnProgress | None = None) -> LogProof:
@@ -80,18 +81,14 @@ async def prove_log(backend: Backend, on_progress: OnProgress | None = None) -> 
         LedgerUnavailableError: it cannot be read.
     """
     ledger = backend.ledger
-    proof, head = _Proof(ledger), await ledger.head()
-    proof.first_break = await _predecessor_break(backend)
-    try:
-        async for messages in ledger.history(until=head):
-            for message in messages:
-                proof.read(message)
-            if on_progress:
-                on_progress(events_up_to(messages[-1].sequence), events_up_to(head))
-    except LogChangedError as error:
-        proof.first_break = proof.first_break or str(error)
-    sealed_to = Position(ledger.generation, proof.chain.sealed_to)
-    return LogProof(sealed_to, proof.seals, proof.chain.sealed_digest, proof.chain.unsealed, proof.first_break)
+    head = await ledger.head()
+    proof = _Proof(ledger, head)
+    proof.note(await _predecessor_break(backend))
+    await proof.read(on_progress)
+    compared = compare(proof.seals, proof.links)
+    proof.note(compared.first_break)
+    sealed_to, unsealed = Position(ledger.generation, compared.sealed_to), lag(compared.sealed_to, head)
+    return LogProof(sealed_to, compared.seals, compared.newest, unsealed, proof.first_break)
 
 
 async def _predecessor_break(backend: Backend) -> str | None:
