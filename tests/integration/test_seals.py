@@ -15,15 +15,13 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation, create_ledger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.rebuild import rebuild
-from gpuledger.projection.runner import Runner
 from gpuledger.tools.log_proof import LogProof, prove_log
 from gpuledger.tools.queries.backend import Backend
 from support.ledgers import everything, new_ledger
-from support.projections import QUICK, assert_true, publish, reaches, running, table
+from support.projections import assert_true, publish, table
 from support.runners import failures
-from support.waiting import eventually
+from support.seals import SEALS, seal
 
-SEALS = "ledger.svc.seals.>"
 EVENTS = 2 * MESSAGES_PER_SEAL + 5
 
 
@@ -34,17 +32,6 @@ async def sealed(fresh_nats: NatsServer, url: str) -> AsyncIterator[JetStreamLed
         await publish(ledger, failures(range(1, EVENTS + 1)))
         await seal(ledger, url, 2)
         yield ledger
-
-
-async def seal(ledger: Ledger, url: str, count: int) -> None:
-    """Run the service until there are so many seals and it has read them."""
-
-    async def are_there() -> bool:
-        return len(await everything(ledger, subject_filter=SEALS)) == count
-
-    async with running(Runner(SealsProjection(), ledger, url, settings=QUICK)):
-        await eventually(are_there)
-        await reaches(url, "seals", await ledger.head())
 
 
 async def proof(ledger: JetStreamLedger, server: NatsServer) -> LogProof:

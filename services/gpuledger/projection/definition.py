@@ -150,6 +150,9 @@ class Projection:
     decides: ClassVar[bool] = False
     """Whether it may return decisions; its events then have the source `/services/<name>`."""
 
+    survives_restore: ClassVar[bool] = True
+    """Whether its decisions still hold in a log that a restore recorded anew, so that none is made again there."""
+
     observes: ClassVar[bool] = False
     """Whether `observed` is to be called; most projections need only their handlers.
 

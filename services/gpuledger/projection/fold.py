@@ -143,7 +143,7 @@ class Fold:
         if self._observes:
             is_known = (route.rule is not None and not route.is_introduced) or event.type in self.enforced.types
             self._observe(message, event, is_known=is_known)
-        if event.source == self._source and self._is_back(message, event, data):
+        if self._is_own(event) and self._is_back(message, event, data):
             return
         if route.handler is None or data is None:
             if event.type == _REPORT_ACCEPTED:
@@ -255,6 +255,10 @@ class Fold:
             return None
         return event
 
+    def _is_own(self, event: Undecoded) -> bool:
+        """Whether an event is a decision of this projection that holds in this log."""
+        return event.source == self._source and (event.recorded_at is None or self.projection.survives_restore)
+
     def _is_back(self, message: Message, event: Undecoded, data: Payload | None) -> bool:
         """Whether an own event is a decision that was folded when it was made."""
         if self.returns:
@@ -266,7 +270,7 @@ class Fold:
 
         An own decision has come back, as it has for a leader that went past it before: it is not published again.
         """
-        if is_new and event.source == self._source:
+        if is_new and self._is_own(event):
             self._outstanding.skip(event.id)
         with suppress(BadEventError):
             if not is_new:

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from gpuledger.domain.seals.chain import beginning
+from gpuledger.domain.seals.chain import beginning, seals_another_log
 from gpuledger.domain.seals.proof import RecordedSeal, compare
 from gpuledger.events.digests import chained
 from gpuledger.events.envelope import decode
@@ -58,7 +58,7 @@ class _Proof:
                 except EventError as error:
                     self.note(f"the seal at {message.sequence} cannot be read: {error}")
                     continue
-                if isinstance(event.data, LedgerSealed) and event.subject == str(self._ledger.generation):
+                if isinstance(event.data, LedgerSealed) and not seals_another_log(event):
                     self.seals.append(RecordedSeal(message.sequence, event.data))
 
     async def _read_links(self, on_progress: OnProgress | None) -> None:

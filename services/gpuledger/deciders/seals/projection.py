@@ -7,14 +7,18 @@ from gpuledger.projection.definition import Decisions, Projection, ReadMessage
 
 
 class SealsProjection(Projection):
-    """Links every message to the chain, whatever it holds, and decides when a seal is due."""
+    """Links every message to the chain, whatever it holds, and decides when a seal is due.
+
+    A restore changes what is sealed, if only by the times of first recordings, so what it recorded is sealed anew.
+    """
 
     name = "seals"
-    version = 1
+    version = 2
     specs = chain.SPECS
     handlers = chain.HANDLERS
     state_class = chain.Seals
     decides = True
+    survives_restore = False
     reads = True
 
     def begin(self, state: chain.Seals, identity: LedgerIdentity) -> None:

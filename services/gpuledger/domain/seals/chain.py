@@ -6,8 +6,9 @@ from typing import Any, Final, NamedTuple
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.digests import NOTHING, chained
+from gpuledger.events.envelope import Event
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import ORIGIN, PARTITION, Offset, lag
+from gpuledger.events.position import ORIGIN, PARTITION, Offset, is_after, lag
 
 
 class Chain(NamedTuple):
@@ -56,10 +57,16 @@ class Seals:
         return chain
 
 
-def on_sealed(state: Seals, _fact: Fact, data: LedgerSealed) -> None:
-    """A seal covers the chain up to its last position."""
+def seals_another_log(event: Event[object]) -> bool:
+    """Whether a seal was restored with the log that it sealed; what stands here has other bytes."""
+    return event.recorded_at is not None
+
+
+def on_sealed(state: Seals, fact: Fact, data: LedgerSealed) -> None:
+    """A seal of this log covers the chain up to its last position; one that is recorded again covers no more."""
     chain = state.chains.rows[PARTITION]
-    state.chains.put(chain._replace(sealed_to=data.last, sealed_digest=data.digest))
+    if not seals_another_log(fact.event) and is_after(data.last, chain.sealed_to):
+        state.chains.put(chain._replace(sealed_to=data.last, sealed_digest=data.digest))
 
 
 CHAINS: Final = TableSpec("seal_chain", Chain, ("partition",))

@@ -1,0 +1,71 @@
+"""A log that was exported and restored: its old seals seal another log, and what was restored is sealed anew."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
+from gpuledger.deciders.seals.projection import SealsProjection
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.runtime.settings import Servers
+from gpuledger.tools.log_archive import opened, read_header, write_log
+from gpuledger.tools.log_proof import prove_log
+from gpuledger.tools.log_restore import restore_log
+from gpuledger.tools.preparation import prepare_ledger
+from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.reporting import SILENT
+from support.ledgers import new_ledger
+from support.projections import assert_true, publish
+from support.runners import failures
+from support.seals import seal
+from support.servers import fresh_database
+
+EVENTS = 2 * MESSAGES_PER_SEAL + 5
+MORE = range(EVENTS + 1, EVENTS + MESSAGES_PER_SEAL + 1)
+RESTORED = EVENTS + 2
+"""With its two seals."""
+
+
+@pytest.fixture
+async def archive(clean_nats_url: str, url: str, tmp_path: Path) -> Path:
+    """An export of a log with two seals."""
+    path = tmp_path / "log.jsonl"
+    async with new_ledger(clean_nats_url) as ledger:
+        await publish(ledger, failures(range(1, EVENTS + 1)))
+        await seal(ledger, url, 2)
+        await export(ledger, path)
+    return path
+
+
+async def export(ledger: JetStreamLedger, path: Path) -> None:
+    with opened(path, "wb") as file:
+        await write_log(ledger, file, "2026-01-01T00:00:00Z", SILENT)
+
+
+async def restored_and_proven(servers: Servers, archive: Path, generation: int) -> None:
+    """Restore it, go on with it, and prove all of it."""
+    restored = await restore_log(servers, SILENT, archive, read_header(archive), lambda _question: None)
+    assert restored == (generation, RESTORED, 0)
+    async with connect_ledger(servers.nats_url, name="test") as ledger:
+        backend = Backend(ledger, servers.database_url, servers.nats_url, None)
+        assert (await prove_log(backend)).first_break is None, "also before anything is sealed anew"
+        await publish(ledger, failures(MORE))
+        await seal(ledger, servers.database_url, 2 + 3)
+        found = await prove_log(backend)
+        assert (found.seals, found.sealed_to.sequence, found.first_break) == (3, 3 * MESSAGES_PER_SEAL, None)
+        await assert_true(ledger, servers.database_url, [SealsProjection()])
+
+
+async def test_as_a_new_generation(clean_nats_url: str, url: str, archive: Path) -> None:
+    await restored_and_proven(Servers(clean_nats_url, url), archive, 2)
+
+
+async def test_into_an_empty_ledger(
+    fresh_nats: NatsServer, postgres_server_url: str, migrated_template: str, archive: Path
+) -> None:
+    """There its generation has the same number, and seals would have the same ids."""
+    with fresh_database(postgres_server_url, migrated_template) as another:
+        servers = Servers(fresh_nats.url, another)
+        await prepare_ledger(servers.nats_url, servers.database_url)
+        await restored_and_proven(servers, archive, 1)
