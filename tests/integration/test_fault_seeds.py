@@ -138,10 +138,10 @@ def _assert_numbered(events: list[Undecoded], gaps: set[tuple[str, str, int]]) -
 async def assert_verified(world: World) -> None:
     await assert_true(world.ledger, world.url, projections())
     proof = await prove_log(Backend(world.ledger, world.url, world.nats.url, None))
-    if proof.first_break is not None:
+    if proof.broken is not None:
         events = [parse(message.data) for message in await everything(world.ledger)]
         recorded = [(place, one.epoch, one.data) for place, one in enumerate(events, 1) if ".sealed." in one.type]
-        raise AssertionError(f"{proof.first_break}: {recorded}, {world.stops}")
+        raise AssertionError(f"{proof.broken}: {recorded}, {world.stops}")
 
 
 async def tell(nats: TightNats, postgres: PostgresServer, template: str, seed: int, folder: Path) -> None:

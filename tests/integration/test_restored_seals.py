@@ -49,10 +49,10 @@ async def restored_and_proven(servers: Servers, archive: Path, generation: int) 
     assert restored == (generation, RESTORED, 0)
     async with connect_ledger(servers.nats_url, name="test") as ledger:
         backend = Backend(ledger, servers.database_url, servers.nats_url, None)
-        assert (await prove_log(backend)).first_break is None, "also before anything is sealed anew"
+        assert (await prove_log(backend)).broken is None, "also before anything is sealed anew"
         await publish(ledger, failures(MORE))
         await seal(ledger, servers.database_url, 2 + 3)
-        found = await prove_log(backend)
+        found = (await prove_log(backend)).current
         assert (found.seals, found.sealed_to.sequence, found.first_break) == (3, 3 * MESSAGES_PER_SEAL, None)
         await assert_true(ledger, servers.database_url, [SealsProjection()])
 

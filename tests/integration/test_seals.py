@@ -9,18 +9,18 @@ from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.events.envelope import decode
 from gpuledger.events.ledger import LedgerSealed
 from gpuledger.events.position import Position
-from gpuledger.ledger.api import Ledger, Message, Outgoing
+from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation, create_ledger
+from gpuledger.ledger.stream import begin_generation
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.rebuild import rebuild
-from gpuledger.tools.log_proof import LogProof, prove_log
+from gpuledger.tools.log_proof import GenerationProof, prove_log
 from gpuledger.tools.queries.backend import Backend
 from support.ledgers import everything, new_ledger
 from support.projections import assert_true, publish, table
 from support.runners import failures
-from support.seals import SEALS, seal
+from support.seals import SEALS, copied, seal
 
 EVENTS = 2 * MESSAGES_PER_SEAL + 5
 
@@ -34,22 +34,13 @@ async def sealed(fresh_nats: NatsServer, url: str) -> AsyncIterator[JetStreamLed
         yield ledger
 
 
-async def proof(ledger: JetStreamLedger, server: NatsServer) -> LogProof:
-    return await prove_log(Backend(ledger, "", server.url, None))
+async def proof(ledger: JetStreamLedger, server: NatsServer) -> GenerationProof:
+    return (await prove_log(Backend(ledger, "", server.url, None))).current
 
 
 def payloads(messages: Sequence[Message]) -> list[LedgerSealed]:
     found = [decode(message.data).data for message in messages]
     return [data for data in found if isinstance(data, LedgerSealed)]
-
-
-async def copied(server: NatsServer, ledger: Ledger, messages: Sequence[Message]) -> None:
-    """Put other messages in the place of the log's, as somebody with an operator's rights can."""
-    async with connected(server.url, name="intruder") as connection:
-        await connection.jetstream.delete_stream("LEDGER_1")
-        await create_ledger(connection, ledger.identity.ledger_id)
-    async with connect_ledger(server.url, name="intruder") as another:
-        await another.publish_many([Outgoing(one.subject, f"x{at}", one.data) for at, one in enumerate(messages)])
 
 
 async def test_seals_follow_each_other_and_cover_everything(
@@ -59,7 +50,7 @@ async def test_seals_follow_each_other_and_cover_everything(
     assert (first.first, first.last, first.previous) == (1, MESSAGES_PER_SEAL, None)
     assert (second.first, second.last, second.previous) == (MESSAGES_PER_SEAL + 1, 2 * MESSAGES_PER_SEAL, first.digest)
     found = await proof(sealed, fresh_nats)
-    assert found == LogProof(Position(1, 2 * MESSAGES_PER_SEAL), 2, second.digest, 7, None)
+    assert found == GenerationProof(Position(1, 2 * MESSAGES_PER_SEAL), 2, second.digest, 7, None)
     await assert_true(sealed, url, [SealsProjection()])
 
 

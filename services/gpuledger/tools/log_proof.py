@@ -1,5 +1,6 @@
 """Proves that the log is what it was when it was sealed: reads it from its start and compares every seal."""
 
+from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
 from gpuledger.domain.seals.chain import beginning, seals_another_log
@@ -8,24 +9,41 @@ from gpuledger.events.digests import chained
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import Offset, Position, events_up_to, is_origin, lag
+from gpuledger.events.position import ORIGIN, Offset, Position, events_up_to, is_origin, lag
 from gpuledger.ledger.api import Ledger
-from gpuledger.ledger.errors import GenerationError, LogChangedError
-from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.projection.replay import OnProgress
+from gpuledger.ledger.errors import GenerationError, LogChangedError, NoLedgerError
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.reporting import Advance
 
 _SEALS: Final = "ledger.svc.seals.ledger.>"
 
 
-class LogProof(NamedTuple):
-    """How far seals cover the log, how many, the newest one's digest, what no seal covers yet, and the first break."""
+class GenerationProof(NamedTuple):
+    """How far seals cover a generation, how many, the newest one's digest, what is unsealed, and the first break."""
 
     sealed_to: Position
     seals: int
     newest: str | None
     unsealed: int
     first_break: str | None
+
+
+class LogProof(NamedTuple):
+    """The proofs of all generations that are here, the current one last, and why there is none of the others."""
+
+    generations: list[GenerationProof]
+    unproven: dict[int, str]
+
+    @property
+    def current(self) -> GenerationProof:
+        """The proof of the generation that is written to."""
+        return self.generations[-1]
+
+    @property
+    def broken(self) -> GenerationProof | None:
+        """The first that is not what it was."""
+        return next((one for one in self.generations if one.first_break is not None), None)
 
 
 class _Proof:
@@ -38,11 +56,11 @@ class _Proof:
         self._ledger = ledger
         self._head = head
 
-    async def read(self, on_progress: OnProgress | None) -> None:
+    async def read(self, advance: Advance) -> None:
         """Read the seals, and then the log."""
         try:
             await self._read_seals()
-            await self._read_links(on_progress)
+            await self._read_links(advance)
         except LogChangedError as error:
             self.note(str(error))
 
@@ -61,7 +79,7 @@ class _Proof:
                 if isinstance(event.data, LedgerSealed) and not seals_another_log(event):
                     self.seals.append(RecordedSeal(message.sequence, event.data))
 
-    async def _read_links(self, on_progress: OnProgress | None) -> None:
+    async def _read_links(self, advance: Advance) -> None:
         predecessor = self._ledger.identity.predecessor
         link = beginning(predecessor.digest if predecessor else "").digest
         ends = {seal.data.last for seal in self.seals}
@@ -70,36 +88,53 @@ class _Proof:
                 link = chained(link, message.subject, message.data)
                 if message.sequence in ends:
                     self.links[message.sequence] = link
-            if on_progress:
-                on_progress(events_up_to(messages[-1].sequence), events_up_to(self._head))
+            advance.to(events_up_to(messages[-1].sequence))
 
 
-async def prove_log(backend: Backend, on_progress: OnProgress | None = None) -> LogProof:
-    """Compare the log with its seals, and its beginning with the end of the generation before, where that is kept.
+async def prove_log(backend: Backend) -> LogProof:
+    """Compare every generation with its seals, and its beginning with the end of the one before, where that is here.
 
     Raises:
-        LedgerUnavailableError: it cannot be read.
+        LedgerUnavailableError: one cannot be read.
     """
-    ledger = backend.ledger
+    generations: list[GenerationProof] = []
+    unproven: dict[int, str] = {}
+    for number in range(1, backend.ledger.generation):
+        try:
+            async with _opened(backend, number) as archived:
+                generations.append(await _prove(backend, archived))
+        except (GenerationError, NoLedgerError) as error:
+            unproven[number] = str(error)
+        except LogChangedError as error:
+            generations.append(GenerationProof(Position(number, ORIGIN), 0, None, 0, str(error)))
+    return LogProof([*generations, await _prove(backend, backend.ledger)], unproven)
+
+
+def _opened(backend: Backend, generation: int) -> AbstractAsyncContextManager[JetStreamLedger]:
+    return connect_ledger(
+        backend.nats_url, name="gpuledger verify", generation=generation, identity=backend.nats_identity
+    )
+
+
+async def _prove(backend: Backend, ledger: Ledger) -> GenerationProof:
     head = await ledger.head()
     proof = _Proof(ledger, head)
-    proof.note(await _predecessor_break(backend))
-    await proof.read(on_progress)
+    proof.note(await _predecessor_break(backend, ledger))
+    description = f"Verifying generation {ledger.generation} of the log"
+    with backend.reporter.progress(description, total=events_up_to(head), unit="events") as advance:
+        await proof.read(advance)
     compared = compare(proof.seals, proof.links)
     proof.note(compared.first_break)
     sealed_to, unsealed = Position(ledger.generation, compared.sealed_to), lag(compared.sealed_to, head)
-    return LogProof(sealed_to, compared.seals, compared.newest, unsealed, proof.first_break)
+    return GenerationProof(sealed_to, compared.seals, compared.newest, unsealed, proof.first_break)
 
 
-async def _predecessor_break(backend: Backend) -> str | None:
-    generation, predecessor = backend.ledger.generation - 1, backend.ledger.identity.predecessor
+async def _predecessor_break(backend: Backend, ledger: Ledger) -> str | None:
+    generation, predecessor = ledger.generation - 1, ledger.identity.predecessor
     if predecessor is None or is_origin(predecessor.head):
         return None
-    opening = connect_ledger(
-        backend.nats_url, name="gpuledger verify", generation=generation, identity=backend.nats_identity
-    )
     try:
-        async with opening as before:
+        async with _opened(backend, generation) as before:
             found = await before.anchor_at(predecessor.head)
     except GenerationError:
         return None  # kept elsewhere

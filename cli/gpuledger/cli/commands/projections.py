@@ -16,7 +16,7 @@ from gpuledger.events.position import Position
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.verify import Verification
 from gpuledger.tools.cluster import KubeAccess
-from gpuledger.tools.log_proof import LogProof, prove_log
+from gpuledger.tools.log_proof import GenerationProof, LogProof, prove_log
 from gpuledger.tools.projections import (
     changed_words,
     difference_words,
@@ -108,6 +108,8 @@ def verify(
             "Compare again, for a write may be under way; then look at the status writer's health",
         )
     if proof is not None:
+        if proof.broken is not None:
+            raise _altered(proof.broken)
         _show_proof(proof)
     compared = f"{sum(result.rows for result in found)} rows" + (f" and {objects.objects} objects" if objects else "")
     says = "what this build makes of the ledger" if changed else "as the ledger says"
@@ -138,22 +140,25 @@ async def _verify(
         if access is not None and repair:
             await repair_objects(backend, access)
         objects = None if access is None else await verify_objects(backend, access)
-        if not log:
-            return found, objects, None
-        with backend.reporter.progress("Verifying the log") as advance:
-            return found, objects, await prove_log(backend, lambda done, _total: advance.to(done))
+        return found, objects, await prove_log(backend) if log else None
+
+
+def _altered(broken: GenerationProof) -> CliError:
+    return CliError(
+        f"The log is not what it was in generation {broken.sealed_to.generation}: {broken.first_break}",
+        "See docs/operations.md, The log was cut",
+    )
 
 
 def _show_proof(proof: LogProof) -> None:
-    if proof.first_break:
-        raise CliError(
-            f"The log is not what it was: {proof.first_break}",
-            "See docs/operations.md, The log was cut",
-        )
-    sealed = f"{proof.seals} seals cover the log up to {proof.sealed_to}" if proof.seals else "The log has no seal yet"
-    message(f"{sealed}; {proof.unsealed} events are not sealed.")
-    if proof.newest:
-        message(f"The newest seal is {proof.newest}; note it elsewhere to recognise a log that was made anew.")
+    for number, reason in proof.unproven.items():
+        message(f"Generation {number} of the log was not proven: {reason}")
+    for one in proof.generations:
+        sealed = f"{one.seals} seals cover the log up to {one.sealed_to}"
+        none = f"Generation {one.sealed_to.generation} of the log has no seal yet"
+        message(f"{sealed if one.seals else none}; {one.unsealed} events are not sealed.")
+    if proof.current.newest:
+        message(f"The newest seal is {proof.current.newest}; note it elsewhere to recognise a log that was made anew.")
 
 
 async def _replay(
@@ -187,8 +192,8 @@ def _rows(found: list[Verification], objects: "KubeVerification | None", proof: 
         key = objects.first[0].key if objects.first else None
         where = None if key is None else f"{key.kind}/{key.id}"
         yield _row(KUBERNETES, objects.position, objects.objects, objects.differences, where)
-    if proof:
-        yield _row(LOG, proof.sealed_to, proof.seals, int(proof.first_break is not None), proof.first_break)
+    for one in proof.generations if proof else ():
+        yield _row(LOG, one.sealed_to, one.seals, int(one.first_break is not None), one.first_break)
 
 
 def _row(name: str, position: Position, rows: int, differences: int, first: str | None) -> RowDict:
