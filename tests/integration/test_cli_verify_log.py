@@ -32,10 +32,10 @@ async def sealed(fresh_nats: NatsServer, url: str, monkeypatch: pytest.MonkeyPat
         yield ledger
 
 
-async def altered(server: NatsServer, ledger: JetStreamLedger) -> None:
+async def altered(server: NatsServer, ledger: JetStreamLedger, by: bytes = b"SBE") -> None:
     """Somebody changes an event."""
     first, *others = await everything(ledger)
-    await copied(server, ledger, [first._replace(data=first.data.replace(b"DBE", b"SBE")), *others])
+    await copied(server, ledger, [first._replace(data=first.data.replace(b"DBE", by)), *others])
 
 
 async def next_generation(server: NatsServer, url: str) -> None:
@@ -81,3 +81,27 @@ async def test_a_generation_that_is_not_here_is_not_passed_over(
     found = await verified(capsys)
     assert found.code == 0, found.err
     assert "Generation 1 of the log was not proven: There is no stream LEDGER_1." in found.err
+
+
+@pytest.mark.parametrize("by", [b"SBE", b"\xff"], ids=["other data", "what is no event"])
+async def test_nothing_is_to_be_rebuilt_from_a_log_that_was_altered(
+    by: bytes, sealed: JetStreamLedger, fresh_nats: NatsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows differ from it as well."""
+    await altered(fresh_nats, sealed, by)
+    found = await verified(capsys)
+    assert found.code == 1
+    assert "The log is not what it was in generation 1: the messages 1 to 1000 are not those" in found.err
+    assert "replay" not in found.err
+
+
+async def test_a_log_that_was_altered_at_its_end_is_no_restored_copy(
+    sealed: JetStreamLedger, fresh_nats: NatsServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rows cannot even be compared with it."""
+    messages = await everything(sealed)
+    await copied(fresh_nats, sealed, [*messages[1:], messages[0]])
+    found = await verified(capsys)
+    assert found.code == 1
+    assert "The log is not what it was in generation 1: the messages 1 to 1000 are not those" in found.err
+    assert "replay" not in found.err

@@ -13,7 +13,9 @@ from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.render.values import csv_field
 from gpuledger.cli.run import run
 from gpuledger.events.position import Position
+from gpuledger.ledger.errors import LogChangedError
 from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.verify import Verification
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.log_proof import GenerationProof, LogProof, prove_log
@@ -97,6 +99,8 @@ def verify(
     for result in changed:
         message(f"{result.projection}: {changed_words(result)}")
     _show_objects(objects)
+    if proof is not None and proof.broken is not None:
+        raise _altered(proof.broken)
     if wrong:
         raise CliError(
             f"{sum(result.differences for result in wrong)} rows differ from the ledger",
@@ -108,8 +112,6 @@ def verify(
             "Compare again, for a write may be under way; then look at the status writer's health",
         )
     if proof is not None:
-        if proof.broken is not None:
-            raise _altered(proof.broken)
         _show_proof(proof)
     compared = f"{sum(result.rows for result in found)} rows" + (f" and {objects.objects} objects" if objects else "")
     says = "what this build makes of the ledger" if changed else "as the ledger says"
@@ -136,17 +138,24 @@ async def _verify(
     names: list[str], data_dir: DataDir, access: KubeAccess | None, *, log: bool, repair: bool
 ) -> tuple[list[Verification], "KubeVerification | None", LogProof | None]:
     async with open_backend(data_dir, "verify") as backend:
-        found = await verify_projections(backend, names)
-        if access is not None and repair:
+        proof = await prove_log(backend) if log else None
+        is_altered = proof is not None and proof.broken is not None
+        try:
+            found = await verify_projections(backend, names)
+        except (LogChangedError, ProjectionError):
+            if is_altered:
+                return [], None, proof  # that is why
+            raise
+        if access is not None and repair and not is_altered:
             await repair_objects(backend, access)
         objects = None if access is None else await verify_objects(backend, access)
-        return found, objects, await prove_log(backend) if log else None
+        return found, objects, proof
 
 
 def _altered(broken: GenerationProof) -> CliError:
     return CliError(
         f"The log is not what it was in generation {broken.sealed_to.generation}: {broken.first_break}",
-        "See docs/operations.md, The log was cut",
+        "Rebuild nothing from it; see docs/operations.md, The log was cut",
     )
 
 
