@@ -76,8 +76,8 @@ class _Proof:
                 except EventError as error:
                     self.note(f"the seal at {message.sequence} cannot be read: {error}")
                     continue
-                if isinstance(event.data, LedgerSealed) and not seals_another_log(event):
-                    self.seals.append(RecordedSeal(message.sequence, event.data))
+                if isinstance(event.data, LedgerSealed):
+                    self.seals.append(RecordedSeal(message.sequence, event.data, seals_another_log(event)))
 
     async def _read_links(self, advance: Advance) -> None:
         predecessor = self._ledger.identity.predecessor

@@ -74,5 +74,21 @@ def test_a_seal_of_what_the_log_does_not_hold_does_not_fit() -> None:
     assert "are not those that were sealed" in (found.first_break or "")
 
 
+@given(st.permutations([RecordedSeal(1, one, is_restored=True) for one in chain("b")] + recorded(chain())))
+def test_restored_seals_prove_nothing_here(seals: Sequence[RecordedSeal]) -> None:
+    assert compare(seals, LINKS) == Comparison(SEALS * LENGTH, SEALS, link(SEALS * LENGTH), None)
+
+
+@given(st.integers(1, SEALS - 1), st.integers(1, SEALS - 1))
+def test_a_seal_may_name_the_restored_one_that_ends_where_the_one_before_it_ends(place: int, other: int) -> None:
+    """So did the first version of the service."""
+    restored = [RecordedSeal(1, one, is_restored=True) for one in chain("b")]
+    seals = chain()
+    seals[place] = seals[place].model_copy(update={"previous": link(other * LENGTH, "b")})
+    found = compare([*restored, *recorded(seals)], LINKS)
+    assert found.seals == SEALS
+    assert (found.first_break is None) == (place == other)
+
+
 def test_a_log_without_seals() -> None:
     assert compare([], LINKS) == Comparison(0, 0, None, None)
