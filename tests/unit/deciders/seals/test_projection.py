@@ -101,6 +101,22 @@ def test_a_seal_of_another_log_covers_nothing_here(recorded_at: datetime | None,
     assert log.chain.sealed_to == sealed_to
 
 
+@pytest.mark.parametrize(
+    "data", [b'{"id":"%s"}' % (b"x" * 1025), b'{"id":"\\u0000"}', b'{"id":1}', b"\xff", b"[" * 2000]
+)
+def test_whatever_an_agent_records_it_is_sealed_with_the_next_event(data: bytes) -> None:
+    """No id that a message has can be a cause that an event cannot name."""
+    log = Log(LedgerIdentity("l", 1))
+    nothing, *others = written(range(1, 3))
+    log.record([nothing._replace(data=data)] * MESSAGES_PER_SEAL)
+    assert not log.fold.outstanding()
+    log.fold.decision_bytes_max = MESSAGES_PER_SEAL * MESSAGES_PER_SEAL
+    log.record(others)
+    (seal,) = log.fold.outstanding()
+    assert isinstance(seal.data, LedgerSealed)
+    assert (seal.data.first, seal.data.last) == (1, MESSAGES_PER_SEAL + 1)
+
+
 def test_a_seal_that_is_published_again_sets_nothing_back() -> None:
     log = sealed(LedgerIdentity("l", 1))
     before = log.chain
