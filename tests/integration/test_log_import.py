@@ -13,12 +13,13 @@ from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.envelope import encode
-from gpuledger.events.position import Offset, Position
+from gpuledger.events.position import Offset, Position, is_same
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.permissions import Role
+from gpuledger.ledger.restoring import SUBJECT_BYTES_MAX
 from gpuledger.ledger.stream import archive_subject
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import writer_lock
@@ -33,6 +34,7 @@ from support.ledgers import DEADLINE_S, everything, new_ledger
 from support.projections import publish
 from support.roles import ADMIN, role_server, url_of
 from support.runners import failures
+from support.waiting import eventually
 
 EVENTS = 200
 CHUNK = 50
@@ -246,6 +248,28 @@ async def test_whatever_an_agent_recorded_is_restored(servers: Servers, tmp_path
         await export(ledger, tmp_path / "log.jsonl")
     assert await bring_back(servers, tmp_path / "log.jsonl") == (2, 1, 0)
     assert [subject for subject, _ in await recorded(servers)] == [SUBJECT]
+
+
+async def test_a_subject_that_fills_a_line_keeps_nothing_from_being_restored(servers: Servers, tmp_path: Path) -> None:
+    """An agent can record one, because it needs no answer."""
+    subjects = [f"{SUBJECT}.{'x' * 4050}", f"{SUBJECT}.{'y.' * 2025}y", SUBJECT]
+    client = await nats.connect(servers.nats_url)
+    async with new_ledger(servers.nats_url) as ledger:
+        for subject in subjects:
+            await client.publish(subject, b"{}")
+        await client.flush()
+        await eventually(lambda: _holds(ledger, len(subjects)))
+        await export(ledger, tmp_path / "log.jsonl")
+    await client.close()
+    assert await bring_back(servers, tmp_path / "log.jsonl") == (2, len(subjects), 0)
+    after = [subject for subject, _ in await recorded(servers)]
+    assert all(subject.startswith(cut) for subject, cut in zip(subjects, after, strict=True))
+    assert [len(cut) > SUBJECT_BYTES_MAX - 20 for cut in after] == [True, True, False]
+    assert after[2] == SUBJECT
+
+
+async def _holds(ledger: Ledger, count: int) -> bool:
+    return is_same(await ledger.head(), count)
 
 
 async def test_what_is_too_large_for_the_server_is_named_before_anything_is_begun(

@@ -27,6 +27,9 @@ from gpuledger.ledger.stream import (
     update_stream_config,
 )
 
+SUBJECT_BYTES_MAX: Final = 4_000
+"""Of the 4,096 that a NATS server takes in a line; the rest is for sizes, and for the subject of its answer."""
+
 _LEDGER_PREFIX: Final = f"{ROOT}."
 
 
@@ -89,11 +92,17 @@ async def end_restore(connection: Connection, generation: int) -> None:
 
 
 def restored(message: Outgoing, generation: int) -> Outgoing:
-    """The message under the subject by which the restore of a generation records it."""
+    """The message under the subject by which the restore of a generation records it.
+
+    An agent can record a subject that leaves no room for the rest of the line. It is cut: no event has one so long,
+    so every reader passes over such a message, and it must not keep those behind it from being restored.
+    """
     subject = message.subject
     if not subject.startswith(_LEDGER_PREFIX):
         return message
-    return Outgoing(f"{RESTORE_ROOT}.{generation}.{subject.removeprefix(_LEDGER_PREFIX)}", message.id, message.data)
+    restoring = f"{RESTORE_ROOT}.{generation}.{subject.removeprefix(_LEDGER_PREFIX)}"
+    cut = restoring.encode()[:SUBJECT_BYTES_MAX].decode(errors="ignore").rstrip(".")
+    return Outgoing(cut, message.id, message.data)
 
 
 def _fenced(generation: int, archive: str, config: StreamConfig) -> StreamConfig:
