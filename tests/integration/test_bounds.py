@@ -4,7 +4,7 @@ from functools import partial
 
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.domain.inventory.facts import AGENT_CARDS_MAX
+from gpuledger.domain.inventory.folds import AGENT_CARDS_MAX
 from gpuledger.events.allocation import (
     UNITS_OF_CONTAINER_MAX,
     UNITS_OF_NODE_MAX,
