@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from functools import partial
+from math import nan
 
 import pytest
 from prometheus_client import REGISTRY
@@ -129,12 +130,17 @@ async def test_what_alerts_ask_for_is_measured(url: str) -> None:
         execute(url, cut)
         execute(url, "UPDATE gpuledger_live.source_hour SET hour = hour - INTERVAL '3 hours'")
         await eventually(partial(_measured, sources_with_rejected_events=0, sources_over_limits=0))
+        execute(url, "ALTER TABLE gpuledger_live.gap RENAME TO gap_elsewhere")
+        await eventually(partial(_measured, source_gaps_open=nan, sources_over_limits=nan))
+        execute(url, "ALTER TABLE gpuledger_live.gap_elsewhere RENAME TO gap")
+        await eventually(partial(_measured, source_gaps_open=2, sources_over_limits=0))
     finally:
         await stop(task)
 
 
 async def _measured(**expected: float) -> bool:
-    return all(REGISTRY.get_sample_value(f"gpuledger_{name}") == value for name, value in expected.items())
+    found = {name: REGISTRY.get_sample_value(f"gpuledger_{name}") for name in expected}
+    return found == pytest.approx(expected, nan_ok=True)
 
 
 async def test_rejected_reports_are_bounded_through_restarts_and_rebuilds(ledger: JetStreamLedger, url: str) -> None:

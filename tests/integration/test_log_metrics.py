@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from math import isnan
 
 import pytest
 from prometheus_client import REGISTRY
@@ -10,10 +11,12 @@ from prometheus_client import REGISTRY
 from gpuledger.compose.log_metrics import measure_log
 from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.deciders.seals.projection import SealsProjection
+from gpuledger.events.position import Offset
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.errors import PublishError
+from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.ledger.storage import StorageUse
 from gpuledger.projection.runner import Runner
 from support.ledgers import new_ledger
 from support.nats_logins import WrittenServer
@@ -143,3 +146,31 @@ async def test_what_no_seal_covers_is_measured(ledger: JetStreamLedger, url: str
             await eventually(the_end)
         finally:
             await stop(task)
+
+
+class AwayLedger(JetStreamLedger):
+    """A ledger whose server answers nothing."""
+
+    def __init__(self) -> None:
+        """It has no connection."""
+
+    async def storage(self) -> tuple[StorageUse, ...]:
+        raise LedgerUnavailableError("away")
+
+    async def head(self) -> Offset:
+        raise LedgerUnavailableError("away")
+
+
+async def test_a_replica_that_is_cut_off_serves_nothing_of_before(ledger: JetStreamLedger, url: str) -> None:
+    async def is_measured() -> bool:
+        return value("log_unsealed_events") == 0 and value("nats_storage_bytes", scope="account") is not None
+
+    async def is_given_up() -> bool:
+        return isnan(value("log_unsealed_events") or 0) and value("nats_storage_bytes", scope="account") is None
+
+    async with measuring(ledger, url):
+        await eventually(is_measured)
+    async with measuring(AwayLedger(), url):
+        await eventually(is_given_up)
+    async with measuring(ledger, url):
+        await eventually(is_measured)

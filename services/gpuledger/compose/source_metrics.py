@@ -3,19 +3,10 @@
 It reads the rows of the service `sources`, so that every replica reports the same, and decides nothing.
 """
 
-import asyncio
-
-import psycopg
-import structlog
 from prometheus_client import Gauge
 
-from gpuledger.db.errors import DatabaseError
+from gpuledger.compose.measuring import INTERVAL_S, UNMEASURED, keep_measuring
 from gpuledger.db.lasting import LastingConnection
-
-log = structlog.get_logger("gpuledger.sources")
-
-INTERVAL_S = 15.0
-"""How often the rows are read; a scrape is seldom more frequent."""
 
 _GAPS = Gauge("gpuledger_source_gaps_open", "Ranges of numbers that sources used and the log lacks.")
 _NEW_GAPS = Gauge("gpuledger_source_gaps_new", "Those of the open gaps that were detected within a day.")
@@ -31,19 +22,27 @@ _QUERY = b"""
 """An hour of recording that is under way, and the one before it, so that nothing ends with the clock's hour."""
 
 
+_GAUGES = (_GAPS, _NEW_GAPS, _REJECTING, _LIMITED)
+"""In the order of the query's columns."""
+
+
 async def measure_sources(database_url: str, *, interval_s: float = INTERVAL_S) -> None:
-    """Measure until cancelled. While PostgreSQL is away, the last values stay."""
+    """Measure until cancelled; while PostgreSQL is away, no values are served."""
     connection = LastingConnection(database_url, application_name="gpuledger sources metrics")
     try:
-        while True:
-            try:
-                cursor = await (await connection.get()).execute(_QUERY)
-                row = await cursor.fetchone()
-                assert row is not None, "counts are one row"
-                for gauge, value in zip((_GAPS, _NEW_GAPS, _REJECTING, _LIMITED), row, strict=True):
-                    gauge.set(value)
-            except (DatabaseError, psycopg.Error) as error:
-                log.warning("sources.not-measured", reason=str(error).strip())
-            await asyncio.sleep(interval_s)
+        await keep_measuring("sources.not-measured", lambda: _measure(connection), _give_up, interval_s=interval_s)
     finally:
         await connection.close()
+
+
+async def _measure(connection: LastingConnection) -> None:
+    cursor = await (await connection.get()).execute(_QUERY)
+    row = await cursor.fetchone()
+    assert row is not None, "counts are one row"
+    for gauge, value in zip(_GAUGES, row, strict=True):
+        gauge.set(value)
+
+
+def _give_up() -> None:
+    for gauge in _GAUGES:
+        gauge.set(UNMEASURED)
