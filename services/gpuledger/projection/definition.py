@@ -179,6 +179,10 @@ class Projection:
     def begin(self, state: Any, identity: LedgerIdentity) -> None:  # noqa: ANN401 - each has its own state
         """Called before the first message of a generation."""
 
+    def still_holds(self, decision: Undecoded) -> bool:
+        """Whether one of its decisions holds in this log, which a restore may have recorded anew."""
+        return decision.recorded_at is None or self.survives_restore
+
     def follow_rules(self, state: Any, rules: EnforcedRules) -> None:  # noqa: ANN401 - each has its own state
         """Called where a fold begins, and wherever another rule is enforced from there on."""
 

@@ -37,7 +37,7 @@ from gpuledger.projection.definition import (
 )
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
-from gpuledger.projection.outstanding import ChangedDecisions, Outstanding
+from gpuledger.projection.outstanding import Outstanding
 from gpuledger.projection.returns import Returns
 from gpuledger.projection.route import (
     EPOCH_LENGTH_MAX,
@@ -92,7 +92,7 @@ class Fold:
         self._last: Message | None = None
         self.decided: list[Decoded] = []
         self._publishes = publishes
-        self._outstanding = Outstanding(expected, publishes=publishes)
+        self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
         self._source = f"/services/{projection.name}"
@@ -143,7 +143,7 @@ class Fold:
         if self._observes:
             is_known = (route.rule is not None and not route.is_introduced) or event.type in self.enforced.types
             self._observe(message, event, is_known=is_known)
-        if self._is_own(event) and self._is_back(message, event, data):
+        if event.source == self._source and self._is_back(message, event, data):
             return
         if route.handler is None or data is None:
             if event.type == _REPORT_ACCEPTED:
@@ -209,27 +209,22 @@ class Fold:
 
     def take_returned(self) -> list[str]:
         """The ids of own decisions that came back since the last call."""
-        return self._outstanding.take_returned()
-
-    @property
-    def changed_decisions(self) -> ChangedDecisions:
-        """The decisions that came back with another content, as another version made them."""
-        return self._outstanding.changed
+        return self.waiting.take_returned()
 
     def outstanding(self) -> list[Decoded]:
         """The decisions that have not come back, in the order in which they were made."""
-        return self._outstanding.all()
+        return self.waiting.all()
 
     def renumber(self, decisions: Iterable[Decoded], following: Numbering) -> None:
         """Note the numbers that decisions got when they were published, and those of the decisions to come."""
         self.numbering = following
         for event in decisions:
-            self._outstanding.add(event)
+            self.waiting.add(event)
 
     def adopt(self, decisions: Iterable[Decoded]) -> None:
         """Fold decisions that were made elsewhere at this position and have not come back."""
         for event in decisions:
-            if event.id not in self._outstanding:
+            if event.id not in self.waiting:
                 self._expect(event)
 
     def _accepted(self, message: Message) -> Undecoded | None:
@@ -250,28 +245,26 @@ class Fold:
             return None
         if not is_new:
             if self.returns and event.source == self._source:
-                self.returns.repeats(message.sequence, event, self._outstanding.get(event.id))
+                self.returns.repeats(message.sequence, event, self.waiting.get(event.id))
             self._repeat(message, event)
             return None
         return event
 
-    def _is_own(self, event: Undecoded) -> bool:
-        """Whether an event is a decision of this projection that holds in this log."""
-        return event.source == self._source and (event.recorded_at is None or self.projection.survives_restore)
-
     def _is_back(self, message: Message, event: Undecoded, data: Payload | None) -> bool:
         """Whether an own event is a decision that was folded when it was made."""
+        if not self.projection.still_holds(event):
+            return False
         if self.returns:
-            self.returns.came(message.sequence, event, self._outstanding.get(event.id))
-        return self._outstanding.came_back(event, data, message.sequence)
+            self.returns.came(message.sequence, event, self.waiting.get(event.id))
+        return self.waiting.came_back(event, data, message.sequence)
 
     def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
         """Follow the numbering all the same; if this build fails even at that, the operator skips that as well.
 
         An own decision has come back, as it has for a leader that went past it before: it is not published again.
         """
-        if is_new and self._is_own(event):
-            self._outstanding.skip(event.id)
+        if is_new and event.source == self._source and self.projection.still_holds(event):
+            self.waiting.skip(event.id)
         with suppress(BadEventError):
             if not is_new:
                 self._repeat(message, event)
@@ -338,7 +331,7 @@ class Fold:
 
     def _take(self, decision: Decision) -> None:
         event = event_of(decision, self._source, self.numbering)
-        if event.id in self._outstanding:
+        if event.id in self.waiting:
             return
         self._check(event)
         self.numbering = self.numbering._replace(next_number=event.number + 1)
@@ -363,10 +356,10 @@ class Fold:
         """Whether a decision is not published any more: operators skip it, or the ledger would not take it."""
         limit = self.decision_bytes_max
         is_too_large = limit is not None and len(encode(event)) > limit - NUMBERING_BYTES_MAX
-        return is_too_large or self._outstanding.is_skipped(event.id)
+        return is_too_large or self.waiting.is_skipped(event.id)
 
     def _expect(self, event: Decoded) -> None:
-        self._outstanding.add(event)
+        self.waiting.add(event)
         handler = self.projection.handlers.get(type(event.data))
         if handler is None:
             return

@@ -264,7 +264,7 @@ class _Rebuild:
 
     def _log_changed_decisions(self) -> None:
         """Others go on to show what was recorded of them; see ADR 14."""
-        count, last = self._fold.changed_decisions
+        count, last = self._fold.waiting.changed
         if last is not None:
             name, position = self._projection.name, self._checkpoint.at._replace(sequence=last)
             log.warning("projection.decisions-changed", projection=name, count=count, last=str(position))

@@ -154,7 +154,7 @@ async def _compare(store: ProjectionStore, fold: Fold, position: Position) -> Ve
         differences += len(found_here)
         if first is None and found_here:
             first = min(found_here, key=lambda difference: tuple(map(str, difference.key)))
-    return Verification(fold.projection.name, position, rows, differences, first, fold.changed_decisions)
+    return Verification(fold.projection.name, position, rows, differences, first, fold.waiting.changed)
 
 
 async def _compare_table(store: ProjectionStore, name: str, table: Table[Any]) -> list[Difference]:
