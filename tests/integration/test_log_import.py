@@ -177,7 +177,9 @@ async def test_a_generation_that_was_begun_halfway_is_completed_by_the_import_al
         await connection.jetstream.update_stream(info.config.evolve(subjects=[archive_subject(1)]))
     with pytest.raises(RestoreInterruptedError, match="a restore was interrupted"):
         await prepare_ledger(servers.nats_url, servers.database_url)
-    assert await bring_back(servers, archive) == (2, EVENTS, 1)
+    questions: list[str] = []
+    assert await restore_log(servers, SILENT, archive, read_header(archive), questions.append) == (2, EVENTS, 1)
+    assert questions == [f"The ledger holds {EVENTS} events: keep them as generation 1, and go on anew?"]
     async with connect_ledger(servers.nats_url, name="test") as ledger:
         assert (ledger.generation, ledger.identity.ledger_id) == (2, ledger_id)
 

@@ -66,6 +66,7 @@ async def begin_restore(connection: Connection, archive: str, consent: Callable[
             f"{info.state.last_seq:,} of its events. Run `gpuledger log import` with that file first."
         )
     if is_archived(newest, info):
+        consent(newest, info.state.last_seq)  # `log restore` may have to go on instead
         identity = await successor_of(connection, info, newest, "")
         await create_generation(connection, identity, info.config.num_replicas, partial(_fenced, newest + 1, archive))
         return Restoring(newest + 1, 0)
