@@ -142,17 +142,18 @@ async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[Dat
 
 def health_of(supervision: Supervision, edge: Edge | None) -> Health:
     """The answer of `/healthz`."""
-    healthy = supervision.healthy
+    problem = edge.followed.problem if edge else None
+    healthy = supervision.healthy and problem is None
     document: dict[str, object] = {
-        "status": "ok" if healthy else _trouble(supervision),
-        "reason": None if healthy else _reason(supervision),
+        "status": "ok" if healthy else "failing" if problem else _trouble(supervision),
+        "reason": None if healthy else problem or _reason(supervision),
         "generation": supervision.ledger.generation,
         "head": None if supervision.head is None else number_of(supervision.head),
         "projections": {name: found._asdict() for name, found in supervision.health().items()},
         "leaders": {name: _leader(holder) for name, holder in supervision.leaders.items()},
     }
     if edge is not None:
-        document["watchers"] = {"refused_objects": refused_objects(), "reason": edge.followed.problem}
+        document["watchers"] = {"refused_objects": refused_objects(), "reason": problem}
         document["statuswriter"] = edge.writer.health()._asdict()
         document["admission"] = None if edge.webhooks is None else edge.webhooks.health()._asdict()
     return Health(healthy, document)

@@ -14,8 +14,11 @@ from kubernetes.aio.config import incluster_config
 from structlog.testing import capture_logs
 
 from gpuledger.api.kinds import (
+    CONFIG_MAPS,
     GPU_DEVICES,
     GPU_POOLS,
+    LEDGER_CONFIG_MAP,
+    LEDGER_CONFIG_MAP_NAMESPACE,
     NAMESPACES,
     NODE_FEATURE_RULE,
     NODE_FEATURE_RULES,
@@ -24,14 +27,19 @@ from gpuledger.api.kinds import (
     Resource,
 )
 from gpuledger.compose.edge import Edge, EdgeParts, kube_edge
+from gpuledger.compose.up import health_of
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING
 from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.settings import SERVICE
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
-from gpuledger.edge.kube.errors import KubeError
+from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.errors import LogReplacedError
 from gpuledger.local.kubeapi.tls import certificates
+from gpuledger.projection.runner import Runner
+from gpuledger.projection.supervision import Supervision
+from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime import settings
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Settings, WebhookSettings, read_settings
@@ -40,7 +48,8 @@ from support.kube_accounts import ADMIN, AccountServer, config_file
 from support.kube_fleet import create
 from support.kube_server import free_ports
 from support.ledgers import jetstream_ledger
-from support.projections import stop
+from support.projections import execute, publish, stop
+from support.runners import failures
 from support.up import DEADLINE_S, gpuledger
 from support.waiting import eventually
 
@@ -163,6 +172,32 @@ async def test_the_webhooks_are_called_through_their_service_and_keep_nobody_els
     assert b"MutatingWebhookConfiguration, ValidatingWebhookConfiguration" in first.stdout + first.stderr
     assert (second.returncode, b"nothing to remove" in second.stdout + second.stderr) == (0, True)
     assert await _refusal(admin, _pod("gpu", "gpu.deckhouse.io/x")) == ""
+
+
+async def test_the_services_leave_the_cluster_and_a_log_alone_that_the_rows_do_not_follow(
+    pod: Pod, clean_nats_url: str, migrated_url: str
+) -> None:
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        head = await publish(ledger, failures(range(1, 4)))
+        await Runner(DevicesProjection(), ledger, migrated_url).catch_up(head)
+        execute(migrated_url, "UPDATE gpuledger.projection SET ledger_id = 'another'")
+        async with working(pod, ledger, migrated_url) as edge:
+
+            async def are_reported() -> bool:
+                admission = edge.webhooks and edge.webhooks.health().reason
+                return edge.writer.health().state == "log-changed" and "no ledger yet" in (admission or "")
+
+            await eventually(are_reported)
+            standby = Supervision((), ledger, migrated_url, checked_at=system_clock())
+            health = health_of(standby, edge)
+            assert (standby.healthy, health.ok, health.document["status"]) == (True, False, "failing")
+            assert "The log was replaced" in str(health.document["reason"])
+        with pytest.raises(LogReplacedError):
+            async with kube_edge(pod.settings, parts(ledger, migrated_url)._replace(takes_over=True)):
+                pass
+        assert await ledger.head() == head
+    with pytest.raises(NotFoundError):
+        await pod.admin.get(CONFIG_MAPS, LEDGER_CONFIG_MAP, LEDGER_CONFIG_MAP_NAMESPACE)
 
 
 async def test_a_cluster_that_has_no_way_to_us_gets_no_webhooks(
