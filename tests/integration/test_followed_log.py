@@ -66,6 +66,24 @@ async def test_nobody_begins_in_an_older_copy_of_the_log(fresh_nats: NatsServer,
             await followed.while_followed(lambda: pytest.fail("it began"))
 
 
+async def test_nothing_is_published_into_an_older_copy_before_it_is_compared_again(
+    fresh_nats: NatsServer, url: str, tmp_path: Path
+) -> None:
+    async with new_ledger(fresh_nats.url) as ledger:
+        await publish(ledger, failures(range(1, 6)))
+        keep_copy(fresh_nats, tmp_path / "copy")
+        await fold(ledger, url, range(6, 11))
+
+        async def work() -> None:
+            put_back(fresh_nats, tmp_path / "copy")
+            with pytest.raises(LogRestoredError):
+                await publish(ledger, failures(range(100, 101)))
+
+        async with aclosing(FollowedLog([DevicesProjection()], ledger, url)) as followed:
+            await followed.while_followed(work)
+        assert await ledger.head() == 5
+
+
 async def test_work_ends_when_the_rows_follow_the_log_no_longer(ledger: JetStreamLedger, url: str) -> None:
     await fold(ledger, url, range(1, 11))
     async with followed_by_devices(ledger, url) as followed:
