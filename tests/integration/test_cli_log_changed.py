@@ -39,3 +39,18 @@ async def test_nothing_is_recorded_into_a_log_that_the_rows_do_not_follow(
     execute(url, "UPDATE gpuledger.projection SET ledger_id = %s", ledger.identity.ledger_id)
     assert (await run("import", "jsonl", str(file))).code == 0
     assert await ledger.head() != head
+
+
+async def test_a_position_of_a_restored_log_may_be_skipped(
+    ledger: JetStreamLedger, url: str, run: Run, tmp_path: Path
+) -> None:
+    """The skip may be among what was lost, and rows cannot be rebuilt without it."""
+    head = await publish(ledger, failures(range(1, 4)))
+    await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(head)
+    execute(url, "UPDATE gpuledger.projection SET last_digest = repeat('0', 64)")
+    file = tmp_path / "drafts.jsonl"
+    file.write_text(json.dumps(DRAFT))
+    result = await run("import", "jsonl", str(file))
+    assert (result.code, "The log was restored" in result.err) == (1, True)
+    assert (await run("log", "skip", "2", "--reason", "a test", "--yes")).code == 0
+    assert await ledger.head() == head + 1

@@ -66,6 +66,16 @@ class FollowedLog:
         anchors = (anchor for anchor in found if anchor is not None)
         return max(anchors, key=lambda anchor: order(anchor.sequence), default=None)
 
+    async def confirm_ledger(self) -> None:
+        """Return if the rows follow this ledger, though perhaps more of it than the log has.
+
+        Raises:
+            LogReplacedError: they follow another one.
+            DatabaseError: PostgreSQL does not answer.
+        """
+        for projection, rows in await self._checkpoints():
+            check_ledger(projection, self._ledger, rows)
+
     async def wait(self) -> None:
         """Return once rows and log belong together; raises as `confirm` does where a server does not answer."""
         while not await self._is_followed():  # noqa: ASYNC110 - nobody reports that the log is the right one again

@@ -51,10 +51,12 @@ class Outstanding:
     def came_back(self, event: Undecoded, data: Payload | None, sequence: Offset) -> bool:
         """Wait no longer for a decision that the log has; says whether it was waited for.
 
-        `data` is the event's payload, None where the projection folds none of its type: no row shows its content.
+        `data` is the event's payload, None where the projection folds none of its type: no row shows its content. What
+        a restore recorded anew names positions and times of the log of before.
         """
         decision = self._decisions.get(event.id)
-        if decision is not None and data is not None and _differs(decision, event.time, data):
+        is_restored = event.recorded_at is not None
+        if decision is not None and data is not None and not is_restored and _differs(decision, event.time, data):
             self.changed = ChangedDecisions(self.changed.total + 1, sequence)
         return self._leave(event.id)
 

@@ -37,9 +37,10 @@ def test_a_decision_comes_back_once(publishes: bool) -> None:
         (CHANGE._replace(time=hour(1)), True, ChangedDecisions(1, 5)),
         (CHANGE._replace(data=NodeBootstrapChanged(phase="Ready", conditions=())), True, ChangedDecisions(1, 5)),
         (CHANGE._replace(time=hour(1)), False, NOTHING_CHANGED),
+        (CHANGE._replace(time=hour(1), recorded_at=hour(2)), True, NOTHING_CHANGED),
         (FIRST, True, NOTHING_CHANGED),
     ],
-    ids=["the same", "numbered anew", "another time", "other data", "not folded", "not waited for"],
+    ids=["the same", "numbered anew", "another time", "other data", "not folded", "restored", "not waited for"],
 )
 def test_a_decision_that_another_version_made_otherwise_is_counted(
     recorded: Decoded, publishes: bool, is_folded: bool, changed: ChangedDecisions

@@ -1,6 +1,7 @@
 """`gpuledger log skip`: has all projections skip one position for good, because one of them cannot fold its event."""
 
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from gpuledger.cli.times import parse_position
 from gpuledger.db.engine import connect
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.position import Offset, Position, is_at_or_after
+from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.tools.log_restore import skip_positions
@@ -35,8 +37,11 @@ def skip(where: Where, reason: Reason, yes: Yes = False, data_dir: DataDir = Non
 
 
 async def _skip(data_dir: Path | None, generation: int | None, sequence: Offset, reason: str, *, yes: bool) -> None:
-    async with open_backend(data_dir, "log skip", records=True) as backend:
+    async with open_backend(data_dir, "log skip") as backend:
         ledger = backend.ledger
+        # A log that was restored may have to be skipped in before rows can follow it; another ledger never.
+        async with aclosing(FollowedLog(all_projections(), ledger, backend.database_url)) as followed:
+            await followed.confirm_ledger()
         position = Position(generation or ledger.generation, sequence)
         if not position.is_in(ledger.generation):
             hint = f"Name a position of generation {ledger.generation}"
