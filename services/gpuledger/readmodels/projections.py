@@ -20,7 +20,7 @@ class DevicesProjection(Projection):
     """Passports, installations, failures, errors, slots and contradictions, from `device.*` and `slot.*` events."""
 
     name = "devices"
-    version = 2
+    version = 3
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices
@@ -55,7 +55,7 @@ class AllocationsProjection(Projection):
     """The devices of each container, from `allocation.*` events; its past is read back when a late event comes."""
 
     name = "allocations"
-    version = 1
+    version = 2
     specs = allocations.SPECS
     handlers = allocations.HANDLERS
     pages = True

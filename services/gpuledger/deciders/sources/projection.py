@@ -13,7 +13,7 @@ class SourcesProjection(Projection):
     """The one projection that draws conclusions from gaps, because it reads the whole log."""
 
     name = "sources"
-    version = 4
+    version = 5
     specs = sources.SPECS
     handlers = sources.HANDLERS
     state_class = sources.Sources
