@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LogReplacedError, LogRestoredError
@@ -18,6 +19,7 @@ from support.ledgers import jetstream_ledger, new_ledger
 from support.log_copies import keep_copy, put_back
 from support.projections import QUICK, execute, publish, stop
 from support.runners import failures
+from support.servers import database_name
 from support.waiting import eventually
 
 
@@ -37,6 +39,24 @@ async def test_rows_follow_the_log_that_they_were_folded_from(ledger: JetStreamL
         assert await followed.confirm() is None
         await fold(ledger, url, range(1, 11))
         assert await followed.confirm() == await ledger.anchor_at(10)
+
+
+async def test_who_has_to_wait_anyway_outlasts_servers_that_are_away(
+    ledger: JetStreamLedger, url: str, postgres_server_url: str
+) -> None:
+    await fold(ledger, url, range(1, 11))
+    database = database_name(url)
+    async with followed_by_devices(ledger, url) as followed:
+        execute(postgres_server_url, f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
+        with capture_logs() as logged:
+            waiting = asyncio.create_task(followed.wait_through_absences())
+
+            async def is_reported() -> bool:
+                return "log.unknown" in {one["event"] for one in logged}
+
+            await eventually(is_reported)
+        execute(postgres_server_url, f"ALTER DATABASE {database} ALLOW_CONNECTIONS true")
+        await waiting
 
 
 async def test_rows_of_another_ledger_are_waited_for_and_named(ledger: JetStreamLedger, url: str) -> None:

@@ -9,6 +9,7 @@ from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection import writer
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.clock import system_clock
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection
@@ -49,6 +50,23 @@ async def test_a_crash_before_publishing_was_noted_publishes_only_what_is_not_th
     assert failing.tried == [failing.tried[0]] * attempts
     assert [one.subject for one in await decided(ledger)] == ["n1", "n2"]
     assert [row[1] is None for row in table(url, "away", "node, since")].count(False) == AWAY_MAX
+    await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_who_publishes_many_decisions_goes_on_behind_those_that_were_acknowledged(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "DECISIONS_PER_PUBLISH", 1)
+    failing = Failing(ledger)
+    failing.fails_after = 2
+    head = await publish(ledger, [registered(number) for number in range(1, 6)])
+    with pytest.raises(PublishError):
+        await Runner(AwayProjection(), failing, url, settings=QUICK).catch_up(head)
+    assert execute(url, "SELECT status FROM gpuledger.outbox ORDER BY number") == [("sent",), ("ready",)]
+    async with running(Runner(AwayProjection(), failing, url, settings=QUICK)):
+        await reaches(url, "away", head + AWAY_MAX)
+    assert [len(one) for one in failing.tried] == [1, 1]
+    assert [one.subject for one in await decided(ledger)] == ["n1", "n2"]
     await assert_true(ledger, url, [AwayProjection()])
 
 

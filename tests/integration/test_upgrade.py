@@ -1,7 +1,7 @@
 """Two real builds side by side, on one NATS and one PostgreSQL: the wheel of an earlier commit, and a newer one.
 
-The newer build is this tree with two versions raised: that of a read model, whose rows it makes otherwise, and that of
-a decider; it brings no new rule into force. Events are recorded all the while.
+The newer build is this tree with two more versions raised: that of a read model, whose rows it makes otherwise, and
+that of a decider; it brings no new rule into force. Events are recorded all the while.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer
 from gpuledger.readmodels.projections import DevicesProjection
+from gpuledger.tools.queries.backend import all_projections
 from support import builds
 from support.builds import Build, Change
 from support.events import IMPORT
@@ -131,6 +132,15 @@ async def started(stack: AsyncExitStack, build: Build) -> Up:
     return found
 
 
+async def version_becomes(url: str, name: str, version: int) -> None:
+    """Return when the rows of a projection that serve have this version."""
+
+    async def has_become() -> bool:
+        return versions(url)[name] == version
+
+    await eventually(has_become)
+
+
 def versions(url: str) -> dict[str, int]:
     """The versions of the rows that serve."""
     return dict(execute(url, "SELECT name, version FROM gpuledger.projection WHERE edition = 'live'"))
@@ -187,11 +197,12 @@ async def test_an_upgrade_and_a_rollback_beside_events(
     url, servers = fresh_postgres.url, {"NATS_URL": fresh_nats.url, "DATABASE_URL": fresh_postgres.url}
     old = builds.of_commit(commit, tmp_path, servers)
     newer = builds.of_this_tree(tmp_path, servers, NEWER)
-    raised = [one.name for one in RAISED]
     async with AsyncExitStack() as stack:
         old_up = await started(stack, old)
         await becomes(old_up, {})
         before = versions(url)
+        after = before | {one.name: one.version + (type(one) in RAISED) for one in all_projections()}
+        raised = [name for name in before if after[name] != before[name]]
         ledger = await stack.enter_async_context(new_ledger(fresh_nats.url))
         events = Recording(ledger, url)
         async with AsyncExitStack() as while_newer_runs:
@@ -207,12 +218,14 @@ async def test_an_upgrade_and_a_rollback_beside_events(
                 assert versions(url) == before
                 await becomes(old_up, dict.fromkeys(before, "running"))
                 await holding.close()
+                for name in raised:  # one after the other is built
+                    await version_becomes(url, name, after[name])
                 await becomes(newer_up, dict.fromkeys(raised, "running"))
                 if state == "superseded":
                     await becomes(old_up, dict.fromkeys(raised, state))
                 others = {name: found for name, found in states(old_up).items() if name not in raised}
                 assert set(others.values()) == {"running"}
-                assert versions(url) == before | {one.name: one.version + 1 for one in RAISED}
+                assert versions(url) == after
                 await move(ledger, url, before)
             await assert_true(ledger, url, before, events)
             assert {kind for (kind,) in execute(url, "SELECT kind FROM gpuledger_live.failure")} == {"dbe"}

@@ -50,7 +50,7 @@ async def open_backend(
         ledger = await stack.enter_async_context(opening)
         if records:
             async with aclosing(FollowedLog(all_projections(), ledger, servers.database_url)) as followed:
-                await followed.confirm()
+                stack.enter_context(ledger.relying_on(await followed.confirm()))
         data_directory = None if settings.servers else settings.data_dir
         yield Backend(
             ledger, servers.database_url, servers.nats_url, data_directory, TerminalReporter(), servers.nats_identity

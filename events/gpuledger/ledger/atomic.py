@@ -8,6 +8,7 @@ has recorded after all. It must never send anything before everything in front o
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import orjson
 from nats.aio.msg import Msg
@@ -16,6 +17,7 @@ from nats.errors import Error as NatsError
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard
+from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, refusal_of
 
 BATCH_MESSAGES_MAX = 1000
@@ -107,8 +109,9 @@ class AtomicPublisher:
         if not self._takes_batches or not self._connection.is_up or not self._gate.is_open:
             return []
         if self._guard is not None:
-            await self._guard.confirm_before_publishing()
-            if not self._connection.is_up:
+            with suppress(LedgerUnavailableError):
+                await self._guard.confirm_before_publishing()
+            if not (self._guard.is_confirmed and self._connection.is_up):
                 return []
         self._count += 1
         batch_id = f"{self._inbox.rpartition('.')[2]}-{self._count}"

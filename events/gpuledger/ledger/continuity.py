@@ -180,10 +180,14 @@ async def confirm_anchor(connection: Connection, generation: int, head: Offset, 
     _refuse_shorter(connection, generation, head, anchor)
     try:
         found = await message_at(connection, stream, anchor.sequence)
-    except NotFoundError as error:
-        # An older copy may have been put back since the head was found.
-        _refuse_shorter(connection, generation, (await kept_stream(connection, stream)).state.last_seq, anchor)
-        raise LogCutError(f"{stream} holds no event at {position}") from error
+    except NotFoundError:
+        # Since the head was found an older copy may have been put back, or a replica elected that is behind.
+        head = await _settled_head(connection, await kept_stream(connection, stream), anchor.sequence)
+        _refuse_shorter(connection, generation, head, anchor)
+        try:
+            found = await message_at(connection, stream, anchor.sequence)
+        except NotFoundError as error:
+            raise LogCutError(f"{stream} holds no event at {position}") from error
     if anchor_digest(found.subject, found.data) != anchor.digest:
         raise LogRestoredError(
             f"at {position} of {stream} at {connection.address} stands another event "

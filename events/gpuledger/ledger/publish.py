@@ -317,7 +317,8 @@ class Publisher:
         while True:
             await self._connection.wait_up(max(timeout_s, 0))
             if self._guard is not None:
-                await self._guard.confirm_before_publishing()
+                async with asyncio.timeout(max(timeout_s, 0)):
+                    await self._guard.confirm_before_publishing()
             if self._connection.is_up:
                 return
 

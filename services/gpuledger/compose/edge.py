@@ -189,7 +189,7 @@ def _edge(
 async def _simulate(fleet: FleetOptions, client: KubeClient, ledger: Ledger, followed: FollowedLog) -> None:
     spec, speed, seed = fleet
     clock, sleep = system_clock, asyncio.sleep
-    await followed.wait()
+    await followed.wait_through_absences()
     await simulate(spec, client=client, ledger=ledger, clock=clock, sleep=sleep, speed=speed, seed=seed)
 
 

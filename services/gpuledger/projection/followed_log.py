@@ -11,6 +11,7 @@ from contextlib import suppress
 import psycopg
 import structlog
 
+from gpuledger.db.engine import DATABASE_TRANSIENT
 from gpuledger.db.errors import DatabaseError
 from gpuledger.db.lasting import LastingConnection
 from gpuledger.events.position import ORIGIN, Position, order
@@ -80,6 +81,17 @@ class FollowedLog:
         """Return once rows and log belong together; raises as `confirm` does where a server does not answer."""
         while not await self._is_followed():  # noqa: ASYNC110 - nobody reports that the log is the right one again
             await asyncio.sleep(self._check_interval_s)
+
+    async def wait_through_absences(self) -> None:
+        """Return once rows and log belong together, however long a server does not answer meanwhile."""
+        while True:
+            try:
+                await self.wait()
+            except (LedgerUnavailableError, *DATABASE_TRANSIENT) as error:
+                log.warning("log.unknown", reason=str(error).strip(), retry_s=self._check_interval_s)
+                await asyncio.sleep(self._check_interval_s)
+            else:
+                return
 
     async def while_followed(self, work: Callable[[], Work]) -> None:
         """Run until the work ends, or rows and log do not belong together any more.

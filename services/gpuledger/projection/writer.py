@@ -20,6 +20,9 @@ from gpuledger.projection.store import Checkpoint, Decider, ProjectionStore
 from gpuledger.runtime.clock import Clock, NewId
 from gpuledger.runtime.telemetry import ProjectionMetrics
 
+DECISIONS_PER_PUBLISH = 1_000
+"""One atomic batch."""
+
 IDLE_TICKS_MAX = 5
 """After so many ticks without a message a decider that holds decisions back asks whether the log goes on at all."""
 
@@ -161,12 +164,14 @@ class RowWriter:
         await self._publish_ready()
 
     async def _publish_ready(self) -> None:
-        ready = await self._store.ready(self.checkpoint)
-        if ready:
-            receipts = await self._publish(list(ready.values()))
-            sequences = {event_id: receipt.sequence for event_id, receipt in zip(ready, receipts, strict=True)}
+        """Publish piece by piece: what was sent is marked as that, so that whoever begins again does so behind it."""
+        assert self._fold.returns is not None, "what decides has its decisions checked"
+        ready = list((await self._store.ready(self.checkpoint)).items())
+        for start in range(0, len(ready), DECISIONS_PER_PUBLISH):
+            piece = dict(ready[start : start + DECISIONS_PER_PUBLISH])
+            receipts = await self._publish(list(piece.values()))
+            sequences = {event_id: receipt.sequence for event_id, receipt in zip(piece, receipts, strict=True)}
             await self._store.mark_sent(sequences)
-            assert self._fold.returns is not None, "what decides has its decisions checked"
             self._fold.returns.sent(sequences)
 
     async def _check_returns(self, *, idle: bool) -> None:

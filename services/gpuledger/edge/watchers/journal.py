@@ -32,6 +32,9 @@ from gpuledger.runtime.clock import NewId, random_id
 READ_BACK_TIMEOUT_S: Final = 5.0
 """How long a ledger may take to show what it has acknowledged."""
 
+CLOCK_TRIES: Final = 20
+"""How many attempts it takes, while the clock is ahead, to record one fact and see; some minutes, with their pauses."""
+
 log = structlog.get_logger("gpuledger.watchers")
 
 Listener = Callable[[Payload], None]
@@ -39,7 +42,7 @@ Listener = Callable[[Payload], None]
 
 
 class ClockAheadError(Exception):
-    """The clock of this machine is far ahead, so that every fold rejects what is recorded by it."""
+    """The clock of this machine is far ahead of that of NATS, so that every fold rejects what is recorded by it."""
 
 
 class Journal:
@@ -66,6 +69,7 @@ class Journal:
         self._attempted: dict[Outgoing, str] = {}
         self._seen = Seen()
         self._rejected_time: datetime | None = None
+        self._refused_times = 0
 
     @property
     def anchor(self) -> Anchor | None:
@@ -79,11 +83,11 @@ class Journal:
         A fact that the ledger will never take as it is becomes one of the `refusals`, and uses up no number.
 
         Raises:
-            ClockAheadError: the clock has not been set back since something was recorded that folds reject.
+            ClockAheadError: this clock, or that of NATS, was not set since something was recorded that folds reject.
             PublishError: a fact stayed unacknowledged; `catch_up` shows whether it was recorded.
             LedgerUnavailableError: the ledger cannot be read.
         """
-        self._refuse_wrong_clock(facts)
+        facts = self._unless_clock_is_wrong(facts)
         try:
             return await self._record(facts)
         except EventRefusedError as error:
@@ -100,13 +104,18 @@ class Journal:
         """The facts but for those that the ledger has refused as they are."""
         return self.refusals.acceptable(facts, self._ledger.message_bytes_max)
 
-    def _refuse_wrong_clock(self, facts: Sequence[NewFact]) -> None:
+    def _unless_clock_is_wrong(self, facts: Sequence[NewFact]) -> Sequence[NewFact]:
+        """The facts; while the clock is ahead, now and then the first, which shows whether NATS has caught up."""
         wrong = self._rejected_time
-        if wrong is not None and any(fact.time >= wrong for fact in facts):
-            raise ClockAheadError(
-                f"The clock is more than {EVENT_AHEAD_MAX.days} day ahead of the ledger's: what {self._kind.source} "
-                f"recorded as of {wrong.isoformat()} counts for nobody. Set this machine's clock."
-            )
+        if wrong is None or all(fact.time < wrong for fact in facts):
+            return facts
+        self._refused_times += 1
+        if self._refused_times % CLOCK_TRIES == 0:
+            return facts[:1]
+        raise ClockAheadError(
+            f"The clock is more than {EVENT_AHEAD_MAX.days} day ahead of the clock of NATS: what {self._kind.source} "
+            f"recorded as of {wrong.isoformat()} counts for nobody. Set the one that is wrong."
+        )
 
     async def _record(self, facts: Sequence[NewFact]) -> set[str]:
         before = self._attempted

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from gpuledger.edge.watchers.decide import NewFact
-from gpuledger.edge.watchers.journal import Journal
+from gpuledger.edge.watchers.journal import CLOCK_TRIES, Journal
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeGone, NodeObserved
@@ -228,3 +228,18 @@ async def test_what_a_wrong_clock_dated_is_recorded_again_once_the_clock_is_righ
         await comes(ledger, "1 w1 a", "2 w1 a", "3 w1 b")
     times = [decode(message.data).time - START for message in await everything(ledger)]
     assert times == [timedelta(days=400), timedelta(seconds=1), timedelta(seconds=2)]
+
+
+async def test_a_ledger_whose_clock_was_behind_gets_everything_once_it_is_right() -> None:
+    """The watchers' clock was right all the time, so no fact is ever earlier than the rejected one."""
+    recorded_at = START
+    ledger = MemoryLedger(clock=lambda: int(recorded_at.timestamp()) * 10**9)
+    whole = listing(gpu_node("w1"), gpu_node("w2"), version="5")
+    async with watching(ledger, *[whole] * (CLOCK_TRIES + 1), ON) as (watch, _):
+
+        def set_right() -> None:
+            nonlocal recorded_at
+            recorded_at = watch.now
+
+        watch.now, watch.on_pause = START + timedelta(days=400), set_right
+        await comes(ledger, "1 w1 a", "2 w2 a", "3 w1 a", "4 w2 a")
