@@ -1,5 +1,6 @@
 """A log that was exported and restored: its old seals seal another log, and what was restored is sealed anew."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,25 +16,24 @@ from gpuledger.tools.log_restore import restore_log
 from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.reporting import SILENT
-from support.ledgers import new_ledger
+from support.ledgers import everything, new_ledger
 from support.projections import assert_true, publish
 from support.runners import failures
+from support.seals import SEALS as SUBJECTS
 from support.seals import seal
 from support.servers import fresh_database
 
 EVENTS = 2 * MESSAGES_PER_SEAL + 5
-MORE = range(EVENTS + 1, EVENTS + MESSAGES_PER_SEAL + 1)
-RESTORED = EVENTS + 2
-"""With its two seals."""
+SEALS = 2
 
 
 @pytest.fixture
 async def archive(clean_nats_url: str, url: str, tmp_path: Path) -> Path:
-    """An export of a log with two seals."""
+    """An export of a log with seals."""
     path = tmp_path / "log.jsonl"
     async with new_ledger(clean_nats_url) as ledger:
         await publish(ledger, failures(range(1, EVENTS + 1)))
-        await seal(ledger, url, 2)
+        await seal(ledger, url, SEALS)
         await export(ledger, path)
     return path
 
@@ -43,17 +43,20 @@ async def export(ledger: JetStreamLedger, path: Path) -> None:
         await write_log(ledger, file, "2026-01-01T00:00:00Z", SILENT)
 
 
-async def restored_and_proven(servers: Servers, archive: Path, generation: int) -> None:
+async def restored_and_proven(servers: Servers, archive: Path, generation: int, seals: int = SEALS) -> None:
     """Restore it, go on with it, and prove all of it."""
-    restored = await restore_log(servers, SILENT, archive, read_header(archive), lambda _question: None)
-    assert restored == (generation, RESTORED, 0)
+    header = read_header(archive)
+    restored = await restore_log(servers, SILENT, archive, header, lambda _question: None)
+    assert restored == (generation, header.events, 0)
+    more = MESSAGES_PER_SEAL
+    anew = (header.events + more) // MESSAGES_PER_SEAL
     async with connect_ledger(servers.nats_url, name="test") as ledger:
         backend = Backend(ledger, servers.database_url, servers.nats_url, None)
         assert (await prove_log(backend)).broken is None, "also before anything is sealed anew"
-        await publish(ledger, failures(MORE))
-        await seal(ledger, servers.database_url, 2 + 3)
+        await publish(ledger, failures(range(header.events, header.events + more)))
+        await seal(ledger, servers.database_url, seals + anew)
         found = (await prove_log(backend)).current
-        assert (found.seals, found.sealed_to.sequence, found.first_break) == (3, 3 * MESSAGES_PER_SEAL, None)
+        assert (found.seals, found.sealed_to.sequence, found.first_break) == (anew, anew * MESSAGES_PER_SEAL, None)
         await assert_true(ledger, servers.database_url, [SealsProjection()])
 
 
@@ -61,11 +64,26 @@ async def test_as_a_new_generation(clean_nats_url: str, url: str, archive: Path)
     await restored_and_proven(Servers(clean_nats_url, url), archive, 2)
 
 
-async def test_into_an_empty_ledger(
-    fresh_nats: NatsServer, postgres_server_url: str, migrated_template: str, archive: Path
-) -> None:
-    """There its generation has the same number, and seals would have the same ids."""
+@pytest.fixture
+async def empty(fresh_nats: NatsServer, postgres_server_url: str, migrated_template: str) -> AsyncIterator[Servers]:
+    """A server and a database with nothing but an empty ledger."""
     with fresh_database(postgres_server_url, migrated_template) as another:
         servers = Servers(fresh_nats.url, another)
         await prepare_ledger(servers.nats_url, servers.database_url)
-        await restored_and_proven(servers, archive, 1)
+        yield servers
+
+
+async def test_into_an_empty_ledger(empty: Servers, archive: Path) -> None:
+    """There its generation has the same number, and seals would have the same ids."""
+    await restored_and_proven(empty, archive, 1)
+
+
+async def test_a_later_generation_into_an_empty_ledger(
+    clean_nats_url: str, url: str, empty: Servers, archive: Path
+) -> None:
+    """There its leaders found heads of a later generation than any leader to come."""
+    await restored_and_proven(Servers(clean_nats_url, url), archive, 2)
+    async with connect_ledger(clean_nats_url, name="test") as ledger:
+        seals = len(await everything(ledger, subject_filter=SUBJECTS))
+        await export(ledger, archive)
+    await restored_and_proven(empty, archive, 1, seals)

@@ -172,6 +172,11 @@ class Projection:
     pages: ClassVar[bool] = False
     """Whether `touched` is to be called, because retired rows may have to come back."""
 
+    @property
+    def source(self) -> str:
+        """The source of its decisions."""
+        return f"/services/{self.name}"
+
     def new_state(self) -> Any:  # noqa: ANN401 - each has its own state, which is a `State`
         """An empty state."""
         return self.state_class()

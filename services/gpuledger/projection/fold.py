@@ -95,7 +95,7 @@ class Fold:
         self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
-        self._source = f"/services/{projection.name}"
+        self._source = projection.source
         self._observes = projection.observes
         self._reads = projection.reads
         self._routes: dict[str, Route] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
-from gpuledger.domain.sources.leader_epochs import leader_epoch
+from gpuledger.domain.sources.leader_epochs import head_after, leader_epoch
 from gpuledger.events.position import ORIGIN, Offset, Position, is_after, is_at_or_after, is_same, latest, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
@@ -159,9 +159,17 @@ class RowWriter:
             if not is_at_or_after(self.checkpoint.position, self._settle_until):
                 return
             await self._publish_ready()
+            await self._follow_last_leader()
             self._fold.renumber(*await self._store.release_held(self.checkpoint))
             self._settled = True
         await self._publish_ready()
+
+    async def _follow_last_leader(self) -> None:
+        """Begin another epoch, if the last leader in the log would close the one that was begun."""
+        head = self.checkpoint.at._replace(sequence=self._head_at_start)
+        following = head_after(self._fold.seen.last_leader(self._context.projection.source), head)
+        if following.is_after(head):
+            await self._store.begin_epoch(leader_epoch(following, self._context.new_id()), self._head_at_start)
 
     async def _publish_ready(self) -> None:
         """Publish piece by piece: what was sent is marked as that, so that whoever begins again does so behind it."""

@@ -138,6 +138,11 @@ class Seen:
         self._changed[key] = None
         return True
 
+    def last_leader(self, source: str) -> Position | None:
+        """The head that the last of a decider's leaders found; None where no epoch names one."""
+        last = self._leaders.get(source)
+        return None if last is None else last[0]
+
     def take_changes(self) -> list[SeenChange]:
         """What changed since the last call."""
         changes = []

@@ -19,6 +19,15 @@ def leader_epoch(head: Position, unique: str) -> str:
     return f"{head}/{unique}"
 
 
+def head_after(last: Position | None, head: Position) -> Position:
+    """The head that a leader names its epoch by, behind that of the last leader that the log up to there has.
+
+    An import into an empty ledger restores leaders of a later generation than its own, each with its event behind the
+    head that it found. The log still holds everything up to there, in its order, so only the generation is ahead.
+    """
+    return head if last is None or head.is_after(last) else head._replace(generation=last.generation)
+
+
 def began(source: str, epoch: str) -> Position | None:
     """The head that a leader found; None for an epoch of another kind of source, of an earlier build, or an incident.
 

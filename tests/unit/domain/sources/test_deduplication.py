@@ -12,7 +12,7 @@ from gpuledger.domain.sources.deduplication import (
     Numbers,
     Seen,
 )
-from gpuledger.domain.sources.leader_epochs import leader_epoch
+from gpuledger.domain.sources.leader_epochs import head_after, leader_epoch
 from gpuledger.events.position import Position
 
 
@@ -169,6 +169,28 @@ def test_a_restored_log_goes_on_with_leaders_of_its_own_generation() -> None:
     lead(seen, 5)
     assert seen.add(POOLS, leader_epoch(Position(2, 7), "l"), 1)
     assert not seen.add(POOLS, "1/40/l4", 3)
+
+
+@pytest.mark.parametrize(
+    ("last", "head", "following"),
+    [
+        (None, (1, 9), (1, 9)),
+        ((1, 5), (1, 9), (1, 9)),
+        ((1, 9), (2, 9), (2, 9)),
+        ((2, 5), (1, 9), (2, 9)),
+        ((3, 8), (2, 9), (3, 9)),
+    ],
+)
+def test_a_leader_comes_behind_the_last_one_of_a_later_generation(
+    last: tuple[int, int] | None, head: tuple[int, int], following: tuple[int, int]
+) -> None:
+    """Which an import into an empty ledger restores."""
+    seen = Seen()
+    if last is not None:
+        assert seen.add(POOLS, leader_epoch(Position(*last), "before"), 1)
+    found = head_after(seen.last_leader(POOLS), Position(*head))
+    assert found == Position(*following)
+    assert seen.add(POOLS, leader_epoch(found, "now"), 1)
 
 
 def test_only_epochs_of_leaders_close_and_are_closed() -> None:
