@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import ORIGIN, Offset, is_same, next_after, order
+from gpuledger.events.position import ORIGIN, Offset, back, earliest, is_at_or_after, next_after, order
 
 
 class RecordedSeal(NamedTuple):
@@ -27,24 +27,26 @@ class Comparison(NamedTuple):
 def compare(seals: Collection[RecordedSeal], links: Mapping[Offset, str]) -> Comparison:
     """Compare seals with the chain's links at their last positions.
 
-    They are compared in the order of what they cover, in which each builds on the one before. The log may have them in
-    another order, and one several times: leaders that follow each other publish again what nobody has acknowledged.
-    One may name a restored seal as the one before it, for so the first version of the service did; what it covers is
-    proven by its digest all the same.
+    They are compared in the order of what they cover. The log may have them in another order, and one several times:
+    leaders that follow each other publish again what nobody has acknowledged. A link builds on everything before it, so
+    seals that overlap prove no less. The first version of the service counted restored seals as its own: its seals
+    overlap, and each may follow a restored one and name its digest.
     """
     restored = {(one.data.last, one.data.digest) for one in seals if one.is_restored}
-    own = sorted(
-        (one for one in seals if not one.is_restored), key=lambda one: (order(one.data.last), order(one.position))
-    )
-    sealed_to, newest, count, first_break = ORIGIN, None, 0, None
-    before: LedgerSealed | None = None
-    for position, data, _ in own:
-        if data == before:
-            continue
-        follows = data.previous == newest or (sealed_to, data.previous) in restored
-        if not follows or not is_same(data.first, next_after(sealed_to)):
+    restored_to = {last for last, _ in restored}
+    own: dict[LedgerSealed, Offset] = {}
+    for one in seals:
+        if not one.is_restored:
+            own.setdefault(one.data, one.position)
+    sealed_to, newest, first_break = ORIGIN, None, None
+    for data, position in sorted(own.items(), key=lambda item: (order(item[0].last), order(item[1]))):
+        before = back(data.first, 1)
+        is_next = is_at_or_after(sealed_to, before) or before in restored_to
+        names_previous = data.previous == links.get(before) or (before, data.previous) in restored
+        if links.get(data.last) != data.digest:
+            first = earliest(data.first, next_after(sealed_to))
+            first_break = first_break or f"the messages {first} to {data.last} are not those that were sealed"
+        elif not is_next or not names_previous:
             first_break = first_break or f"the seal at {position} follows another seal than the one before it"
-        elif links.get(data.last) != data.digest:
-            first_break = first_break or f"the messages {data.first} to {data.last} are not those that were sealed"
-        before, sealed_to, newest, count = data, data.last, data.digest, count + 1
-    return Comparison(sealed_to, count, newest, first_break)
+        sealed_to, newest = data.last, data.digest
+    return Comparison(sealed_to, len(own), newest, first_break)
