@@ -22,16 +22,17 @@ from gpuledger.ledger.permissions import Role
 from gpuledger.ledger.restoring import SUBJECT_BYTES_MAX
 from gpuledger.ledger.stream import archive_subject
 from gpuledger.local.servers.nats import NatsServer
-from gpuledger.projection.runner import writer_lock
+from gpuledger.projection.runner import Runner, writer_lock
 from gpuledger.runtime.settings import Servers
 from gpuledger.tools import log_restore
 from gpuledger.tools.errors import ToolBusyError, ToolError
 from gpuledger.tools.log_archive import Header, opened, read_header, write_log
 from gpuledger.tools.log_restore import Restored, restore_log, skip_positions
 from gpuledger.tools.preparation import prepare_ledger
+from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.reporting import SILENT, Advance, NoProgress, Reporter, Silent
 from support.ledgers import DEADLINE_S, everything, new_ledger
-from support.projections import publish
+from support.projections import QUICK, execute, publish, reaches, running
 from support.roles import ADMIN, role_server, url_of
 from support.runners import failures
 from support.waiting import eventually
@@ -240,6 +241,27 @@ async def test_no_projection_is_written_while_the_log_is_restored(servers: Serve
         assert await try_lock(connection, lock)
         with pytest.raises(ToolBusyError, match="is being written by another process"):
             await bring_back(servers, archive)
+
+
+async def test_a_decider_that_starts_as_soon_as_the_log_is_complete_keeps_what_it_decided(
+    servers: Servers, archive: Path, fresh_nats: NatsServer, migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a pod that restarts at the end of an import."""
+    decider = "SELECT * FROM gpuledger.decider WHERE projection = 'sources'"
+    empty = Servers(fresh_nats.url, migrated_url)
+    await prepare_ledger(empty.nats_url, empty.database_url)
+    project, led = log_restore._project, list[object]()
+
+    async def led_meanwhile(backend: Backend) -> None:
+        async with running(Runner(SourcesProjection(), backend.ledger, migrated_url, settings=QUICK)):
+            await reaches(migrated_url, "sources", EVENTS)
+        led.extend(execute(migrated_url, decider))
+        await project(backend)
+
+    monkeypatch.setattr(log_restore, "_project", led_meanwhile)
+    assert await bring_back(empty, archive) == (1, EVENTS, 0)
+    (row,) = led
+    assert execute(migrated_url, decider) == [row]
 
 
 async def test_whatever_an_agent_recorded_is_restored(servers: Servers, tmp_path: Path) -> None:

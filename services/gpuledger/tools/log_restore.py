@@ -76,6 +76,8 @@ async def restore_log(
             restoring = await begin_restore(connection, header.sha256, ask)
             async with _opened(servers, restoring.generation) as filled:
                 skips = await _publish(filled, archive, header, restoring.recorded, reporter)
+                if not _replaces_rows(filled):
+                    await _settle_deciders(servers.database_url, await filled.head())
             await end_restore(connection, restoring.generation)
         ledger = await stack.enter_async_context(_opened(servers))
         await _project(Backend(ledger, servers.database_url, servers.nats_url, None, reporter, servers.nats_identity))
@@ -216,17 +218,23 @@ def with_recorded_time(one: Message) -> bytes:
 
 async def _project(backend: Backend) -> None:
     """Bring the tables up to date with the restored log; the rows of a generation before it are replaced."""
-    if backend.ledger.generation > 1:
+    if _replaces_rows(backend.ledger):
         await rebuild_projections(backend, all_projections())
-        return
-    await _settle_deciders(backend)
-    await bring_current(backend)
+    else:
+        await bring_current(backend)
 
 
-async def _settle_deciders(backend: Backend) -> None:
-    """Have deciders that started on the empty log see the decisions in the restored one before they decide."""
-    head = await backend.ledger.head()
-    async with connect(backend.database_url, application_name=NAME) as connection:
+def _replaces_rows(ledger: Ledger) -> bool:
+    """Whether the rows may be those of a generation before."""
+    return ledger.generation > 1
+
+
+async def _settle_deciders(database_url: str, head: Offset) -> None:
+    """Have deciders that started on the empty log see the decisions in the restored one before they decide.
+
+    Only while nobody else may decide: what a decider holds back is forgotten.
+    """
+    async with connect(database_url, application_name=NAME) as connection:
         for projection in all_projections():
             if projection.decides:
                 await ProjectionStore(connection, projection).create_decider(Decider(random_id(), 1, head))
