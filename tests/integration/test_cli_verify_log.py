@@ -83,6 +83,21 @@ async def test_a_generation_that_is_not_here_is_not_passed_over(
     assert "Generation 1 of the log was not proven: There is no stream LEDGER_1." in found.err
 
 
+async def test_an_archived_generation_without_an_id_is_not_to_be_migrated(
+    sealed: JetStreamLedger, fresh_nats: NatsServer, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing alters one."""
+    await next_generation(fresh_nats, url)
+    async with connected(fresh_nats.url, name="earlier build") as connection:
+        config = (await connection.jetstream.stream_info("LEDGER_1")).config
+        await connection.jetstream.update_stream(config.evolve(metadata={}))
+    found = await verified(capsys)
+    assert found.code == 0, found.err
+    words = "Generation 1 of the log was not proven: It is of before ledgers had ids and seals"
+    assert words in found.err
+    assert "migrate" not in found.err
+
+
 @pytest.mark.parametrize("by", [b"SBE", b"\xff"], ids=["other data", "what is no event"])
 async def test_nothing_is_to_be_rebuilt_from_a_log_that_was_altered(
     by: bytes, sealed: JetStreamLedger, fresh_nats: NatsServer, capsys: pytest.CaptureFixture[str]

@@ -18,6 +18,8 @@ from gpuledger.tools.reporting import Advance
 
 _SEALS: Final = "ledger.svc.seals.ledger.>"
 
+_OF_BEFORE_IDS: Final = "It is of before ledgers had ids and seals, so nothing can prove it; keep it as it is."
+
 
 class GenerationProof(NamedTuple):
     """How far seals cover a generation, how many, the newest one's digest, what is unsealed, and the first break."""
@@ -103,8 +105,10 @@ async def prove_log(backend: Backend) -> LogProof:
         try:
             async with _opened(backend, number) as archived:
                 generations.append(await _prove(backend, archived))
-        except (GenerationError, NoLedgerError) as error:
+        except GenerationError as error:
             unproven[number] = str(error)
+        except NoLedgerError:
+            unproven[number] = _OF_BEFORE_IDS
         except LogChangedError as error:
             generations.append(GenerationProof(Position(number, ORIGIN), 0, None, 0, str(error)))
     return LogProof([*generations, await _prove(backend, backend.ledger)], unproven)
