@@ -1,5 +1,7 @@
 """Reports on devices for tests: two nodes' agents, and the log with what they report and `inventory` decides."""
 
+from typing import Any
+
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.domain.inventory.facts import InventoryFacts
 from gpuledger.events.device import Card
@@ -20,6 +22,17 @@ HOME, AWAY = "/nodes/n1/agent", "/nodes/n2/agent"
 def card(uuid: str | None = UUID) -> Card:
     """A card in the first slot of its node."""
     return Card(uuid=uuid, pci_address="0000:17:00.0", pci_vendor="10de", pci_device="2335", pci_class="0302")
+
+
+def restarted(fold: Fold) -> Fold:
+    """A fold that begins with the rows alone, as they come back from their store, in another order."""
+    state, before = InventoryFacts(), dict[str, Any](fold.state.tables())
+    for name, table in state.tables().items():
+        table.load(sorted(before[name].rows.values(), key=str, reverse=True))
+    return Fold(
+        InventoryProjection(), GENERATION, numbering=fold.numbering, state=state, seen=fold.seen,
+        sequence=fold.sequence, enforced=fold.enforced, expected=fold.outstanding(),
+    )  # fmt: skip
 
 
 class Log:

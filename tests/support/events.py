@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from gpuledger.domain.table import Table
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationEnded, AllocationObserved
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
@@ -75,10 +76,19 @@ Rows = dict[str, dict[Any, tuple[Any, ...]]]
 
 def rows_of(fold: Fold, *, positions: bool = True) -> Rows:
     """The rows by table and key; without positions, what depends on the order of recording is left out."""
+    for table in fold.state.tables().values():
+        _check_indexes(table)
     return {
         name: {key: row if positions else _without_positions(row) for key, row in table.rows.items()}
         for name, table in fold.state.tables().items()
     }
+
+
+def _check_indexes(table: Table[Any]) -> None:
+    """A column that is indexed must not change in a row's life: a fold that goes on from rows would find others."""
+    for column, index in table.by.items():
+        stale = [key for key, row in table.rows.items() if key not in index.get(getattr(row, column))]
+        assert not stale, f"{table.spec.name}.{column} changed after it was indexed, in the rows {stale}"
 
 
 def _without_positions(row: Any) -> tuple[Any, ...]:

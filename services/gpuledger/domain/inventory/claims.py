@@ -96,4 +96,4 @@ def _is_of_existing_node(state: InventoryFacts, report: CardReport) -> bool:
 
 
 def _has_device(state: InventoryFacts, node: str, card: str) -> bool:
-    return any(row.node == node and not row.provisional for row in state.device.where("card", card))
+    return any(row.card == card and not row.provisional for row in state.device.where("node", node))

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.domain.inventory.state import DECIDED_SPECS, GPU_DEVICE, Inventory
+from gpuledger.domain.inventory.state import DECIDED_SPECS, Inventory
 from gpuledger.domain.table import Table, TableSpec
 
 AGENT, FEATURES, LABELS = "agent", "features", "labels"
@@ -99,7 +99,6 @@ class InventoryFacts(Inventory):
 
     def __init__(self) -> None:
         super().__init__()
-        self.device = Table(GPU_DEVICE, "node", "card")
         self.node_facts = Table(INVENTORY_NODE)
         self.report = Table(INVENTORY_CARD_REPORT, "node", "card")
         self.nfd = Table(INVENTORY_NFD)

@@ -1,13 +1,13 @@
 """Who has a card that the agents of two nodes report: who had it keeps it for as long as its agent reports it."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.domain.fact import time_of_ns
-from gpuledger.domain.inventory.facts import CLAIM, InventoryFacts
+from gpuledger.domain.inventory.facts import CLAIM
 from gpuledger.domain.inventory.reports import REJECTIONS_MAX
 from gpuledger.events.device import (
     DeviceDetected,
@@ -27,7 +27,7 @@ from gpuledger.events.settings import SettingsChanged
 from gpuledger.projection.definition import Numbering
 from gpuledger.projection.fold import Fold
 from gpuledger.tools.log_restore import with_recorded_time
-from support.device_reports import AWAY, HOME, UUID, Log, card
+from support.device_reports import AWAY, HOME, UUID, Log, card, restarted
 from support.events import GENERATION, START, folded, rows_of
 
 OTHER = "GPU-other"
@@ -247,17 +247,6 @@ def test_before_the_fourth_version_who_reported_a_card_last_has_it() -> None:
     assert cards_of(log) == APART
 
 
-def restarted(fold: Fold) -> Fold:
-    """A fold that begins with the rows alone, as they come back from their store, in another order."""
-    state, before = InventoryFacts(), dict[str, Any](fold.state.tables())
-    for name, table in state.tables().items():
-        table.load(sorted(before[name].rows.values(), key=str, reverse=True))
-    return Fold(
-        InventoryProjection(), GENERATION, numbering=fold.numbering, state=state, seen=fold.seen,
-        sequence=fold.sequence, enforced=fold.enforced, expected=fold.outstanding(),
-    )  # fmt: skip
-
-
 def test_a_card_that_moves_back_is_where_its_node_claims_it_now() -> None:
     """The node's row from before it left is still there, with the address of that time."""
     log = two_nodes()
@@ -298,3 +287,20 @@ def test_a_restored_log_makes_the_same_rows(disputed: Log) -> None:
     rows, before = rows_of(folded(InventoryProjection(), restored)), rows_of(disputed.inventory)
     hour_of_recording = "inventory_report_hour"
     assert rows | {hour_of_recording: {}} == before | {hour_of_recording: {}}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_device_that_was_identified_while_its_card_was_claimed_counts_as_such_in_any_process(restarts: bool) -> None:
+    log = Log()
+    log.card_on("n1")
+    log.card_on("n2", None)
+    log.add("/watchers/moduleconfig", "gpu-control-plane", SettingsChanged(enabled=False), at=1)
+    log.survey("n2", UUID, at=1.1)
+    log.add("/watchers/nodes", "n1", NodeGone(), at=1.2)
+    log.add("/watchers/moduleconfig", "gpu-control-plane", SettingsChanged(), at=1.3)
+    assert cards_of(log) == {"n2": [UUID]}
+    if restarts:
+        log.inventory = restarted(log.inventory)
+    log.add("/watchers/nodes", "n1", NodeObserved(uid="again", nfd_version="0.17.0"), at=1.4)
+    assert cards_of(log) == {"n2": [UUID]}
+    assert rows_of(log.inventory)
