@@ -5,15 +5,19 @@ node's agent includes it. Another agent that reports it meanwhile claims it: not
 longer reports the card, or its node is gone. Before that version whoever reported a card last had it.
 """
 
+from collections.abc import Set
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, time_of_ns
+from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.facts import (
     AGENT,
     OF_AGENTS,
     CardReport,
     InventoryFacts,
+    InventoryNode,
+    identified_at,
     is_current,
     is_of_current_node,
 )
@@ -77,10 +81,11 @@ def uuid_of(state: InventoryFacts, card: Card) -> str | None:
 def _greatest(state: InventoryFacts, card: str) -> _Claim | None:
     reports = [report for report in state.report.where("card", card) if _is_of_existing_node(state, report)]
     compares_devices = keeps_cards(state) and len(reports) > 1
+    holders = {report.node for report in reports if compares_devices and _has_device(state, report.node, card)}
     claims = [
         _Claim(
-            is_current(state.node_facts.rows[report.node], report),
-            compares_devices and _has_device(state, report.node, card),
+            _is_current(state, report, holders),
+            report.node in holders,
             report.reporter == AGENT,
             report.reported_at,
             report.node,
@@ -88,6 +93,27 @@ def _greatest(state: InventoryFacts, card: str) -> _Claim | None:
         for report in reports
     ]
     return max(claims, default=None)
+
+
+def _is_current(state: InventoryFacts, report: CardReport, holders: Set[str]) -> bool:
+    """Whether the agent still reports the card; who has it may report it by its address alone, as without a driver."""
+    row = state.node_facts.rows[report.node]
+    if is_current(row, report) or not keeps_cards(state):
+        return is_current(row, report)
+    may_have_it = report.reporter == AGENT and (report.node in holders or not holders)
+    return may_have_it and _is_seen_by_address(state, row, report)
+
+
+def _is_seen_by_address(state: InventoryFacts, row: InventoryNode, report: CardReport) -> bool:
+    """Whether the agent's newest survey has a card without a UUID where this one was the last that had one."""
+    address = report.pci_address or ""
+    seen = state.report.get((report.node, AGENT, place_of(report.node, address)))
+    if seen is None or not is_current(row, seen):
+        return False
+    if (seen.pci_vendor, seen.pci_device) != (report.pci_vendor, report.pci_device):
+        return False
+    reports = [one for one in state.report.where("node", report.node) if is_of_current_node(row, one)]
+    return identified_at(reports).get(address) == report
 
 
 def _is_of_existing_node(state: InventoryFacts, report: CardReport) -> bool:

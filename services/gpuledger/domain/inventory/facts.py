@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.state import DECIDED_SPECS, Inventory
 from gpuledger.domain.table import Table, TableSpec
 
@@ -134,3 +135,19 @@ def is_current(row: InventoryNode, report: CardReport) -> bool:
 def is_of_current_node(row: InventoryNode, report: CardReport) -> bool:
     """Whether the card was reported since the Node object was last deleted, or still is."""
     return row.gone_at is None or report.reported_at > row.gone_at or is_current(row, report)
+
+
+def has_uuid(report: CardReport) -> bool:
+    """Whether an agent's report names the card by its UUID, and not by its address alone."""
+    return report.card != place_of(report.node, report.pci_address or "")
+
+
+def identified_at(reports: Iterable[CardReport]) -> dict[str, CardReport]:
+    """The card with a UUID that a node's agent reported last at each address."""
+    found: dict[str, CardReport] = {}
+    for report in reports:
+        if report.reporter in OF_AGENTS and has_uuid(report) and report.pci_address:
+            previous = found.get(report.pci_address)
+            if previous is None or (previous.reported_at, previous.card) < (report.reported_at, report.card):
+                found[report.pci_address] = report
+    return found

@@ -14,13 +14,14 @@ import orjson
 
 from gpuledger.api.labels import VENDOR_NVIDIA
 from gpuledger.domain.inventory.claims import owner_of
-from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.facts import (
     FEATURES,
     OF_AGENTS,
     CardReport,
     InventoryFacts,
     InventoryNode,
+    has_uuid,
+    identified_at,
     is_current,
     is_of_current_node,
 )
@@ -86,19 +87,14 @@ def devices_of(state: InventoryFacts, node: str) -> NodeDevices:
 
 def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
     alive = [report for report in reports if is_of_current_node(row, report)]
-    named: dict[str, CardReport] = {}
-    for report in alive:
-        if report.reporter in OF_AGENTS and _has_uuid(report) and report.pci_address:
-            previous = named.get(report.pci_address)
-            if previous is None or (previous.reported_at, previous.card) < (report.reported_at, report.card):
-                named[report.pci_address] = report
+    named = identified_at(alive)
     cards: dict[str, CardReport] = {}
     counted: dict[str, CardReport] = {}
     visible, kinds = set(), set()
     for report in sorted(alive, key=_trust):
         card = report
         if report.reporter in OF_AGENTS:
-            card = report if _has_uuid(report) else named.get(report.pci_address or "", report)
+            card = report if has_uuid(report) else named.get(report.pci_address or "", report)
             cards[card.card] = card
         else:
             counted[card.card] = card
@@ -111,10 +107,6 @@ def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
 def _trust(report: CardReport) -> tuple[bool, bool, str, datetime]:
     """Sorts the most trusted reporter last, and of one card the latest report, so that it prevails."""
     return (report.reporter in OF_AGENTS, report.reporter == FEATURES, report.card, report.reported_at)
-
-
-def _has_uuid(report: CardReport) -> bool:
-    return report.card != place_of(report.node, report.pci_address or "")
 
 
 def _beyond(node_cards: _NodeCards) -> list[CardReport]:

@@ -304,3 +304,36 @@ def test_a_device_that_was_identified_while_its_card_was_claimed_counts_as_such_
     log.add("/watchers/nodes", "n1", NodeObserved(uid="again", nfd_version="0.17.0"), at=1.4)
     assert cards_of(log) == {"n2": [UUID]}
     assert rows_of(log.inventory)
+
+
+@pytest.mark.parametrize("claims_first", [True, False])
+def test_a_card_that_is_reported_without_its_uuid_while_its_driver_is_not_loaded_stays(claims_first: bool) -> None:
+    log = two_nodes()
+    if claims_first:
+        log.survey("n2", OTHER, UUID, at=1)
+    assert moves(log.survey("n1", None, at=2)) == []
+    assert (moves(log.survey("n2", OTHER, UUID, at=3)), cards_of(log)) == ([], APART)
+    assert accepted(log.add(HOME, UUID, FAILED, at=3.5))
+    assert (log.survey("n1", UUID, at=4), cards_of(log)) == ([], APART)
+
+
+def test_a_card_without_a_uuid_is_not_one_of_another_kind_nor_one_that_was_there_before() -> None:
+    log = two_nodes()
+    log.survey("n2", OTHER, UUID, at=1)
+    other_kind = card(None).model_copy(update={"pci_device": "20b5"})
+    log.add(HOME, "n1", NodeDevicesObserved(cards=(other_kind,)), at=2)
+    assert UUID in cards_of(log)["n2"]
+    log = two_nodes()
+    log.survey("n1", "GPU-next", at=1)
+    log.survey("n1", None, at=2)
+    log.survey("n2", OTHER, UUID, at=3)
+    assert cards_of(log) == {"n1": ["GPU-next"], "n2": [UUID, OTHER]}
+
+
+def test_a_card_without_a_uuid_claims_no_card_that_another_node_has() -> None:
+    log = two_nodes()
+    log.survey("n1", at=1)
+    log.survey("n2", OTHER, UUID, at=2)
+    log.survey("n1", None, at=3)
+    log.survey("n2", OTHER, at=4)
+    assert cards_of(log)["n2"] == [UUID, OTHER]
