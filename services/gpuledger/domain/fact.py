@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from gpuledger.domain.table import Key, Table
-from gpuledger.events.envelope import Decoded, Undecoded
+from gpuledger.events.envelope import Decoded, Event, Undecoded
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset
 from gpuledger.events.publishing import EVENT_AHEAD_MAX
@@ -61,7 +61,7 @@ def is_late(latest: datetime | None, time: datetime) -> bool:
     return latest is not None and latest > time
 
 
-def counted_as_recorded(event: Undecoded, recorded_ns: int) -> datetime:
+def counted_as_recorded(event: Event[Any], recorded_ns: int) -> datetime:
     """When an event counts as recorded: its `recordedtime` where that is earlier, as anybody may write a later one."""
     recorded_at = time_of_ns(recorded_ns)
     return recorded_at if event.recorded_at is None else min(recorded_at, event.recorded_at)

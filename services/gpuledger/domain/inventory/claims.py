@@ -9,7 +9,7 @@ from collections.abc import Set
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from gpuledger.domain.fact import Fact, time_of_ns
+from gpuledger.domain.fact import Fact, counted_as_recorded
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.facts import (
     AGENT,
@@ -65,11 +65,10 @@ def nodes_sharing_cards(state: InventoryFacts, node: str) -> set[str]:
 
 def as_claimed(state: InventoryFacts, fact: Fact) -> Fact:
     """An agent's survey with the time from which on it claims cards: when it was recorded, at the latest."""
-    event = fact.event
     if not keeps_cards(state):
         return fact
-    recorded_at = min(time_of_ns(fact.recorded_ns), event.recorded_at or event.time)
-    return fact._replace(event=event._replace(time=min(event.time, recorded_at)))
+    time = min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
+    return fact._replace(event=fact.event._replace(time=time))
 
 
 def uuid_of(state: InventoryFacts, card: Card) -> str | None:

@@ -13,18 +13,20 @@ import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_DEVICE_PREFIX, NFD_LABEL_PREFIX
-from gpuledger.domain.fact import Fact, Handlers
-from gpuledger.domain.inventory.claims import as_claimed, other_keeper, owner_of, uuid_of
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded
+from gpuledger.domain.inventory.claims import as_claimed, keeps_cards, other_keeper, owner_of, uuid_of
 from gpuledger.domain.inventory.device_names import place_of, provisional_card
 from gpuledger.domain.inventory.facts import (
     AGENT,
     CLAIM,
     FEATURES,
     LABELS,
+    OF_AGENTS,
     CardReport,
     InventoryFacts,
     InventoryNode,
     NfdCount,
+    is_current,
     is_of_current_node,
 )
 from gpuledger.domain.inventory.labels import (
@@ -110,6 +112,9 @@ def _features_gone(state: InventoryFacts, fact: Fact, _data: NodeFeaturesGone) -
 def _devices_observed(state: InventoryFacts, fact: Fact, data: NodeDevicesObserved) -> None:
     fact = as_claimed(state, fact)
     node, time = fact.event.subject, fact.event.time
+    recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
+    if keeps_cards(state):
+        _put_back(state, _row(state, node), time, recorded_at)
     row = _row(state, node)
     _settle_claims(state, node)
     cards = sorted(data.cards, key=_place, reverse=True)
@@ -128,6 +133,17 @@ def _devices_observed(state: InventoryFacts, fact: Fact, data: NodeDevicesObserv
     if is_latest:
         _replace_claims(state, node, claims)
     _forget(state, _row(state, node))
+
+
+def _put_back(state: InventoryFacts, row: InventoryNode, time: datetime, recorded_at: datetime) -> None:
+    """Put what an agent's clock dated after the recording of its new survey just before that survey."""
+    just_before = time - _JUST_BEFORE
+    for report in state.report.where("node", row.node):
+        if report.reporter in OF_AGENTS and report.reported_at > recorded_at:
+            at = just_before if is_current(row, report) else just_before - _JUST_BEFORE
+            state.report.put(report._replace(reported_at=at))
+    if row.agent_at is not None and row.agent_at > recorded_at:
+        _put(state, row._replace(agent_at=just_before))
 
 
 def _settle_claims(state: InventoryFacts, node: str) -> None:

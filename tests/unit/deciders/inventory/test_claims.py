@@ -337,3 +337,18 @@ def test_a_card_without_a_uuid_claims_no_card_that_another_node_has() -> None:
     log.survey("n1", None, at=3)
     log.survey("n2", OTHER, at=4)
     assert cards_of(log)["n2"] == [UUID, OTHER]
+
+
+def test_a_survey_counts_although_the_clock_was_ahead_before_it_was_bounded() -> None:
+    log = Log(version=3)
+    log.delay_s = 3_600
+    log.card_on("n1", at=9)
+    log.add("/services/sources", Rule.DEVICE_REPORTS, RuleEnforced(version=4))
+    log.delay_s = 3 * 3_600
+    log.survey("n1", "GPU-next", at=11)
+    assert {row.card: row.missing for row in log.state.device.rows.values()} == {UUID: True, "GPU-next": False}
+    log.delay_s = 4 * 3_600
+    log.survey("n1", UUID, at=3.5)
+    assert {row.card: row.missing for row in log.state.device.rows.values()} == {UUID: False, "GPU-next": True}
+    log.survey("n1", "GPU-next", at=3.2)
+    assert not log.state.device.rows["n1-0000-17-00-0"].missing, "a late survey is still late"
