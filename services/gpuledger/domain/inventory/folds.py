@@ -126,7 +126,8 @@ def _devices_observed(state: InventoryFacts, fact: Fact, data: NodeDevicesObserv
         row = row._replace(agent_at=time)
     _put(state, _with_gpus(row, time) if data.cards else row)
     _supersede(state, node, AGENT, time)
-    refused = _make_room(state, node, ours, time) if Rule.BOUNDS in fact.rules else frozenset[str]()
+    evicts = is_latest and recorded_at - time < CARD_KEPT_MIN
+    refused = _make_room(state, node, ours, time, evicts=evicts) if Rule.BOUNDS in fact.rules else frozenset[str]()
     for report in ours:
         if report.card not in refused:
             _store(state, report)
@@ -164,15 +165,21 @@ def _replace_claims(state: InventoryFacts, node: str, claims: Mapping[str, CardR
     state.note_claims(claims.keys() - before)
 
 
-def _make_room(state: InventoryFacts, node: str, reports: Iterable[CardReport], time: datetime) -> frozenset[str]:
-    """Drop the cards that were absent longest, as far as new ones need room; returns new ones that find none."""
+def _make_room(
+    state: InventoryFacts, node: str, reports: Iterable[CardReport], time: datetime, *, evicts: bool
+) -> frozenset[str]:
+    """Drop the cards that were absent longest, as far as new ones need room; returns new ones that find none.
+
+    A survey that is late or was recorded long after its time evicts none: any times may stand in such ones.
+    """
     kept = {report.card: report.reported_at for report in state.report.where("node", node) if report.reporter == AGENT}
     reported = dict.fromkeys(report.card for report in reports)
     new = [card for card in reported if card not in kept]
     lacking = len(kept) + len(new) - AGENT_CARDS_MAX
     if lacking <= 0:
         return frozenset()
-    absent = sorted((at, card) for card, at in kept.items() if card not in reported and time - at >= CARD_KEPT_MIN)
+    old = [(at, card) for card, at in kept.items() if card not in reported and time - at >= CARD_KEPT_MIN]
+    absent = sorted(old) if evicts else []
     for _, card in absent[:lacking]:
         state.report.delete((node, AGENT, card))
     return frozenset(new[: max(0, lacking - len(absent))])

@@ -23,8 +23,8 @@ class Inventory:
         if bounded:
             self.fold.apply(message(event(RuleEnforced(), Rule.BOUNDS, source="/services/sources"), 2))
 
-    def report(self, *uuids: str, at: float = 0) -> int:
-        """Report cards; returns how many decisions follow."""
+    def report(self, *uuids: str, at: float = 0, delay_hours: float = 0) -> int:
+        """Report cards, recorded so many hours after the start; returns how many decisions follow."""
         self._number += 1
         cards = tuple(
             Card(uuid=uuid, pci_address=f"0000:{place:02x}:00.0", pci_vendor="10de", pci_device="2335")
@@ -32,7 +32,8 @@ class Inventory:
         )
         data = NodeDevicesObserved(cards=cards)
         one = event(data, "n1", number=self._number, source=AGENT, at=at)
-        self.fold.apply(message(one, self._number + 2))
+        recorded = message(one, self._number + 2)
+        self.fold.apply(recorded._replace(recorded_ns=recorded.recorded_ns + int(delay_hours * 3_600_000_000_000)))
         return len(self.fold.take_decided())
 
     @property
@@ -64,6 +65,20 @@ def test_a_new_card_takes_the_place_of_one_that_has_been_absent_long_enough() ->
     assert inventory.cards == {*cards("a")[1:], *cards("b"), "new"}
     inventory.report(*cards("b")[2:], "new", "late", at=KEPT_HOURS - 1)
     assert inventory.cards == {*cards("a")[1:], *cards("b"), "new"}, "no card was absent for so long by then"
+
+
+def test_cards_take_no_place_by_surveys_that_are_late_or_dated_long_before_their_recording() -> None:
+    inventory = Inventory()
+    inventory.report(*cards("a"), at=0, delay_hours=500)
+    inventory.report(*cards("b"), at=KEPT_HOURS, delay_hours=500)
+    for number, name in enumerate("cdef", 2):
+        assert inventory.report(*cards("b")[1:], name, at=number * KEPT_HOURS, delay_hours=500) == 0 or number == 2
+    assert inventory.cards == {*cards("a"), *cards("b")}
+    inventory.report(*cards("b"), at=500, delay_hours=500)
+    inventory.report(*cards("b")[1:], "late", at=499.5, delay_hours=500)
+    assert inventory.cards == {*cards("a"), *cards("b")}
+    inventory.report(*cards("b")[1:], "new", at=501, delay_hours=501)
+    assert inventory.cards == {*cards("a")[1:], *cards("b"), "new"}
 
 
 def test_cards_that_a_full_node_has_are_reported_on() -> None:
