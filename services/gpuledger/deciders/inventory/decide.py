@@ -56,6 +56,8 @@ def on_fact(state: InventoryFacts, fact: Fact) -> Iterator[Decision]:
     """The decisions that follow from a fact that was just folded. The caller folds each before it takes the next."""
     settings, claimed = state.settings_in_force(), state.take_claims()
     if not settings.enabled:
+        for card in claimed:
+            state.drop_claim(fact.event.subject, card)
         return
     if isinstance(fact.event.data, NodeDevicesObserved):
         fact = as_claimed(state, fact)

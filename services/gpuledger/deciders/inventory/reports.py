@@ -32,11 +32,14 @@ def on_report(state: InventoryFacts, fact: Fact, rule_version: int) -> Iterator[
 
 
 def on_claims(state: InventoryFacts, fact: Fact, cards: Iterable[str]) -> Iterator[Decision]:
-    """Reject what an agent's survey says of cards that other nodes keep."""
+    """Reject what an agent's survey says of cards that other nodes keep; a claim that is not rejected is none."""
     for card in cards:
         located_on = other_keeper(state, fact.event.subject, card)
         if located_on is not None:
-            yield from _reject(state, fact, card, located_on, is_bounded=True)
+            rejections = list(_reject(state, fact, card, located_on, is_bounded=True))
+            if not rejections:
+                state.drop_claim(fact.event.subject, card)
+            yield from rejections
 
 
 def _reject(state: InventoryFacts, fact: Fact, device: str, located_on: str, *, is_bounded: bool) -> Iterator[Decision]:

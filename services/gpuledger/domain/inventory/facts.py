@@ -122,6 +122,10 @@ class InventoryFacts(Inventory):
         claimed, self._claimed = self._claimed, []
         return claimed
 
+    def drop_claim(self, node: str, card: str) -> None:
+        """Drop a node's claim whose rejection is not recorded, so that the next survey claims the card anew."""
+        self.report.delete((node, CLAIM, card))
+
 
 def is_current(row: InventoryNode, report: CardReport) -> bool:
     """Whether the reporter's latest report still includes the card."""

@@ -290,18 +290,16 @@ def test_a_restored_log_makes_the_same_rows(disputed: Log) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_device_that_was_identified_while_its_card_was_claimed_counts_as_such_in_any_process(restarts: bool) -> None:
+def test_a_device_that_is_identified_as_a_card_has_it_in_any_process(restarts: bool) -> None:
     log = Log()
-    log.card_on("n1")
     log.card_on("n2", None)
-    log.add("/watchers/moduleconfig", "gpu-control-plane", SettingsChanged(enabled=False), at=1)
-    log.survey("n2", UUID, at=1.1)
-    log.add("/watchers/nodes", "n1", NodeGone(), at=1.2)
-    log.add("/watchers/moduleconfig", "gpu-control-plane", SettingsChanged(), at=1.3)
+    log.card_on("n1", at=3)
+    log.add("/watchers/nodes", "n1", NodeGone(), at=4)
+    log.survey("n2", UUID, at=2)
     assert cards_of(log) == {"n2": [UUID]}
     if restarts:
         log.inventory = restarted(log.inventory)
-    log.add("/watchers/nodes", "n1", NodeObserved(uid="again", nfd_version="0.17.0"), at=1.4)
+    log.add("/watchers/nodes", "n1", NodeObserved(uid="again", nfd_version="0.17.0"), at=5)
     assert cards_of(log) == {"n2": [UUID]}
     assert rows_of(log.inventory)
 
@@ -352,3 +350,27 @@ def test_a_survey_counts_although_the_clock_was_ahead_before_it_was_bounded() ->
     assert {row.card: row.missing for row in log.state.device.rows.values()} == {UUID: False, "GPU-next": True}
     log.survey("n1", "GPU-next", at=3.2)
     assert not log.state.device.rows["n1-0000-17-00-0"].missing, "a late survey is still late"
+
+
+def test_claims_beyond_the_limit_of_an_hour_are_none_until_a_later_survey_claims_them_again() -> None:
+    log = two_nodes()
+    uuids = [f"GPU-{number:03}" for number in range(REJECTIONS_MAX + 9)]
+    cards = tuple(
+        card(uuid).model_copy(update={"pci_address": f"0000:{place:02x}:00.0"}) for place, uuid in enumerate(uuids)
+    )
+    survey = NodeDevicesObserved(cards=cards)
+    log.add(HOME, "n1", survey, at=1)
+    assert [one.device for one in rejected(log.add(AWAY, "n2", survey, at=2))] == uuids[:REJECTIONS_MAX]
+    assert sorted(claims_of(log, "n2")) == uuids[:REJECTIONS_MAX]
+    log.delay_s += 3_600
+    assert [one.device for one in rejected(log.add(AWAY, "n2", survey, at=3))] == uuids[REJECTIONS_MAX:]
+    assert sorted(claims_of(log, "n2")) == uuids
+    assert rejected(log.add(AWAY, "n2", survey, at=4)) == []
+
+
+def test_what_is_claimed_while_nothing_is_decided_is_rejected_later() -> None:
+    log = two_nodes()
+    log.add("/watchers/moduleconfig", "gpu-control-plane", SettingsChanged(enabled=False))
+    assert (log.survey("n2", OTHER, UUID, at=1), claims_of(log, "n2")) == ([], [])
+    log.add("/watchers/moduleconfig", "gpu-control-plane", SettingsChanged(), at=2)
+    assert rejected(log.survey("n2", OTHER, UUID, at=3)) == [(UUID, NodeDevicesObserved.TYPE, "n1")]
