@@ -24,7 +24,8 @@ GapChange = SourceGapDetected | SourceGapClosed
 class EndRules(NamedTuple):
     """What is enforced where a source announces ends: the version of `Rule.EPOCH_ENDS`, and whether `Rule.BOUNDS` is.
 
-    Within bounds, the ends of an epoch leave one range of missing numbers, and one gap of unknown length.
+    Within bounds, ends leave no more ranges of missing numbers than may be missing, and an epoch has one gap of unknown
+    length.
     """
 
     version: int
@@ -74,31 +75,20 @@ def begins(state: Sources, event: Undecoded, *, bounded: bool) -> bool:
 
 
 def _miss(state: Sources, row: Source, last: int, recorded_at: datetime, rules: EndRules) -> bool:
-    """Note that numbers up to `last` are missing; within bounds, in the range that is missing at the end anyway.
+    """Note that numbers up to `last` are missing; within bounds, if there is room for one more range.
+
+    Whether a range is a gap plays no part: the leader that detects the gap folds it before it stands in the log.
 
     Returns whether there was room.
     """
     index, first, lacking = state.missing_index, row.last_number + 1, last - row.last_number
-    at_end = _missing_at_end(state, row) if rules.bounded else None
-    if at_end is not None:
-        state.missing.put(at_end._replace(last=last, left=at_end.left + lacking))
-    elif not rules.bounded or index.has_room(row.source, row.epoch):
-        missing = Missing(row.source, row.epoch, first, last, recorded_at, lacking)
-        index.add(missing)
-        state.missing.put(missing)
-    else:
+    if rules.bounded and not index.has_room(row.source, row.epoch):
         return False
+    missing = Missing(row.source, row.epoch, first, last, recorded_at, lacking)
+    index.add(missing)
+    state.missing.put(missing)
     state.source.put(row._replace(last_number=last, missing=row.missing + lacking))
     return True
-
-
-def _missing_at_end(state: Sources, row: Source) -> Missing | None:
-    """The range that an earlier end left missing, as long as it is not recorded as a gap with its last number."""
-    key = state.missing_index.find(row.source, row.epoch, row.last_number)
-    missing, gap = state.missing.get(key), state.gap.get(key)
-    if missing is None or missing.last != row.last_number or (gap is not None and not gap.unknown_length):
-        return None
-    return missing
 
 
 def _unknown_end(state: Sources, row: Source, rules: EndRules) -> SourceGapDetected | None:

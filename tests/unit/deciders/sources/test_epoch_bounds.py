@@ -58,31 +58,42 @@ def rising(starts: int) -> list[Decoded]:
     return [started("e", 1 + at, [("x", at * most + n) for n in range(1, most + 1)]) for at in range(starts)]
 
 
-def test_an_epoch_that_ends_later_and_later_is_missing_in_one_range() -> None:
-    assert missing(fold_of(rising(3))) == [("x", 1, 48, 48)]
-    assert len(missing(fold_of(rising(3), UNBOUNDED))) == 48
-    (row,) = [row for row in fold_of(rising(3)).state.tables()["source"].rows.values() if row.epoch == "x"]
+def test_each_later_end_of_an_epoch_is_missing_from_the_one_before_on() -> None:
+    fold = fold_of(rising(3))
+    assert missing(fold) == missing(fold_of(rising(3), UNBOUNDED)) == [("x", n, n, 1) for n in range(1, 49)]
+    (row,) = [row for row in fold.state.tables()["source"].rows.values() if row.epoch == "x"]
     assert (row.last_number, row.missing) == (48, 48)
 
 
-def test_a_range_that_is_a_gap_keeps_its_end_and_is_complete_with_it() -> None:
+def test_an_end_between_a_gap_and_its_position_leaves_the_rows_of_the_log() -> None:
+    """The leader folds the gap when it detects it, and everybody else where it is recorded, behind the end."""
+    log = log_of([failed("x", 1), started("e", 1, [("x", 10)])])
+    live = fold_of([])
+    live.apply_all(log)
+    live.due(START + GRACE)
+    (gap,) = live.take_decided()
+    assert gap.data == SourceGapDetected(epoch="x", first=2, last=10)
+    log += log_of([started("e", 2, [("x", 20)]), gap], 3)
+    live.apply_all(log[2:])
+    recorded = fold_of([])
+    recorded.apply_all(log)
+    assert rows_of(recorded) == rows_of(live)
+    assert missing(live) == [("x", 2, 10, 9), ("x", 11, 20, 10)]
+    for fold in (live, recorded):
+        fold.due(START + 2 * GRACE)
+        assert [one.data for one in fold.take_decided()] == [SourceGapDetected(epoch="x", first=11, last=20)]
+
+
+def test_a_range_is_complete_with_its_last_number_whatever_ended_later() -> None:
     fold = fold_of([failed("x", 1), started("e", 1, [("x", 3)])])
     fold.due(START + GRACE)
     fold.apply(message(started("e", 2, [("x", 5), ("x", 6)]), 3))
-    assert missing(fold) == [("x", 2, 3, 2), ("x", 4, 6, 3)]
+    assert missing(fold) == [("x", 2, 3, 2), ("x", 4, 5, 2), ("x", 6, 6, 1)]
     fold.apply_all(log_of([failed("x", 3), failed("x", 2)], 4))
     assert [one.data for one in fold.take_decided()] == [
         SourceGapDetected(epoch="x", first=2, last=3),
         SourceGapClosed(epoch="x", first=2, last=3),
     ]
-
-
-def test_a_longer_range_is_complete_with_its_last_number() -> None:
-    fold = fold_of([failed("x", 1), started("e", 1, [("x", 2), ("x", 3)]), failed("x", 3)])
-    assert missing(fold) == [("x", 2, 3, 1)]
-    fold.apply(message(failed("x", 2), 4))
-    assert missing(fold) == []
-    assert fold.state.tables()["source"].rows[AGENT, "x"].missing == 0
 
 
 def test_ends_open_no_more_ranges_than_may_be_missing() -> None:
