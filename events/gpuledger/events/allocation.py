@@ -17,7 +17,10 @@ DEVICE_IDS_MAX = 4096
 UNITS_OF_CONTAINER_MAX = 4096
 """How many units of all resources and claims a container may hold where `Rule.BOUNDS` is enforced."""
 UNITS_OF_NODE_MAX = 16_384
-"""How many units all containers of a node may hold there at a time: 256 cards of 64 slices each."""
+"""How many units all containers of a node may hold there at a time; beyond it those reported longest ago end.
+
+It is 256 cards of 64 slices each.
+"""
 
 DeviceIds = Annotated[tuple[Name, ...], Field(max_length=DEVICE_IDS_MAX)]
 

@@ -8,6 +8,7 @@ from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.bootstrap.observations import HEALTH_OF_NODE_MAX
 from gpuledger.domain.devices.fold import ERRORS_OF_NODE_MAX
+from gpuledger.domain.workloads import allocations as bounded
 from gpuledger.events.allocation import (
     UNITS_OF_CONTAINER_MAX,
     UNITS_OF_NODE_MAX,
@@ -24,7 +25,7 @@ from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourceRejected
 from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import AllocationsProjection, DevicesProjection
-from support.events import AGENT, START, event, folded, log_of
+from support.events import AGENT, GENERATION, START, event, folded, hour, log_of, rows_of
 
 UNFIT = DeviceHealthChanged(healthy=False, kind="XID 79")
 BOUNDS = event(RuleEnforced(), Rule.BOUNDS, source="/services/sources")
@@ -80,31 +81,71 @@ FULL = [fact(number, holding(1, UNITS_OF_CONTAINER_MAX), f"c{number}") for numbe
 ALL = dict.fromkeys((one.subject for one in FULL), UNITS_OF_CONTAINER_MAX)
 
 
-def test_a_container_holds_nothing_that_its_node_has_no_room_for() -> None:
+def without(*containers: Decoded) -> dict[str, int]:
+    return {subject: held for subject, held in ALL.items() if subject not in {one.subject for one in containers}}
+
+
+def test_the_container_whose_report_is_the_oldest_makes_room_on_a_full_node() -> None:
     assert sum(ALL.values()) == UNITS_OF_NODE_MAX
     more, elsewhere = fact(5, holding(1, 1), "more"), fact(5, holding(1, 1, node="n2"), node="n2")
-    assert units(allocations(BOUNDS, *FULL, more)) == ALL
+    assert units(allocations(BOUNDS, *FULL, more)) == {**without(FULL[0]), more.subject: 1}
     assert units(allocations(BOUNDS, *FULL, elsewhere)) == {**ALL, elsewhere.subject: 1}
-    assert units(allocations(*FULL, BOUNDS, more)) == ALL
+    assert units(allocations(*FULL, BOUNDS, more)) == {**without(FULL[0]), more.subject: 1}
     assert units(allocations(*FULL, more, BOUNDS)) == {**ALL, more.subject: 1}
 
 
-def test_a_full_node_takes_what_replaces_its_own_units() -> None:
-    again = fact(5, holding(1, UNITS_OF_CONTAINER_MAX), "c1")
+def test_a_container_that_is_reported_again_is_not_the_oldest() -> None:
+    again, more = fact(5, holding(1, UNITS_OF_CONTAINER_MAX), "c1"), fact(6, holding(1, 1), "more")
     assert units(allocations(BOUNDS, *FULL, again)) == ALL
+    assert units(allocations(BOUNDS, *FULL, again, more)) == {**without(FULL[1]), more.subject: 1}
+
+
+def test_a_full_node_takes_what_replaces_its_own_units() -> None:
     ended, more = fact(5, AllocationEnded(), "c1"), fact(6, holding(1, 9), "more")
-    rest = {subject: held for subject, held in ALL.items() if subject != ended.subject}
-    assert units(allocations(BOUNDS, *FULL, ended, more)) == {**rest, more.subject: 9}
+    assert units(allocations(BOUNDS, *FULL, ended, more)) == {**without(ended), more.subject: 9}
 
 
-def test_a_container_that_grows_beyond_its_nodes_room_holds_nothing() -> None:
-    small, grown = fact(5, holding(1, 9), "c4"), fact(6, holding(1, 10), "c4")
-    room = fact(7, holding(1, UNITS_OF_CONTAINER_MAX - 9), "more")
-    rest = {one.subject: UNITS_OF_CONTAINER_MAX for one in FULL[:3]}
-    assert units(allocations(BOUNDS, *FULL, small, room, grown._replace(number=8))) == {
-        **rest,
-        room.subject: UNITS_OF_CONTAINER_MAX - 9,
+@pytest.mark.parametrize("at", [6, 0.5])
+def test_a_container_that_makes_room_has_a_past_and_may_be_reported_again(at: float) -> None:
+    """It ends with the event that takes its room, or with its own last report if that is of a later time."""
+    more = event(holding(1, 1), "n1/ns/p/more", number=5, at=at, source=AGENT)
+    fold = allocations(BOUNDS, *FULL, more)
+    history = fold.state.tables()["container_allocation_history"].rows.values()
+    (first,) = [one for one in FULL if one.subject not in units(fold)]
+    past = [(row.valid_from, row.valid_to) for row in history if row.allocation == first.subject]
+    assert past == [(hour(1), hour(at))] * UNITS_OF_CONTAINER_MAX if at > 1 else past == []
+    again = fact(7, holding(1, 2), "c1")
+    assert units(allocations(BOUNDS, *FULL, more, again)) == {
+        **without(first),
+        more.subject: 1,
+        first.subject: 2,
     }
+
+
+def test_a_node_whose_ends_of_containers_were_lost_has_the_last_reported() -> None:
+    """An agent that loses its state with every boot reports no ends, and containers with new names."""
+    boots, of_boot, units_each = 5, 8, UNITS_OF_NODE_MAX // 32
+    names = [f"c{boot}-{one}" for boot in range(boots) for one in range(of_boot)]
+    reports = [fact(number, holding(1, units_each), name) for number, name in enumerate(names, 1)]
+    last = {one.subject: units_each for one in reports[-32:]}
+    assert units(allocations(BOUNDS, *reports)) == last
+
+
+def test_a_restart_makes_room_by_the_order_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "UNITS_OF_NODE_MAX", 4)
+    names = ["c1", "c2", "c3", "c4", "c2", "more", "another", "c1"]
+    reports = [fact(number, holding(1, 1), name) for number, name in enumerate(names, 1)]
+    late = reports[2]._replace(id="late", number=len(reports) + 1, time=hour(2))
+    log = log_of([BOUNDS, *reports[:5], late, *reports[5:]])
+    whole = folded(AllocationsProjection(), log)
+    assert set(units(whole)) == {f"n1/ns/p/{name}" for name in ("c2", "more", "another", "c1")}
+    for at in range(len(log)):
+        first, state = folded(AllocationsProjection(), log[:at]), AllocationsProjection().new_state()
+        for name, table in first.state.tables().items():
+            state.tables()[name].load(sorted(table.rows.values(), reverse=True))
+        rest = Fold(AllocationsProjection(), GENERATION, state=state, seen=first.seen, enforced=first.enforced)
+        rest.apply_all(log[at:])
+        assert rows_of(rest) == rows_of(whole)
 
 
 def accepted(number: int, data: Payload, card: str, *, node: str = "n1") -> Decoded:

@@ -15,7 +15,7 @@ from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.allocation import UNITS_OF_NODE_MAX, AllocationEnded, AllocationObserved
 from gpuledger.events.payload import NAME_LENGTH_MAX
-from gpuledger.events.position import Offset, is_after
+from gpuledger.events.position import Offset, is_after, order
 from gpuledger.events.publishing import Rule
 
 _SLICED = re.compile(r"(.+)::([0-9]{1,9})", re.DOTALL).fullmatch
@@ -67,7 +67,10 @@ class AllocationRange(NamedTuple):
 
 
 class AllocationReport(NamedTuple):
-    """A report of what a container has. It held until `until`; a report of nothing ends at once."""
+    """A report of what a container has. It held until `until`; a report of nothing ends at once.
+
+    A container that its node has no more room for counts as reported with nothing.
+    """
 
     allocation: str
     reported_at: datetime
@@ -103,57 +106,72 @@ class Allocations(TableState):
         self.allocation = Table(ALLOCATION, "allocation", "node")
         self.history = Table(HISTORY, "allocation")
         self.reports = Table(REPORTS, "allocation")
-        self._last: dict[str, datetime] | None = None
+        self._last: dict[str, dict[str, datetime]] | None = None
 
     @property
-    def last(self) -> dict[str, datetime]:
-        """The time of the last report on each container that has something, computed from the rows on first use."""
+    def last(self) -> dict[str, dict[str, datetime]]:
+        """By node, the time of the last report on each container that has something, in the order of the log."""
         if self._last is None:
-            self._last = {row.allocation: row.reported_at for row in self.reports.rows.values() if row.until is None}
+            self._last = {}
+            held = [row for row in self.reports.rows.values() if row.until is None]
+            for row in sorted(held, key=lambda row: order(row.position)):
+                self._last.setdefault(node_of(row.allocation), {})[row.allocation] = row.reported_at
         return self._last
+
+
+def node_of(allocation: str) -> str:
+    """The node of an allocation's id, which begins with it."""
+    return allocation.partition("/")[0]
 
 
 def touched(state: Allocations, fact: Fact) -> Touched:
     """The container's past; nothing where it has devices and the fact is later than all reports on it."""
-    if _is_next(state, fact):
+    if _is_next(state, fact.event.subject, fact.event.time):
         return ()
     return ((HISTORY.name, fact.event.subject), (REPORTS.name, fact.event.subject))
 
 
-def _is_next(state: Allocations, fact: Fact) -> bool:
-    """Whether the container has something and this is its latest report; its past then does not matter."""
-    last = state.last.get(fact.event.subject)
-    return last is not None and last < fact.event.time
+def _is_next(state: Allocations, allocation: str, time: datetime) -> bool:
+    """Whether the container has something and a report of this time is its latest; its past then does not matter."""
+    last = state.last.get(node_of(allocation), {}).get(allocation)
+    return last is not None and last < time
 
 
 def _observed(state: Allocations, fact: Fact, data: AllocationObserved) -> None:
-    units = set(_units(fact.event.subject, data).values())
-    if Rule.BOUNDS in fact.rules and len(units) > _room(state, fact.event.subject, data.node):
-        units = set()  # Only a hostile agent lists so many; what it listed before stays.
-    _set_units(state, fact, units)
+    allocation, time = fact.event.subject, fact.event.time
+    units = set(_units(allocation, data).values())
+    _set_units(state, AllocationReport(allocation, time, fact.sequence, None), units)
+    if Rule.BOUNDS in fact.rules:
+        _make_room(state, fact, data.node)
 
 
 def _ended(state: Allocations, fact: Fact, _data: AllocationEnded) -> None:
-    _set_units(state, fact, set())
+    _set_units(state, AllocationReport(fact.event.subject, fact.event.time, fact.sequence, None), set())
 
 
-def _room(state: Allocations, allocation: str, node: str) -> int:
-    """How many units a container may have beside the others of its node."""
-    held = state.allocation.by
-    return UNITS_OF_NODE_MAX - len(held["node"].get(node)) + len(held["allocation"].get(allocation))
+def _make_room(state: Allocations, fact: Fact, node: str) -> None:
+    """End the containers of a node whose last reports are the oldest of the log, as long as it has too many units.
+
+    Each ends with the fact, or with its own last report if that is of a later time; so its past plays no part.
+    """
+    held = state.allocation.by["node"]
+    while len(held.get(node)) > UNITS_OF_NODE_MAX:
+        allocation, reported_at = next(iter(state.last[node].items()))
+        end = max(reported_at, fact.event.time)
+        _set_units(state, AllocationReport(allocation, end, fact.sequence, None), set())
 
 
-def _set_units(state: Allocations, fact: Fact, units: set[Unit]) -> None:
-    """From the fact's time up to the next report, the container has exactly these units."""
-    allocation, time = fact.event.subject, fact.event.time
-    reports, ranges = _known(state, fact)
-    if any(one.reported_at == time and is_after(one.position, fact.sequence) for one in reports):
+def _set_units(state: Allocations, report: AllocationReport, units: set[Unit]) -> None:
+    """From the report's time up to the next report, the container has exactly these units."""
+    allocation, time, position, _ = report
+    reports, ranges = _known(state, allocation, time)
+    if any(one.reported_at == time and is_after(one.position, position) for one in reports):
         return
     following = min((one.reported_at for one in reports if one.reported_at > time), default=None)
     for one in reports:
         if one.reported_at < time and (one.until is None or time < one.until):
             state.reports.put(one._replace(until=time))
-    state.reports.put(AllocationReport(allocation, time, fact.sequence, following if units else time))
+    state.reports.put(report._replace(until=following if units else time))
     if following is None:
         _set_last(state, allocation, time if units else None)
     current = {_unit_of(row): row for row in ranges if _holds(row, time)}
@@ -165,22 +183,24 @@ def _set_units(state: Allocations, fact: Fact, units: set[Unit]) -> None:
         _join(state, AllocationRange._make((*unit, time, following)), before.get(unit), after.get(unit))
 
 
-def _known(state: Allocations, fact: Fact) -> tuple[list[AllocationReport], list[AllocationRange]]:
-    """The reports on the container and its ranges, as far as they matter for the fact."""
-    allocation = fact.event.subject
-    if not _is_next(state, fact):
+def _known(state: Allocations, allocation: str, time: datetime) -> tuple[list[AllocationReport], list[AllocationRange]]:
+    """The reports on the container and its ranges, as far as they matter for a report of this time."""
+    if not _is_next(state, allocation, time):
         return state.reports.where("allocation", allocation), state.history.where("allocation", allocation)
     held = state.allocation.where("allocation", allocation)
     ranges = (state.history.get((allocation, row.unit, row.since)) for row in held)
-    last = state.reports.get((allocation, state.last[allocation]))
+    last = state.reports.get((allocation, state.last[node_of(allocation)][allocation]))
     return [last] if last else [], [row for row in ranges if row]
 
 
 def _set_last(state: Allocations, allocation: str, reported_at: datetime | None) -> None:
-    if reported_at is None:
-        state.last.pop(allocation, None)
-    else:
-        state.last[allocation] = reported_at
+    node = node_of(allocation)
+    last = state.last.setdefault(node, {})
+    last.pop(allocation, None)
+    if reported_at is not None:
+        last[allocation] = reported_at
+    elif not last:
+        del state.last[node]
 
 
 def _cut(state: Allocations, row: AllocationRange, start: datetime, end: datetime | None) -> None:
