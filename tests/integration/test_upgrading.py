@@ -15,11 +15,12 @@ from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.fact import Fact
 from gpuledger.events.device import DeviceInserted
 from gpuledger.events.envelope import decode
+from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection import enforced, replay
 from gpuledger.projection import rebuild as rebuilding
-from gpuledger.projection import replay
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.rebuild import rollback
@@ -241,3 +242,36 @@ async def test_rules_are_enforced_once_nothing_is_left_to_build(
         await becomes(new, "running")
         await publish(ledger, failures(range(111, 121)))
         await eventually(rules)
+
+
+OLDER = {
+    "a rule": {rule: version for rule, version in RULE_VERSIONS.items() if rule is not Rule.DEVICE_REPORTS},
+    "a version": {**RULE_VERSIONS, Rule.DEVICE_REPORTS: RULE_VERSIONS[Rule.DEVICE_REPORTS] - 1},
+}
+"""The rules of builds that do not know one, or its newest version."""
+
+
+@pytest.mark.parametrize("versions", OLDER.values(), ids=OLDER)
+async def test_an_older_build_stops_at_rows_that_follow_a_rule_that_it_does_not_know(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch, versions: dict[Rule, int]
+) -> None:
+    """After a rollback, or where its replica takes the lock of a newer one in a rolling update."""
+    version = RULE_VERSIONS[Rule.DEVICE_REPORTS]
+    await publish(ledger, [event(RuleEnforced(version=version), Rule.DEVICE_REPORTS, source="/services/sources")])
+    async with supervised(ledger, url, DevicesProjection()):
+        last = await publish(ledger, failures(range(1, 11)))
+        await reaches(url, "devices", last)
+    with monkeypatch.context() as older:
+        older.setattr(enforced, "RULE_VERSIONS", versions)
+        async with supervised(ledger, url, DevicesProjection()) as old:
+            await becomes(old, "stopped")
+            reason = str(old.health()["devices"].reason)
+            assert f"since 1/1: This build does not know version {version} of the rule 'device-reports'. Up" in reason
+            assert not old.healthy
+            head = await publish(ledger, failures(range(11, 21)))
+    found = await checkpoint(url, "devices")
+    assert found is not None
+    assert found.position == last
+    async with supervised(ledger, url, DevicesProjection()):
+        await reaches(url, "devices", head)
+    await assert_true(ledger, url, [DevicesProjection()])

@@ -68,8 +68,7 @@ class EnforcedRules:
         Raises:
             UnknownEventTypeError: this build cannot enforce it.
         """
-        if not _is_type(rule) and version > RULE_VERSIONS.get(rule, 0):
-            raise UnknownEventTypeError(f"This build does not know version {version} of the rule {rule!r}.")
+        check_version(rule, version)
         if version > self._version(rule):
             self.rules[rule] = EnforcedRule(rule, version, sequence)
             self._changed[rule] = None
@@ -131,6 +130,16 @@ class EnforcedRules:
         return (
             recorded_ns >= self._recorded_ns and time <= self._time_max and (recorded_at is None or time <= recorded_at)
         )
+
+
+def check_version(rule: str, version: int) -> None:
+    """Return if this build can enforce this version of a rule.
+
+    Raises:
+        UnknownEventTypeError: it cannot.
+    """
+    if not _is_type(rule) and version > RULE_VERSIONS.get(rule, 0):
+        raise UnknownEventTypeError(f"This build does not know version {version} of the rule {rule!r}.")
 
 
 def _is_decided(rule: PublishRule | None, publisher: Publisher) -> bool:

@@ -4,16 +4,29 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
+from gpuledger.events.errors import UnknownEventTypeError
+from gpuledger.events.position import Position
+from gpuledger.projection.enforced import EnforcedRule, EnforcedRules, check_version
+from gpuledger.projection.errors import UnknownRuleError
 
 
-async def read_rules(connection: AsyncConnection[Any], projection: str, edition: str) -> EnforcedRules:
-    """The rules that an edition enforces."""
+async def read_rules(connection: AsyncConnection[Any], projection: str, edition: str, generation: int) -> EnforcedRules:
+    """The rules that an edition enforces; its rows follow this generation.
+
+    Raises:
+        UnknownRuleError: a newer build folded the rows by a rule that this one does not know.
+    """
     cursor = await connection.execute(
         "SELECT rule, version, sequence FROM gpuledger.enforced_rule WHERE projection = %s AND edition = %s",
         (projection, edition),
     )
-    return EnforcedRules(EnforcedRule(*row) for row in await cursor.fetchall())
+    rules = [EnforcedRule(*row) for row in await cursor.fetchall()]
+    for one in rules:
+        try:
+            check_version(one.rule, one.version)
+        except UnknownEventTypeError as error:
+            raise UnknownRuleError(projection, Position(generation, one.sequence), str(error)) from error
+    return EnforcedRules(rules)
 
 
 async def write_rules(connection: AsyncConnection[Any], projection: str, edition: str, rules: EnforcedRules) -> None:

@@ -8,6 +8,7 @@ ProjectionError
 ├── DecisionConflictError  a decision came back with another content
 ├── DecisionLostError      a decision is acknowledged, and did not come back
 ├── VersionError           the rows were written by another version of the projection
+├── UnknownRuleError       the rows were folded by a rule that this build does not know
 ├── GenerationMismatchError  the rows belong to another generation or partition of the ledger
 ├── NotBuiltError          the projection has no rows yet
 ├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
@@ -118,6 +119,17 @@ class VersionError(ProjectionError):
         super().__init__(
             f"The rows of projection {projection} are of version {found}, this build writes version {expected}. "
             f"{remedy}"
+        )
+
+
+class UnknownRuleError(ProjectionError):
+    """The rows were folded by a rule, or a version of one, that this build does not know."""
+
+    def __init__(self, projection: str, position: Position, reason: str) -> None:
+        super().__init__(
+            f"Projection {projection} cannot go on with its rows, which follow a rule since {position}: {reason} "
+            f"Upgrade this build; or, if the newer one is gone for good, skip the rule with `gpuledger log skip "
+            f"{position} --reason ...`, and run `gpuledger replay {projection}`."
         )
 
 

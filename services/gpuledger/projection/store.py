@@ -144,7 +144,7 @@ class ProjectionStore:
         return after
 
     async def load(self, checkpoint: Checkpoint, skipped: Iterable[Position], expected: Sequence[Decoded]) -> Fold:
-        """The fold as it stood at the checkpoint."""
+        """The fold as it stood at the checkpoint; raises `UnknownRuleError` as `read_rules` does."""
         fold = Fold(
             self.projection,
             checkpoint.generation,
@@ -153,7 +153,7 @@ class ProjectionStore:
             skipped=skipped,
             numbering=await self._numbering(expected),
             sequence=checkpoint.position,
-            enforced=await read_rules(self.connection, *self._key),
+            enforced=await read_rules(self.connection, *self._key, checkpoint.generation),
         )
         for name, table in fold.state.tables().items():
             async for rows in self._rows[name].live(self.connection):
