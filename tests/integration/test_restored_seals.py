@@ -9,6 +9,10 @@ from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.local.servers.nats import NatsServer
+from gpuledger.projection import writer
+from gpuledger.projection.errors import DecisionLostError
+from gpuledger.projection.rebuild import rebuild
+from gpuledger.projection.runner import Runner
 from gpuledger.runtime.settings import Servers
 from gpuledger.tools.log_archive import opened, read_header, write_log
 from gpuledger.tools.log_proof import prove_log
@@ -17,11 +21,12 @@ from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.reporting import SILENT
 from support.ledgers import everything, new_ledger
-from support.projections import assert_true, publish
+from support.projections import QUICK, assert_true, execute, publish, running
 from support.runners import failures
 from support.seals import SEALS as SUBJECTS
 from support.seals import seal
 from support.servers import fresh_database
+from support.waiting import eventually
 
 EVENTS = 2 * MESSAGES_PER_SEAL + 5
 SEALS = 2
@@ -87,3 +92,34 @@ async def test_a_later_generation_into_an_empty_ledger(
         seals = len(await everything(ledger, subject_filter=SUBJECTS))
         await export(ledger, archive)
     await restored_and_proven(empty, archive, 1, seals)
+
+
+async def test_a_service_that_stopped_there_goes_on_once_its_rows_are_rebuilt(
+    clean_nats_url: str, url: str, empty: Servers, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier build's leaders began epochs that were closed."""
+    await restored_and_proven(Servers(clean_nats_url, url), archive, 2)
+    async with connect_ledger(clean_nats_url, name="test") as ledger:
+        await export(ledger, archive)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(writer, "head_after", lambda _last, head: head)
+        with pytest.raises(DecisionLostError):
+            await led(empty, archive)
+    async with connect_ledger(empty.nats_url, name="test") as ledger:
+        await rebuild(SealsProjection(), ledger, empty.database_url)
+        async with running(Runner(SealsProjection(), ledger, empty.database_url, settings=QUICK)):
+            await eventually(lambda: settled(empty.database_url))
+        await assert_true(ledger, empty.database_url, [SealsProjection()])
+
+
+async def led(servers: Servers, archive: Path) -> None:
+    """Restore it and go on with it."""
+    header = read_header(archive)
+    await restore_log(servers, SILENT, archive, header, lambda _question: None)
+    async with connect_ledger(servers.nats_url, name="test") as ledger:
+        await publish(ledger, failures(range(header.events, header.events + MESSAGES_PER_SEAL)))
+        await Runner(SealsProjection(), ledger, servers.database_url, settings=QUICK).run()
+
+
+async def settled(database_url: str) -> bool:
+    return not execute(database_url, "SELECT 1 FROM gpuledger.outbox WHERE projection = 'seals'")
