@@ -34,6 +34,7 @@ from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, ProjectionStore, schema_of
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.settings import ANONYMOUS, NATS_REPLICAS, NatsIdentity
+from gpuledger.tools.disputes import DISPUTED_SHOWN_MAX, DisputedCard, disputed_cards
 
 
 class Status(StrEnum):
@@ -133,6 +134,7 @@ class DatabaseChecks:
             async for check in self._projection(connection, projection):
                 yield check
         yield await _gaps(connection)
+        yield disputes_check(await disputed_cards(connection))
 
     async def _projection(self, connection: AsyncConnection, projection: Projection) -> AsyncIterator[Check]:
         live = await ProjectionStore(connection, projection, LIVE).checkpoint()
@@ -220,6 +222,15 @@ def outbox_check(projection: str, waiting: int) -> Check:
     if waiting:
         return warning(f"outbox of {projection}", f"{waiting:,} decisions wait. `gpuledger up` publishes them.")
     return ok(f"outbox of {projection}", "Nothing waits to be published")
+
+
+def disputes_check(cards: Sequence[DisputedCard]) -> Check:
+    """Whether the agents of several nodes report a card."""
+    if not cards:
+        return ok("cards", "No card is reported by the agents of two nodes")
+    shown = [str(card) for card in cards[:DISPUTED_SHOWN_MAX]] + ["..."] * (len(cards) > DISPUTED_SHOWN_MAX)
+    found = f"Agents of several nodes report {len(cards):,} of the cards: {'; '.join(shown)}."
+    return warning("cards", f'{found} See "A card that two nodes report" in docs/operations.md.')
 
 
 def skew_check(before: datetime, server_time: datetime, after: datetime) -> Check:
