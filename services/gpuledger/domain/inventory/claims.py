@@ -111,8 +111,8 @@ def _is_seen_by_address(state: InventoryFacts, row: InventoryNode, report: CardR
         return False
     if (seen.pci_vendor, seen.pci_device) != (report.pci_vendor, report.pci_device):
         return False
-    reports = [one for one in state.report.where("node", report.node) if is_of_current_node(row, one)]
-    return identified_at(reports).get(address) == report
+    there = (one for one in state.report.where("node", report.node) if one.pci_address == address)
+    return identified_at(one for one in there if is_of_current_node(row, one)).get(address) == report
 
 
 def _is_of_existing_node(state: InventoryFacts, report: CardReport) -> bool:
