@@ -180,6 +180,7 @@ async def lived(what: list[Step]) -> tuple[Watched, Machine]:
         return one, machine
 
 
+@example([Step("silence", 0, 0.0), Step("forget", 0, 0.0), Step("swap", 0, 0.0)])
 @settings(max_examples=50, deadline=None)
 @given(steps)
 def test_once_all_is_well_every_card_is_ready(what: list[Step]) -> None:

@@ -100,9 +100,12 @@ def _recovered_at(health: BootstrapHealth | None) -> datetime | None:
 
 
 def _health(rows: Iterable[BootstrapHealth], device: BootstrapDevice) -> BootstrapHealth | None:
-    """The agent's last report on the card, by its id or by its place."""
+    """The agent's last report on the card, by its id or by its place.
+
+    Of two at one time that by its id: the other is about a card in its place that the agent did not recognise then.
+    """
     ids = {device.card}
     if device.pci_address is not None:
         ids.add(place_of(device.node, device.pci_address))
     own = [row for row in rows if row.card in ids]
-    return max(own, key=lambda row: (row.reported_at, row.card), default=None)
+    return max(own, key=lambda row: (row.reported_at, row.card == device.card), default=None)
