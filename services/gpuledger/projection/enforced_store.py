@@ -7,14 +7,14 @@ from psycopg import AsyncConnection
 from gpuledger.events.errors import UnknownEventTypeError
 from gpuledger.events.position import Position
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules, check_version
-from gpuledger.projection.errors import UnknownRuleError
+from gpuledger.projection.errors import RuleVersionError
 
 
 async def read_rules(connection: AsyncConnection[Any], projection: str, edition: str, generation: int) -> EnforcedRules:
     """The rules that an edition enforces; its rows follow this generation.
 
     Raises:
-        UnknownRuleError: a newer build folded the rows by a rule that this one does not know.
+        RuleVersionError: a newer build folded the rows by a rule that this one does not know.
     """
     cursor = await connection.execute(
         "SELECT rule, version, sequence FROM gpuledger.enforced_rule WHERE projection = %s AND edition = %s",
@@ -25,7 +25,7 @@ async def read_rules(connection: AsyncConnection[Any], projection: str, edition:
         try:
             check_version(one.rule, one.version)
         except UnknownEventTypeError as error:
-            raise UnknownRuleError(projection, Position(generation, one.sequence), str(error)) from error
+            raise RuleVersionError(projection, Position(generation, one.sequence), str(error)) from error
     return EnforcedRules(rules)
 
 

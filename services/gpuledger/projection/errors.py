@@ -8,7 +8,7 @@ ProjectionError
 ├── DecisionConflictError  a decision came back with another content
 ├── DecisionLostError      a decision is acknowledged, and did not come back
 ├── VersionError           the rows were written by another version of the projection
-├── UnknownRuleError       the rows were folded by a rule that this build does not know
+├── RuleVersionError       the rows were folded by a rule that this build does not know
 ├── GenerationMismatchError  the rows belong to another generation or partition of the ledger
 ├── NotBuiltError          the projection has no rows yet
 ├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
@@ -122,7 +122,7 @@ class VersionError(ProjectionError):
         )
 
 
-class UnknownRuleError(ProjectionError):
+class RuleVersionError(ProjectionError):
     """The rows were folded by a rule, or a version of one, that this build does not know."""
 
     def __init__(self, projection: str, position: Position, reason: str) -> None:

@@ -144,7 +144,7 @@ class ProjectionStore:
         return after
 
     async def load(self, checkpoint: Checkpoint, skipped: Iterable[Position], expected: Sequence[Decoded]) -> Fold:
-        """The fold as it stood at the checkpoint; raises `UnknownRuleError` as `read_rules` does."""
+        """The fold as it stood at the checkpoint; raises `RuleVersionError` as `read_rules` does."""
         fold = Fold(
             self.projection,
             checkpoint.generation,

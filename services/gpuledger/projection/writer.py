@@ -73,7 +73,7 @@ class RowWriter:
 
         Raises:
             VersionError: another version of the projection wrote the rows.
-            UnknownRuleError: they were folded by a rule that this build does not know.
+            RuleVersionError: they were folded by a rule that this build does not know.
             GenerationMismatchError: they follow another generation or partition of the ledger.
             LogChangedError: they follow another ledger, or one that was lost, restored or cut since.
         """

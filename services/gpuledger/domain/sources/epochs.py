@@ -42,7 +42,7 @@ def end_epoch(
     source, epoch, last = event.source, ended.epoch, ended.last
     row = state.source.get((source, epoch))
     last_number = 0 if row is None else row.last_number
-    gap = _unknown_gap(state, source, epoch, last_number + 1, rules)
+    gap = _open_ended_gap(state, source, epoch, last_number + 1, rules)
     if last > last_number:
         row = row or begin_epoch(state, source, epoch, event.time, recorded_at)
         if not _miss(state, row, last, recorded_at, rules):
@@ -50,7 +50,7 @@ def end_epoch(
         if gap is not None and (source, epoch, gap.first) in state.missing.rows:
             return None  # It closes with the range that begins where it does.
     elif row is not None and last < last_number and rules.version >= EARLY_ENDS_SINCE:
-        return _unknown_end(state, row, rules) if row.events else None
+        return _open_ended_gap_behind(state, row, rules) if row.events else None
     if gap is None or gap.closed_at is not None:
         return None
     return SourceGapClosed(epoch=gap.epoch, first=gap.first, last=gap.last)
@@ -65,7 +65,7 @@ def unexplained_end(
     """
     rows = [row for row in state.source.where("source", event.source) if row.events and row.epoch != event.epoch]
     latest = max(rows, key=_when_recorded, default=None)
-    return None if latest is None or latest.epoch in ended else _unknown_end(state, latest, rules)
+    return None if latest is None or latest.epoch in ended else _open_ended_gap_behind(state, latest, rules)
 
 
 def begins(state: Sources, event: Undecoded, *, bounded: bool) -> bool:
@@ -91,19 +91,19 @@ def _miss(state: Sources, row: Source, last: int, recorded_at: datetime, rules: 
     return True
 
 
-def _unknown_end(state: Sources, row: Source, rules: EndRules) -> SourceGapDetected | None:
+def _open_ended_gap_behind(state: Sources, row: Source, rules: EndRules) -> SourceGapDetected | None:
     first = row.last_number + 1
-    if row.last_number >= BIGINT_MAX or _unknown_gap(state, row.source, row.epoch, first, rules) is not None:
+    if row.last_number >= BIGINT_MAX or _open_ended_gap(state, row.source, row.epoch, first, rules) is not None:
         return None
     if rules.bounded and is_over_limits(state.source_hour.get(row.source)):
         return None
     return SourceGapDetected(epoch=row.epoch, first=first, last=first, unknown_length=True)
 
 
-def _unknown_gap(state: Sources, source: str, epoch: str, first: int, rules: EndRules) -> Gap | None:
+def _open_ended_gap(state: Sources, source: str, epoch: str, first: int, rules: EndRules) -> Gap | None:
     """The gap of unknown length from a number on; within bounds the epoch's, which covers what follows it."""
     if rules.bounded:
-        first = state.unknown_ends.get((source, epoch), first)
+        first = state.open_ended_gaps.get((source, epoch), first)
     gap = state.gap.get((source, epoch, first))
     return gap if gap is not None and gap.unknown_length else None
 

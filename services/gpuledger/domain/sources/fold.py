@@ -86,15 +86,15 @@ class Sources(TableState):
         self.gap_allowance = GapAllowance()
         self._missing_index: MissingIndex | None = None
         self._epoch_index: EpochIndex | None = None
-        self._unknown_ends: dict[tuple[str, str], int] | None = None
+        self._open_ended_gaps: dict[tuple[str, str], int] | None = None
 
     @property
-    def unknown_ends(self) -> dict[tuple[str, str], int]:
+    def open_ended_gaps(self) -> dict[tuple[str, str], int]:
         """Where the last gap of unknown length of an epoch begins, by source and epoch; made at the first use."""
-        if self._unknown_ends is None:
+        if self._open_ended_gaps is None:
             gaps = sorted((gap for gap in self.gap.rows.values() if gap.unknown_length), key=_first)
-            self._unknown_ends = {(gap.source, gap.epoch): gap.first for gap in gaps}
-        return self._unknown_ends
+            self._open_ended_gaps = {(gap.source, gap.epoch): gap.first for gap in gaps}
+        return self._open_ended_gaps
 
     @property
     def missing_index(self) -> MissingIndex:
@@ -213,7 +213,7 @@ def _forget(state: Sources, source: str, epoch: str) -> None:
     for gap in state.gap.where("epoch", epoch):
         if gap.source == source:
             state.gap.delete((source, epoch, gap.first))
-    state.unknown_ends.pop((source, epoch), None)
+    state.open_ended_gaps.pop((source, epoch), None)
 
 
 def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int, unknown: int) -> Source:
@@ -280,7 +280,7 @@ def _gap_detected(state: Sources, fact: Fact, data: SourceGapDetected) -> None:
     if state.gap.get(key) is None and not is_forgotten:
         state.gap.put(Gap(*key, data.last, fact.event.time, None, data.unknown_length))
         if data.unknown_length:
-            state.unknown_ends[key[:2]] = data.first
+            state.open_ended_gaps[key[:2]] = data.first
     state.missing_index.mark_gap(key)
 
 

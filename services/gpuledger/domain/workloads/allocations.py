@@ -164,7 +164,7 @@ def _make_room(state: Allocations, fact: Fact, node: str) -> None:
 def _set_units(state: Allocations, report: AllocationReport, units: set[Unit]) -> None:
     """From the report's time up to the next report, the container has exactly these units."""
     allocation, time, position, _ = report
-    reports, ranges = _known(state, allocation, time)
+    reports, ranges = _relevant(state, allocation, time)
     if any(one.reported_at == time and is_after(one.position, position) for one in reports):
         return
     following = min((one.reported_at for one in reports if one.reported_at > time), default=None)
@@ -183,7 +183,9 @@ def _set_units(state: Allocations, report: AllocationReport, units: set[Unit]) -
         _join(state, AllocationRange._make((*unit, time, following)), before.get(unit), after.get(unit))
 
 
-def _known(state: Allocations, allocation: str, time: datetime) -> tuple[list[AllocationReport], list[AllocationRange]]:
+def _relevant(
+    state: Allocations, allocation: str, time: datetime
+) -> tuple[list[AllocationReport], list[AllocationRange]]:
     """The reports on the container and its ranges, as far as they matter for a report of this time."""
     if not _is_next(state, allocation, time):
         return state.reports.where("allocation", allocation), state.history.where("allocation", allocation)

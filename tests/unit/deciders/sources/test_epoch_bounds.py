@@ -151,4 +151,4 @@ def test_a_gap_of_unknown_length_is_found_again_after_a_restart() -> None:
     state: Any = SourcesProjection().new_state()
     for name, table in first.state.tables().items():
         state.tables()[name].load(table.rows.values())
-    assert state.unknown_ends == first.state.unknown_ends == {(AGENT, "a"): 2, (AGENT, "b"): 2}  # type: ignore[attr-defined]
+    assert state.open_ended_gaps == first.state.open_ended_gaps == {(AGENT, "a"): 2, (AGENT, "b"): 2}  # type: ignore[attr-defined]
