@@ -7,6 +7,7 @@ from gpuledger.domain.sources.leader_epochs import head_after, leader_epoch
 from gpuledger.events.position import ORIGIN, Offset, Position, is_after, is_at_or_after, is_same, latest, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
+from gpuledger.ledger.atomic import BATCH_MESSAGES_MAX
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
 from gpuledger.ledger.own import publish_own
 from gpuledger.projection.continuity import adopted, confirm_checkpoint
@@ -20,7 +21,7 @@ from gpuledger.projection.store import Checkpoint, Decider, ProjectionStore
 from gpuledger.runtime.clock import Clock, NewId
 from gpuledger.runtime.telemetry import ProjectionMetrics
 
-DECISIONS_PER_PUBLISH = 1_000
+DECISIONS_PER_PUBLISH = BATCH_MESSAGES_MAX
 """One atomic batch."""
 
 IDLE_TICKS_MAX = 5

@@ -34,12 +34,13 @@ from gpuledger.edge.watchers.decide import (
 )
 from gpuledger.edge.watchers.journal import ClockAheadError, Journal
 from gpuledger.edge.watchers.metrics import WatcherMetrics
+from gpuledger.ledger.atomic import BATCH_MESSAGES_MAX
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import ticking
 
-FACTS_PER_PUBLISH: Final = 1000
+FACTS_PER_PUBLISH: Final = BATCH_MESSAGES_MAX
 """One atomic batch."""
 
 SUBJECTS_PER_TURN: Final = 250
