@@ -9,7 +9,7 @@ from gpuledger.events.envelope import decode
 from gpuledger.events.source import SourceCompleted, SourceMessageIdTaken
 from gpuledger.ledger.api import Expected, Ledger, Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError, SequenceConflictError
-from gpuledger.ledger.own import publish_own
+from gpuledger.ledger.own import OwnEvents, publish_own
 from support.events import event
 from support.events import outgoing as as_outgoing
 from support.ledgers import (
@@ -102,6 +102,32 @@ async def test_a_repeat_is_no_conflict_even_when_others_followed(ledger: Ledger)
     await ledger.publish(outgoing(3), Expected(DEVICE, 2))
     assert await ledger.publish(outgoing(2), Expected(DEVICE, 1)) == (2, True)
     assert await ledger.head() == 3
+
+
+@pytest.mark.parametrize("count", [1, 2, MANY, 2500])
+async def test_many_that_expect_each_other_follow_each_other_or_are_not_recorded(ledger: Ledger, count: int) -> None:
+    first, second = ([outgoing(start + number) for number in range(count)] for start in (0, count))
+    receipts = await ledger.publish_many(first, Expected(DEVICE, 0))
+    assert [tuple(receipt) for receipt in receipts] == [(number + 1, False) for number in range(count)]
+    repeated = await ledger.publish_many(first, Expected(DEVICE, 0))
+    assert [tuple(receipt) for receipt in repeated] == [(number + 1, True) for number in range(count)]
+    await ledger.publish(outgoing(10_000, aggregate_id="another"))
+    await ledger.publish_many(second, Expected(DEVICE, count))
+    for sequence in (0, count, count + 1, 2 * count):
+        with pytest.raises(SequenceConflictError):
+            await ledger.publish_many(
+                [outgoing(20_000 + number) for number in range(count)], Expected(DEVICE, sequence)
+            )
+    assert await ledger.head() == 2 * count + 1
+
+
+async def test_of_two_calls_that_expect_the_same_one_is_recorded_as_a_whole(ledger: Ledger) -> None:
+    calls = [[outgoing(MANY * call + number) for number in range(MANY)] for call in range(4)]
+    attempts = [ledger.publish_many(call, Expected(DEVICE, 0)) for call in calls]
+    results = await asyncio.gather(*attempts, return_exceptions=True)
+    assert sum(isinstance(result, SequenceConflictError) for result in results) == 3
+    (winner,) = [call for call, result in zip(calls, results, strict=True) if isinstance(result, list)]
+    assert [one.data for one in await everything(ledger)] == [one.data for one in winner]
 
 
 async def test_of_two_that_expect_the_same_one_wins(ledger: Ledger) -> None:
@@ -282,6 +308,21 @@ async def test_what_stands_under_an_own_id_is_read_back(ledger: Ledger) -> None:
         generation=1, sequence=2, nats_subject=recorded[2].subject, event=ours[5].id, message_id=ours[5].id
     )
     assert receipts == await publish_own(ledger, [ours[0]]) + receipts[1:]
+
+
+async def test_own_events_expect_each_other_whatever_stands_under_their_ids(ledger: Ledger) -> None:
+    ours = [as_outgoing(event(SourceCompleted(events=1), "s", number=number)) for number in range(1, 7)]
+    source = decode(ours[0].data).source
+    await ledger.publish(outgoing(7)._replace(id=ours[1].id))
+    own = OwnEvents(source, 0)
+    await publish_own(ledger, ours[:3], own=own)
+    assert await ledger.head() == 5
+    await publish_own(ledger, ours[3:4], own=own)
+    await ledger.publish(ours[4])
+    with pytest.raises(SequenceConflictError):
+        await publish_own(ledger, ours[5:], own=own)
+    assert own.expected.sequence == 6
+    assert await ledger.head() == 7
 
 
 async def test_an_id_that_is_taken_again_and_again_is_an_error(ledger: Ledger) -> None:

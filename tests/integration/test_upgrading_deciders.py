@@ -12,7 +12,7 @@ import pytest
 from gpuledger.domain.fact import Fact
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
-from gpuledger.ledger.api import Outgoing, Receipt
+from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Decision
 from gpuledger.projection.errors import VersionError
@@ -50,11 +50,11 @@ class Interrupted(JetStreamLedger):
         self._meanwhile: Callable[[], Awaitable[None]] | None = meanwhile
         self._arrives_first = arrives_first
 
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         meanwhile, self._meanwhile = self._meanwhile, None
         if meanwhile is not None and not self._arrives_first:
             await meanwhile()
-        receipts = await super().publish_many(messages)
+        receipts = await super().publish_many(messages, expected)
         if meanwhile is not None and self._arrives_first:
             await meanwhile()
         return receipts

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, decode, encode
 from gpuledger.events.position import Offset, number_of
-from gpuledger.ledger.api import Ledger, Outgoing, Receipt
+from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
@@ -50,13 +50,13 @@ class Failing(JetStreamLedger):
         """As of a longer log, until a test takes that back."""
         return number_of(await super().head()) + self.longer_by
 
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         self.tried.append([message.id for message in messages])
         if self.fails == "before":
             raise PublishError("The server is gone.")
         first, self.comes_first = self.comes_first, []
         await super().publish_many([outgoing(event) for event in first])
-        receipts = await super().publish_many(messages)
+        receipts = await super().publish_many(messages, expected)
         if self.fails == "behind" or len(self.tried) == self.fails_after:
             raise PublishError("The server is gone.")
         return receipts

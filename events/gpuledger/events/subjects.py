@@ -165,6 +165,16 @@ def subject_of(source: str, aggregate: str, aggregate_id: str, event: str) -> st
     return f"{ROOT}.{origin.kind}.{escape(origin.name)}.{aggregate}.{escape(aggregate_id)}.{event}"
 
 
+def source_filter(source: str) -> str:
+    """The wildcard that matches what a source may record.
+
+    Raises:
+        SubjectError: the source cannot be part of a subject.
+    """
+    origin = origin_of(source)
+    return f"{ROOT}.{origin.kind}.{escape(origin.name)}.>"
+
+
 def aggregate_filter(aggregate: str, aggregate_id: str | None = None) -> str:
     """The wildcard that matches an aggregate's events, whoever wrote them."""
     token = "*" if aggregate_id is None else escape(aggregate_id)

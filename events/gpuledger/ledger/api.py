@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from gpuledger.events.position import ORIGIN, Offset, Position, earliest, is_at_or_after
+from gpuledger.events.position import ORIGIN, Offset, Position, earliest, is_at_or_after, latest
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
@@ -51,7 +51,10 @@ class Receipt(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A precondition: `subject_filter` (an aggregate's subjects) has its last message there (the origin: none)."""
+    """A precondition: `subject_filter` has its last message there (the origin: none).
+
+    The subjects are those of an aggregate, or of a source.
+    """
 
     subject_filter: str
     sequence: Offset
@@ -125,6 +128,17 @@ class LedgerQueries(Protocol):
 
 class Ledger(LedgerWriter, Protocol):
     """The append-only log of one generation; implementations inherit `history`."""
+
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
+        """As a writer's; with `expected` each message expects the one before it, and the first one what is given.
+
+        So nobody else's message that the filter matches stands before any of them or in between. The filter has to
+        match all of them.
+
+        Raises:
+            SequenceConflictError: somebody else's does; what is before it is recorded.
+        """
+        ...
 
     @property
     def message_bytes_max(self) -> int:
@@ -218,3 +232,12 @@ class Ledger(LedgerWriter, Protocol):
         """What ended at `end` has to be there still, or it would be waited for without end."""
         if not is_at_or_after(await self.head(), end):
             raise LogRestoredError(f"it ends before {Position(self.generation, end)}, up to which it was to be read")
+
+
+async def behind(ledger: Ledger, expected: Expected, message: Outgoing, receipt: Receipt) -> Expected:
+    """What the next message has to expect: a repeat may be another's, who took the id, under another subject."""
+    if receipt.duplicate:
+        found = await ledger.message_at(receipt.sequence)
+        if found is None or found.subject != message.subject:
+            return expected
+    return expected._replace(sequence=latest([expected.sequence, receipt.sequence]))

@@ -7,18 +7,18 @@ has recorded after all. It must never send anything before everything in front o
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import orjson
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from gpuledger.ledger.api import Outgoing, Receipt
+from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import LedgerUnavailableError
-from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, refusal_of
+from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, expectation, refusal_of
 
 BATCH_MESSAGES_MAX = 1000
 """The most that a server takes in one batch unless its limits are set lower."""
@@ -101,11 +101,11 @@ class AtomicPublisher:
             self.one_by_one.check_size(message)
         receipts: list[Receipt] = []
         for part in parts_of(messages):
-            receipts += await self._commit(part) or await self.one_by_one.publish(part)
+            receipts += await self.commit(part) or await self.one_by_one.publish(part)
         return receipts
 
-    async def _commit(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """Try a batch; no receipts unless the server acknowledges it."""
+    async def commit(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
+        """Try one batch, which may expect something of the log; no receipts unless the server acknowledges it."""
         if not self._takes_batches or not self._connection.is_up or not self._gate.is_open:
             return []
         if self._guard is not None:
@@ -119,7 +119,7 @@ class AtomicPublisher:
         try:
             with self._connection.on_break(batch.lapse), self._gate.watching(batch):
                 async with asyncio.timeout(self._timeout_s):
-                    await self._send(batch_id, messages, batch)
+                    await self._send(batch_id, messages, {} if expected is None else expectation(expected), batch)
                     number = batch.last_number = self._gate.send()
                     answer = await batch.answer
             if answer is not None and refusal_of(answer) is None:
@@ -130,7 +130,9 @@ class AtomicPublisher:
         finally:
             del self._batches[batch_id]
 
-    async def _send(self, batch_id: str, messages: Sequence[Outgoing], batch: _Batch) -> None:
+    async def _send(
+        self, batch_id: str, messages: Sequence[Outgoing], first_headers: Mapping[str, str], batch: _Batch
+    ) -> None:
         publish = self._connection.client.publish
         for number, message in enumerate(messages, 1):
             if self._guard is not None and not self._guard.is_confirmed:
@@ -138,6 +140,8 @@ class AtomicPublisher:
             if batch.answer.done():
                 return
             reply, headers = "", {MESSAGE_ID: message.id, BATCH_ID: batch_id, BATCH_SEQUENCE: str(number)}
+            if number == 1:
+                headers |= first_headers
             if number == len(messages):
                 reply, headers[BATCH_COMMIT] = f"{self._inbox}.{batch_id}", "1"
             await publish(message.subject, message.data, reply, headers)

@@ -14,8 +14,8 @@ from nats.js.errors import NotFoundError
 
 from gpuledger.events.position import ORIGIN, Offset, Position, is_origin, next_after, number_of
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt
-from gpuledger.ledger.atomic import AtomicPublisher
+from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt, behind
+from gpuledger.ledger.atomic import AtomicPublisher, parts_of
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
 from gpuledger.ledger.continuity import LogGuard, kept_stream
 from gpuledger.ledger.errors import (
@@ -120,12 +120,31 @@ class JetStreamLedger(Ledger):
                 raise
             return Receipt(recorded, duplicate=True)
 
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         """See `gpuledger.ledger.api.Ledger.publish_many`."""
         self._refuse_archived()
         with _counted_failures(len(messages)):
-            receipts = await self._publisher.publish(messages)
+            if expected is None:
+                receipts = await self._publisher.publish(messages)
+            else:
+                receipts = await self._publish_in_turn(messages, expected)
         _count(receipts)
+        return receipts
+
+    async def _publish_in_turn(self, messages: Sequence[Outgoing], expected: Expected) -> list[Receipt]:
+        """Each behind the one before: the server checks one expectation a batch, and one for each single message."""
+        receipts: list[Receipt] = []
+        for part in parts_of(messages):
+            for message in part:
+                self._publisher.one_by_one.check_size(message)
+            committed = await self._publisher.commit(part, expected) if len(part) > 1 else []
+            if committed:
+                expected = expected._replace(sequence=committed[-1].sequence)
+            for message in () if committed else part:
+                receipt = await self._publish(message, expected)
+                expected = await behind(self, expected, message, receipt)
+                committed.append(receipt)
+            receipts += committed
         return receipts
 
     def read(

@@ -18,7 +18,7 @@ from gpuledger.events.position import (
     number_of,
 )
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Expected, Ledger, Message, Outgoing, Receipt
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Expected, Ledger, Message, Outgoing, Receipt, behind
 from gpuledger.ledger.errors import LedgerUnavailableError, LogRestoredError, SequenceConflictError
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 
@@ -86,9 +86,14 @@ class MemoryLedger(Ledger):
                 )
         return self._append(message)
 
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         """See `gpuledger.ledger.api.Ledger.publish_many`."""
-        return [await self.publish(message) for message in messages]
+        receipts: list[Receipt] = []
+        for message in messages:
+            receipt = await self.publish(message, expected)
+            expected = expected and await behind(self, expected, message, receipt)
+            receipts.append(receipt)
+        return receipts
 
     @asynccontextmanager
     async def read(

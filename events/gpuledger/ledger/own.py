@@ -12,9 +12,10 @@ from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of, parse
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import truncated
-from gpuledger.events.position import Offset, Position, number_of
+from gpuledger.events.position import Offset, Position, latest, number_of
 from gpuledger.events.source import SourceMessageIdTaken
-from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
+from gpuledger.events.subjects import source_filter
+from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.runtime.clock import NewId, random_id
 from gpuledger.runtime.telemetry import PUBLISHED
@@ -26,7 +27,24 @@ READS_AT_ONCE = 64
 """How many messages are read back at a time."""
 
 
-async def publish_own(ledger: Ledger, messages: Sequence[Outgoing], new_id: NewId = random_id) -> list[Receipt]:
+class OwnEvents:
+    """Where the last event of a service stands, as far as the one process knows that records them.
+
+    What it publishes follows from all of them, so it is published only where no other process has recorded one since.
+    """
+
+    def __init__(self, source: str, last: Offset) -> None:
+        self.expected = Expected(source_filter(source), last)
+
+    def recorded(self, receipts: Iterable[Receipt]) -> None:
+        """These were recorded, all of them in our name."""
+        last = latest([self.expected.sequence, *(receipt.sequence for receipt in receipts)])
+        self.expected = self.expected._replace(sequence=last)
+
+
+async def publish_own(
+    ledger: Ledger, messages: Sequence[Outgoing], new_id: NewId = random_id, own: OwnEvents | None = None
+) -> list[Receipt]:
     """Record a service's own events in this order, as `publish_many` does, whatever stands under their ids.
 
     An event whose id was taken comes behind the others. Repeating the call with the same messages is safe: its
@@ -34,23 +52,26 @@ async def publish_own(ledger: Ledger, messages: Sequence[Outgoing], new_id: NewI
 
     Raises:
         PublishError: one stayed unacknowledged within the bound; those before it are recorded.
+        SequenceConflictError: another process has recorded one since `own`; what is before it is recorded.
         LedgerUnavailableError: what stands in an event's place cannot be read.
     """
     sent = list(messages)
-    receipts = list(await ledger.publish_many(sent))
+    receipts = await _publish(ledger, sent, own)
     unsure: Iterable[int] = range(len(sent))
     for _ in range(ROUNDS_MAX):
         taken = await _taken(ledger, sent, receipts, unsure)
+        if own is not None:
+            own.recorded(receipts[index] for index in unsure if index not in taken)
         if not taken:
             return receipts
         PUBLISHED.labels("taken").inc(len(taken))
         incidents = [incident(ledger.generation, sent[index], holder) for index, holder in taken.items()]
         for index in taken:
             sent[index] = sent[index]._replace(id=new_id())
-        again = await ledger.publish_many([sent[index] for index in taken])
+        again = await _publish(ledger, [sent[index] for index in taken], own)
         for index, receipt in zip(taken, again, strict=True):
             receipts[index] = receipt
-        await ledger.publish_many([Outgoing(nats_subject_of(one), new_id(), encode(one)) for one in incidents])
+        await _publish(ledger, [Outgoing(nats_subject_of(one), new_id(), encode(one)) for one in incidents], own)
         unsure = taken
     raise PublishError(
         f"The server dropped {len(taken)} events for others {ROUNDS_MAX} times running, although their ids are random. "
@@ -74,6 +95,15 @@ def incident(generation: int, message: Outgoing, holder: Message) -> Decoded:
     event_id = derived_id(f"{lost.id}/{Position(generation, holder.sequence)}", data.TYPE, lost.source)
     time = time_of_ns(holder.recorded_ns)
     return Event(event_id, lost.source, data.TYPE, lost.source, time, data, f"taken/{event_id}", 1, lost.id)
+
+
+async def _publish(ledger: Ledger, messages: Sequence[Outgoing], own: OwnEvents | None) -> list[Receipt]:
+    """Record them; a repeat may be another's, so it is not taken for ours before it was read back."""
+    if own is None:
+        return list(await ledger.publish_many(messages))
+    receipts = list(await ledger.publish_many(messages, own.expected))
+    own.recorded(one for one in receipts if not one.duplicate)
+    return receipts
 
 
 async def _taken(

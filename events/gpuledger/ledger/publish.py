@@ -94,7 +94,7 @@ class Run:
         self.denial: Denial | None = None
         self.news = asyncio.Event()
         self._stream = stream
-        self._headers = {} if expected is None else _expectation(expected)
+        self._headers = {} if expected is None else expectation(expected)
         self._bytes_before = [0, *itertools.accumulate(len(message.data) for message in messages)]
 
     @property
@@ -351,7 +351,8 @@ def message_bytes_max(connection: Connection) -> int:
     return connection.client.max_payload - HEADER_BYTES_MAX
 
 
-def _expectation(expected: Expected) -> dict[str, str]:
+def expectation(expected: Expected) -> dict[str, str]:
+    """The headers by which the server records a message under this precondition alone."""
     return {EXPECTED_SEQUENCE: str(expected.sequence), EXPECTED_FILTER: expected.subject_filter}
 
 

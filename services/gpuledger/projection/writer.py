@@ -4,15 +4,18 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 from gpuledger.domain.sources.leader_epochs import head_after, leader_epoch
+from gpuledger.events.envelope import parse
+from gpuledger.events.errors import EventError
 from gpuledger.events.position import ORIGIN, Offset, Position, is_after, is_at_or_after, is_same, latest, number_of
 from gpuledger.events.publishing import Rule
+from gpuledger.events.subjects import source_filter
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import BATCH_MESSAGES_MAX
-from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
-from gpuledger.ledger.own import publish_own
+from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, SequenceConflictError
+from gpuledger.ledger.own import OwnEvents, publish_own
 from gpuledger.projection.continuity import adopted, confirm_checkpoint
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import DecisionRefusedError
+from gpuledger.projection.errors import AnotherLeaderError, BadEventError, DecisionRefusedError, ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import recall, sent_decisions
 from gpuledger.projection.replay import skipped_positions
@@ -63,6 +66,7 @@ class RowWriter:
         self._head_at_start = head_at_start
         self._settle_until = latest([settle_until, head_at_start])
         self._settled = False
+        self._own = OwnEvents(context.projection.source, ORIGIN)
         self._idle_ticks = 0
 
     @classmethod
@@ -154,12 +158,14 @@ class RowWriter:
         Raises:
             DecisionRefusedError: no attempt will ever succeed.
             WriterFencedError: the rows are not as this writer left them; it publishes for nobody any more.
+            AnotherLeaderError: another process has recorded decisions that these do not follow from.
         """
         if not self._context.projection.decides:
             return
         if not self._settled:
             if not is_at_or_after(self.checkpoint.position, self._settle_until):
                 return
+            self._own = await self._own_events()
             await self._publish_ready()
             await self._follow_last_leader()
             self._fold.renumber(*await self._store.release_held(self.checkpoint))
@@ -172,6 +178,36 @@ class RowWriter:
         following = head_after(self._fold.seen.last_leader(self._context.projection.source), head)
         if following.is_after(head):
             await self._store.begin_epoch(leader_epoch(following, self._context.new_id()), self._head_at_start)
+
+    async def _own_events(self) -> OwnEvents:
+        """What the log has of this decider by now, all of which has to be folded."""
+        source = self._context.projection.source
+        own = OwnEvents(source, await self._context.ledger.last_sequence(source_filter(source)))
+        if is_after(own.expected.sequence, self.checkpoint.position):
+            raise await self._unexpected(own.expected.sequence)
+        return own
+
+    async def _conflict(self, refused: Sequence[Outgoing]) -> ProjectionError | LedgerUnavailableError:
+        """Why the server did not record these behind our last event."""
+        subject_filter, ours = self._own.expected
+        last = await self._context.ledger.last_sequence(subject_filter)
+        if is_after(last, ours):
+            return await self._unexpected(last, refused)
+        return LedgerUnavailableError("NATS records no decision behind the last one, and shows nothing behind it.")
+
+    async def _unexpected(
+        self, sequence: Offset, ours: Sequence[Outgoing] = ()
+    ) -> ProjectionError | LedgerUnavailableError:
+        """The error for an own event that was not there when this leader decided."""
+        name, at = self._context.projection.name, self.checkpoint.at._replace(sequence=sequence)
+        found = await self._context.ledger.message_at(sequence)
+        if found is None or found.data in [one.data for one in ours]:
+            return LedgerUnavailableError(f"NATS has recorded decisions up to {at}, and did not acknowledge them.")
+        try:
+            event = parse(found.data)
+        except EventError as error:
+            return BadEventError(name, at, found.subject, str(error))
+        return AnotherLeaderError(name, at, event.id, event.epoch)
 
     async def _publish_ready(self) -> None:
         """Publish piece by piece: what was sent is marked as that, so that whoever begins again does so behind it."""
@@ -221,9 +257,11 @@ class RowWriter:
 
     async def _publish(self, ready: Sequence[Outgoing]) -> list[Receipt]:
         try:
-            return await publish_own(self._context.ledger, ready)
+            return await publish_own(self._context.ledger, ready, own=self._own)
         except EventRefusedError as error:
             raise DecisionRefusedError(self._context.projection.name, self.checkpoint.at, str(error)) from error
+        except SequenceConflictError as error:
+            raise await self._conflict(ready) from error
 
     async def _flush(self) -> None:
         status = "ready" if self._settled else "held"

@@ -230,11 +230,11 @@ async def test_servers_that_are_away_are_waited_for(client: KubeClient) -> None:
     class Shaky(MemoryLedger):
         failures = 3
 
-        async def publish_many(self, messages: Any) -> Any:
+        async def publish_many(self, messages: Any, expected: Any = None) -> Any:
             if self.failures:
                 self.failures -= 1
                 raise LedgerUnavailableError("away")
-            return await super().publish_many(messages)
+            return await super().publish_many(messages, expected)
 
     ledger, clock = Shaky(), FastClock(40)
     await simulate(client, ledger, clock)

@@ -14,7 +14,7 @@ from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeGone, NodeObserved
 from gpuledger.events.position import ORIGIN, Offset
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Outgoing, Receipt
+from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
 from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.memory import MemoryLedger, MemoryReader
@@ -37,10 +37,10 @@ class TroubledLedger(MemoryLedger):
         super().__init__()
         self._troubles = list(troubles)
 
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         if self._troubles:
             await self._troubles.pop(0)(self, messages)
-        return await super().publish_many(messages)
+        return await super().publish_many(messages, expected)
 
 
 async def refused(_ledger: TroubledLedger, _messages: Sequence[Outgoing]) -> None:
@@ -93,11 +93,11 @@ class SmallLedger(MemoryLedger):
     def message_bytes_max(self) -> int:
         return self.size_max
 
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         if any(len(message.data) > self.size_max for message in messages):
             self.refused += len(messages) == 1
             raise EventRefusedError("it is too large")
-        return await super().publish_many(messages)
+        return await super().publish_many(messages, expected)
 
 
 SIZE_MAX, LARGE = 500, "x" * 250

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.events.envelope import decode
-from gpuledger.ledger.api import Outgoing, Receipt
+from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.importers import run
@@ -27,7 +27,7 @@ class ForgetfulLedger(MemoryLedger):
 
     room = 1_000_000
 
-    async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         receipts = []
         for message in messages:
             if self.room == 0:
