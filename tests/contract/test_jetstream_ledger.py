@@ -211,6 +211,13 @@ async def test_a_server_without_a_cluster_keeps_one_replica(clean_nats_url: str)
             await create_ledger(connection, "the-ledger", 3)
 
 
+async def test_a_server_that_is_too_old_is_refused(clean_nats_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuledger.ledger.connect.SERVER_VERSION_MIN", (99, 0))
+    with pytest.raises(LedgerUnavailableError, match=r"has version 2\.[0-9.]+\. Use 99\.0 or newer"):
+        async with connect_ledger(clean_nats_url, name="test"):
+            pass
+
+
 async def test_a_new_generation_keeps_the_old_one_readable(clean_nats_url: str) -> None:
     async with jetstream_ledger(clean_nats_url) as old:
         await old.publish_many([outgoing(number) for number in range(10)])
@@ -218,6 +225,9 @@ async def test_a_new_generation_keeps_the_old_one_readable(clean_nats_url: str) 
             assert (await begin_generation(connection)).number == 2
         with pytest.raises(GenerationError, match="LEDGER_2"):
             await old.publish(outgoing(10))
+        for count in (1, 20):
+            with pytest.raises(GenerationError, match="another stream"):
+                await old.publish_many([outgoing(number) for number in range(count)], Expected(ALL, 10))
         assert numbers_of(await everything(old, subject_filter="ledger.*.*.device.>")) == list(range(10))
     async with jetstream_ledger(clean_nats_url) as new:
         assert new.generation == 2

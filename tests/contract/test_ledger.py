@@ -1,14 +1,15 @@
 """What every ledger does, in memory and in JetStream alike."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from gpuledger.events.envelope import decode
 from gpuledger.events.source import SourceCompleted, SourceMessageIdTaken
-from gpuledger.ledger.api import Expected, Ledger, Outgoing
+from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError, SequenceConflictError
+from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.ledger.own import OwnEvents, publish_own
 from support.events import event
 from support.events import outgoing as as_outgoing
@@ -323,6 +324,24 @@ async def test_own_events_expect_each_other_whatever_stands_under_their_ids(ledg
         await publish_own(ledger, ours[5:], own=own)
     assert own.expected.sequence == 6
     assert await ledger.head() == 7
+
+
+class Lossy(MemoryLedger):
+    """It repeats each single message, as a publisher does whose acknowledgement was lost."""
+
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
+        receipts = await super().publish_many(messages, expected)
+        return receipts if len(messages) > 1 else await super().publish_many(messages, expected)
+
+
+async def test_own_events_expect_an_incident_whose_acknowledgement_was_lost() -> None:
+    ledger = Lossy()
+    ours = [as_outgoing(event(SourceCompleted(events=1), "s", number=number)) for number in range(1, 4)]
+    await ledger.publish(outgoing(7)._replace(id=ours[0].id))
+    own = OwnEvents(decode(ours[0].data).source, 0)
+    for some in (ours[:2], ours[2:]):
+        await publish_own(ledger, some, own=own)
+    assert own.expected.sequence == await ledger.last_sequence(own.expected.subject_filter)
 
 
 async def test_an_id_that_is_taken_again_and_again_is_an_error(ledger: Ledger) -> None:

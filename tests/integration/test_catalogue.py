@@ -6,19 +6,17 @@ from gpuledger.events.publishing import Rule
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rebuild import rebuild
-from gpuledger.projection.runner import Runner, RunnerSettings
+from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection
 from support.later_build import DeviceMelted, LaterDevices, later_build, melted
-from support.projections import QUICK, assert_true, publish, reaches, running, table
+from support.projections import QUICK_SERVICE, assert_true, publish, reaches, running, table
 from support.runners import decided, failures
-
-SERVICE = RunnerSettings(tick_s=QUICK.tick_s, backoff=QUICK.backoff, rules=tuple(Rule))
 
 
 async def run_build(ledger: JetStreamLedger, url: str, devices: Projection, *numbers: int, enforced: int) -> None:
     """Start a build, wait until it has recorded so many rules, and have an agent record these numbers."""
     head = number_of(await ledger.head())
-    runners = [Runner(one, ledger, url, settings=SERVICE) for one in (SourcesProjection(), devices)]
+    runners = [Runner(one, ledger, url, settings=QUICK_SERVICE) for one in (SourcesProjection(), devices)]
     async with running(*runners):
         await reaches(url, "sources", head + enforced)
         head = await publish(ledger, [melted(number) for number in numbers])
@@ -69,7 +67,7 @@ async def test_a_build_that_goes_back_and_forth_counts_what_was_in_force(ledger:
 async def test_a_build_that_stays_records_nothing(ledger: JetStreamLedger, url: str) -> None:
     for number in (1, 2):
         head = number_of(await ledger.head())
-        async with running(Runner(SourcesProjection(), ledger, url, settings=SERVICE)):
+        async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK_SERVICE)):
             await reaches(url, "sources", await publish(ledger, failures(range(number, number + 1))))
             await reaches(url, "sources", head + 1 + (len(Rule) if number == 1 else 0))
     assert await changes_of_type(ledger) == []

@@ -187,52 +187,6 @@ async def test_a_leader_goes_on_behind_what_its_predecessor_had_on_its_way(ledge
     await assert_true(ledger, url, [AwayProjection()])
 
 
-class Outrun(JetStreamLedger):
-    """A ledger into which another leader records the same decisions just before the first ones of ours arrive."""
-
-    def __init__(self, ledger: JetStreamLedger, epoch: str) -> None:
-        vars(self).update(vars(ledger))
-        self._numbering = ((epoch, number) for number in count(2))
-        self.outrun = 0
-
-    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
-        if not self.outrun:
-            self.outrun = len(messages)
-            same = [decode(message.data) for message in messages]
-            numbered = [
-                one._replace(epoch=epoch, number=number)
-                for one, (epoch, number) in zip(same, self._numbering, strict=False)
-            ]
-            await super().publish_many([outgoing(one)._replace(id=f"of another {one.id}") for one in numbered])
-        return await super().publish_many(messages, expected)
-
-
-@pytest.mark.parametrize("nodes", [1, 3])
-async def test_of_two_leaders_that_decide_the_same_at_one_time_one_records_it(
-    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch, nodes: int
-) -> None:
-    """What a leader without its lock had on its way arrives after its successor decided, and before that is sent."""
-    monkeypatch.setattr("support.deciders.AWAY_MAX", 1_000)
-    await run_until(ledger, url, [registered(9)], 1)
-    before, (first,) = epoch(url), await decided(ledger)
-    outrun = Outrun(ledger, first.epoch)
-    async with running(Runner(AwayProjection(), outrun, url, settings=QUICK)) as tasks:
-
-        async def leads() -> bool:
-            return epoch(url) != before
-
-        await eventually(leads)
-        head = await publish(ledger, [registered(number) for number in range(1, nodes + 1)])
-        await reaches(url, "away", head + nodes)
-        await all_are_back(url)
-        assert not any(task.done() for task in tasks)
-    assert outrun.outrun
-    assert sorted(one.subject for one in await decided(ledger)) == sorted(
-        ["n9", *(f"n{one + 1}" for one in range(nodes))]
-    )
-    await assert_true(ledger, url, [AwayProjection()])
-
-
 async def test_of_two_leaders_with_a_database_each_one_stops_after_so_many_beginnings(
     ledger: JetStreamLedger, url: str, postgres_server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

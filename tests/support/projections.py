@@ -25,7 +25,9 @@ from support.deciders import SPECS as TOY_SPECS
 from support.events import outgoing
 from support.waiting import eventually
 
-QUICK = RunnerSettings(tick_s=0.05, backoff=Backoff(first_s=0.02, max_s=0.2))
+QUICK = RunnerSettings(
+    tick_s=0.05, backoff=Backoff(first_s=0.02, max_s=0.2), beginnings=Backoff(first_s=0.02, max_s=0.2)
+)
 
 QUICK_SERVICE = replace(QUICK, rules=tuple(Rule))
 """As the services run, which enforce every rule."""

@@ -119,7 +119,8 @@ class AtomicPublisher:
         try:
             with self._connection.on_break(batch.lapse), self._gate.watching(batch):
                 async with asyncio.timeout(self._timeout_s):
-                    await self._send(batch_id, messages, {} if expected is None else expectation(expected), batch)
+                    headers = {} if expected is None else expectation(expected, self._stream)
+                    await self._send(batch_id, messages, headers, batch)
                     number = batch.last_number = self._gate.send()
                     answer = await batch.answer
             if answer is not None and refusal_of(answer) is None:

@@ -44,6 +44,9 @@ SCHEMES = frozenset({"nats", "tls", "ws", "wss"})
 INBOX_PREFIX = "_INBOX"
 """The beginning of the subjects that receive answers, unless permissions require another."""
 
+SERVER_VERSION_MIN = (2, 11)
+"""The first version that checks a condition about more subjects than the message's own."""
+
 API_PREFIX = "$js.api."
 """The beginning of JetStream's requests, in the lower case of denials."""
 
@@ -311,6 +314,21 @@ class Connection:
     async def _on_closed(self) -> None:
         self._up.set()
         self._notify()
+
+
+def refuse_old_server(connection: Connection) -> None:
+    """Return if the server checks all conditions that decisions are published under.
+
+    Raises:
+        LedgerUnavailableError: it is older than `SERVER_VERSION_MIN`.
+    """
+    version = connection.client.connected_server_version
+    if (version.major, version.minor) < SERVER_VERSION_MIN:
+        minimum = ".".join(map(str, SERVER_VERSION_MIN))
+        raise LedgerUnavailableError(
+            f"NATS at {connection.address} has version {version.major}.{version.minor}.{version.patch}. "
+            f"Use {minimum} or newer: older ones do not keep two leaders from recording one decision."
+        )
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from gpuledger.events.position import ORIGIN, Offset, Position, is_origin, next_
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt, behind
 from gpuledger.ledger.atomic import AtomicPublisher, parts_of
-from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected
+from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected, refuse_old_server
 from gpuledger.ledger.continuity import LogGuard, kept_stream
 from gpuledger.ledger.errors import (
     GenerationError,
@@ -133,10 +133,10 @@ class JetStreamLedger(Ledger):
 
     async def _publish_in_turn(self, messages: Sequence[Outgoing], expected: Expected) -> list[Receipt]:
         """Each behind the one before: the server checks one expectation a batch, and one for each single message."""
+        for message in messages:
+            self._publisher.one_by_one.check_size(message)
         receipts: list[Receipt] = []
         for part in parts_of(messages):
-            for message in part:
-                self._publisher.one_by_one.check_size(message)
             committed = await self._publisher.commit(part, expected) if len(part) > 1 else []
             if committed:
                 expected = expected._replace(sequence=committed[-1].sequence)
@@ -259,13 +259,14 @@ async def connect_ledger(
     `generation` opens an earlier one, archived ones for reading only.
 
     Raises:
-        LedgerUnavailableError: the server cannot be reached, or has no JetStream.
+        LedgerUnavailableError: the server cannot be reached, is too old, or has no JetStream.
         NoLedgerError: there is none.
         StreamConfigError: the stream is not as a ledger must be.
         LogCutError: events are missing from it.
         GenerationError: there is no such generation.
     """
     async with connected(url, name=name, timeout_s=connect_timeout_s, identity=identity) as connection:
+        refuse_old_server(connection)
         if generation is None:
             found = await open_current(connection, replicas)
         else:

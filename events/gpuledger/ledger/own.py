@@ -58,21 +58,24 @@ async def publish_own(
     sent = list(messages)
     receipts = await _publish(ledger, sent, own)
     unsure: Iterable[int] = range(len(sent))
+    incidents: list[Outgoing] = []
     for _ in range(ROUNDS_MAX):
         taken = await _taken(ledger, sent, receipts, unsure)
         if own is not None:
             own.recorded(receipts[index] for index in unsure if index not in taken)
+        await _note(ledger, incidents, own)
         if not taken:
             return receipts
         PUBLISHED.labels("taken").inc(len(taken))
-        incidents = [incident(ledger.generation, sent[index], holder) for index, holder in taken.items()]
+        noted = [incident(ledger.generation, sent[index], holder) for index, holder in taken.items()]
+        incidents = [Outgoing(nats_subject_of(one), new_id(), encode(one)) for one in noted]
         for index in taken:
             sent[index] = sent[index]._replace(id=new_id())
         again = await _publish(ledger, [sent[index] for index in taken], own)
         for index, receipt in zip(taken, again, strict=True):
             receipts[index] = receipt
-        await _publish(ledger, [Outgoing(nats_subject_of(one), new_id(), encode(one)) for one in incidents], own)
         unsure = taken
+    await ledger.publish_many(incidents)
     raise PublishError(
         f"The server dropped {len(taken)} events for others {ROUNDS_MAX} times running, although their ids are random. "
         "Check what stands between this service and NATS."
@@ -95,6 +98,13 @@ def incident(generation: int, message: Outgoing, holder: Message) -> Decoded:
     event_id = derived_id(f"{lost.id}/{Position(generation, holder.sequence)}", data.TYPE, lost.source)
     time = time_of_ns(holder.recorded_ns)
     return Event(event_id, lost.source, data.TYPE, lost.source, time, data, f"taken/{event_id}", 1, lost.id)
+
+
+async def _note(ledger: Ledger, incidents: Sequence[Outgoing], own: OwnEvents | None) -> None:
+    """Record incidents; a repeat among them is ours, because their ids were drawn just now."""
+    receipts = await _publish(ledger, incidents, own) if incidents else []
+    if own is not None:
+        own.recorded(receipts)
 
 
 async def _publish(ledger: Ledger, messages: Sequence[Outgoing], own: OwnEvents | None) -> list[Receipt]:

@@ -40,12 +40,16 @@ WINDOW_BYTES = 1024 * 1024
 HEADER_BYTES_MAX = 8 * 1024
 
 MESSAGE_ID = "Nats-Msg-Id"
+EXPECTED_STREAM = "Nats-Expected-Stream"
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
 
-_CONFLICT_CODES = frozenset({10071, 10164})
+_CONFLICT_CODE = 10071
+_OTHER_STREAM_CODE = 10060
 _TOO_LARGE_CODE = 10054
-_IN_PROCESS_CODE = 10158
+_IN_PROCESS_CODES = frozenset({10158, 10164})
+"""This message is on its way through the cluster, or another one that it has to stand behind."""
+
 _LEADERLESS_CODES = frozenset({0, 10008})
 """No server takes the subject; the cluster is temporarily unavailable."""
 
@@ -68,8 +72,8 @@ class PublishRefusal(NamedTuple):
 
     @property
     def is_in_process(self) -> bool:
-        """Whether the server has the message already, and has yet to record and acknowledge it."""
-        return self.code == _IN_PROCESS_CODE
+        """Whether the server has this message, or one before it, and has yet to record it."""
+        return self.code in _IN_PROCESS_CODES
 
     @property
     def is_leaderless(self) -> bool:
@@ -94,7 +98,7 @@ class Run:
         self.denial: Denial | None = None
         self.news = asyncio.Event()
         self._stream = stream
-        self._headers = {} if expected is None else expectation(expected)
+        self._headers = {} if expected is None else expectation(expected, stream)
         self._bytes_before = [0, *itertools.accumulate(len(message.data) for message in messages)]
 
     @property
@@ -351,9 +355,13 @@ def message_bytes_max(connection: Connection) -> int:
     return connection.client.max_payload - HEADER_BYTES_MAX
 
 
-def expectation(expected: Expected) -> dict[str, str]:
-    """The headers by which the server records a message under this precondition alone."""
-    return {EXPECTED_SEQUENCE: str(expected.sequence), EXPECTED_FILTER: expected.subject_filter}
+def expectation(expected: Expected, stream: str) -> dict[str, str]:
+    """The headers by which the server records a message under this precondition alone; its sequences are a stream's."""
+    return {
+        EXPECTED_STREAM: stream,
+        EXPECTED_SEQUENCE: str(expected.sequence),
+        EXPECTED_FILTER: expected.subject_filter,
+    }
 
 
 def refusal_of(answer: Msg) -> PublishRefusal | None:
@@ -374,8 +382,10 @@ def _raise_for_good(run: Run) -> None:
     refusal = run.refusal
     if refusal is None or refusal.is_transient:
         return
+    if refusal.code == _OTHER_STREAM_CODE:
+        raise GenerationError("The ledger goes on in another stream. Start again to write there.")
     message = run.messages[run.first_open]
-    if refusal.code in _CONFLICT_CODES:
+    if refusal.code == _CONFLICT_CODE:
         raise SequenceConflictError(f"The event {message.id} came too late: {refusal.reason}. Read and decide again.")
     refused = EventRefusedError if refusal.code == _TOO_LARGE_CODE else PublishError
     raise refused(f"The event {message.id} was refused: {refusal.reason}.")

@@ -45,6 +45,7 @@ class RunnerSettings:
     """Bounds of a runner. `tick_s` is how often an idle one checks its lock, and a decider is asked what is due.
 
     `rules` are those that `sources` has enforced from now on: a service has all, a command that only reads none.
+    `beginnings` are the pauses before a leader begins again behind another's events, which may still be on their way.
     """
 
     messages_per_batch: int = MESSAGES_PER_BATCH_MAX
@@ -52,6 +53,7 @@ class RunnerSettings:
     batch_timeout_s: float = BATCH_TIMEOUT_S
     rules: tuple[Rule, ...] = ()
     backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
+    beginnings: Backoff = field(default_factory=lambda: Backoff(first_s=1.0, max_s=10.0))
     lock_check: LockCheck = field(default_factory=LockCheck)
 
 
@@ -107,22 +109,25 @@ class Runner:
             VersionError: the rows are, or became while this process stood by, those of another version.
             ProjectionError: the projection has to stop; the message says what to do.
         """
+        clock = asyncio.get_running_loop().time
         retries, recalls = Retries(self.settings.backoff), False
         while True:
+            begun_s = clock()
             try:
                 async with AsyncExitStack() as stack:
                     connection = await self._connected(stack)
                     held = await self._stand_by(connection)
                     writer = await self._writer(connection, held, recalls=recalls)
-                    recalls = False
-                    retries.reset()
+                    recalls, begun_s = False, clock()
                     await self._follow(writer, held, NEVER)
             except AnotherLeaderError as error:
                 if not self._may_begin_again():
                     raise
                 recalls = True
-                await self._interrupted(error, retries.pause_s())
+                await self._interrupted(error, self.settings.beginnings.pause_s(len(self._beginnings)))
             except TRANSIENT as error:
+                if self.is_writing and clock() - begun_s >= self.settings.backoff.healthy_after_s:
+                    retries.reset()
                 await self._interrupted(error, retries.pause_s())
 
     async def catch_up(self, until: Offset) -> bool:

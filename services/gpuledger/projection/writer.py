@@ -180,24 +180,32 @@ class RowWriter:
             await self._store.begin_epoch(leader_epoch(following, self._context.new_id()), self._head_at_start)
 
     async def _own_events(self) -> OwnEvents:
-        """What the log has of this decider by now, all of which has to be folded."""
+        """What the log has of this decider by now, all of which has to be folded.
+
+        What a leader before this one had on its way may arrive only now, and is in the outbox still.
+        """
         source = self._context.projection.source
         own = OwnEvents(source, await self._context.ledger.last_sequence(source_filter(source)))
         if is_after(own.expected.sequence, self.checkpoint.position):
-            raise await self._unexpected(own.expected.sequence)
+            ready = await self._store.ready(self.checkpoint)
+            raise await self._unexpected(own.expected.sequence, list(ready.values()))
         return own
 
     async def _conflict(self, refused: Sequence[Outgoing]) -> ProjectionError | LedgerUnavailableError:
-        """Why the server did not record these behind our last event."""
+        """Why the server did not record these behind our last event.
+
+        One that was folded since changed no row, as what a leader without this condition had on its way.
+        """
         subject_filter, ours = self._own.expected
         last = await self._context.ledger.last_sequence(subject_filter)
-        if is_after(last, ours):
+        if is_after(last, latest([ours, self.checkpoint.position])):
             return await self._unexpected(last, refused)
-        return LedgerUnavailableError("NATS records no decision behind the last one, and shows nothing behind it.")
+        return LedgerUnavailableError(
+            f"NATS did not record decisions behind {number_of(ours):,}, and its last one is at {number_of(last):,}. "
+            "They are published again."
+        )
 
-    async def _unexpected(
-        self, sequence: Offset, ours: Sequence[Outgoing] = ()
-    ) -> ProjectionError | LedgerUnavailableError:
+    async def _unexpected(self, sequence: Offset, ours: Sequence[Outgoing]) -> ProjectionError | LedgerUnavailableError:
         """The error for an own event that was not there when this leader decided."""
         name, at = self._context.projection.name, self.checkpoint.at._replace(sequence=sequence)
         found = await self._context.ledger.message_at(sequence)

@@ -23,7 +23,7 @@ from gpuledger.db.revision import HEAD_REVISION, Schema, check_connection
 from gpuledger.db.views import READER_ROLE
 from gpuledger.events.position import Position, is_origin
 from gpuledger.ledger.api import Ledger
-from gpuledger.ledger.connect import Connection, connected
+from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.errors import LedgerError, LogChangedError, LogLostError, LogRestoredError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_current, stream_name
@@ -295,6 +295,7 @@ class LedgerChecks:
         """The checks, as they are made."""
         try:
             async with connected(self._url, name="gpuledger doctor", identity=self._identity) as connection:
+                refuse_old_server(connection)
                 version = connection.client.connected_server_version
                 yield ok("nats", f"Version {version.major}.{version.minor}.{version.patch} at {connection.address}")
                 async for check in self._stream(connection):
