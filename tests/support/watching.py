@@ -1,6 +1,7 @@
 """The `watchers` service as it runs, and the events that it records, as lines."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager
 
@@ -57,11 +58,12 @@ async def comes_of(kinds: Collection[AnyKind], ledger: Ledger, *words: str) -> N
 
     try:
         await eventually(is_recorded)
-    except TimeoutError:
-        assert sorted(await recorded_of(kinds, ledger)) == sorted(words)
+    except TimeoutError as error:
+        found, expected = Counter(await recorded_of(kinds, ledger)), Counter(words)
+        raise AssertionError(f"too many: {found - expected}, too few: {expected - found}") from error
     for subject in {_about(one) for one in words}:
-        found = [one for one in await recorded_of(kinds, ledger) if _about(one) == subject]
-        assert found == [one for one in words if _about(one) == subject]
+        in_order = [one for one in await recorded_of(kinds, ledger) if _about(one) == subject]
+        assert in_order == [one for one in words if _about(one) == subject]
 
 
 def lists(kind: AnyKind) -> float:

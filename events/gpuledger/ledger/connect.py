@@ -317,13 +317,17 @@ class Connection:
 
 
 def refuse_old_server(connection: Connection) -> None:
-    """Return if the server checks all conditions that decisions are published under.
+    """Return unless the server is known not to check all conditions that decisions are published under.
 
     Raises:
         LedgerUnavailableError: it is older than `SERVER_VERSION_MIN`.
     """
     version = connection.client.connected_server_version
-    if (version.major, version.minor) < SERVER_VERSION_MIN:
+    try:
+        is_old = (version.major, version.minor) < SERVER_VERSION_MIN
+    except ValueError:
+        return  # a build with a version of its own
+    if is_old:
         minimum = ".".join(map(str, SERVER_VERSION_MIN))
         raise LedgerUnavailableError(
             f"NATS at {connection.address} has version {version.major}.{version.minor}.{version.patch}. "

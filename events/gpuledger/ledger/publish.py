@@ -281,7 +281,7 @@ class Publisher:
                 raise
             return str(error).removesuffix(".")
         except TimeoutError:
-            return "no acknowledgement"
+            return "no acknowledgement" if self.gate.is_open else self.gate.problem
         except OutboundBufferLimitError:
             return "the connection broke"
         except BadSubjectError as error:

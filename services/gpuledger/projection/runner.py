@@ -22,6 +22,7 @@ from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.continuity import confirm_version
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import AnotherLeaderError, WriterFencedError
+from gpuledger.projection.outbox import recall
 from gpuledger.projection.store import Checkpoint, ProjectionStore
 from gpuledger.projection.writer import RowWriter, WriterContext
 from gpuledger.runtime.backoff import Backoff, Retries
@@ -110,23 +111,16 @@ class Runner:
             ProjectionError: the projection has to stop; the message says what to do.
         """
         clock = asyncio.get_running_loop().time
-        retries, recalls = Retries(self.settings.backoff), False
+        retries = Retries(self.settings.backoff)
         while True:
             begun_s = clock()
             try:
                 async with AsyncExitStack() as stack:
                     connection = await self._connected(stack)
                     held = await self._stand_by(connection)
-                    writer = await self._writer(connection, held, recalls=recalls)
-                    recalls, begun_s = False, clock()
-                    await self._follow(writer, held, NEVER)
-            except AnotherLeaderError as error:
-                if not self._may_begin_again():
-                    raise
-                recalls = True
-                await self._interrupted(error, self.settings.beginnings.pause_s(len(self._beginnings)))
+                    await self._lead(connection, held)
             except TRANSIENT as error:
-                if self.is_writing and clock() - begun_s >= self.settings.backoff.healthy_after_s:
+                if clock() - begun_s >= self.settings.backoff.healthy_after_s:
                     retries.reset()
                 await self._interrupted(error, retries.pause_s())
 
@@ -143,6 +137,24 @@ class Runner:
                 return False
             await self._follow(await self._writer(connection, held), held, until)
             return True
+
+    async def _lead(self, connection: AsyncConnection, held: HeldLock) -> None:
+        """Follow the log for as long as this process holds the lock; behind another leader's events it begins again.
+
+        What it has published and did not come back may count nowhere then, so it is held back, and whoever leads next
+        publishes it anew in the next epoch, as far as the log does not have it. The pause gives time to what the other
+        one has on its way, so nobody else gets the lock meanwhile.
+        """
+        name, timeout_s = self.projection.name, self.settings.batch_timeout_s
+        while True:
+            try:
+                await self._follow(await self._writer(connection, held), held, NEVER)
+            except AnotherLeaderError as error:
+                await held.within(timeout_s, recall(connection, name, ready=True))
+                if not self._may_begin_again():
+                    raise
+                await self._interrupted(error, self.settings.beginnings.pause_s(len(self._beginnings)))
+                await held.beat()
 
     async def _interrupted(self, error: Exception, pause_s: float) -> None:
         self._stands_by()
@@ -176,8 +188,8 @@ class Runner:
         lock = writer_lock(self.projection.name)
         return await stand_by(connection, lock, self.settings.lock_check, before_each=confirm)
 
-    async def _writer(self, connection: AsyncConnection, held: HeldLock, *, recalls: bool = False) -> RowWriter:
-        loading = RowWriter.load(self._context, ProjectionStore(connection, self.projection), recalls=recalls)
+    async def _writer(self, connection: AsyncConnection, held: HeldLock) -> RowWriter:
+        loading = RowWriter.load(self._context, ProjectionStore(connection, self.projection))
         return await held.within(self.settings.batch_timeout_s, loading)
 
     async def _follow(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:

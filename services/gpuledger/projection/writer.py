@@ -17,7 +17,7 @@ from gpuledger.projection.continuity import adopted, confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import AnotherLeaderError, BadEventError, DecisionRefusedError, ProjectionError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.outbox import recall, sent_decisions
+from gpuledger.projection.outbox import sent_decisions
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.returns import Returns
 from gpuledger.projection.store import Checkpoint, Decider, ProjectionStore
@@ -70,11 +70,8 @@ class RowWriter:
         self._idle_ticks = 0
 
     @classmethod
-    async def load(cls, context: WriterContext, store: ProjectionStore, *, recalls: bool = False) -> Self:
+    async def load(cls, context: WriterContext, store: ProjectionStore) -> Self:
         """Read the rows back, or begin at the start of the log.
-
-        `recalls`: another leader was met, so what was published and did not come back may count nowhere. It is held
-        back, and published anew in the new epoch as far as the log does not have it.
 
         Raises:
             VersionError: another version of the projection wrote the rows.
@@ -87,8 +84,6 @@ class RowWriter:
         checkpoint = await _confirmed(context, store)
         with context.ledger.relying_on(checkpoint.anchor):
             async with store.snapshot():
-                if recalls:
-                    await recall(store.connection, context.projection.name, ready=True)
                 writer = await cls._load(context, store, head, skipped)
             await writer.publish_decisions()
         return writer

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpuledger.db.engine import connect
 from gpuledger.events.position import Position, is_after
-from gpuledger.ledger.connect import Connection, connected
+from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.continuity import confirm_anchor
 from gpuledger.ledger.errors import LogLostError, LogRestoredError, NoLedgerError, RestoreInterruptedError
 from gpuledger.ledger.stream import Generation, create_ledger, open_current, stream_info
@@ -45,9 +45,10 @@ async def prepare_ledger(
         LogRestoredError: the rows were folded from a longer log, or another one.
         RestoreInterruptedError: a restore has yet to complete it.
         StreamConfigError: a stream is there that is not as a ledger must be.
-        LedgerUnavailableError: NATS cannot be reached, or refuses permission.
+        LedgerUnavailableError: NATS cannot be reached, is too old, or refuses permission.
     """
     async with connected(nats_url, name="gpuledger migrate", identity=identity) as connection:
+        refuse_old_server(connection)
         found = await _found(connection, may_create=may_create)
         if found is not None and found.identity is not None:
             if may_alter:
