@@ -21,16 +21,27 @@ async def end(tasks: Collection["asyncio.Task[Any]"]) -> None:
     """Cancel tasks and return when all have ended, whatever came of them.
 
     A cancellation can get lost: `asyncio.wait_for` of Python 3.11, which the NATS client uses, swallows one that
-    comes with the result that it waits for. So it is repeated.
+    comes with the result that it waits for. So it is repeated. Where this is itself cancelled, such as by whoever
+    repeats that, the tasks end first.
     """
     pending = {task for task in tasks if not task.done()}
     for task in pending:
         if not task.cancelling():  # a second cancellation would interrupt an orderly end
             task.cancel()
+    clock, cancelled = asyncio.get_running_loop().time, None
+    again_at_s = clock() + CANCEL_AGAIN_S
     while pending:
-        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
-        for task in pending:
-            task.cancel()
+        try:
+            await asyncio.wait(pending, timeout=max(0.0, again_at_s - clock()))
+        except asyncio.CancelledError as error:
+            cancelled = error
+        pending = {task for task in pending if not task.done()}
+        if clock() >= again_at_s:
+            again_at_s = clock() + CANCEL_AGAIN_S
+            for task in pending:
+                task.cancel()
+    if cancelled is not None:
+        raise cancelled
 
 
 async def within(timeout_s: float, work: Coroutine[Any, Any, T]) -> T:

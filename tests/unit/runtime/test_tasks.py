@@ -30,6 +30,32 @@ async def test_what_misses_a_cancellation_is_cancelled_again(monkeypatch: pytest
     assert (turns, task.cancelled()) == (["missed"], True)
 
 
+async def test_what_has_to_end_ends_first_where_that_is_cancelled_again_and_again() -> None:
+    """As on a busy machine, where whoever cancelled this repeats it before the tasks have ended."""
+    may_end, turns = asyncio.Event(), list[str]()
+
+    async def ends_slowly() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            turns.append("ended")
+
+    async def fails() -> None:
+        raise LookupError("lost")
+
+    running = asyncio.create_task(run_until_one_ends(ends_slowly(), fails()))
+    for _ in range(5):
+        await asyncio.sleep(0)
+        running.cancel()
+    await asyncio.sleep(0)
+    assert not running.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert turns == ["ended"]
+
+
 async def test_the_first_that_fails_ends_the_others_for_certain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "CANCEL_AGAIN_S", 0.01)
     turns: list[str] = []
