@@ -22,7 +22,7 @@ from gpuledger.ledger.credentials import Logins
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
-from gpuledger.runtime.tasks import within
+from gpuledger.runtime.tasks import abandon, within
 
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_WAIT_S = 0.2
@@ -361,7 +361,7 @@ async def connected(
             following.cancel()
         await connection.close()
         if following is not None:
-            await asyncio.gather(following, return_exceptions=True)
+            await abandon(following)
 
 
 def _refuse_malformed(servers: list[str]) -> None:

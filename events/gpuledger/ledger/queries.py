@@ -18,6 +18,7 @@ from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, Connection, Denial, perm
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.permissions import STREAM_NAMES, direct_get
 from gpuledger.ledger.stream import stream_name
+from gpuledger.runtime.tasks import abandon
 
 QUERY_TIMEOUT_S: Final = 5.0
 
@@ -107,8 +108,7 @@ async def unless_denied(
             await asyncio.wait((task, denial), return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not task.done():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await abandon(task)
     if denial.done() and (task.cancelled() or task.exception() is not None):
         raise permission_error(connection.address, denial.result(), advice)
     return task.result()

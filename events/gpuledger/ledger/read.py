@@ -24,6 +24,7 @@ from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, LogCutError
 from gpuledger.ledger.identity import Anchor, anchor_of
+from gpuledger.runtime.tasks import abandon
 
 IDLE_HEARTBEAT_S = 0.25
 HEARTBEATS_MISSED_MAX = 12
@@ -330,5 +331,4 @@ async def reading(reader: OrderedReader) -> AsyncIterator[OrderedReader]:
             yield reader
     finally:
         reader.fail(LedgerUnavailableError("The reader was closed."))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await abandon(task)

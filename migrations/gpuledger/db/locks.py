@@ -20,7 +20,7 @@ import psycopg
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import DatabaseUnavailableError, LockLostError
 from gpuledger.runtime.backoff import Jitter, system_jitter
-from gpuledger.runtime.tasks import Work, run_until_one_ends
+from gpuledger.runtime.tasks import Work, abandon, run_until_one_ends
 
 VIEWS_LOCK = "views"
 """Who makes the views anew takes this first, before any table: see `lock_until_commit`."""
@@ -273,9 +273,10 @@ async def _in_time(connection: AsyncConnection, asking: Coroutine[Any, Any, T], 
     finally:
         if not task.done():
             _sever(connection)  # to cancel a query would wait for the very server that is silent
-            await asyncio.wait((task,), timeout=SEVERED_WAIT_S)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            try:
+                await asyncio.wait((task,), timeout=SEVERED_WAIT_S)
+            finally:
+                await abandon(task)
 
 
 def _sever(connection: AsyncConnection) -> None:

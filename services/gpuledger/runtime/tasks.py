@@ -44,6 +44,15 @@ async def end(tasks: Collection["asyncio.Task[Any]"]) -> None:
         raise cancelled
 
 
+async def abandon(task: "asyncio.Task[Any]") -> None:
+    """End a task of which nobody asks any more what it returns or raises."""
+    try:
+        await end([task])
+    finally:
+        if not task.cancelled():
+            task.exception()
+
+
 async def within(timeout_s: float, work: Coroutine[Any, Any, T]) -> T:
     """What the work returns if it ends in time; else it is ended, however often its cancellation gets lost.
 

@@ -5,9 +5,12 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import cast
 
 import pytest
 
+from gpuledger.db.engine import AsyncConnection
+from gpuledger.db.locks import HeldLock, LockCheck
 from gpuledger.runtime import tasks
 from gpuledger.runtime.tasks import run_until_one_ends, run_until_one_fails, run_until_stopped, ticking
 
@@ -41,19 +44,46 @@ async def test_what_has_to_end_ends_first_where_that_is_cancelled_again_and_agai
             await may_end.wait()
             turns.append("ended")
 
-    async def fails() -> None:
-        raise LookupError("lost")
-
-    running = asyncio.create_task(run_until_one_ends(ends_slowly(), fails()))
+    running = asyncio.create_task(run_until_one_ends(ends_slowly(), asyncio.sleep(0)))
     for _ in range(5):
         await asyncio.sleep(0)
         running.cancel()
     await asyncio.sleep(0)
-    assert not running.done()
+    ended_early = running.done()
     may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert turns == ["ended"]
+    assert (ended_early, turns) == (False, ["ended"])
+
+
+class Severed:
+    """A connection that is gone already."""
+
+    def fileno(self) -> int:
+        raise OSError
+
+
+async def test_what_is_done_under_a_lock_has_ended_although_its_end_is_cancelled() -> None:
+    may_end, turns = asyncio.Event(), list[str]()
+
+    async def ends_slowly() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+            turns.append("ended")
+
+    held = HeldLock(cast("AsyncConnection", Severed()), "a lock", 1, LockCheck())
+    working = asyncio.create_task(held.within(60.0, ends_slowly()))
+    for _ in range(5):
+        await asyncio.sleep(0)
+        working.cancel()
+    await asyncio.sleep(0)
+    ended_early = working.done()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert (ended_early, turns) == (False, ["ended"])
 
 
 async def test_the_first_that_fails_ends_the_others_for_certain(monkeypatch: pytest.MonkeyPatch) -> None:
