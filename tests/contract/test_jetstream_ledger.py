@@ -105,6 +105,32 @@ async def records(ledger: JetStreamLedger, number: int) -> bool:
     return True
 
 
+class Deaf:
+    """A task that does not hear its cancellation."""
+
+    def __init__(self, task: "asyncio.Task[None]") -> None:
+        self.done, self.cancelled = task.done, task.cancelled
+
+    def cancel(self) -> None:
+        pass
+
+
+async def test_a_closed_connection_tries_no_more_though_the_cancellation_got_lost(fresh_nats: NatsServer) -> None:
+    async with connected(fresh_nats.url, name="test") as connection:
+        client = connection.client
+        fresh_nats.kill()
+
+        async def tries() -> bool:
+            return client._reconnection_task is not None
+
+        await eventually(tries)
+        trying = client._reconnection_task
+        assert trying is not None
+        client._reconnection_task = Deaf(trying)  # type: ignore[assignment] # what the library asks of a task
+    done, _ = await asyncio.wait([trying], timeout=DEADLINE_S)
+    assert done
+
+
 async def test_a_reader_gives_up_within_its_bound(fresh_nats: NatsServer) -> None:
     async with jetstream_ledger(fresh_nats.url, restore_timeout_s=0.3) as ledger, ledger.read() as reader:
         await ledger.publish(outgoing(1))

@@ -1,5 +1,6 @@
 """The library's NATS client, changed where a ledger needs more: speed, renewed logins, and reconnecting for ever."""
 
+import asyncio
 import re
 import ssl
 from collections.abc import Callable
@@ -52,6 +53,12 @@ class LedgerClient(Client):
         self.receivers: dict[int, Receiver] = {}
         self.logins = Logins(ANONYMOUS, ())
         self._login = Login()
+        self._is_over = False
+
+    async def close(self) -> None:
+        """Close for good; an attempt to reconnect ends also where the cancellation of it gets lost."""
+        self._is_over = True
+        await super().close()
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
@@ -60,6 +67,8 @@ class LedgerClient(Client):
 
     async def _connect_to_server(self, s: Any) -> None:  # noqa: ANN401 - the library types it for itself
         """Log in with the files as they are now, at every connect; close what is left of an attempt that failed."""
+        if self._is_over:
+            raise asyncio.CancelledError
         if isinstance(self._transport, TcpTransport):
             self._transport.close()  # type: ignore[no-untyped-call] # the library's own
         login = self._login = self.logins.current()
