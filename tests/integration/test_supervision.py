@@ -169,10 +169,11 @@ async def test_health_says_who_leads_and_since_when(ledger: JetStreamLedger, url
     await publish(ledger, [event(DeviceFailed(kind="DBE"), "d1")])
     async with supervised(ledger, url, "statuswriter") as supervision:
 
-        async def is_led() -> bool:
-            return supervision.leaders.get("devices") is not None
+        async def says_since_when() -> bool:
+            leader = supervision.leaders.get("devices")
+            return leader is not None and leader.since is not None  # it has the lock a moment before it says so
 
-        await eventually(is_led)
+        await eventually(says_since_when)
         leader = supervision.leaders["devices"]
         assert leader is not None
         assert leader.process.endswith(f"/{os.getpid()}")
