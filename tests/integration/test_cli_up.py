@@ -30,12 +30,12 @@ def up() -> Iterator[Up]:
 
 
 def leads_all(up: Up) -> bool:
-    """Whether its health names a leader of each projection; the locks are free for a moment after it is ready."""
+    """Whether its health says who leads each projection since when, which takes a moment after it is ready."""
     health = up.health().document
     leaders, projections = health["leaders"], health["projections"]
     assert isinstance(leaders, dict)
     assert isinstance(projections, dict)
-    return all(leaders.get(name) for name in projections)
+    return all((leaders.get(name) or {}).get("since") for name in projections)
 
 
 @pytest.fixture
