@@ -1,4 +1,4 @@
-"""The ledger on a cluster of three NATS servers: three replicas, and no loss while one server after the other dies."""
+"""The ledger on a cluster of three NATS servers: replicas, no loss and no conflict while one after the other dies."""
 
 import asyncio
 import logging
@@ -12,11 +12,13 @@ import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.errors import ServiceUnavailableError
 
-from gpuledger.ledger.api import Reader
+from gpuledger.events.position import number_of
+from gpuledger.ledger.api import Expected, Outgoing, Reader
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.errors import LogRestoredError
+from gpuledger.ledger.errors import LedgerUnavailableError, LogRestoredError, PublishError, SequenceConflictError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.stream import create_ledger
+from gpuledger.runtime.clock import random_id
 from gpuledger.tools.doctor import Check, LedgerChecks, Status
 from support.ledgers import everything, jetstream_ledger, new_ledger, numbers_of, outgoing, read_count
 from support.log_copies import keep_copy, put_back
@@ -28,6 +30,10 @@ from support.waiting import eventually
 
 STREAM = "LEDGER_1"
 EVENTS_PER_BATCH = 50
+
+OURS = "ledger.svc.away.>"
+GROUPS = 60
+MESSAGES_PER_GROUP_MAX = 3
 
 RARE_HEARTBEAT_S = 12.0
 """Six in vain take longer than a test waits for anything, one and a half do not."""
@@ -249,3 +255,62 @@ async def test_no_event_is_lost_while_one_server_after_the_other_dies(cluster: N
         following.cancel()
     assert recorded[: events.count] == list(range(events.count))
     assert read[: len(recorded)] == recorded
+
+
+class Writer:
+    """Records groups of messages, each of which says behind which position it expects to stand."""
+
+    def __init__(self, ledger: JetStreamLedger, name: str) -> None:
+        self.recorded = 0
+        self.conflicts = 0
+        self._ledger = ledger
+        self._name = name
+
+    async def run(self, groups: int) -> None:
+        """Record so many groups; a conflict shows where the last message stands by now."""
+        while self.recorded < groups:
+            try:
+                await self._record(1 + self.recorded % MESSAGES_PER_GROUP_MAX)
+                self.recorded += 1
+            except SequenceConflictError:
+                self.conflicts += 1
+            except (PublishError, LedgerUnavailableError):
+                continue
+
+    async def _record(self, count: int) -> None:
+        last = await self._ledger.last_sequence(OURS)
+        await asyncio.sleep(0)
+        group = [
+            Outgoing(
+                f"ledger.svc.away.node.{self._name}.registered",
+                random_id(),
+                f"{number_of(last)} {number} {self._name}".encode(),
+            )
+            for number in range(count)
+        ]
+        await self._ledger.publish_many(group, Expected(OURS, last))
+
+
+async def test_what_is_recorded_stands_behind_what_was_expected_whichever_server_dies(cluster: NatsCluster) -> None:
+    await make(cluster)
+    async with jetstream_ledger(cluster.url) as one, jetstream_ledger(cluster.url) as other:
+        writers = [Writer(one, "one"), Writer(other, "other")]
+        tasks = [asyncio.create_task(writer.run(GROUPS)) for writer in writers]
+
+        async def half_is_there() -> bool:
+            return min(writer.recorded for writer in writers) >= GROUPS // 2
+
+        await eventually(half_is_there)
+        leader = cluster.leader(STREAM)
+        leader.kill()
+        await asyncio.to_thread(leader.start)
+        await asyncio.gather(*tasks)
+        assert any(writer.conflicts for writer in writers)
+        before, previous = 0, ("", "", "")
+        for message in await everything(one):
+            expected, number, name = message.data.decode().split()
+            if number == "0":
+                assert int(expected) == before, (message, before)
+            else:
+                assert previous == (expected, str(int(number) - 1), name)
+            before, previous = number_of(message.sequence), (expected, number, name)

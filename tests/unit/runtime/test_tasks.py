@@ -33,27 +33,35 @@ async def test_what_misses_a_cancellation_is_cancelled_again(monkeypatch: pytest
     assert (turns, task.cancelled()) == (["missed"], True)
 
 
-async def test_what_has_to_end_ends_first_where_that_is_cancelled_again_and_again() -> None:
-    """As on a busy machine, where whoever cancelled this repeats it before the tasks have ended."""
-    may_end, turns = asyncio.Event(), list[str]()
+class SlowEnd:
+    """Work that takes its time to end."""
 
-    async def ends_slowly() -> None:
+    def __init__(self) -> None:
+        self.may_end, self.has_ended = asyncio.Event(), False
+
+    async def run(self) -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            await may_end.wait()
-            turns.append("ended")
+            await self.may_end.wait()
+            self.has_ended = True
 
-    running = asyncio.create_task(run_until_one_ends(ends_slowly(), asyncio.sleep(0)))
-    for _ in range(5):
+    async def assert_awaited_by(self, waiting: "asyncio.Task[None]") -> None:
+        """Who waits for it does so to its end, though cancelled again and again, as on a busy machine."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+            waiting.cancel()
         await asyncio.sleep(0)
-        running.cancel()
-    await asyncio.sleep(0)
-    ended_early = running.done()
-    may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert (ended_early, turns) == (False, ["ended"])
+        ended_early = waiting.done()
+        self.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (ended_early, self.has_ended) == (False, True)
+
+
+async def test_what_has_to_end_ends_first_where_that_is_cancelled_again_and_again() -> None:
+    slow = SlowEnd()
+    await slow.assert_awaited_by(asyncio.create_task(run_until_one_ends(slow.run(), asyncio.sleep(0))))
 
 
 class Severed:
@@ -64,26 +72,8 @@ class Severed:
 
 
 async def test_what_is_done_under_a_lock_has_ended_although_its_end_is_cancelled() -> None:
-    may_end, turns = asyncio.Event(), list[str]()
-
-    async def ends_slowly() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await may_end.wait()
-            turns.append("ended")
-
-    held = HeldLock(cast("AsyncConnection", Severed()), "a lock", 1, LockCheck())
-    working = asyncio.create_task(held.within(60.0, ends_slowly()))
-    for _ in range(5):
-        await asyncio.sleep(0)
-        working.cancel()
-    await asyncio.sleep(0)
-    ended_early = working.done()
-    may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await working
-    assert (ended_early, turns) == (False, ["ended"])
+    slow, held = SlowEnd(), HeldLock(cast("AsyncConnection", Severed()), "a lock", 1, LockCheck())
+    await slow.assert_awaited_by(asyncio.create_task(held.within(60.0, slow.run())))
 
 
 async def test_the_first_that_fails_ends_the_others_for_certain(monkeypatch: pytest.MonkeyPatch) -> None:
