@@ -1,4 +1,4 @@
-"""The ledger on a cluster of three NATS servers: replicas, no loss and no stale write while one after the other dies."""
+"""The ledger on a cluster of three NATS servers: no loss and no stale write while each of them dies in turn."""
 
 import asyncio
 import logging
