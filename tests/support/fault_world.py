@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,8 @@ from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer
 from gpuledger.local.servers.server import EmbeddedServer
 from gpuledger.projection.continuity import confirm_checkpoint
-from gpuledger.projection.errors import AnotherLeaderError, DecisionLostError
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import AnotherLeaderError, DecisionLostError, RebuildBusyError
 from gpuledger.projection.rebuild import rebuild
 from support.fault_agent import Agent
 from support.fault_disks import full, may_mount, shrink, small_disk, widen
@@ -340,9 +341,13 @@ class World:
             try:
                 await confirm_checkpoint(projection, self.ledger, rows)
             except LogRestoredError:
-                await rebuild(projection, self.ledger, self.url, accept_loss=True)
+                await self._rebuild(projection)
             return
-        await rebuild(projection, self.ledger, self.url, accept_loss=True)
+        await self._rebuild(projection)
+
+    async def _rebuild(self, projection: Projection) -> None:
+        with suppress(RebuildBusyError):  # a process began it in between and builds the same rows: wait for it
+            await rebuild(projection, self.ledger, self.url, accept_loss=True)
 
 
 def _is(stop: Stop, error: type[Exception]) -> bool:
