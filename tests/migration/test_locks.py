@@ -266,3 +266,10 @@ async def _has_asked(database_url: str, application: str) -> None:
         return len(times) > 2
 
     await eventually(asked)
+
+
+def test_a_proxy_that_closes_takes_no_more_connections(database_url: str) -> None:
+    with SilentProxy(database_url) as proxy:
+        proxy.connect()
+    with pytest.raises(ConnectionAbortedError):
+        proxy.connect()

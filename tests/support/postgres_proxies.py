@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -22,6 +22,7 @@ import psycopg
 HOST = "127.0.0.1"
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 CHUNK_BYTES = 65_536
+AnySocket = TypeVar("AnySocket", bound=socket.socket)
 READY = b"Z"
 IDLE = b"I"
 INVENTED_PROCESS = 4_000_000
@@ -37,6 +38,8 @@ class _Proxy:
         self._listener = socket.create_server((host, 0))
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
+        self._is_closed = False
+        self._closing = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -52,6 +55,8 @@ class _Proxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._closing:
+            self._is_closed = True
         for one in (self._listener, *self._sockets):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -65,9 +70,7 @@ class _Proxy:
 
     def connect(self) -> socket.socket:
         """A new connection to the server."""
-        upstream = socket.create_connection((self._target.hostname or HOST, self._target.port or 5432))
-        self._sockets.append(upstream)
-        return upstream
+        return self._keep(socket.create_connection((self._target.hostname or HOST, self._target.port or 5432)))
 
     def pump_both(self, client: socket.socket, upstream: socket.socket) -> None:
         """Pass on what comes from either side until one ends."""
@@ -81,9 +84,17 @@ class _Proxy:
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
-                client, _ = self._listener.accept()
-                self._sockets.append(client)
+                client = self._keep(self._listener.accept()[0])
                 self._spawn(lambda client=client: self._serve(client))
+
+    def _keep(self, one: AnySocket) -> AnySocket:
+        """Have it closed with the proxy; a proxy that closes already takes no more, which ends the thread."""
+        with self._closing:
+            if self._is_closed:
+                one.close()
+                raise ConnectionAbortedError
+            self._sockets.append(one)
+        return one
 
     def _serve(self, client: socket.socket) -> None:
         with suppress(OSError, EOFError):
@@ -182,8 +193,7 @@ class TlsFront(_Proxy):
         if code != SSL_REQUEST:
             return
         client.sendall(b"S")
-        secured = self._context.wrap_socket(client, server_side=True)
-        self._sockets.append(secured)
+        secured = self._keep(self._context.wrap_socket(client, server_side=True))
         self.pump_both(secured, self.connect())
 
 
