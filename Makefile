@@ -15,7 +15,7 @@ KUBELET := services/gpuledger/agent/kubelet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas protos clean
+.PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas protos recordings clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 30 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }
 	PYTHONPATH=tests $(RUN) python -m support.dra_vectors "$(DIR)"
+
+recordings: $(STAMP) ## Read the outputs of others' tools in DIR, a folder with one folder per tool
+	@test -d "$(DIR)" || { echo "Say which folder: make recordings DIR=path/to/folder"; exit 2; }
+	PYTHONPATH=tests $(RUN) python -m support.tool_outputs "$(DIR)"
 
 test-faults: $(STAMP) ## Tell 1,000 stories of faults, and kill everything at random moments (hours)
 	$(RUN) pytest -q -m faults -s --timeout=3600

@@ -27,12 +27,17 @@ from gpuledger.events.node import PciDevice
 
 _DEVICE = re.compile(rf"{re.escape(LABEL_DEVICE_PREFIX)}(\d{{1,4}})\.(vendor|device|class)").fullmatch
 _PROFILE = re.compile(rf"{re.escape(GFD_MIG_PREFIX)}(.+)\.count").fullmatch
-_PRODUCT = re.compile(r"(?P<product>.+?)(?:-MIG-(?P<profile>[0-9][0-9a-z.+-]*))?(?:-SHARED)?").fullmatch
+_PRODUCT = re.compile(r"(?P<product>.+?)(?:-MIG-(?P<profile>INVALID|[0-9][0-9a-z.+-]*))?(?:-SHARED)?").fullmatch
 _HEX = re.compile(r"(?:0x)?[0-9A-Fa-f]{4,6}").fullmatch
 _ADDRESS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]").fullmatch
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})").match
 
 BIGGEST_NUMBER = 2**63 - 1
+
+CARD_MEMORY_MIB_MAX = 2**24
+"""A label with more memory than that is in bytes, as GPU Feature Discovery 0.6.0 wrote it."""
+
+_MIB = 2**20
 
 
 class PciGpus(NamedTuple):
@@ -97,11 +102,16 @@ def mention_gpus(labels: Mapping[str, str]) -> bool:
 
 
 def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
-    """The hardware facts in GPU Feature Discovery's labels, under the names of `Hardware`."""
+    """The hardware facts in GPU Feature Discovery's labels, under the names of `Hardware`.
+
+    With the MIG strategy `single` the labels describe one instance: the product carries its profile, or `INVALID` where
+    the instances differ, and the memory is not the card's.
+    """
     match = _PRODUCT(labels.get(GFD_PRODUCT, ""))
+    describes_instance = match is not None and match["profile"] is not None
     facts: dict[str, Any] = {
         "product": match["product"] if match else None,
-        "memory_mib": _number(labels.get(GFD_MEMORY_MIB)),
+        "memory_mib": None if describes_instance else _memory_mib(labels.get(GFD_MEMORY_MIB)),
         "compute_major": _number(labels.get(GFD_COMPUTE_MAJOR)),
         "compute_minor": _number(labels.get(GFD_COMPUTE_MINOR)),
     }
@@ -114,6 +124,12 @@ def hardware_facts(labels: Mapping[str, str]) -> dict[str, Any]:
         facts["mig_strategy"] = labels.get(GFD_MIG_STRATEGY) or None
         facts["mig_profiles"] = sorted(profiles)[:PROFILES_MAX] or None
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _memory_mib(text: str | None) -> int | None:
+    """A card's memory; a driver that does not tell it gives 0."""
+    number = _number(text) or None
+    return number // _MIB if number is not None and number > CARD_MEMORY_MIB_MAX else number
 
 
 def is_new_enough(nfd_version: str | None) -> bool:

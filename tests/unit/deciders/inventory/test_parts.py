@@ -76,6 +76,12 @@ def test_device_labels_are_read_by_index() -> None:
         ({"gpu.product": "Tesla-T4", "gpu.memory": "15360"}, {"product": "Tesla-T4", "memory_mib": 15360}),
         ({"gpu.product": "NVIDIA-H200-SHARED"}, {"product": "NVIDIA-H200"}),
         ({"gpu.memory": "much", "gpu.compute.major": "²"}, {}),
+        ({"gpu.memory": "0"}, {}),
+        ({"gpu.memory": "81920MiB"}, {}),
+        ({"gpu.memory": "16106127360"}, {"memory_mib": 15360}),
+        ({"gpu.memory": "16777216"}, {"memory_mib": 16777216}),
+        ({"gpu.product": "NVIDIA-H100-NVL-MIG-1g.12gb", "gpu.memory": "11008"}, {"product": "NVIDIA-H100-NVL"}),
+        ({"gpu.product": "NVIDIA-A100-MIG-INVALID", "gpu.memory": "0"}, {"product": "NVIDIA-A100"}),
         ({"mig.capable": "false"}, {"mig_capable": False}),
         (
             {"gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "mig.capable": "true", "mig.strategy": "single"},

@@ -1,0 +1,55 @@
+"""Outputs of others' tools: every parser of the product reads all that was recorded of its tool."""
+
+from pathlib import Path
+
+import pytest
+
+from support.paths import ROOT
+from support.tool_outputs import Reading, main, readings
+
+FOLDER = ROOT.parent / "shared" / "recordings"
+
+EXPECTED = {
+    "dcgm-exporter/l4-4.x-gpu-operator-default-counters-idle.prom": "a heartbeat by its advancing samples",
+    "dcgm-exporter/vgpu-grid-a100-10c.prom": "a heartbeat by its samples",
+    "node-labels/gfd-mig-invalid.txt": "product NVIDIA-A100-SXM4-80GB",
+    "node-labels/gfd-memory-in-bytes-gke-a100.txt": "memory_mib 40536",
+    "cdi/nvidia-wsl2-0.3.0.yaml": "nvidia.com/gpu=all",
+    "dra/nvidia-gb200-oke-resourceslice-gpu.yaml": "1 objects with 4 devices",
+    "kubelet/podresources-dra-example-driver.json": "workload-pod/workload has 0 resources and 1 claims",
+    "nvidia-smi/mig-lgip-rtx-pro-6000.txt": "1g.24gb, 1g.24gb+gfx, 1g.24gb+me",
+}
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no outputs of tools in {FOLDER}")
+def test_every_parser_reads_what_was_recorded_of_its_tool() -> None:
+    found = {one.file: one for one in readings(FOLDER)}
+    assert [one for one in found.values() if one.defect] == []
+    assert {name: found[name].found for name in EXPECTED if name in found} == {
+        name: text for name, text in EXPECTED.items() if (FOLDER / name).is_file()
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "reading"),
+    [
+        ("dcgm-exporter/a.prom", 'DCGM_FI_DEV_GPU_TEMP{gpu="0"} 31\n', Reading("", "a heartbeat by its samples")),
+        ("node-labels/a.txt", "nvidia.com/gpu.memory=12\n", Reading("", "memory_mib 12", "no card has 12 MiB")),
+        ("cdi/a.yaml", "kind: nvidia.com/gpu\n", Reading("", "", "it names no device")),
+        ("kubelet/podresources.json", "nothing\n", Reading("", "", "JSONDecodeError: ")),
+        ("dra/a.yaml", "spec:\n  devices: 1\n", Reading("", "", "TypeError: ")),
+        ("nvidia-smi/a-L.txt", "MIG 1g.12 Device 0\n", Reading("", "1g.12", "no profiles: 1g.12")),
+    ],
+)
+def test_what_cannot_be_true_is_a_defect(tmp_path: Path, file: str, text: str, reading: Reading) -> None:
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(text)
+    found = list(readings(tmp_path))
+    assert [(one.file, one.found) for one in found] == [(file, reading.found)]
+    assert found[0].defect.startswith(reading.defect)
+    assert main(tmp_path) == int(bool(reading.defect))
+
+
+def test_a_folder_without_outputs_passes_nothing(tmp_path: Path) -> None:
+    assert main(tmp_path) == 1

@@ -1,0 +1,177 @@
+"""Reads outputs of others' tools with the parsers of the product; as a program it takes a folder of them.
+
+A folder has one folder per tool. A parser either says what it found in a file or what is wrong with it, in words for
+people; anything else is a defect of ours, and so is a value that no machine has.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import orjson
+import yaml
+from google.protobuf.json_format import ParseDict
+
+from gpuledger.agent.errors import MonitoringError
+from gpuledger.agent.heartbeat import HeartbeatTracker, Samples, read_scrape
+from gpuledger.agent.kubelet.allocations import allocations
+from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesResponse
+from gpuledger.agent.plugin.cdi import CdiFolders
+from gpuledger.api.mig_profile import MigProfile
+from gpuledger.domain.inventory.labels import CARD_MEMORY_MIB_MAX, hardware_facts
+from gpuledger.edge.watchers.decide import ObjectPart
+from gpuledger.edge.watchers.resources import claims, slices
+
+MEMORY_MIB_MIN: Final = 1024
+"""No card that anybody puts into a cluster has less."""
+
+_LABEL: Final = re.compile(r'"?(nvidia\.com/[\w.+-]+)"?\s*[=:]\s*"?([^"\s,]*)"?')
+_LEFT_OUT: Final = re.compile(r"^ *(?:- )?(?:\$ |\.\.\.).*$", re.MULTILINE)
+_TEMPLATE: Final = re.compile(r"\{\{.*?\}\}")
+
+
+class Reading(NamedTuple):
+    """What a parser made of a file: what it found, or what it refused, and what of that cannot be true."""
+
+    file: str
+    found: str
+    defect: str = ""
+
+
+def readings(folder: Path) -> Iterator[Reading]:
+    """Every file of the folder that a parser of ours is for.
+
+    A file that a parser cannot take ends in a defect with its error, not in an exception.
+    """
+    for (tool, pattern), read in PARSERS.items():
+        for path in sorted((folder / tool).glob(pattern)):
+            name = str(path.relative_to(folder))
+            if path.name == "README.md":
+                continue
+            try:
+                yield read(name, path.read_text())
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is what this looks for
+                yield Reading(name, "", f"{type(error).__name__}: {error}")
+
+
+def _exporter(name: str, text: str) -> Reading:
+    has_values = re.search(r"^DCGM_FI_\w+(?:\{.*\})? +-?[0-9.]", text, re.MULTILINE) is not None
+    try:
+        scraped = read_scrape(text)
+    except MonitoringError as error:
+        return Reading(name, f"refused: {error}", "it has samples of DCGM" if has_values else "")
+    event = HeartbeatTracker().on_scrape(scraped, datetime.now(UTC), 0)
+    kind = "advancing samples" if isinstance(scraped, Samples) and scraped.advancing else "samples"
+    is_heartbeat = event is not None and event.fresh and has_values
+    return Reading(name, f"a heartbeat by its {kind}", "" if is_heartbeat else "it is no heartbeat")
+
+
+def _labels(name: str, text: str) -> Reading:
+    facts = hardware_facts(dict(_LABEL.findall(text)))
+    product, memory = facts.get("product", ""), facts.get("memory_mib")
+    defects = [f"the product {product} is not a card's"] if "-MIG-" in product or product.endswith("-SHARED") else []
+    if memory is not None and not MEMORY_MIB_MIN <= memory <= CARD_MEMORY_MIB_MAX:
+        defects.append(f"no card has {memory} MiB")
+    return Reading(name, ", ".join(f"{key} {value}" for key, value in facts.items()) or "nothing", "; ".join(defects))
+
+
+def _cdi(name: str, text: str) -> Reading:
+    documents = re.split(r"^---$", text, flags=re.MULTILINE)
+    with TemporaryDirectory() as folder:
+        for number, document in enumerate(filter(str.strip, documents)):
+            (Path(folder) / f"{number}.yaml").write_text(_TEMPLATE.sub("", document))
+        names = sorted(CdiFolders([Path(folder)]).names())
+    return Reading(name, ", ".join(names), "" if names else "it names no device")
+
+
+def _pod_resources(name: str, text: str) -> Reading:
+    document = orjson.loads(_closed(text))
+    pods = document.get("pod_resources") or document.get("podResources") or [document]
+    found = allocations("w1", ParseDict({"podResources": pods}, ListPodResourcesResponse(), ignore_unknown_fields=True))
+    held = [
+        f"{one.pod}/{one.container} has {len(one.resources)} resources and {len(one.claims)} claims"
+        for one in found.values()
+    ]
+    return Reading(name, ", ".join(held), "" if held else "no container has anything")
+
+
+def _dra_objects(name: str, text: str) -> Reading:
+    try:
+        documents = list(yaml.safe_load_all(_LEFT_OUT.sub("", text)))
+    except yaml.YAMLError:
+        return Reading(name, "no YAML: its author cut it")
+    parts = [_dra_part(number, one) for number, one in enumerate(chain.from_iterable(map(_objects, documents)))]
+    devices = sum(len(orjson.loads(part.content).get("devices", ())) for part in parts if part.content)
+    found = f"{len(parts)} objects with {devices} devices"
+    problems = [problem for part in parts for problem in part.problems]
+    return Reading(name, found, "; ".join(problems) if parts else "no object is found")
+
+
+def _objects(document: Any) -> list[dict[str, Any]]:
+    """The objects of a document, which may be a list of them, a part of one, or a list of devices."""
+    if isinstance(document, list):
+        return [{"spec": {"driver": "gpu.nvidia.com", "pool": {"name": "w1"}, "devices": document}}]
+    return document["items"] if isinstance(document, dict) and "items" in document else [document] if document else []
+
+
+def _dra_part(number: int, document: dict[str, Any]) -> ObjectPart:
+    """What the watchers read in an object; one that its author cut gets what every object has."""
+    document["metadata"] = {"name": f"cut-{number}", "namespace": "cut", **(document.get("metadata") or {})}
+    if document.get("kind", "ResourceClaim" if "status" in document else "ResourceSlice") == "ResourceClaim":
+        return claims.read(document)
+    spec = document.setdefault("spec", {})
+    spec.setdefault("driver", "gpu.nvidia.com")
+    spec.setdefault("pool", {"name": "w1", "generation": 1, "resourceSliceCount": 1})
+    spec["devices"] = [
+        {"name": f"cut-{number}", **device} if isinstance(device, dict) else device
+        for number, device in enumerate(spec.get("devices") or ())
+    ]
+    return slices.read(document)
+
+
+def _profiles(name: str, text: str) -> Reading:
+    names = sorted({*re.findall(r"\bMIG ((?:\d+c\.)?\d+g\.\S+)", text)})
+    unknown = [one for one in names if (profile := MigProfile.parse(one)) is None or str(profile) != one]
+    return Reading(name, ", ".join(names) or "no profile", f"no profiles: {', '.join(unknown)}" if unknown else "")
+
+
+def _closed(text: str) -> str:
+    """JSON whose end its author cut off, with the brackets that are missing there."""
+    still_open: list[str] = []
+    for bracket in re.findall(r'[\[{\]}](?=(?:[^"\n]*"[^"\n]*")*[^"\n]*$)', text, re.MULTILINE):
+        if bracket in "[{":
+            still_open.append("]" if bracket == "[" else "}")
+        else:
+            still_open.pop()
+    return text + "".join(reversed(still_open))
+
+
+PARSERS: Final[dict[tuple[str, str], Callable[[str, str], Reading]]] = {
+    ("dcgm-exporter", "*.prom"): _exporter,
+    ("node-labels", "*"): _labels,
+    ("cdi", "*.yaml"): _cdi,
+    ("kubelet", "podresources*.json"): _pod_resources,
+    ("dra", "*.yaml"): _dra_objects,
+    ("nvidia-smi", "*-L.txt"): _profiles,
+    ("nvidia-smi", "mig-*.txt"): _profiles,
+}
+"""The parsers, by folder and files. Of other tools the product reads no text: it asks NVML, or watches objects."""
+
+
+def main(folder: Path) -> int:
+    """Print what was found, and count the defects."""
+    found = list(readings(folder))
+    for one in found:
+        print(f"{'WRONG' if one.defect else 'ok':6}{one.file}: {one.defect or one.found}")
+    defects = sum(bool(one.defect) for one in found)
+    print(f"{len(found)} files read, {defects} wrong")
+    return 1 if defects or not found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
