@@ -24,11 +24,11 @@ from gpuledger.agent.control import SOCKET, request_fault
 from gpuledger.agent.footprint import ENVIRONMENT
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.health.part import POLL_PERIOD_S
-from gpuledger.agent.heartbeat import METRIC
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.ledger.api import Ledger, Outgoing
 from support import servers
+from support.exporter import exporter_text
 from support.kubelet import FakeKubelet, a_kubelet
 from support.ledgers import new_ledger
 
@@ -145,11 +145,11 @@ def _pending() -> Outgoing:
 
 @asynccontextmanager
 async def _exporter() -> AsyncIterator[str]:
-    """Metrics that were renewed just now."""
+    """Metrics of eight cards that were renewed just now."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = f"{METRIC} {datetime.now(UTC).timestamp()}\n".encode()
+        body = exporter_text(datetime.now(UTC), [f"GPU-{card}" for card in range(8)]).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         writer.close()
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gpuledger.agent.errors import MonitoringError
 from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterMonitor, scraper
-from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED, METRIC
+from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED
 from gpuledger.agent.outbox.outbox import open_outbox
 from gpuledger.agent.supervisor import Supervisor
 from gpuledger.api.phases import HEARTBEAT_MAX_AGE_S
@@ -25,6 +25,7 @@ from gpuledger.ledger.api import Message
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.kubeapi.listening import listening
 from gpuledger.local.servers.nats import NatsServer
+from support.exporter import exporter_text
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, make_ledger
 from support.up import COMMAND, environment, gpuledger
 from support.waiting import eventually
@@ -56,8 +57,7 @@ class Exporter:
         await self._serving.aclose()
 
     async def _answer(self, _request: web.Request) -> web.Response:
-        metrics = f'DCGM_FI_DEV_GPU_TEMP{{gpu="0"}} 41\n{METRIC}{{gpu="0"}} {self.updated_at.timestamp()}\n'
-        return web.Response(text=metrics)
+        return web.Response(text=exporter_text(self.updated_at))
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterMonitor
 from gpuledger.agent.hardware.api import Survey, Xid
 from gpuledger.agent.health.card import Rules
 from gpuledger.agent.health.part import HealthMonitor
-from gpuledger.agent.heartbeat import METRIC
 from gpuledger.agent.outbox.clock import event_time
 from gpuledger.agent.part import AgentFact
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
@@ -28,6 +27,7 @@ from gpuledger.projection.fold import Fold
 from support.agent_parts import NODE, PLACE, SURVEY, Disk, ScriptedCalls, Time, settle
 from support.bootstrap import all_ready
 from support.events import GENERATION, message
+from support.exporter import exporter_text
 
 NFD = "v0.17.3"
 
@@ -127,7 +127,7 @@ class Watched:
         await self.start()
 
     async def _scrape(self) -> str:
-        return f"{METRIC} {self.clock().timestamp()}" if self.metrics else ""
+        return exporter_text(self.clock()) if self.metrics else ""
 
     async def strike(self, number: int, address: str = PLACE) -> None:
         self.calls.xids.put_nowait(Xid(address, number))

@@ -17,7 +17,6 @@ import orjson
 
 from gpuledger.agent.control import SOCKET, request_fault
 from gpuledger.agent.hardware.simulated import SimulatedHardware
-from gpuledger.agent.heartbeat import METRIC
 from gpuledger.events.device import DeviceHealthChanged, DevicePoolApplied
 from gpuledger.events.envelope import Decoded, Event, decode, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
@@ -26,6 +25,7 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.clock import system_clock
+from support.exporter import exporter_text
 from support.kubelet import FakeKubelet, a_kubelet
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger
 from support.outbox import Recorded, recorded
@@ -265,7 +265,7 @@ async def an_exporter() -> AsyncIterator[str]:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = f"{METRIC} {datetime.now(UTC).timestamp()}\n".encode()
+        body = exporter_text(datetime.now(UTC)).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body))
         writer.close()
 

@@ -154,10 +154,11 @@ class NodeComponentsObserved(Payload):
 
 @registry.event("node", "monitoring-observed", by_agents(DropClass.REPEATED))
 class NodeMonitoringObserved(Payload):
-    """A scrape of the metric `dcgm_exporter_last_update_time_seconds`, with the value `updated_at`.
+    """A scrape of the node's dcgm-exporter, which renewed its metrics at `updated_at`.
 
-    `fresh` means that the value advanced within the last two minutes. The agent records the first scrapes in a row that
-    agree, and is then silent until one differs.
+    That is the metric `dcgm_exporter_last_update_time_seconds` where a build has it, otherwise when the agent saw the
+    samples of DCGM change. `fresh` means that this was within the last two minutes. The agent records the first scrapes
+    in a row that agree, and is then silent until one differs.
     """
 
     fresh: bool

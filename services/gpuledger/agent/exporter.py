@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.heartbeat import HeartbeatTracker, newest_update
+from gpuledger.agent.heartbeat import HeartbeatTracker, read_scrape
 from gpuledger.agent.part import AgentFact, BasePart, Recorder
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.runtime.clock import Clock, Sleep
@@ -74,11 +74,11 @@ class ExporterMonitor(BasePart):
     async def poll(self) -> NodeMonitoringObserved | None:
         """Scrape once; returns the event to record, if any."""
         try:
-            updated_at = newest_update(await self._scrape())
+            scraped = read_scrape(await self._scrape())
         except MonitoringError as error:
             self.set_trouble(str(error))
             return self._heartbeats.on_failure()
-        event = self._heartbeats.on_update(updated_at, self._clock(), self._monotonic())
+        event = self._heartbeats.on_scrape(scraped, self._clock(), self._monotonic())
         if event is not None:
             self.set_trouble(None if event.fresh else STALE)
         return event

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED, METRIC, HeartbeatTracker, newest_update
+from gpuledger.agent.heartbeat import ENERGY, HEARTBEATS_REPORTED, METRIC, HeartbeatTracker, Samples, read_scrape
 from gpuledger.api.phases import HEARTBEAT_MAX_AGE_S
 from gpuledger.events.node import NodeMonitoringObserved
+from support.exporter import exporter_text
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 AT = NOON.timestamp()
@@ -27,7 +28,7 @@ DCGM_FI_DEV_GPU_TEMP{{gpu="0",UUID="GPU-1"}} 41
 
 def seen(monitoring: HeartbeatTracker, updated_s: float, now_s: float) -> NodeMonitoringObserved | None:
     """A look at a time, by clocks that agree."""
-    return monitoring.on_update(later(updated_s), later(now_s), now_s)
+    return monitoring.on_scrape(later(updated_s), later(now_s), now_s)
 
 
 def later(seconds: float) -> datetime:
@@ -46,16 +47,19 @@ def later(seconds: float) -> datetime:
     ],
 )
 def test_the_newest_series_counts(text: str) -> None:
-    assert newest_update(text) == NOON
+    assert read_scrape(text) == NOON
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", f"have no {METRIC}"),
-        ("<html>502 Bad Gateway</html>", f"have no {METRIC}"),
-        (f"# TYPE {METRIC} gauge\n", f"have no {METRIC}"),
-        (f"{METRIC} NaN\n{METRIC} +Inf\n", f"have no {METRIC}"),
+        ("", "have no sample of DCGM"),
+        ("<html>502 Bad Gateway</html>", "have no sample of DCGM"),
+        (f"# TYPE {METRIC} gauge\n", "have no sample of DCGM"),
+        ('go_goroutines 12\nDCGM_EXP_XID_ERRORS_COUNT{gpu="0"} 0\n', "have no sample of DCGM"),
+        ('DCGM_FI_DEV_GPU_TEMP\nDCGM_FI_DEV_GPU_TEMP{gpu="0"}\nDCGM_FI_DEV_GPU_TEMP NaN\n', "have no sample of DCGM"),
+        ('DCGM_FI_DEV_COMPUTE_PIDS{gpu="1"} ERROR - FAILED TO CONVERT TO STRING\n', "have no sample of DCGM"),
+        (f"{METRIC} NaN\n{METRIC} +Inf\n", "has no finite value"),
         (f"{METRIC} 1e300\n", "is no time in seconds since 1970"),
         (f"{METRIC} soon\n", "cannot be read"),
         (f"{METRIC}\n", "cannot be read"),
@@ -64,14 +68,57 @@ def test_the_newest_series_counts(text: str) -> None:
 )
 def test_metrics_that_do_not_report_so_are_rejected(text: str, message: str) -> None:
     with pytest.raises(MonitoringError, match=message):
-        newest_update(text)
+        read_scrape(text)
 
 
-@given(st.text(), st.text(st.characters(exclude_characters="\n")))
-def test_whatever_an_exporter_reports_is_a_time_or_an_error(anything: str, rest: str) -> None:
-    for text in (anything, f"{anything}\n{METRIC}{rest}\n{anything}"):
+@given(st.text(), st.sampled_from([METRIC, ENERGY]), st.text(st.characters(exclude_characters="\n")))
+def test_whatever_an_exporter_reports_is_a_time_samples_or_an_error(anything: str, name: str, rest: str) -> None:
+    for text in (anything, f"{anything}\n{name}{rest}\n{anything}"):
         with suppress(MonitoringError):
-            assert newest_update(text).tzinfo is UTC
+            assert isinstance(read_scrape(text), datetime | Samples)
+
+
+def test_a_digest_depends_on_the_samples_of_dcgm_alone() -> None:
+    text = exporter_text(NOON)
+    others = '# HELP go_goroutines Goroutines.\ngo_goroutines 12\nDCGM_FI_DEV_FB_FREE{gpu="0"} unknown\n'
+    assert read_scrape(others + "".join(reversed(text.splitlines(keepends=True)))) == read_scrape(text)
+    assert read_scrape(exporter_text(later(15))) != read_scrape(text)
+    assert read_scrape(text.replace(" 31\n", " 32\n")) != read_scrape(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "advancing"),
+    [
+        (f'{ENERGY}{{gpu="0"}} 4742776\n', True),
+        (f'{ENERGY}{{gpu="0"}} 0\n{ENERGY}{{gpu="1"}} 1\n', True),
+        (f'{ENERGY}{{gpu="0"}} 0\nDCGM_FI_DEV_GPU_TEMP{{gpu="0"}} 31\n', False),
+        ('DCGM_FI_DEV_GPU_TEMP{gpu="0",modelName="{a} b"} 31 1767355200000\r\n', False),
+    ],
+)
+def test_a_card_that_counts_its_energy_never_stands_still(text: str, advancing: bool) -> None:
+    scraped = read_scrape(text)
+    assert isinstance(scraped, Samples)
+    assert scraped.advancing is advancing
+
+
+def test_samples_that_stand_still_are_a_copy_that_is_lost_after_two_minutes() -> None:
+    monitoring, scraped = HeartbeatTracker(), read_scrape(exporter_text(NOON))
+    recorded = [monitoring.on_scrape(scraped, later(15 * look), 15 * look) for look in range(11)]
+    assert [one and (one.fresh, one.updated_at) for one in recorded] == [
+        (True, NOON),
+        *[None] * 8,
+        *[(False, NOON)] * 2,
+    ]
+    renewed = monitoring.on_scrape(read_scrape(exporter_text(later(165))), later(165), 165)
+    assert renewed == NodeMonitoringObserved(fresh=True, updated_at=later(165))
+
+
+def test_of_cards_that_count_no_energy_each_scrape_is_a_heartbeat() -> None:
+    monitoring = HeartbeatTracker()
+    scraped = read_scrape('DCGM_FI_DEV_FB_USED{gpu="0",modelName="GRID A100-10C"} 0\n')
+    recorded = [monitoring.on_scrape(scraped, later(15 * look), 15 * look) for look in range(20)]
+    expected = [NodeMonitoringObserved(fresh=True, updated_at=later(15 * look)) for look in range(HEARTBEATS_REPORTED)]
+    assert recorded == expected + [None] * 10
 
 
 def test_only_what_moved_on_is_a_heartbeat() -> None:
@@ -107,10 +154,10 @@ def test_what_stops_moving_on_is_lost_after_two_minutes_whatever_its_clock_repor
 @pytest.mark.parametrize("set_s", [-3_600.0, 3_600.0])
 def test_a_clock_that_was_set_loses_no_heartbeat(set_s: float) -> None:
     monitoring = HeartbeatTracker()
-    recorded = [seen(monitoring, 0, 0), monitoring.on_update(NOON, later(15 + set_s), 15)]
-    recorded += [monitoring.on_update(later(30 + set_s), later(30 + set_s), 30)]
+    recorded = [seen(monitoring, 0, 0), monitoring.on_scrape(NOON, later(15 + set_s), 15)]
+    recorded += [monitoring.on_scrape(later(30 + set_s), later(30 + set_s), 30)]
     assert [one and one.fresh for one in recorded] == [True, None, True]
-    assert [monitoring.on_update(later(30 + set_s), later(160 + set_s), 160)] == [
+    assert [monitoring.on_scrape(later(30 + set_s), later(160 + set_s), 160)] == [
         NodeMonitoringObserved(fresh=False, updated_at=later(30 + set_s))
     ]
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from gpuledger.agent.errors import MonitoringError
 from gpuledger.agent.exporter import ExporterMonitor
 from gpuledger.agent.hardware.factory import open_hardware
-from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED, METRIC
+from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED
 from gpuledger.agent.outbox.outbox import Connect
 from gpuledger.agent.part import AgentFact, Part, Recorder
 from gpuledger.agent.settings import read_agent_settings
@@ -19,6 +19,7 @@ from gpuledger.agent.supervisor import Supervisor
 from gpuledger.events.node import NodeMonitoringObserved
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.settings import SettingsError
+from support.exporter import exporter_text
 from support.waiting import eventually
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -151,18 +152,18 @@ def exporter(service: Sequence[str | None]) -> ExporterMonitor:
 
 
 async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = exporter([None, None, "", "", f"{METRIC} {NOON.timestamp()}", None])
+    watch = exporter([None, None, "", "", exporter_text(NOON), None])
     recorded = [await watch.poll() for _ in range(6)]
     assert [one and one.fresh for one in recorded] == [False, False, False, False, True, False]
     logged = capsys.readouterr().out
     assert logged.count("connection refused") == 2
-    assert logged.count(f"have no {METRIC}") == 1
+    assert logged.count("have no sample of DCGM") == 1
     assert logged.count("a part works again") == 1
 
 
 async def test_polls_are_reported_anew_once_somebody_counts_them() -> None:
     looks = 2 * HEARTBEATS_REPORTED
-    watch = exporter([f"{METRIC} {NOON.timestamp() + second}" for second in range(2 * looks)])
+    watch = exporter([exporter_text(NOON + timedelta(seconds=second)) for second in range(2 * looks)])
     recorded = [await watch.poll() for _ in range(looks)]
     assert [one is not None for one in recorded] == [True] * HEARTBEATS_REPORTED + [False] * HEARTBEATS_REPORTED
     watch.restart_streak()
