@@ -14,6 +14,10 @@ EXPECTED = {
     "dcgm-exporter/vgpu-grid-a100-10c.prom": "a heartbeat by its samples",
     "node-labels/gfd-mig-invalid.txt": "product NVIDIA-A100-SXM4-80GB",
     "node-labels/gfd-memory-in-bytes-gke-a100.txt": "memory_mib 40536",
+    "gpu-operator/validator-driver-completed-1.9.0.describe.txt": "every step is done",
+    "gpu-operator/validator-main-container-podinitializing-23.3.1.describe.txt": "nvidia-operator-validator waits",
+    "gpu-operator/validator-plugin-waiting-25.10.1.describe.txt": "plugin-validation waits",
+    "gpu-operator/validator-toolkit-crashloop-1.7.1.describe.txt": "toolkit-validation fails",
     "cdi/nvidia-wsl2-0.3.0.yaml": "nvidia.com/gpu=all",
     "dra/nvidia-gb200-oke-resourceslice-gpu.yaml": "1 objects with 4 devices",
     "kubelet/podresources-dra-example-driver.json": "workload-pod/workload has 0 resources and 1 claims",
@@ -37,6 +41,21 @@ def test_every_parser_reads_what_was_recorded_of_its_tool() -> None:
         ("dcgm-exporter/a.prom", 'DCGM_FI_DEV_GPU_TEMP{gpu="0"} 31\n', Reading("", "a heartbeat by its samples")),
         ("node-labels/a.txt", "nvidia.com/gpu.memory=12\n", Reading("", "memory_mib 12", "no card has 12 MiB")),
         ("cdi/a.yaml", "kind: nvidia.com/gpu\n", Reading("", "", "it names no device")),
+        (
+            "gpu-operator/validator-a.describe.txt",
+            "Status: Running\n",
+            Reading("", "every step is done", "no container"),
+        ),
+        (
+            "gpu-operator/validator-init-containers-by-version.txt",
+            "v1: driver-validation toolkit-validation plugin-validation cuda-validation main\n",
+            Reading(
+                "",
+                "driver-validation DriverMissing, toolkit-validation ToolkitMissing, plugin-validation "
+                "ValidationFailed, cuda-validation ValidationFailed, main ValidationFailed",
+                "plugin-validation is not the last step",
+            ),
+        ),
         ("kubelet/podresources.json", "nothing\n", Reading("", "", "JSONDecodeError: ")),
         ("dra/a.yaml", "spec:\n  devices: 1\n", Reading("", "", "TypeError: ")),
         ("nvidia-smi/a-L.txt", "MIG 1g.12 Device 0\n", Reading("", "1g.12", "no profiles: 1g.12")),

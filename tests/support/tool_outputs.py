@@ -23,15 +23,20 @@ from gpuledger.agent.kubelet.allocations import allocations
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesResponse
 from gpuledger.agent.plugin.cdi import CdiFolders
 from gpuledger.api.mig_profile import MigProfile
+from gpuledger.api.phases import DRIVER_STEP, PLUGIN_STEP, TOOLKIT_STEP
+from gpuledger.domain.bootstrap.observations import verdict_when_failed
 from gpuledger.domain.inventory.labels import CARD_MEMORY_MIB_MAX, hardware_facts
 from gpuledger.edge.watchers.decide import ObjectPart
 from gpuledger.edge.watchers.resources import claims, slices
+from gpuledger.edge.watchers.resources.pod_progress import progress_of
 
 MEMORY_MIB_MIN: Final = 1024
 """No card that anybody puts into a cluster has less."""
 
 _LABEL: Final = re.compile(r'"?(nvidia\.com/[\w.+-]+)"?\s*[=:]\s*"?([^"\s,]*)"?')
 _LEFT_OUT: Final = re.compile(r"^ *(?:- )?(?:\$ |\.\.\.).*$", re.MULTILINE)
+_DESCRIBED: Final = re.compile(r"^ {2}([\w-]+):\n((?: {4,}.*\n?)+)", re.MULTILINE)
+_STATE: Final = re.compile(r"^ +(Last )?State: +(\w+)\n +Reason: +(\w+)(?:\n +Exit Code: +(\d+))?", re.MULTILINE)
 _TEMPLATE: Final = re.compile(r"\{\{.*?\}\}")
 
 
@@ -140,6 +145,40 @@ def _profiles(name: str, text: str) -> Reading:
     return Reading(name, ", ".join(names) or "no profile", f"no profiles: {', '.join(unknown)}" if unknown else "")
 
 
+def _validator_releases(name: str, text: str) -> Reading:
+    """The containers of the validator, a release on each line; the last two are the plugin's and one that sleeps."""
+    releases = [line.partition(":")[2].split() for line in text.splitlines() if line.startswith("v")]
+    steps = {step: verdict_when_failed(step).value for release in releases for step in release}
+    defects = [f"no {step}" for step in (DRIVER_STEP, TOOLKIT_STEP, PLUGIN_STEP) if step not in steps]
+    if any(release[-2:-1] != [PLUGIN_STEP] for release in releases):
+        defects.append(f"{PLUGIN_STEP} is not the last step")
+    return Reading(name, ", ".join(f"{step} {verdict}" for step, verdict in steps.items()), "; ".join(defects))
+
+
+def _validator_pod(name: str, text: str) -> Reading:
+    """A validator's pod as `kubectl describe` prints it, as far as its author has kept it."""
+    containers = [(step, block) for step, block in _DESCRIBED.findall(text) if " State: " in block]
+    statuses = [{"name": step, **_states(block)} for step, block in containers]
+    progress = progress_of(
+        {
+            "spec": {"initContainers": [{"name": step} for step, _ in containers]},
+            "status": {"initContainerStatuses": statuses},
+        }
+    )
+    end = "fails" if progress.failing else "waits"
+    found = "every step is done" if progress.step is None else f"{progress.step} {end}"
+    return Reading(name, found, "" if containers else "no container is found")
+
+
+def _states(block: str) -> dict[str, Any]:
+    """`state` and `lastState` of a container that is described."""
+    states: dict[str, Any] = {}
+    for title, state, reason, code in _STATE.findall(block):
+        ended = {"exitCode": int(code)} if code else {}
+        states["lastState" if title == "Last " else "state"] = {state.lower(): {"reason": reason, **ended}}
+    return states
+
+
 def _closed(text: str) -> str:
     """JSON whose end its author cut off, with the brackets that are missing there."""
     still_open: list[str] = []
@@ -154,6 +193,8 @@ def _closed(text: str) -> str:
 PARSERS: Final[dict[tuple[str, str], Callable[[str, str], Reading]]] = {
     ("dcgm-exporter", "*.prom"): _exporter,
     ("node-labels", "*"): _labels,
+    ("gpu-operator", "validator-init-containers-by-version.txt"): _validator_releases,
+    ("gpu-operator", "validator-*.describe.txt"): _validator_pod,
     ("cdi", "*.yaml"): _cdi,
     ("kubelet", "podresources*.json"): _pod_resources,
     ("dra", "*.yaml"): _dra_objects,

@@ -9,6 +9,14 @@ HEARTBEAT_MAX_AGE_S: Final = 120
 DRIVER_STEP: Final = "driver-validation"
 """The validator's first step; a later one runs only where the driver works."""
 
+TOOLKIT_STEP: Final = "toolkit-validation"
+"""The validator's step that runs only where the toolkit gives containers the GPUs."""
+
+PLUGIN_STEP: Final = "plugin-validation"
+"""The last step of GPU Operator's validator, after all the others: it asks for a `nvidia.com/gpu` that is free.
+
+Where pools publish the GPUs nobody serves that resource, so it is not waited for."""
+
 WATCHING_STEP: Final = "validated"
 """The shipped validator's last container: it runs where driver and toolkit work, and is ready while the driver does."""
 
@@ -46,11 +54,12 @@ class PreparationPhase(StrEnum):
 
 
 class ValidatorVerdict(StrEnum):
-    """What the validator found. While the driver is missing, the toolkit's state is unknown."""
+    """What the validator found. While the driver is missing, or another step fails, the toolkit's state is unknown."""
 
     FINE = "Fine"
     DRIVER_MISSING = "DriverMissing"
     TOOLKIT_MISSING = "ToolkitMissing"
+    VALIDATION_FAILED = "ValidationFailed"
 
 
 class AssignmentPhase(StrEnum):

@@ -34,6 +34,7 @@ class PreparationReason(StrEnum):
     DRIVER_VALIDATION_FAILED = "DriverValidationFailed"
     DRIVER_NOT_ANSWERING = "DriverNotAnswering"
     TOOLKIT_VALIDATION_FAILED = "ToolkitValidationFailed"
+    VALIDATION_FAILED = "ValidationFailed"
     WAITING_FOR_DRIVER = "WaitingForDriver"
     GFD_PENDING = "GFDPending"
     GFD_FAILING = "GFDFailing"

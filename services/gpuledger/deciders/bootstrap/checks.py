@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import NamedTuple
 
-from gpuledger.api.phases import DRIVER_STEP, Component, ValidatorVerdict
+from gpuledger.api.phases import DRIVER_STEP, TOOLKIT_STEP, Component, ValidatorVerdict
 from gpuledger.api.reasons import PreparationReason
 from gpuledger.deciders.bootstrap.node_context import NodeContext, is_overdue, latest
 from gpuledger.domain.bootstrap.observations import verdict_when_failed, verdict_when_stuck
@@ -62,9 +62,17 @@ _VALIDATOR_CHECKS = {
     ),
     ValidatorVerdict.TOOLKIT_MISSING: _failing(
         PreparationReason.TOOLKIT_VALIDATION_FAILED,
-        f"The validator fails after {DRIVER_STEP}; install or repair the container toolkit on the node.",
+        f"The validator fails at {TOOLKIT_STEP}; install or repair the container toolkit on the node.",
     ),
 }
+
+
+def _of_verdict(verdict: ValidatorVerdict | None, step: str | None) -> NodeCheck:
+    if verdict is not ValidatorVerdict.VALIDATION_FAILED:
+        return _VALIDATOR_CHECKS[verdict]
+    failed = step if step is not None and verdict_when_failed(step) is verdict else "another step"
+    text = f"The validator fails at {failed}, and not at the driver's or the toolkit's; look at the log of its pod."
+    return _failing(PreparationReason.VALIDATION_FAILED, text)
 
 
 def _validator(context: NodeContext) -> tuple[ValidatorVerdict | None, NodeCheck]:
@@ -78,7 +86,7 @@ def _validator(context: NodeContext) -> tuple[ValidatorVerdict | None, NodeCheck
         stuck = verdict_when_stuck(step)
         if verdict is not stuck:
             return stuck, _timed_out(context, step)
-    return verdict, _VALIDATOR_CHECKS[verdict]
+    return verdict, _of_verdict(verdict, step)
 
 
 def _with_agent(

@@ -45,16 +45,17 @@ def conditions_of(context: NodeContext, checks: Checks, states: Sequence[str]) -
 
 def _driver(checks: Checks) -> Condition:
     status = None if checks.verdict is None else checks.verdict is ValidatorVerdict.DRIVER_MISSING
-    is_fine = checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
+    is_fine = checks.verdict in (ValidatorVerdict.TOOLKIT_MISSING, ValidatorVerdict.VALIDATION_FAILED)
     check = fine(PreparationReason.VALIDATOR_READY) if is_fine else checks.validator
     return _checked(NodeConditionType.DRIVER_MISSING, status, check)
 
 
 def _toolkit(checks: Checks) -> Condition:
-    """Without a driver the state of the toolkit is unknown."""
+    """Without a driver the state of the toolkit is unknown; a validator that fails elsewhere says nothing of it."""
     if checks.verdict is ValidatorVerdict.DRIVER_MISSING:
         return _condition(NodeConditionType.TOOLKIT_MISSING, None, PreparationReason.WAITING_FOR_DRIVER)
-    status = None if checks.verdict is None else checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
+    is_silent = checks.verdict in (None, ValidatorVerdict.VALIDATION_FAILED)
+    status = None if is_silent else checks.verdict is ValidatorVerdict.TOOLKIT_MISSING
     return _checked(NodeConditionType.TOOLKIT_MISSING, status, checks.validator)
 
 

@@ -53,9 +53,14 @@ class NodeContext:
 
     @cached_property
     def monitors(self) -> list[Component]:
-        """The monitoring components that gpuledger runs."""
+        """The monitoring components whose pods have to be ready.
+
+        An exporter with a host engine of its own, as GPU Operator runs it by default, has no pod of DCGM beside it: its
+        heartbeat shows that an engine answers.
+        """
+        has_engine = Component.DCGM in self.components or not self.expects_heartbeats
         enabled = {
-            Component.DCGM: self.settings.dcgm_enabled,
+            Component.DCGM: self.settings.dcgm_enabled and has_engine,
             Component.DCGM_EXPORTER: self.settings.dcgm_exporter_enabled,
         }
         return [component for component, is_enabled in enabled.items() if is_enabled]

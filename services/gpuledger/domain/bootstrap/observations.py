@@ -9,7 +9,14 @@ from datetime import UTC, datetime, timedelta
 from sys import intern
 from typing import Final
 
-from gpuledger.api.phases import DRIVER_STEP, WATCHING_STEP, Component, ValidatorVerdict
+from gpuledger.api.phases import (
+    DRIVER_STEP,
+    PLUGIN_STEP,
+    TOOLKIT_STEP,
+    WATCHING_STEP,
+    Component,
+    ValidatorVerdict,
+)
 from gpuledger.domain.bootstrap.facts import (
     BootstrapComponent,
     BootstrapFacts,
@@ -53,8 +60,19 @@ def unbroken_heartbeats(row: BootstrapNode) -> list[datetime]:
 
 
 def verdict_when_failed(step: str | None) -> ValidatorVerdict:
-    """The verdict of a validator that failed at this step."""
-    return ValidatorVerdict.DRIVER_MISSING if step in (None, DRIVER_STEP) else ValidatorVerdict.TOOLKIT_MISSING
+    """The verdict of a validator that failed at this step.
+
+    GPU Operator's has steps before and after the toolkit's, which fail where driver and toolkit work: without a Fabric
+    Manager, for instance, or without an instance on a card that has MIG enabled.
+    """
+    return _VERDICTS_WHEN_FAILED.get(step, ValidatorVerdict.VALIDATION_FAILED)
+
+
+_VERDICTS_WHEN_FAILED = {
+    None: ValidatorVerdict.DRIVER_MISSING,
+    DRIVER_STEP: ValidatorVerdict.DRIVER_MISSING,
+    TOOLKIT_STEP: ValidatorVerdict.TOOLKIT_MISSING,
+}
 
 
 def verdict_when_stuck(step: str | None) -> ValidatorVerdict:
@@ -123,13 +141,23 @@ def _components_observed(state: BootstrapFacts, fact: Fact, data: NodeComponents
     if not data.pods and row.is_gone:
         forget_observations(state, node, time)
         return
-    names: dict[str, None] = dict.fromkeys(pod.component for pod in data.pods)
-    observed_pods = {name: _of_component(data.pods, name) for name in names}
+    pods = [_passed(pod) if _awaits_plugin(pod) else pod for pod in data.pods]
+    names: dict[str, None] = dict.fromkeys(pod.component for pod in pods)
+    observed_pods = {name: _of_component(pods, name) for name in names}
     for component in previous:
         _observe_component(state, row, component.component, observed_pods.pop(component.component, None), time)
     for name, pod in observed_pods.items():
         _observe_component(state, row, name, pod, time)
-    put_node(state, _with_verdict(row, data.pods, time)._replace(components_at=later(row.components_at, time)))
+    put_node(state, _with_verdict(row, pods, time)._replace(components_at=later(row.components_at, time)))
+
+
+def _awaits_plugin(pod: ComponentPod) -> bool:
+    return pod.component == Component.VALIDATOR.value and pod.step == PLUGIN_STEP
+
+
+def _passed(pod: ComponentPod) -> ComponentPod:
+    """A validator's pod that has done all that is waited for."""
+    return ComponentPod(component=pod.component, pod=pod.pod, ready=True)
 
 
 def _of_component(pods: Iterable[ComponentPod], name: str) -> ComponentPod:

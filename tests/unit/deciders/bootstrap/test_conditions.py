@@ -67,6 +67,7 @@ def all_but_beats() -> Prepared:
 
 DRIVER = "driver-validation"
 TOOLKIT = "toolkit-validation"
+CUDA = "cuda-validation"
 LONG = 1000.0
 
 CASES = {
@@ -185,8 +186,30 @@ CASES = {
     "toolkit missing": Case(
         fresh_node, (pods(2, validator=f"failing:{TOOLKIT}"),), "ToolkitMissing", "True", "ToolkitValidationFailed"
     ),
-    "toolkit missing at a later step": Case(
-        fresh_node, (pods(2, validator="failing:cuda-validation"),), "ToolkitMissing", "True", "ToolkitValidationFailed"
+    "toolkit of which another step that fails says nothing": Case(
+        fresh_node, (pods(2, validator=f"failing:{CUDA}"),), "ToolkitMissing", "Unknown", "ValidationFailed"
+    ),
+    "toolkit of which a step between the driver's and its own says nothing": Case(
+        fresh_node, (pods(2, validator="failing:gdrcopy-validation"),), "ToolkitMissing", "Unknown", "ValidationFailed"
+    ),
+    "toolkit of which a step that takes too long says nothing": Case(
+        fresh_node, (pods(2, validator=f"waiting:{CUDA}"),), "ToolkitMissing", "Unknown", "ValidatorTimedOut", LONG
+    ),
+    "toolkit there where only plugin-validation fails": Case(
+        fresh_node, (pods(2, validator="failing:plugin-validation"),), "ToolkitMissing", "False", "ValidatorReady"
+    ),
+    "toolkit there where plugin-validation waits for ever": Case(
+        fresh_node, (pods(2, validator="waiting:plugin-validation"),), "ToolkitMissing", "False", "ValidatorReady", LONG
+    ),
+    "driver there where another step fails": Case(
+        fresh_node, (pods(2, validator=f"failing:{CUDA}"),), "DriverMissing", "False", "ValidatorReady"
+    ),
+    "verdict of another step kept by a container that starts again": Case(
+        fresh_node, (pods(2, validator=f"failing:{CUDA}"), pods(3, validator=f"waiting:{CUDA}")),
+        "ToolkitMissing", "Unknown", "ValidationFailed",
+    ),
+    "not for pools where another step fails": Case(
+        ready_node, (all_but(10, validator=f"failing:{CUDA}"),), "ReadyForPooling", "False", "InfrastructureNotReady"
     ),
     "toolkit missing after a time at its step": Case(
         fresh_node, (pods(2, validator=f"waiting:{TOOLKIT}"),), "ToolkitMissing", "True", "ValidatorTimedOut", LONG
@@ -210,7 +233,17 @@ CASES = {
     "GFD of nobody's interest": Case(
         ready_node, ((10, NODE, inventory(managed=False)),), "GFDReady", "Unknown", "ManagedDisabled"
     ),
-    "monitoring without DCGM": Case(fresh_node, (), "MonitoringMissing", "True", "DCGMPending"),
+    "monitoring with DCGM that starts": Case(
+        fresh_node, (pods(2, dcgm="waiting"),), "MonitoringMissing", "True", "DCGMPending"
+    ),
+    "monitoring without anything": Case(fresh_node, (), "MonitoringMissing", "True", "DCGMExporterPending"),
+    "monitoring by an exporter with a host engine of its own": Case(
+        fresh_node, (pods(2, validator="ready", gfd="ready", dcgm_exporter="ready"), *beats(3, 4, 5)),
+        "MonitoringMissing", "False", "HeartbeatStable",
+    ),
+    "monitoring by DCGM alone, which has no heartbeat": Case(
+        fresh_node, (off(dcgm_exporter_enabled=False),), "MonitoringMissing", "True", "DCGMPending"
+    ),
     "monitoring with a failing DCGM": Case(
         fresh_node, (all_but(2, dcgm="failing"),), "MonitoringMissing", "True", "DCGMFailing"
     ),
