@@ -8,12 +8,13 @@ complete.
 import asyncio
 import getpass
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
+import psycopg
 
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
@@ -117,13 +118,21 @@ def _skip_events(skips: list[tuple[Position, str]]) -> list[Outgoing]:
 
 @asynccontextmanager
 async def _no_writers(database_url: str) -> AsyncIterator[None]:
-    """Keep every process from folding the log into rows and decisions, for the length of the block."""
+    """Keep every process from folding the log into rows and decisions, for the length of the block.
+
+    The locks are released before the session ends, which PostgreSQL takes its time for: who imports again finds them
+    free.
+    """
     async with connect(database_url, application_name=NAME) as connection:
-        for projection in all_projections():
-            if not await try_lock(connection, writer_lock(projection.name)):
-                hint = "Stop `gpuledger up`, import, and start it again"
-                raise ToolBusyError(f"Projection {projection.name} is being written by another process", hint)
-        yield
+        try:
+            for projection in all_projections():
+                if not await try_lock(connection, writer_lock(projection.name)):
+                    hint = "Stop `gpuledger up`, import, and start it again"
+                    raise ToolBusyError(f"Projection {projection.name} is being written by another process", hint)
+            yield
+        finally:
+            with suppress(psycopg.Error):
+                await connection.execute("SELECT pg_advisory_unlock_all()")
 
 
 async def _check_sizes(archive: Path, limit: int) -> None:
