@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpuledger.agent.hardware.api import Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import BusyError, DriverMissingError, HungError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional, translating_errors
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, describing, translating_errors
 from gpuledger.agent.hardware.nvml_cards import CardScan, find_cards, handle_of
 from gpuledger.agent.hardware.nvml_driver import Driver, Load, SilentCards, load_nvml
 from gpuledger.agent.hardware.nvml_health import read_health
@@ -121,8 +121,8 @@ class NvmlHardware:
 
 def _survey(nvml: Nvml, found: CardScan) -> Survey:
     with translating_errors(nvml, "Querying the driver's version"):
-        cuda = optional(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
-        return Survey(found.cards, optional(nvml, nvml.nvmlSystemGetDriverVersion), cuda_version(cuda))
+        cuda = describing(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
+        return Survey(found.cards, describing(nvml, nvml.nvmlSystemGetDriverVersion), cuda_version(cuda))
 
 
 def _answering_addresses(found: CardScan) -> frozenset[str]:

@@ -93,11 +93,15 @@ def translating_errors(nvml: Nvml, what: str) -> Iterator[None]:
         raise HardwareError(f"{what} failed: NVML answered bytes that are no text.") from error
 
 
+def _meaning_of(nvml: Nvml, error: Exception) -> type[HardwareError]:
+    code = code_of(error)
+    return next((ours for name, ours in MEANINGS.items() if getattr(nvml, name) == code), HardwareError)
+
+
 def translated(nvml: Nvml, error: Exception, what: str) -> HardwareError:
     """The agent's error for one of NVML's."""
-    code = code_of(error)
-    meaning = next((ours for name, ours in MEANINGS.items() if getattr(nvml, name) == code), HardwareError)
-    return meaning(f"{what} failed: {error} (NVML error {code}). {ADVICE[meaning]}")
+    meaning = _meaning_of(nvml, error)
+    return meaning(f"{what} failed: {error} (NVML error {code_of(error)}). {ADVICE[meaning]}")
 
 
 def optional(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
@@ -108,6 +112,21 @@ def optional(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  
         if code_of(error) in {getattr(nvml, name) for name in UNSUPPORTED}:
             return None
         raise
+
+
+def describing(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
+    """A property that only describes, or None where it cannot be had, for whatever reason: the card is there without.
+
+    Raises NVML's errors that concern the whole card, or the driver.
+    """
+    try:
+        return optional(nvml, call, *arguments)
+    except nvml.NVMLError as error:
+        if issubclass(_meaning_of(nvml, error), (DriverMissingError, CardLostError, HungError)):
+            raise
+    except UnicodeDecodeError:
+        pass
+    return None
 
 
 def code_of(error: Exception) -> int | None:

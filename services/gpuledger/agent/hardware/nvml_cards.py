@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.hardware.errors import DriverMissingError, HardwareError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional, translating_errors
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, describing, translating_errors
 from gpuledger.agent.hardware.nvml_mig import instances_of, mig_modes, supported_profiles
 from gpuledger.agent.hardware.nvml_nvlink import link_peers
 from gpuledger.agent.hardware.sysfs import PciCard, pci_address
@@ -82,12 +82,12 @@ def _facts(nvml: Nvml, handle: Handle, bus_facts: CardFacts) -> CardFacts:
 
 
 def _with_properties(nvml: Nvml, handle: Handle, bus_facts: CardFacts) -> CardFacts:
-    memory = optional(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    compute = optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    memory = describing(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    compute = describing(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     return bus_facts._replace(
         uuid=nvml.nvmlDeviceGetUUID(handle),
-        serial=_text(optional(nvml, nvml.nvmlDeviceGetSerial, handle)),
-        product=_text(optional(nvml, nvml.nvmlDeviceGetName, handle)),
+        serial=_text(describing(nvml, nvml.nvmlDeviceGetSerial, handle)),
+        product=_text(describing(nvml, nvml.nvmlDeviceGetName, handle)),
         memory_mib=memory.total // BYTES_PER_MIB if memory is not None else None,
         compute=tuple(compute) if compute is not None else None,
         nvlinks=link_peers(nvml, handle),

@@ -7,7 +7,7 @@ from typing import Final
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, optional
 from gpuledger.agent.hardware.nvml_mig import mig_modes
-from gpuledger.agent.hardware.nvml_nvlink import active_links, link_errors
+from gpuledger.agent.hardware.nvml_nvlink import link_errors, links_of
 
 THROTTLE_REASONS: Final = (
     "SwPowerCap",
@@ -39,12 +39,12 @@ RECOVERY_ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
 def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tuple[Readings, frozenset[int]]:
     """A card's readings, and the links that are active now or were before.
 
-    A link counts as down if it was active before: some cards have more links than their machine connects. With MIG on
-    none counts as down: an A100 switches its links off (Fabric Manager's user guide), and instances have no use for
-    them.
+    A link counts as down if it was active before and is not now: some cards have more links than their machine
+    connects, and a link that does not say now is neither. With MIG on none counts as down: an A100 switches its links
+    off (Fabric Manager's user guide), and instances have no use for them.
     """
-    active = active_links(nvml, handle)
-    links = active_before.union(active)
+    now = links_of(nvml, handle)
+    links = active_before.union(now.active)
     modes = mig_modes(nvml, handle)
     remapped = optional(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
     readings = Readings(
@@ -56,7 +56,7 @@ def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tu
         remap_failed=bool(remapped[3]) if remapped is not None else None,
         throttled=throttles(nvml, _clock_reasons(nvml, handle)),
         nvlink_errors=link_errors(nvml, handle, tuple(sorted(links))),
-        nvlinks_down=() if modes is not None and modes.enabled else tuple(sorted(links.difference(active))),
+        nvlinks_down=() if modes is not None and modes.enabled else tuple(sorted(links & now.inactive)),
         recovery=_recovery(nvml, handle),
     )
     return readings, links

@@ -1,8 +1,8 @@
 """A card's NVLinks in NVML: the active ones, their peers, and their errors."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, optional
+from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, describing, number_of, optional
 from gpuledger.agent.hardware.sysfs import pci_address
 
 TOTALS: Final = (
@@ -22,18 +22,29 @@ PER_LINK: Final = (
 )
 """Counters of one link, on cards from Hopper (the first three) and Blackwell (the last) on."""
 
-_NOWHERE: Final = "0000:00:00.0"
+_UNKNOWN_PEERS: Final = ("0000:00:00.0", "ffffffff:ff:ff.0")
+"""The peer of a link that ends nowhere, and of one to an NVSwitch, whose address the driver masks."""
 
 
-def active_links(nvml: Nvml, handle: Handle) -> tuple[int, ...]:
-    """The numbers of the active links."""
-    states = ((link, _state(nvml, handle, link)) for link in range(nvml.NVML_NVLINK_MAX_LINKS))
-    return tuple(link for link, state in states if state == nvml.NVML_FEATURE_ENABLED)
+class Links(NamedTuple):
+    """The numbers of a card's links that are active, and of those that are not; others do not say."""
+
+    active: frozenset[int]
+    inactive: frozenset[int]
+
+
+def links_of(nvml: Nvml, handle: Handle) -> Links:
+    """Whether each link of a card is active."""
+    states = {link: _state(nvml, handle, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS)}
+    return Links(
+        frozenset(link for link, state in states.items() if state == nvml.NVML_FEATURE_ENABLED),
+        frozenset(link for link, state in states.items() if state == nvml.NVML_FEATURE_DISABLED),
+    )
 
 
 def link_peers(nvml: Nvml, handle: Handle) -> tuple[str, ...]:
     """The PCI addresses of the active links' peers, where the driver knows them."""
-    found = (_peer(nvml, handle, link) for link in active_links(nvml, handle))
+    found = (_peer(nvml, handle, link) for link in sorted(links_of(nvml, handle).active))
     return tuple(address for address in found if address is not None)
 
 
@@ -58,11 +69,11 @@ def _total(numbers: list[int | None]) -> int | None:
 
 
 def _state(nvml: Nvml, handle: Handle, link: int) -> int | None:
-    state: int | None = optional(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
+    state: int | None = describing(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link)
     return state
 
 
 def _peer(nvml: Nvml, handle: Handle, link: int) -> str | None:
-    pci = optional(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    pci = describing(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
     address = pci_address(pci.busId) if pci is not None else None
-    return None if address == _NOWHERE else address
+    return None if address in _UNKNOWN_PEERS else address

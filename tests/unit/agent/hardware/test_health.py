@@ -110,6 +110,13 @@ def test_a_link_that_was_active_before_is_down(one: Bench) -> None:
     assert one.hardware.readings(FIRST).nvlinks_down == ()
 
 
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_NOT_SUPPORTED])
+def test_a_link_that_does_not_say_whether_it_is_active_is_not_down(one: Bench, code: int) -> None:
+    one.hardware.readings(FIRST)
+    one.nvml.errors["nvmlDeviceGetNvLinkState"] = code
+    assert one.hardware.readings(FIRST).nvlinks_down == ()
+
+
 def test_links_that_mig_switches_off_are_not_down(one: Bench) -> None:
     one.hardware.readings(FIRST)
     card = one.card(FIRST)

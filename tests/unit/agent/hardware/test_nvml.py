@@ -2,6 +2,7 @@
 
 from importlib import reload
 from pathlib import Path
+from typing import Any
 
 import pynvml
 import pytest
@@ -93,6 +94,38 @@ def test_a_machine_whose_sysfs_is_hidden_is_seen_by_the_driver(two: Bench, tmp_p
 def test_links_that_are_inactive_end_nowhere(tmp_path: Path) -> None:
     created = bench(tmp_path, h100(FIRST, links=[f"0000{SECOND}", None, f"0000{THIRD}".upper()]))
     assert created.hardware.survey().cards[0].nvlinks == (SECOND, THIRD)
+
+
+def test_links_to_a_switch_whose_address_the_driver_masks_end_nowhere_that_is_known(tmp_path: Path) -> None:
+    created = bench(tmp_path, h100(FIRST, links=["ffffffff:ff:ff.0", "FFFFFFFF:FF:FF.0", f"0000{SECOND}"]))
+    assert created.hardware.survey().cards[0].nvlinks == (SECOND,)
+
+
+@pytest.mark.parametrize(
+    ("call", "lacks"),
+    [
+        ("nvmlDeviceGetSerial", {"serial": None}),
+        ("nvmlDeviceGetName", {"product": None}),
+        ("nvmlDeviceGetMemoryInfo", {"memory_mib": None}),
+        ("nvmlDeviceGetCudaComputeCapability", {"compute": None}),
+        ("nvmlDeviceGetNvLinkState", {"nvlinks": ()}),
+        ("nvmlDeviceGetNvLinkRemotePciInfo", {"nvlinks": ()}),
+        ("nvmlSystemGetDriverVersion", {}),
+    ],
+)
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_MEMORY, 12345])
+def test_a_property_that_cannot_be_had_hides_no_card(two: Bench, call: str, lacks: dict[str, Any], code: int) -> None:
+    whole = two.hardware.survey()
+    two.nvml.errors[call] = code
+    found = two.hardware.survey()
+    assert found.cards == tuple(card._replace(**lacks) for card in whole.cards)
+    assert (found.driver_version is None) == (call == "nvmlSystemGetDriverVersion")
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_TIMEOUT])
+def test_a_card_that_is_lost_while_it_is_described_does_not_answer(two: Bench, code: int) -> None:
+    two.nvml.errors["nvmlDeviceGetSerial"] = code
+    assert [card.uuid for card in two.hardware.survey().cards] == [None, None]
 
 
 @pytest.mark.parametrize(
