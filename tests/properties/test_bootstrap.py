@@ -225,7 +225,7 @@ class Preparation(RuleBasedStateMachine):
         states = [self.node.device(name)[0] for name in self.assignments()]
         infrastructure = status["GFDReady"] == "True" and missing == ["False"] * 3
         fit = bool(states) and all(state == "Ready" for state in states)
-        degraded = "True" in missing
+        degraded = "True" in missing or (status["DriverMissing"], status["ToolkitMissing"]) == ("False", "Unknown")
         assert status["InfraDegraded"] == str(degraded)
         assert status["DegradedWorkloads"] == str(degraded and is_held)
         assert status["ReadyForPooling"] == str(row.managed and row.complete and infrastructure and fit)

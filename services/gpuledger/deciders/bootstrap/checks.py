@@ -64,15 +64,11 @@ _VALIDATOR_CHECKS = {
         PreparationReason.TOOLKIT_VALIDATION_FAILED,
         f"The validator fails at {TOOLKIT_STEP}; install or repair the container toolkit on the node.",
     ),
+    ValidatorVerdict.VALIDATION_FAILED: _failing(
+        PreparationReason.VALIDATION_FAILED,
+        f"The validator fails at another step than {DRIVER_STEP} and {TOOLKIT_STEP}; look at the log of its pod.",
+    ),
 }
-
-
-def _of_verdict(verdict: ValidatorVerdict | None, step: str | None) -> NodeCheck:
-    if verdict is not ValidatorVerdict.VALIDATION_FAILED:
-        return _VALIDATOR_CHECKS[verdict]
-    failed = step if step is not None and verdict_when_failed(step) is verdict else "another step"
-    text = f"The validator fails at {failed}, and not at the driver's or the toolkit's; look at the log of its pod."
-    return _failing(PreparationReason.VALIDATION_FAILED, text)
 
 
 def _validator(context: NodeContext) -> tuple[ValidatorVerdict | None, NodeCheck]:
@@ -86,7 +82,7 @@ def _validator(context: NodeContext) -> tuple[ValidatorVerdict | None, NodeCheck
         stuck = verdict_when_stuck(step)
         if verdict is not stuck:
             return stuck, _timed_out(context, step)
-    return verdict, _of_verdict(verdict, step)
+    return verdict, _VALIDATOR_CHECKS[verdict]
 
 
 def _with_agent(
@@ -117,6 +113,8 @@ def _timed_out(context: NodeContext, step: str | None) -> NodeCheck:
 
 def _gfd(context: NodeContext, verdict: ValidatorVerdict | None) -> NodeCheck:
     is_enabled = context.settings.gfd_enabled
+    if verdict is ValidatorVerdict.VALIDATION_FAILED:
+        return _pending(PreparationReason.VALIDATION_FAILED)
     if verdict is not ValidatorVerdict.FINE:
         return _pending(PreparationReason.WAITING_FOR_DRIVER)
     if is_enabled and context.is_failing(Component.GFD):
@@ -133,7 +131,8 @@ _PENDING = {Component.DCGM: PreparationReason.DCGM_PENDING, Component.DCGM_EXPOR
 
 
 def _monitoring(context: NodeContext) -> NodeCheck:
-    for component in filter(context.is_failing, context.monitors):
+    runs_dcgm = [Component.DCGM] if context.settings.dcgm_enabled else []
+    for component in filter(context.is_failing, dict.fromkeys((*runs_dcgm, *context.monitors))):
         return _failing(_FAILING[component], f"The pod of {component} fails; look at it.")
     for component in context.monitors:
         if not context.is_ready(component):

@@ -33,7 +33,7 @@ def conditions_of(context: NodeContext, checks: Checks, states: Sequence[str]) -
             NodeConditionType.MONITORING_MISSING,
         )
         infrastructure = tuple(_condition(kind, None, PreparationReason.MANAGED_DISABLED) for kind in types)
-    degraded = _infra_degraded(infrastructure)
+    degraded = _infra_degraded(context, checks, infrastructure)
     found = (
         *infrastructure,
         degraded,
@@ -59,7 +59,11 @@ def _toolkit(checks: Checks) -> Condition:
     return _checked(NodeConditionType.TOOLKIT_MISSING, status, checks.validator)
 
 
-def _infra_degraded(infrastructure: Iterable[Condition]) -> Condition:
+def _infra_degraded(context: NodeContext, checks: Checks, infrastructure: Iterable[Condition]) -> Condition:
+    """Whether something is missing, or the validator fails at a step of its own."""
+    if context.row.managed and checks.verdict is ValidatorVerdict.VALIDATION_FAILED:
+        reason, message = PreparationReason.VALIDATION_FAILED, checks.validator.message
+        return _condition(NodeConditionType.INFRA_DEGRADED, True, reason, message)
     for one in infrastructure:
         if one.type in _MISSING and one.status == "True":
             return _condition(NodeConditionType.INFRA_DEGRADED, True, one.type, one.message)

@@ -55,12 +55,11 @@ class NodeContext:
     def monitors(self) -> list[Component]:
         """The monitoring components whose pods have to be ready.
 
-        An exporter with a host engine of its own, as GPU Operator runs it by default, has no pod of DCGM beside it: its
-        heartbeat shows that an engine answers.
+        Of DCGM the exporter's heartbeat says enough: GPU Operator's default is an exporter with a host engine of its
+        own, without a pod of DCGM beside it.
         """
-        has_engine = Component.DCGM in self.components or not self.expects_heartbeats
         enabled = {
-            Component.DCGM: self.settings.dcgm_enabled and has_engine,
+            Component.DCGM: self.settings.dcgm_enabled and not self.expects_heartbeats,
             Component.DCGM_EXPORTER: self.settings.dcgm_exporter_enabled,
         }
         return [component for component, is_enabled in enabled.items() if is_enabled]

@@ -72,6 +72,7 @@ _VERDICTS_WHEN_FAILED = {
     None: ValidatorVerdict.DRIVER_MISSING,
     DRIVER_STEP: ValidatorVerdict.DRIVER_MISSING,
     TOOLKIT_STEP: ValidatorVerdict.TOOLKIT_MISSING,
+    PLUGIN_STEP: ValidatorVerdict.FINE,
 }
 
 
@@ -141,7 +142,7 @@ def _components_observed(state: BootstrapFacts, fact: Fact, data: NodeComponents
     if not data.pods and row.is_gone:
         forget_observations(state, node, time)
         return
-    pods = [_passed(pod) if _awaits_plugin(pod) else pod for pod in data.pods]
+    pods = _without_waiting_for_plugins(data.pods)
     names: dict[str, None] = dict.fromkeys(pod.component for pod in pods)
     observed_pods = {name: _of_component(pods, name) for name in names}
     for component in previous:
@@ -151,13 +152,16 @@ def _components_observed(state: BootstrapFacts, fact: Fact, data: NodeComponents
     put_node(state, _with_verdict(row, pods, time)._replace(components_at=later(row.components_at, time)))
 
 
-def _awaits_plugin(pod: ComponentPod) -> bool:
-    return pod.component == Component.VALIDATOR.value and pod.step == PLUGIN_STEP
+def _without_waiting_for_plugins(pods: Iterable[ComponentPod]) -> list[ComponentPod]:
+    """The pods, with a validator's as ready that is at its last step, unless another one is not yet, or no longer.
 
-
-def _passed(pod: ComponentPod) -> ComponentPod:
-    """A validator's pod that has done all that is waited for."""
-    return ComponentPod(component=pod.component, pod=pod.pod, ready=True)
+    Such another one takes its place: pods of a node that were evicted stay where they were.
+    """
+    validators = [pod for pod in pods if pod.component == Component.VALIDATOR.value]
+    others = [pod for pod in pods if pod.component != Component.VALIDATOR.value]
+    elsewhere = [pod for pod in validators if pod.step != PLUGIN_STEP]
+    passed = [ComponentPod(component=pod.component, pod=pod.pod, ready=True) for pod in validators]
+    return [*others, *(elsewhere or passed)]
 
 
 def _of_component(pods: Iterable[ComponentPod], name: str) -> ComponentPod:

@@ -208,6 +208,16 @@ CASES = {
         fresh_node, (pods(2, validator=f"failing:{CUDA}"), pods(3, validator=f"waiting:{CUDA}")),
         "ToolkitMissing", "Unknown", "ValidationFailed",
     ),
+    "degraded by another step that fails": Case(
+        ready_node, (all_but(10, validator=f"failing:{CUDA}"),), "InfraDegraded", "True", "ValidationFailed"
+    ),
+    "GFD waits for another step that fails": Case(
+        ready_node, (all_but(10, validator=f"failing:{CUDA}"),), "GFDReady", "False", "ValidationFailed"
+    ),
+    "workloads degraded by another step that fails": Case(
+        ready_node, ((10, "d1", assigned("Assigned")), all_but(11, validator=f"failing:{CUDA}")),
+        "DegradedWorkloads", "True", "DevicesAssigned",
+    ),
     "not for pools where another step fails": Case(
         ready_node, (all_but(10, validator=f"failing:{CUDA}"),), "ReadyForPooling", "False", "InfrastructureNotReady"
     ),
@@ -233,8 +243,12 @@ CASES = {
     "GFD of nobody's interest": Case(
         ready_node, ((10, NODE, inventory(managed=False)),), "GFDReady", "Unknown", "ManagedDisabled"
     ),
-    "monitoring with DCGM that starts": Case(
-        fresh_node, (pods(2, dcgm="waiting"),), "MonitoringMissing", "True", "DCGMPending"
+    "monitoring by an exporter whose DCGM starts": Case(
+        ready_node, (all_but(10, dcgm="waiting"),), "MonitoringMissing", "False", "HeartbeatStable"
+    ),
+    "monitoring by an exporter whose DCGM is gone": Case(
+        ready_node, (pods(10, validator="ready", gfd="ready", dcgm_exporter="ready"),),
+        "MonitoringMissing", "False", "HeartbeatStable",
     ),
     "monitoring without anything": Case(fresh_node, (), "MonitoringMissing", "True", "DCGMExporterPending"),
     "monitoring by an exporter with a host engine of its own": Case(
@@ -265,21 +279,22 @@ CASES = {
     ),
     "a lost pod starts the count anew": Case(
         ready_node,
-        (all_but(10, dcgm="waiting"), all_but(11), *beats(12, 13)),
+        (all_but(10, dcgm_exporter="waiting"), all_but(11), *beats(12, 13)),
         "MonitoringMissing", "True", "HeartbeatUnstable",
     ),
     "the count ends after a lost pod": Case(
         ready_node,
-        (all_but(10, dcgm="waiting"), all_but(11), *beats(12, 13, 14)),
+        (all_but(10, dcgm_exporter="waiting"), all_but(11), *beats(12, 13, 14)),
         "MonitoringMissing", "False", "HeartbeatStable",
     ),
     "an agent that has reported all its heartbeats is silent for a good reason": Case(
         ready_node,
-        (*beats(*range(6, 14)), all_but(20, dcgm="waiting"), all_but(21)),
+        (*beats(*range(6, 14)), all_but(20, dcgm_exporter="waiting"), all_but(21)),
         "MonitoringMissing", "False", "HeartbeatStable", until=LONG,
     ),
     "an agent that has more to tell is waited for": Case(
-        ready_node, (all_but(20, dcgm="waiting"), all_but(21)), "MonitoringMissing", "True", "HeartbeatUnstable", LONG
+        ready_node, (all_but(20, dcgm_exporter="waiting"), all_but(21)),
+        "MonitoringMissing", "True", "HeartbeatUnstable", LONG,
     ),
     "an agent that was never there is not missed": Case(
         ready_node, (), "MonitoringMissing", "False", "HeartbeatStable", until=LONG

@@ -115,8 +115,11 @@ EDGES = {
     "Ready to failed by a pod of GFD that waits": Edge(
         lambda: ready("d1"), 9, NODE, all_ready(gfd="waiting"), both("ValidatingFailed", "Faulted")
     ),
-    "Ready to failed by a pod of DCGM that is gone": Edge(
-        lambda: ready("d1"), 9, NODE, components(validator="ready", gfd="ready", dcgm_exporter="ready"),
+    "Ready stays when a pod of DCGM is gone": Edge(
+        lambda: ready("d1"), 9, NODE, components(validator="ready", gfd="ready", dcgm_exporter="ready"), []
+    ),
+    "Ready to failed by a pod of the exporter that is gone": Edge(
+        lambda: ready("d1"), 9, NODE, components(validator="ready", gfd="ready", dcgm="ready"),
         both("ValidatingFailed", "Faulted"),
     ),
     "Ready to failed by an incomplete inventory": Edge(

@@ -6,7 +6,8 @@ from gpuledger.api.phases import PreparationPhase
 from gpuledger.deciders.bootstrap.decide import phases_to
 from gpuledger.deciders.bootstrap.device_states import READY, VALIDATING, TargetState, states_to
 from gpuledger.domain.bootstrap.facts import Streak, Timeouts, extend_streak
-from support.bootstrap import second
+from gpuledger.events.node import ComponentPod, NodeComponentsObserved
+from support.bootstrap import prepared, second
 
 DISABLED, BEGUN, GFD = PreparationPhase.DISABLED, PreparationPhase.VALIDATING, PreparationPhase.GFD
 MONITORING, DONE, FAILED = PreparationPhase.MONITORING, PreparationPhase.READY, PreparationPhase.VALIDATING_FAILED
@@ -109,3 +110,13 @@ def test_a_wait_that_ended_or_began_anew_is_passed_over() -> None:
     waits.track("validator", second(5), "w2")
     assert list(waits.expired("validator", second(4), 10)) == []
     assert [wait.node for wait in waits.expired("validator", second(5), 10)] == ["w2"]
+
+
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_a_validators_pod_that_was_evicted_at_its_last_step_hides_no_other(name: str) -> None:
+    evicted = ComponentPod(
+        component="validator", pod="m", ready=False, failing=True, step="plugin-validation", reason="Evicted"
+    )
+    other = ComponentPod(component="validator", pod=name, ready=False, failing=True, step="driver-validation")
+    node = prepared("d1", facts=NodeComponentsObserved(pods=(evicted, other)), heartbeat_count=0)
+    assert node.conditions()["DriverMissing"] == ("True", "DriverValidationFailed")
