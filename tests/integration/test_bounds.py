@@ -38,9 +38,12 @@ def holds(container: str, units: int) -> tuple[str, Payload]:
 def attack(number: int) -> list[Decoded]:
     """Containers that fill half of a node, as many cards as a survey holds, and an epoch that ends later and later."""
     cards = tuple(
-        Card(uuid=f"GPU-{number}-{place}", pci_address=f"0000:{place:02x}:00.0", pci_vendor="10de", pci_device="2335")
+        Card(
+            uuid=f"GPU-{number}-{place}", pci_address=f"{number:04x}:{place:02x}:00.0",
+            pci_vendor="10de", pci_device="2335",
+        )
         for place in range(CARDS_PER_NODE_MAX)
-    )
+    )  # fmt: skip
     ended = tuple(EndedEpoch(epoch="lost", last=10 * number + more) for more in range(1, 4))
     start = NodeAgentStarted(version="1", hardware="nvml", clean=True, durable=True, ended=ended)
     full = [holds(f"{number}-{one}", UNITS_OF_CONTAINER_MAX) for one in ("a", "b")]

@@ -157,10 +157,10 @@ class Preparation(RuleBasedStateMachine):
     def health_changes(self, name: str, healthy: bool) -> None:
         self.record(f"GPU-{name}", DeviceHealthChanged(healthy=healthy, kind=None if healthy else "XID 79"))
 
-    @rule(name=names, missing=st.booleans())
-    def device_is_described(self, name: str, missing: bool) -> None:
+    @rule(name=names, missing=st.booleans(), ignored=st.booleans())
+    def device_is_described(self, name: str, missing: bool, ignored: bool) -> None:
         if name in self.node.state.device.rows:
-            self.record(name, described(missing=missing))
+            self.record(name, described(missing=missing, ignored=ignored))
 
     @rule(name=names)
     def device_comes_or_goes(self, name: str) -> None:
@@ -222,13 +222,15 @@ class Preparation(RuleBasedStateMachine):
         status = {kind: recorded[0] for kind, recorded in self.node.conditions().items()}
         missing = [status[f"{what}Missing"] for what in ("Driver", "Toolkit", "Monitoring")]
         is_held = any(phase in HELD for phase in self.assignments().values())
-        states = [self.node.device(name)[0] for name in self.assignments()]
+        devices = self.node.state.device.rows.values()
+        usable = [
+            one for one in devices if not (one.missing or one.ignored) and self.node.device(one.name)[0] == "Ready"
+        ]
         infrastructure = status["GFDReady"] == "True" and missing == ["False"] * 3
-        fit = bool(states) and all(state == "Ready" for state in states)
         degraded = "True" in missing or (status["DriverMissing"], status["ToolkitMissing"]) == ("False", "Unknown")
         assert status["InfraDegraded"] == str(degraded)
         assert status["DegradedWorkloads"] == str(degraded and is_held)
-        assert status["ReadyForPooling"] == str(row.managed and row.complete and infrastructure and fit)
+        assert status["ReadyForPooling"] == str(row.managed and row.complete and infrastructure and bool(usable))
 
     @invariant()
     def phase_follows_from_the_conditions(self) -> None:

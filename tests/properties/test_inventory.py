@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gpuledger.deciders.inventory.decide import on_fact
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.domain.fact import Fact
+from gpuledger.domain.inventory.claims import replaced_cards
 from gpuledger.domain.inventory.facts import InventoryFacts
 from gpuledger.events.device import Card
 from gpuledger.events.node import NodeFeaturesGone, NodeGone, NodeObserved
@@ -159,7 +160,7 @@ def test_a_card_is_one_device_and_a_name_is_for_life(reports: list[Report]) -> N
 
 
 @given(reports=report_lists)
-def test_only_a_gone_node_or_a_moved_card_takes_a_device_away(reports: list[Report]) -> None:
+def test_only_a_gone_node_or_a_card_that_moved_or_was_replaced_takes_a_device_away(reports: list[Report]) -> None:
     inventory = RecordedInventory()
     for report in (START, *reports):
         before = inventory.devices()
@@ -169,4 +170,8 @@ def test_only_a_gone_node_or_a_moved_card_takes_a_device_away(reports: list[Repo
             if row.name not in left:
                 sightings = inventory.state.report.rows.values()
                 is_elsewhere = any(other.node != row.node for other in sightings if other.reporter == "agent")
-                assert inventory.state.node_facts.rows[row.node].gone_at is not None or is_elsewhere
+                slots = inventory.state.slot.where("node", row.node)
+                taken = any(slot.card != row.card and slot.pci_address == row.pci_address for slot in slots)
+                is_replaced = taken or (row.provisional and replaced_cards(inventory.state, row.node))
+                is_gone = inventory.state.node_facts.rows[row.node].gone_at is not None
+                assert is_gone or is_elsewhere or is_replaced

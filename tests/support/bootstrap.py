@@ -64,9 +64,9 @@ def detected(card: str, node: str = NODE, *, address: str | None = None, **other
     return DeviceDetected(hardware=Hardware(pci_address=address), managed=True, node=node, card=card, **others)
 
 
-def described(*, address: str | None = None, missing: bool = False) -> DeviceDescribed:
-    """What a GPUDevice shows."""
-    return DeviceDescribed(**dict(Description(hardware=Hardware(pci_address=address), managed=True, missing=missing)))
+def described(*, address: str | None = None, **others: bool) -> DeviceDescribed:
+    """What a GPUDevice shows; others are flags such as `missing`."""
+    return DeviceDescribed(**dict(Description(hardware=Hardware(pci_address=address), managed=True, **others)))
 
 
 def components(**pods: str) -> NodeComponentsObserved:

@@ -1,6 +1,7 @@
 """Reports on devices for tests: two nodes' agents, and the log with what they report and `inventory` decides."""
 
 from typing import Any
+from zlib import crc32
 
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.domain.inventory.facts import InventoryFacts
@@ -19,9 +20,17 @@ UUID = "GPU-1"
 HOME, AWAY = "/nodes/n1/agent", "/nodes/n2/agent"
 
 
-def card(uuid: str | None = UUID) -> Card:
-    """A card in the first slot of its node."""
-    return Card(uuid=uuid, pci_address="0000:17:00.0", pci_vendor="10de", pci_device="2335", pci_class="0302")
+FIRST_SLOT = "0000:17:00.0"
+
+
+def card(uuid: str | None = UUID, address: str = FIRST_SLOT) -> Card:
+    """A card in a slot of its node."""
+    return Card(uuid=uuid, pci_address=address, pci_vendor="10de", pci_device="2335", pci_class="0302")
+
+
+def own_slot(uuid: str) -> str:
+    """An address that no other card of a test has."""
+    return f"{crc32(uuid.encode()) >> 16:04x}:{crc32(uuid.encode()) & 0xFF:02x}:00.0"
 
 
 def restarted(fold: Fold) -> Fold:
@@ -76,6 +85,6 @@ class Log:
         self.survey(node, uuid, at=at)
 
     def survey(self, node: str, *uuids: str | None, at: float = 0) -> list[Decoded]:
-        """The node's agent finds these cards."""
-        cards = tuple(card(uuid) for uuid in uuids)
+        """The node's agent finds these cards, each in a slot of its own; `UUID` or one without a UUID in the first."""
+        cards = tuple(card(uuid, FIRST_SLOT if uuid in (UUID, None) else own_slot(uuid)) for uuid in uuids)
         return self.add(f"/nodes/{node}/agent", node, NodeDevicesObserved(cards=cards), at)

@@ -67,7 +67,13 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
-ADDED = {"source.taken": "0", "source.rejected": "0", "source.unknown": "0", "gap.unknown_length": "false"}
+ADDED = {
+    "source.taken": "0",
+    "source.rejected": "0",
+    "source.unknown": "0",
+    "gap.unknown_length": "false",
+    "bootstrap_device.ignored": "false",
+}
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 
 TEXT = Text(collation="C")

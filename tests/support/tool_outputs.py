@@ -70,7 +70,10 @@ def _exporter(name: str, text: str) -> Reading:
         scraped = read_scrape(text)
     except MonitoringError as error:
         return Reading(name, f"refused: {error}", "it has samples of DCGM" if has_values else "")
-    event = HeartbeatTracker().on_scrape(scraped, datetime.now(UTC), 0)
+    monitoring, now = HeartbeatTracker(), datetime.now(UTC)
+    if isinstance(scraped, Samples):  # as of an earlier scrape, when they were others
+        monitoring.on_scrape(scraped._replace(digest=b"earlier"), now, 0)
+    event = monitoring.on_scrape(scraped, now, 0)
     kind = "advancing samples" if isinstance(scraped, Samples) and scraped.advancing else "samples"
     is_heartbeat = event is not None and event.fresh and has_values
     return Reading(name, f"a heartbeat by its {kind}", "" if is_heartbeat else "it is no heartbeat")

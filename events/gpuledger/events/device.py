@@ -161,9 +161,13 @@ class DeviceDescribed(Description):
 
 @registry.event("device", "withdrawn", by_service(SourceKind.INVENTORY))
 class DeviceWithdrawn(Payload):
-    """The GPUDevice no longer exists: its node is gone, or its card is in another node (`moved_to`)."""
+    """The GPUDevice no longer exists: its node is gone, or its card is in another node (`moved_to`).
+
+    The reason `Replaced` means that the agent found another card in its slot.
+    """
 
     moved_to: Name | None = None
+    reason: Name | None = None
 
 
 @registry.event("device", "attached", by_service(SourceKind.INVENTORY))

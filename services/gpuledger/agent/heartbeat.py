@@ -27,6 +27,9 @@ SAMPLES: Final = "DCGM_FI_"
 ENERGY: Final = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 """Advances on an idle card too. Virtual cards and some consumer cards lack it, or have 0."""
 
+BLANK_MIN: Final = float(2**63 - 16)
+"""From here on DCGM means that a card has no such value (`DCGM_INT64_BLANK` and those above it)."""
+
 HEARTBEATS_REPORTED: Final = HEARTBEATS_MAX
 """How many equal observations in a row become events; nobody counts more of them."""
 
@@ -76,7 +79,7 @@ def _samples(text: str) -> Samples:
             f"The exporter's metrics have no sample of DCGM ({SAMPLES}*). Look at the log of its pod: it does not "
             "reach DCGM, or its list of counters names nothing that the cards have."
         )
-    advancing = any(line.startswith(ENERGY) and value > 0 for line, value in samples.items())
+    advancing = any(line.startswith(ENERGY) and 0 < value < BLANK_MIN for line, value in samples.items())
     return Samples(blake2b("\n".join(sorted(samples)).encode(), digest_size=16).digest(), advancing)
 
 
@@ -112,7 +115,8 @@ class HeartbeatTracker:
         """The exporter was scraped; `now_s` is the monotonic clock."""
         if isinstance(scraped, datetime):
             return self._on_update(scraped, scraped != self._updated_at, now, now_s)
-        advanced = not scraped.advancing or scraped.digest != self._digest
+        has_changed = self._digest is not None and scraped.digest != self._digest
+        advanced = has_changed or not scraped.advancing
         self._digest = scraped.digest
         return self._on_update(now if advanced else self._updated_at or now, advanced, now, now_s)
 

@@ -23,6 +23,12 @@ class InventoryReason(StrEnum):
     PREREQUISITES_MET = "PrerequisitesMet"
 
 
+class WithdrawalReason(StrEnum):
+    """Why a GPUDevice exists no longer although its node does, and its card is in no other one."""
+
+    REPLACED = "Replaced"
+
+
 class PreparationReason(StrEnum):
     """Reasons of a node's preparation conditions and of a GPUDevice's state."""
 

@@ -92,6 +92,7 @@ def test_a_digest_depends_on_the_samples_of_dcgm_alone() -> None:
         (f'{ENERGY}{{gpu="0"}} 4742776\n', True),
         (f'{ENERGY}{{gpu="0"}} 0\n{ENERGY}{{gpu="1"}} 1\n', True),
         (f'{ENERGY}{{gpu="0"}} 0\nDCGM_FI_DEV_GPU_TEMP{{gpu="0"}} 31\n', False),
+        (f'{ENERGY}{{gpu="0"}} {2**63 - 16}\n{ENERGY}{{gpu="1"}} {2**63 - 14}\n', False),
         ('DCGM_FI_DEV_GPU_TEMP{gpu="0",modelName="{a} b"} 31 1767355200000\r\n', False),
     ],
 )
@@ -105,10 +106,9 @@ def test_samples_that_stand_still_are_a_copy_that_is_lost_after_two_minutes() ->
     monitoring, scraped = HeartbeatTracker(), read_scrape(exporter_text(NOON))
     recorded = [monitoring.on_scrape(scraped, later(15 * look), 15 * look) for look in range(11)]
     assert [one and (one.fresh, one.updated_at) for one in recorded] == [
-        (True, NOON),
-        *[None] * 8,
+        *[None] * 9,
         *[(False, NOON)] * 2,
-    ]
+    ], "the first scrape shows only what the samples are, not that anybody renews them"
     renewed = monitoring.on_scrape(read_scrape(exporter_text(later(165))), later(165), 165)
     assert renewed == NodeMonitoringObserved(fresh=True, updated_at=later(165))
 

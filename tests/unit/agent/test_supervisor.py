@@ -152,9 +152,9 @@ def exporter(service: Sequence[str | None]) -> ExporterMonitor:
 
 
 async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = exporter([None, None, "", "", exporter_text(NOON), None])
-    recorded = [await watch.poll() for _ in range(6)]
-    assert [one and one.fresh for one in recorded] == [False, False, False, False, True, False]
+    watch = exporter([None, None, "", "", exporter_text(NOON), exporter_text(NOON + timedelta(seconds=15)), None])
+    recorded = [await watch.poll() for _ in range(7)]
+    assert [one and one.fresh for one in recorded] == [False, False, False, False, None, True, False]
     logged = capsys.readouterr().out
     assert logged.count("connection refused") == 2
     assert logged.count("have no sample of DCGM") == 1
@@ -163,7 +163,8 @@ async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixt
 
 async def test_polls_are_reported_anew_once_somebody_counts_them() -> None:
     looks = 2 * HEARTBEATS_REPORTED
-    watch = exporter([exporter_text(NOON + timedelta(seconds=second)) for second in range(2 * looks)])
+    watch = exporter([exporter_text(NOON + timedelta(seconds=second)) for second in range(2 * looks + 1)])
+    assert await watch.poll() is None, "the first scrape does not show that anybody renews the samples"
     recorded = [await watch.poll() for _ in range(looks)]
     assert [one is not None for one in recorded] == [True] * HEARTBEATS_REPORTED + [False] * HEARTBEATS_REPORTED
     watch.restart_streak()

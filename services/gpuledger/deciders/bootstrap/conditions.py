@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from gpuledger.api.conditions import NodeConditionType
-from gpuledger.api.phases import DeviceState, ValidatorVerdict
+from gpuledger.api.phases import ValidatorVerdict
 from gpuledger.api.reasons import PreparationReason
 from gpuledger.deciders.bootstrap.checks import CheckResult, Checks, NodeCheck, fine
-from gpuledger.deciders.bootstrap.device_states import is_held
+from gpuledger.deciders.bootstrap.device_states import is_held, is_usable
 from gpuledger.deciders.bootstrap.node_context import NodeContext
 from gpuledger.events.node import Condition
 
@@ -15,7 +15,7 @@ _MISSING = (NodeConditionType.DRIVER_MISSING, NodeConditionType.TOOLKIT_MISSING,
 
 
 def conditions_of(context: NodeContext, checks: Checks, states: Sequence[str]) -> tuple[Condition, ...]:
-    """The node's conditions, ordered by type; `states` are those of its devices."""
+    """The node's conditions, ordered by type; `states` are those of its devices, in their order."""
     infrastructure: tuple[Condition, ...]
     if context.row.managed:
         gfd, monitoring = checks.gfd, checks.monitoring
@@ -79,6 +79,7 @@ def _degraded_workloads(context: NodeContext, degraded: Condition) -> Condition:
 
 
 def _ready_for_pooling(context: NodeContext, infrastructure: Iterable[Condition], states: Sequence[str]) -> Condition:
+    """Whether pools may take devices of the node: one that is not usable keeps itself out, and no other."""
     expected = {NodeConditionType.GFD_READY: "True", **dict.fromkeys(_MISSING, "False")}
     rules = (
         (bool(context.devices), PreparationReason.NO_DEVICES),
@@ -88,7 +89,7 @@ def _ready_for_pooling(context: NodeContext, infrastructure: Iterable[Condition]
             all(one.status == expected[NodeConditionType(one.type)] for one in infrastructure),
             PreparationReason.INFRASTRUCTURE_NOT_READY,
         ),
-        (all(state == DeviceState.READY for state in states), PreparationReason.DEVICES_NOT_READY),
+        (any(map(is_usable, context.devices, states)), PreparationReason.DEVICES_NOT_READY),
     )
     for holds, reason in rules:
         if not holds:

@@ -46,6 +46,11 @@ def is_held(device: BootstrapDevice) -> bool:
     return device.assignment in HELD
 
 
+def is_usable(device: BootstrapDevice, state: str) -> bool:
+    """Whether a pool may take, or has taken, the device in this state."""
+    return state == DeviceState.READY and not device.missing and not device.ignored
+
+
 def prepared(current: PreparedDevice | None) -> TargetState:
     """The current state of a device; without a row it is Discovered."""
     return _NEW if current is None else TargetState(current.state, current.reason, current.message)

@@ -19,7 +19,7 @@ class BootstrapProjection(Projection):
     """
 
     name = "bootstrap"
-    version = 5
+    version = 6
     specs = bootstrap_facts.SPECS
     handlers = bootstrap_folds.HANDLERS
     state_class = bootstrap_facts.BootstrapFacts

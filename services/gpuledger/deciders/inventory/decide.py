@@ -2,8 +2,8 @@
 
 The decider derives the desired inventory of a node from the facts in force and decides only the difference to its last
 decisions. A GPUDevice keeps its name for life; it is withdrawn only when its node is gone, its card is in another
-node, or its card, long absent, makes room for a new one of a node with too many. Nothing is decided while the module is
-disabled, and nothing but withdrawals while Node Feature Discovery is missing.
+node, another card is found in its slot, or its card, long absent, makes room for a new one of a node with too many.
+Nothing is decided while the module is disabled, and nothing but withdrawals while Node Feature Discovery is missing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,11 @@ import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_IGNORE, LABEL_TRUE
+from gpuledger.api.reasons import WithdrawalReason
 from gpuledger.deciders.inventory.conditions import is_managed, node_conditions, prerequisite
 from gpuledger.deciders.inventory.reports import on_claims
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.inventory.claims import as_claimed, nodes_sharing_cards, owner_of
+from gpuledger.domain.inventory.claims import as_claimed, nodes_sharing_cards, owner_of, replaced_cards
 from gpuledger.domain.inventory.device_names import device_name, free_name, place_of
 from gpuledger.domain.inventory.facts import InventoryFacts
 from gpuledger.domain.inventory.merge import (
@@ -150,7 +151,13 @@ def _kind(row: GpuDevice) -> Kind:
 def _withdraw(state: InventoryFacts, causation: Causation, row: GpuDevice) -> Iterator[Decision]:
     yield from _detach(causation, row)
     moved_to = owner_of(state, row.card) if not row.provisional else None
-    yield causation.decision(row.name, DeviceWithdrawn(moved_to=moved_to if moved_to != row.node else None))
+    if moved_to not in (None, row.node):
+        yield causation.decision(row.name, DeviceWithdrawn(moved_to=moved_to))
+    else:
+        replaced = replaced_cards(state, row.node)  # by a late survey, a card that was only counted turns out to be one
+        is_replaced = row.card in replaced or (row.provisional and replaced and _exists(state, row.node))
+        reason = WithdrawalReason.REPLACED.value if is_replaced else None
+        yield causation.decision(row.name, DeviceWithdrawn(reason=reason))
 
 
 def _keep(
@@ -178,7 +185,13 @@ def _keep(
 def _name(state: InventoryFacts, node: str, device: DesiredDevice) -> str:
     vendor, kind = device.kind
     name = device_name(node, address=device.address, index=device.device_index, vendor=vendor, device=kind)
-    return free_name(name, device.card, lambda candidate: candidate in state.device.rows)
+    slot = None if device.address is None else state.slot.get((node, device.address))
+    belongs_to_another = slot is not None and slot.first_card != device.card
+
+    def is_taken(candidate: str) -> bool:
+        return candidate in state.device.rows or (candidate == name and belongs_to_another)
+
+    return free_name(name, device.card, is_taken)
 
 
 def _is_ignored(state: InventoryFacts, name: str) -> bool:

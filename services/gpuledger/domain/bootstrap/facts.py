@@ -141,6 +141,7 @@ class BootstrapDevice(NamedTuple):
     missing: bool
     found_at: datetime | None
     assignment: str | None
+    ignored: bool
 
 
 class BootstrapSettings(NamedTuple):

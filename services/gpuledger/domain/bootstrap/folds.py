@@ -102,7 +102,7 @@ def _detected(state: BootstrapFacts, fact: Fact, data: DeviceDetected) -> None:
     address = data.hardware.pci_address
     found = BootstrapDevice(
         name, node, intern(data.card), None if address is None else intern(address), data.provisional, data.missing,
-        None, None,
+        None, None, data.ignored,
     )  # fmt: skip
     state.device.put(found)
     put_node(state, row)
@@ -120,7 +120,10 @@ def _described(state: BootstrapFacts, fact: Fact, data: DeviceDescribed) -> None
         address = data.hardware.pci_address
         found_at = fact.event.time if row.missing and not data.missing else row.found_at
         changed = row._replace(
-            pci_address=None if address is None else intern(address), missing=data.missing, found_at=found_at
+            pci_address=None if address is None else intern(address),
+            missing=data.missing,
+            found_at=found_at,
+            ignored=data.ignored,
         )
         _put_device(state, changed)
 

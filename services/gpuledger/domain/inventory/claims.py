@@ -5,6 +5,7 @@ node's agent includes it. Another agent that reports it meanwhile claims it: not
 longer reports the card, or its node is gone. Before that version whoever reported a card last had it.
 """
 
+from collections import defaultdict
 from collections.abc import Set
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -13,10 +14,12 @@ from gpuledger.domain.fact import Fact, counted_as_recorded
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.facts import (
     AGENT,
+    CLAIM,
     OF_AGENTS,
     CardReport,
     InventoryFacts,
     InventoryNode,
+    has_uuid,
     identified_at,
     is_current,
     is_of_current_node,
@@ -55,6 +58,22 @@ def other_keeper(state: InventoryFacts, node: str, card: str) -> str | None:
     """The other node that keeps a card which this one claims; None if the card may be here."""
     claim = _greatest(state, card) if keeps_cards(state) else None
     return claim.node if claim is not None and claim.is_current and claim.node != node else None
+
+
+def replaced_cards(state: InventoryFacts, node: str) -> frozenset[str]:
+    """The cards in whose slots the node's agent has found other ones since, with other UUIDs."""
+    reports = [one for one in state.report.where("node", node) if one.reporter in OF_AGENTS and has_uuid(one)]
+    found: dict[str | None, list[tuple[datetime, str]]] = defaultdict(list)
+    for slot in state.slot.where("node", node):
+        found[slot.pci_address].append((slot.reported_at, slot.card))
+    for one in reports:
+        if one.reporter == CLAIM and owner_of(state, one.card) == node:  # it came here, and no survey followed yet
+            found[one.pci_address].append((one.reported_at, one.card))
+    return frozenset(
+        one.card
+        for one in reports
+        if any(card != one.card and at > one.reported_at for at, card in found[one.pci_address])
+    )
 
 
 def nodes_sharing_cards(state: InventoryFacts, node: str) -> set[str]:

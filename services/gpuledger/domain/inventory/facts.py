@@ -65,6 +65,16 @@ class CardReport(NamedTuple):
     hardware: str
 
 
+class Slot(NamedTuple):
+    """The card with a UUID that the node's agent saw last at an address, and the first one, which named its device."""
+
+    node: str
+    pci_address: str
+    card: str
+    reported_at: datetime
+    first_card: str
+
+
 class NfdCount(NamedTuple):
     """How many nodes exist, and on how many of them Node Feature Discovery is new enough or too old."""
 
@@ -84,12 +94,14 @@ class ReportHour(NamedTuple):
 
 INVENTORY_NODE = TableSpec("inventory_node", InventoryNode, ("node",))
 INVENTORY_CARD_REPORT = TableSpec("inventory_card_report", CardReport, ("node", "reporter", "card"))
+INVENTORY_SLOT = TableSpec("inventory_slot", Slot, ("node", "pci_address"))
 INVENTORY_NFD = TableSpec("inventory_nfd", NfdCount, ("module",))
 INVENTORY_REPORT_HOUR = TableSpec("inventory_report_hour", ReportHour, ("node",))
 SPECS: tuple[TableSpec[Any], ...] = (
     *DECIDED_SPECS,
     INVENTORY_NODE,
     INVENTORY_CARD_REPORT,
+    INVENTORY_SLOT,
     INVENTORY_NFD,
     INVENTORY_REPORT_HOUR,
 )
@@ -102,6 +114,7 @@ class InventoryFacts(Inventory):
         super().__init__()
         self.node_facts = Table(INVENTORY_NODE)
         self.report = Table(INVENTORY_CARD_REPORT, "node", "card")
+        self.slot = Table(INVENTORY_SLOT, "node")
         self.nfd = Table(INVENTORY_NFD)
         self.report_hour = Table(INVENTORY_REPORT_HOUR)
         self.reports_version = 0

@@ -26,6 +26,8 @@ from gpuledger.domain.inventory.facts import (
     InventoryFacts,
     InventoryNode,
     NfdCount,
+    Slot,
+    has_uuid,
     is_current,
     is_of_current_node,
 )
@@ -131,6 +133,9 @@ def _devices_observed(state: InventoryFacts, fact: Fact, data: NodeDevicesObserv
     for report in ours:
         if report.card not in refused:
             _store(state, report)
+            _occupy(state, report)
+    if Rule.BOUNDS in fact.rules:
+        _bound_slots(state, node)
     if is_latest:
         _replace_claims(state, node, claims)
     _forget(state, _row(state, node))
@@ -143,6 +148,9 @@ def _put_back(state: InventoryFacts, row: InventoryNode, time: datetime, recorde
         if report.reporter in OF_AGENTS and report.reported_at > recorded_at:
             at = just_before if is_current(row, report) else just_before - _JUST_BEFORE
             state.report.put(report._replace(reported_at=at))
+    for slot in state.slot.where("node", row.node):
+        if slot.reported_at > recorded_at:
+            state.slot.put(slot._replace(reported_at=just_before))
     if row.agent_at is not None and row.agent_at > recorded_at:
         _put(state, row._replace(agent_at=just_before))
 
@@ -153,6 +161,7 @@ def _settle_claims(state: InventoryFacts, node: str) -> None:
         if report.reporter == CLAIM and owner_of(state, report.card) == node:
             state.report.delete(state.report.key_of(report))
             _store(state, report._replace(reporter=AGENT))
+            _occupy(state, report)
 
 
 def _replace_claims(state: InventoryFacts, node: str, claims: Mapping[str, CardReport]) -> None:
@@ -230,9 +239,37 @@ def _store(state: InventoryFacts, report: CardReport) -> None:
         state.report.put(report)
 
 
+def _occupy(state: InventoryFacts, report: CardReport) -> None:
+    """Note which card is at the address, if it has a UUID."""
+    if not has_uuid(report) or report.pci_address is None:
+        return
+    previous = state.slot.get((report.node, report.pci_address))
+    if previous is None or _is_latest(previous.reported_at, report.reported_at):
+        first = report.card if previous is None else previous.first_card
+        state.slot.put(Slot(report.node, intern(report.pci_address), report.card, report.reported_at, first))
+
+
+def _bound_slots(state: InventoryFacts, node: str) -> None:
+    """Forget the addresses at which nothing was seen for longest, as far as there are too many.
+
+    With them go the cards that were replaced there, which would otherwise count as missing again.
+    """
+    slots = state.slot.where("node", node)
+    if len(slots) > AGENT_CARDS_MAX:
+        for slot in sorted(slots, key=lambda one: (one.reported_at, one.pci_address))[: len(slots) - AGENT_CARDS_MAX]:
+            for report in state.report.where("node", node):
+                is_other = report.reporter == AGENT and has_uuid(report) and report.card != slot.card
+                if is_other and report.pci_address == slot.pci_address:
+                    state.report.delete(state.report.key_of(report))
+            state.slot.delete((node, slot.pci_address))
+
+
 def _forget(state: InventoryFacts, row: InventoryNode) -> None:
     """Drop the cards that nobody has reported since the Node object was deleted."""
     if row.gone_at is not None:
+        for slot in state.slot.where("node", row.node):
+            if slot.reported_at <= row.gone_at and slot.reported_at != row.agent_at:
+                state.slot.delete((row.node, slot.pci_address))
         for report in state.report.where("node", row.node):
             if not is_of_current_node(row, report):
                 state.report.delete(state.report.key_of(report))

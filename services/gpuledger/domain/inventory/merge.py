@@ -5,15 +5,15 @@ counts beyond the agent's is a provisional device. The result depends on the fac
 nodes report on which of them has it.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Set
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
 
 from gpuledger.api.labels import VENDOR_NVIDIA
-from gpuledger.domain.inventory.claims import owner_of
+from gpuledger.domain.inventory.claims import owner_of, replaced_cards
 from gpuledger.domain.inventory.facts import (
     FEATURES,
     OF_AGENTS,
@@ -64,6 +64,9 @@ class _NodeCards(NamedTuple):
     cards: dict[str, CardReport]
     """The agent's, by id; a report by address alone belongs to the card that was last at that address."""
 
+    replaced: list[CardReport]
+    """Cards of the agent's that others have taken the place of; Node Feature Discovery may still count them."""
+
     visible: frozenset[str]
     counted: dict[str, CardReport]
     """Node Feature Discovery's, by provisional id."""
@@ -72,21 +75,24 @@ class _NodeCards(NamedTuple):
 
 
 def devices_of(state: InventoryFacts, node: str) -> NodeDevices:
-    """The devices that a node has, in the order of their places."""
+    """The devices that a node has, in the order of their places; a card that was replaced is none of them."""
     row = state.node_facts.get(node)
     if row is None or not row.exists:
         return NO_DEVICES
-    node_cards = _cards_of(row, state.report.where("node", node))
+    node_cards = _cards_of(row, state.report.where("node", node), replaced_cards(state, node))
     own = [_of_agent(node_cards, card) for card in node_cards.cards.values() if owner_of(state, card.card) == node]
-    counted = [_counted(node_cards, card) for card in _beyond(node_cards)]
-    lacking = sum(card.card in node_cards.visible for card in _beyond(node_cards)) if row.agent_at is not None else 0
+    beyond = _beyond(node_cards)
+    counted = [_counted(node_cards, card) for card in beyond]
+    lacking = sum(card.card in node_cards.visible for card in beyond) if row.agent_at is not None else 0
     visible = sum(not device.missing for device in own) + sum(device.card in node_cards.visible for device in counted)
     devices = [*sorted(own, key=_place), *sorted(counted, key=_place)]
     return NodeDevices(devices, visible, lacking)
 
 
-def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
-    alive = [report for report in reports if is_of_current_node(row, report)]
+def _cards_of(row: InventoryNode, reports: Iterable[CardReport], replaced: Set[str]) -> _NodeCards:
+    every = [report for report in reports if is_of_current_node(row, report)]
+    gone = [report for report in every if report.reporter in OF_AGENTS and report.card in replaced]
+    alive = [report for report in every if report not in gone]
     named = identified_at(alive)
     cards: dict[str, CardReport] = {}
     counted: dict[str, CardReport] = {}
@@ -101,7 +107,7 @@ def _cards_of(row: InventoryNode, reports: Iterable[CardReport]) -> _NodeCards:
         if is_current(row, report):
             visible.add(card.card)
             kinds.add(_kind(report))
-    return _NodeCards(row, cards, frozenset(visible), counted, frozenset(kinds))
+    return _NodeCards(row, cards, gone, frozenset(visible), counted, frozenset(kinds))
 
 
 def _trust(report: CardReport) -> tuple[bool, bool, str, datetime]:
@@ -110,11 +116,22 @@ def _trust(report: CardReport) -> tuple[bool, bool, str, datetime]:
 
 
 def _beyond(node_cards: _NodeCards) -> list[CardReport]:
-    """Cards that Node Feature Discovery counts beyond the agent's of each kind."""
-    previous: dict[Kind, int] = defaultdict(int)
-    for card in node_cards.cards.values():
-        previous[_kind(card)] += 1
-    return [card for card in node_cards.counted.values() if card.rank > previous[_kind(card)]]
+    """Cards that Node Feature Discovery counts beyond the agent's of each kind.
+
+    One that may be a card that was replaced since, or was counted before it was, is beyond only as far as there are
+    more cards than the agent sees.
+    """
+    seen, replaced = Counter(map(_kind, node_cards.cards.values())), Counter(map(_kind, node_cards.replaced))
+    excess = {card.card: card.rank - seen[_kind(card)] for card in node_cards.counted.values()}
+    beyond = [card for card in node_cards.counted.values() if excess[card.card] > replaced[_kind(card)]]
+    doubtful = [
+        card
+        for card in node_cards.counted.values()
+        if 0 < excess[card.card] <= replaced[_kind(card)] and card.card in node_cards.visible
+    ]
+    counted = sum(card in node_cards.visible for card in node_cards.counted)
+    unseen = counted - len(node_cards.cards) - sum(card.card in node_cards.visible for card in beyond)
+    return [*beyond, *sorted(doubtful)[: max(unseen, 0)]]
 
 
 def _of_agent(node_cards: _NodeCards, card: CardReport) -> DesiredDevice:

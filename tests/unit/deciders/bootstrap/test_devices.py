@@ -3,7 +3,7 @@
 import pytest
 
 from gpuledger.events.device import DeviceHealthChanged, DeviceIdentified
-from gpuledger.events.payload import CUT, TEXT_LENGTH_MAX
+from gpuledger.events.payload import CUT, TEXT_LENGTH_MAX, Payload
 from gpuledger.events.settings import SettingsChanged
 from support.bootstrap import (
     MODULE,
@@ -63,6 +63,34 @@ def test_a_card_that_failed_needs_heartbeats_after_it_is_fit_again() -> None:
     assert steps(node.record(25, NODE, heartbeat())) == [(NODE, "Ready"), ("d1", "Validating"), ("d1", "Ready")]
     node.record(26, NODE, heartbeat(fresh=False))
     assert node.device("d1") == ("Faulted", "InfrastructureDegraded")
+
+
+@pytest.mark.parametrize(
+    ("subject", "harm", "cure"),
+    [
+        ("GPU-d1", UNFIT, FIT),
+        ("d1", described(missing=True), described()),
+        ("d1", described(ignored=True), described()),
+    ],
+)
+def test_a_card_that_no_pool_can_use_keeps_no_other_one_out(subject: str, harm: Payload, cure: Payload) -> None:
+    node = ready("d1", "d2")
+    before = node.conditions()
+    node.record(10, subject, harm)
+    assert node.conditions() == before
+    assert before["ReadyForPooling"] == ("True", "ReadyForPooling")
+    assert node.device("d2") == ("Ready", "Validated")
+    node.record(11, "GPU-d2", UNFIT)
+    assert node.conditions()["ReadyForPooling"] == ("False", "DevicesNotReady")
+    node.record(12, subject, cure)
+    beat(node, 13, 14, 15, 16, 17)
+    assert node.conditions()["ReadyForPooling"] == ("True", "ReadyForPooling")
+
+
+def test_a_card_that_is_ignored_from_its_detection_on_makes_no_node_ready_for_pooling() -> None:
+    node = prepared(facts=all_ready())
+    node.record(6, "d1", detected("GPU-d1", ignored=True))
+    assert node.conditions()["ReadyForPooling"] == ("False", "DevicesNotReady")
 
 
 def test_a_fault_whose_kind_and_message_are_as_long_as_may_be_is_cut_and_decided_once() -> None:

@@ -8,6 +8,7 @@ from gpuledger.events.publishing import Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.projection.definition import Numbering
 from gpuledger.projection.fold import Fold
+from support.device_reports import card, own_slot
 from support.events import AGENT, GENERATION, event, message
 
 KEPT_HOURS = CARD_KEPT_MIN.total_seconds() / 3600
@@ -24,13 +25,15 @@ class Inventory:
             self.fold.apply(message(event(RuleEnforced(), Rule.BOUNDS, source="/services/sources"), 2))
 
     def report(self, *uuids: str, at: float = 0, delay_hours: float = 0) -> int:
-        """Report cards, recorded so many hours after the start; returns how many decisions follow."""
+        """Report cards, each in a slot of its own, recorded so many hours after the start.
+
+        Returns how many decisions follow.
+        """
+        return self.report_cards([card(uuid, own_slot(uuid)) for uuid in uuids], at=at, delay_hours=delay_hours)
+
+    def report_cards(self, found: list[Card], *, at: float = 0, delay_hours: float = 0) -> int:
         self._number += 1
-        cards = tuple(
-            Card(uuid=uuid, pci_address=f"0000:{place:02x}:00.0", pci_vendor="10de", pci_device="2335")
-            for place, uuid in enumerate(uuids)
-        )
-        data = NodeDevicesObserved(cards=cards)
+        data = NodeDevicesObserved(cards=tuple(found))
         one = event(data, "n1", number=self._number, source=AGENT, at=at)
         recorded = message(one, self._number + 2)
         self.fold.apply(recorded._replace(recorded_ns=recorded.recorded_ns + int(delay_hours * 3_600_000_000_000)))
@@ -95,3 +98,23 @@ def test_before_the_rule_every_card_is_kept() -> None:
     for number, name in enumerate("abc"):
         inventory.report(*cards(name), at=number)
     assert len(inventory.cards) == 3 * CARDS_PER_NODE_MAX
+
+
+def in_same_slots(uuids: list[str]) -> list[Card]:
+    return [card(uuid, f"0000:{place:02x}:00.0") for place, uuid in enumerate(uuids)]
+
+
+def test_cards_that_take_the_slots_of_others_leave_so_many_devices_and_reports_as_slots() -> None:
+    inventory = Inventory()
+    for number, name in enumerate("abcdef"):
+        inventory.report_cards(in_same_slots(cards(name)), at=number)
+        assert len(inventory.cards) <= AGENT_CARDS_MAX
+        assert len(inventory.fold.state.tables()["inventory_card_report"].rows) <= AGENT_CARDS_MAX
+    assert len(inventory.fold.state.tables()["inventory_slot"].rows) == CARDS_PER_NODE_MAX
+
+
+def test_invented_addresses_are_forgotten_beyond_the_bound() -> None:
+    inventory = Inventory()
+    for number, name in enumerate("abcdef"):
+        inventory.report(*cards(name), at=number * KEPT_HOURS, delay_hours=number * KEPT_HOURS)
+        assert len(inventory.fold.state.tables()["inventory_slot"].rows) <= AGENT_CARDS_MAX

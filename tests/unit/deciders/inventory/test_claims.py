@@ -27,7 +27,7 @@ from gpuledger.events.settings import SettingsChanged
 from gpuledger.projection.definition import Numbering
 from gpuledger.projection.fold import Fold
 from gpuledger.tools.log_restore import with_recorded_time
-from support.device_reports import AWAY, HOME, UUID, Log, card, restarted
+from support.device_reports import AWAY, HOME, UUID, Log, card, own_slot, restarted
 from support.events import GENERATION, START, folded, rows_of
 
 OTHER = "GPU-other"
@@ -209,7 +209,7 @@ def test_the_id_of_a_card_without_a_uuid_is_its_own_nodes() -> None:
     place = "n1/0000:17:00.0"
     assert cards_of(log) == {"n1": [place]}
     log.card_on("n2", place, at=1)
-    assert cards_of(log) == {"n1": [place], "n2": ["n2/0000:17:00.0"]}
+    assert cards_of(log) == {"n1": [place], "n2": [f"n2/{own_slot(place)}"]}
     assert {row.uuid for row in log.state.device.rows.values()} == {None}
 
 
@@ -322,7 +322,7 @@ def test_a_card_without_a_uuid_is_not_one_of_another_kind_nor_one_that_was_there
     log.add(HOME, "n1", NodeDevicesObserved(cards=(other_kind,)), at=2)
     assert UUID in cards_of(log)["n2"]
     log = two_nodes()
-    log.survey("n1", "GPU-next", at=1)
+    log.add(HOME, "n1", NodeDevicesObserved(cards=(card("GPU-next"),)), at=1)
     log.survey("n1", None, at=2)
     log.survey("n2", OTHER, UUID, at=3)
     assert cards_of(log) == {"n1": ["GPU-next"], "n2": [UUID, OTHER]}

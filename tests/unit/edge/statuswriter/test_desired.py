@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.reasons import EventReason
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
@@ -68,6 +70,20 @@ def test_what_is_news() -> None:
         (EventReason.DEVICE_REMOVED, False),
     ]
     assert state.take_occurrences() == []
+
+
+@pytest.mark.parametrize(
+    ("withdrawn", "why"),
+    [
+        (DeviceWithdrawn(reason="Replaced"), "another card is in its slot"),
+        (DeviceWithdrawn(moved_to="w2"), "it sits in node w2 now"),
+        (DeviceWithdrawn(), "its node is gone"),
+    ],
+)
+def test_why_a_device_was_withdrawn(withdrawn: DeviceWithdrawn, why: str) -> None:
+    state = desired_state(("w1-0", detected()), ("w1-0", withdrawn))
+    last = state.take_occurrences()[-1]
+    assert last.note == f"NVIDIA A100-PCIE-40GB in node w1 at 0000:17:00.0 was removed: {why}."
 
 
 def _unknown_fields(value: Any, schema: Document, path: str) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, NodeConditionType, PoolConditionType
 from gpuledger.api.phases import DeviceState
-from gpuledger.api.reasons import AssignmentReason, EventReason
+from gpuledger.api.reasons import AssignmentReason, EventReason, WithdrawalReason
 from gpuledger.domain.bootstrap.state import BOOTSTRAP_HANDLERS
 from gpuledger.domain.dra.fold import HANDLERS as SLICE_HANDLERS
 from gpuledger.domain.fact import Fact, Handler, Handlers, within
@@ -137,6 +137,8 @@ def _withdrawn(state: DesiredState, fact: Fact, data: DeviceWithdrawn) -> None:
     state.withdraw(key)
     _check_pools(state, fact, row.node)
     why = f"it sits in node {data.moved_to} now" if data.moved_to else "its node is gone"
+    if data.reason == WithdrawalReason.REPLACED:
+        why = "another card is in its slot"
     _announce(state, fact, key, EventReason.DEVICE_REMOVED, "", f"{_described(row)} was removed: {why}.")
 
 
