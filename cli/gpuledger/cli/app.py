@@ -21,6 +21,7 @@ COMMANDS = LazyCommands(
         "why": Place(f"{_COMMANDS}.why", "app"),
         "what-if": Place(f"{_COMMANDS}.what_if", "app"),
         "pool": Place(f"{_COMMANDS}.pool", "app"),
+        "device": Place(f"{_COMMANDS}.device", "app"),
         "timeline": Place(f"{_COMMANDS}.timeline", "timeline"),
         "diff": Place(
             f"{_COMMANDS}.diff",

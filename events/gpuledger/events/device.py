@@ -163,7 +163,8 @@ class DeviceDescribed(Description):
 class DeviceWithdrawn(Payload):
     """The GPUDevice no longer exists: its node is gone, or its card is in another node (`moved_to`).
 
-    The reason `Replaced` means that the agent found another card in its slot.
+    The reason `Replaced` means that the agent found another card in its slot, `Retired` that its card is missing and
+    people retired it.
     """
 
     moved_to: Name | None = None

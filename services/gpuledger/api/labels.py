@@ -27,6 +27,9 @@ ANNOTATION_ASSIGNMENT: Final = f"{GPU_GROUP}/assignment"
 ANNOTATION_CLUSTER_ASSIGNMENT: Final = f"{CLUSTER_GPU_GROUP}/assignment"
 """On GPUDevices: the ClusterGPUPool that the device is given to."""
 
+ANNOTATION_RETIRED: Final = f"{GPU_GROUP}/retired"
+"""On GPUDevices: `true` has the device withdrawn once its card is missing."""
+
 POOL_FINALIZER: Final = f"{GPU_GROUP}/pool"
 """On pools: they stay until nothing of them is left on any node."""
 

@@ -27,6 +27,7 @@ class WithdrawalReason(StrEnum):
     """Why a GPUDevice exists no longer although its node does, and its card is in no other one."""
 
     REPLACED = "Replaced"
+    RETIRED = "Retired"
 
 
 class PreparationReason(StrEnum):

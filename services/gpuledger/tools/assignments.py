@@ -3,23 +3,16 @@
 The annotation is a request; the `pools` service decides what comes of it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_IGNORE, LABEL_TRUE
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object, Selection
-from gpuledger.edge.kube.errors import ConflictError
-from gpuledger.tools.cluster import object_or_none
+from gpuledger.edge.kube.client import KubeClient, Object, Selection
+from gpuledger.tools.device_annotations import annotate, read_device
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.pools import PoolName
-
-CLI_FIELD_MANAGER: Final = "gpuledger-cli"
-"""Owns the annotations that a person writes by command; the fields that the product writes have other owners."""
-
-TRIES_MAX: Final = 5
-"""How often the annotation is written again because somebody else changed the device meanwhile."""
 
 KINDS: Final = {ANNOTATION_ASSIGNMENT: GPU_POOLS.kind, ANNOTATION_CLUSTER_ASSIGNMENT: CLUSTER_GPU_POOLS.kind}
 
@@ -30,11 +23,6 @@ class DeviceAssignment(NamedTuple):
     annotations: Mapping[str, str]
     pool: PoolRef | None
     is_automatic: bool
-    version: str
-
-
-Change = Callable[[DeviceAssignment], dict[str, str | None] | None]
-"""The annotations to write, by the current ones; None where nothing has to change."""
 
 
 async def assign(client: KubeClient, device: str, name: PoolName, *, overwrite: bool) -> tuple[PoolRef, bool]:
@@ -43,10 +31,11 @@ async def assign(client: KubeClient, device: str, name: PoolName, *, overwrite: 
     Raises:
         ToolError: there is no such device or pool, or the device is assigned to another pool.
     """
-    await _read(client, device)
+    await read_device(client, device)
     pool = await _find_pool(client, name)
 
-    def change(current: DeviceAssignment) -> dict[str, str | None] | None:
+    def change(obj: Object) -> dict[str, str | None] | None:
+        current = _assignment_of(obj)
         if dict(current.annotations) == pool.assignment:
             return None
         if (other := _other_pool(current, pool)) and not overwrite:
@@ -55,7 +44,7 @@ async def assign(client: KubeClient, device: str, name: PoolName, *, overwrite: 
             raise ToolError(f"GPUDevice {device!r} is assigned to {other}", hint)
         return {**dict.fromkeys(KINDS), **pool.assignment}
 
-    return pool, await write(client, device, change)
+    return pool, await annotate(client, device, change)
 
 
 async def unassign(client: KubeClient, device: str) -> bool:
@@ -65,7 +54,8 @@ async def unassign(client: KubeClient, device: str) -> bool:
         ToolError: there is no such device, or its pool attached it automatically.
     """
 
-    def change(current: DeviceAssignment) -> dict[str, str | None] | None:
+    def change(obj: Object) -> dict[str, str | None] | None:
+        current = _assignment_of(obj)
         if current.is_automatic and current.pool is not None:
             hint = f"To keep it out of every pool, label it {LABEL_IGNORE}={LABEL_TRUE}"
             raise ToolError(
@@ -73,41 +63,16 @@ async def unassign(client: KubeClient, device: str) -> bool:
             )
         return dict.fromkeys(current.annotations) if current.annotations else None
 
-    return await write(client, device, change)
+    return await annotate(client, device, change)
 
 
-async def write(client: KubeClient, device: str, change: Change) -> bool:
-    """Change the current annotations of a device; returns False if nothing has to change."""
-    for _ in range(TRIES_MAX - 1):
-        try:
-            return await _write_once(client, device, change)
-        except ConflictError:
-            continue
-    return await _write_once(client, device, change)
-
-
-async def _write_once(client: KubeClient, device: str, change: Change) -> bool:
-    current = await _read(client, device)
-    annotations = change(current)
-    if annotations is None:
-        return False
-    patch = {"metadata": {"annotations": annotations, "resourceVersion": current.version}}
-    what, path = f'patch {GPU_DEVICES.full_name} "{device}"', f"{GPU_DEVICES.path()}/{device}"
-    await client.send(KubeRequest(what, "PATCH", path, {"fieldManager": CLI_FIELD_MANAGER}, patch, MERGE_PATCH))
-    return True
-
-
-async def _read(client: KubeClient, device: str) -> DeviceAssignment:
-    obj = await object_or_none(client, GPU_DEVICES, device)
-    if obj is None:
-        raise ToolError(f"GPUDevice {device!r} was not found", f"List them with `gpuledger get {GPU_DEVICES.plural}`")
+def _assignment_of(obj: Object) -> DeviceAssignment:
     metadata, status = obj["metadata"], obj.get("status") or {}
     annotations, pool = metadata.get("annotations") or {}, status.get("poolRef") or {}
     return DeviceAssignment(
         {key: annotations[key] for key in KINDS if key in annotations},
         PoolRef(pool["name"], pool.get("namespace") or "") if pool.get("name") else None,
         bool(status.get("autoAttach")),
-        str(metadata["resourceVersion"]),
     )
 
 

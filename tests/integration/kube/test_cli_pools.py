@@ -15,8 +15,8 @@ from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Obj
 from gpuledger.edge.kube.errors import ConflictError, ForbiddenError
 from gpuledger.events.node import NodeInventoryChanged, NodeObserved
 from gpuledger.events.pod import PodObserved
-from gpuledger.tools.assignments import TRIES_MAX, write
 from gpuledger.tools.cluster import QUOTAS, KubeAccess, open_kube
+from gpuledger.tools.device_annotations import TRIES_MAX, annotate
 from support.admission import pod_with
 from support.cli import Run, next_line, watching
 from support.kube_fleet import create, create_device
@@ -356,7 +356,7 @@ async def test_a_device_that_others_change_is_read_again(
     await create_device(client, "w1-0")
     async with open_kube(KubeAccess(kube.kubeconfig), Disturbed) as disturbed:
         disturbed.disturbances = disturbances
-        writing = write(disturbed, "w1-0", lambda _: {ASKED: "a"})
+        writing = annotate(disturbed, "w1-0", lambda _: {ASKED: "a"})
         if is_written:
             assert await writing
         else:

@@ -2,7 +2,8 @@
 
 The decider derives the desired inventory of a node from the facts in force and decides only the difference to its last
 decisions. A GPUDevice keeps its name for life; it is withdrawn only when its node is gone, its card is in another
-node, another card is found in its slot, or its card, long absent, makes room for a new one of a node with too many.
+node, another card is found in its slot, people retired it while its card is missing, or its card, long absent, makes
+room for a new one of a node with too many.
 Nothing is decided while the module is disabled, and nothing but withdrawals while Node Feature Discovery is missing.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.api.labels import LABEL_IGNORE, LABEL_TRUE
+from gpuledger.api.labels import ANNOTATION_RETIRED, LABEL_IGNORE, LABEL_TRUE
 from gpuledger.api.reasons import WithdrawalReason
 from gpuledger.deciders.inventory.conditions import is_managed, node_conditions, prerequisite
 from gpuledger.deciders.inventory.reports import on_claims
@@ -108,7 +109,7 @@ def _nodes_of(state: InventoryFacts, fact: Fact) -> list[str]:
 
 
 def _on_node(state: InventoryFacts, causation: Causation, settings: ModuleSettings, node: str) -> Iterator[Decision]:
-    found = devices_of(state, node)
+    found = _without_retired(state, node, devices_of(state, node))
     yield from _identify(state, causation, node, found)
     desired = {device.card: device for device in found.devices}
     current = {row.card: row for row in sorted(state.device.where("node", node))}
@@ -119,6 +120,12 @@ def _on_node(state: InventoryFacts, causation: Causation, settings: ModuleSettin
         yield from _keep(state, causation, settings, node, device, current.get(card))
     yield from _settle_slots(state, causation, node, found)
     yield from _on_state(state, causation, settings, node, found)
+
+
+def _without_retired(state: InventoryFacts, node: str, found: NodeDevices) -> NodeDevices:
+    """The devices without those that people retired, as far as their cards are missing."""
+    retired = {row.card for row in state.device.where("node", node) if _is_retired(state, row.name)}
+    return found._replace(devices=[one for one in found.devices if not (one.missing and one.card in retired)])
 
 
 def _identify(state: InventoryFacts, causation: Causation, node: str, found: NodeDevices) -> Iterator[Decision]:
@@ -154,10 +161,17 @@ def _withdraw(state: InventoryFacts, causation: Causation, row: GpuDevice) -> It
     if moved_to not in (None, row.node):
         yield causation.decision(row.name, DeviceWithdrawn(moved_to=moved_to))
     else:
-        replaced = replaced_cards(state, row.node)  # by a late survey, a card that was only counted turns out to be one
-        is_replaced = row.card in replaced or (row.provisional and replaced and _exists(state, row.node))
-        reason = WithdrawalReason.REPLACED.value if is_replaced else None
-        yield causation.decision(row.name, DeviceWithdrawn(reason=reason))
+        yield causation.decision(row.name, DeviceWithdrawn(reason=_withdrawal_reason(state, row)))
+
+
+def _withdrawal_reason(state: InventoryFacts, row: GpuDevice) -> WithdrawalReason | None:
+    """Why the device leaves its node; None where the node is gone, or has too many cards."""
+    if not _exists(state, row.node):
+        return None
+    replaced = replaced_cards(state, row.node)
+    if row.card in replaced or (row.provisional and replaced):  # a late survey can show that one that was counted is it
+        return WithdrawalReason.REPLACED
+    return WithdrawalReason.RETIRED if _is_retired(state, row.name) else None
 
 
 def _keep(
@@ -197,6 +211,11 @@ def _name(state: InventoryFacts, node: str, device: DesiredDevice) -> str:
 def _is_ignored(state: InventoryFacts, name: str) -> bool:
     mark = state.mark.get(name)
     return mark is not None and orjson.loads(mark.labels).get(LABEL_IGNORE) == LABEL_TRUE
+
+
+def _is_retired(state: InventoryFacts, name: str) -> bool:
+    mark = state.mark.get(name)
+    return mark is not None and orjson.loads(mark.annotations).get(ANNOTATION_RETIRED) == LABEL_TRUE
 
 
 def _settle_slots(state: InventoryFacts, causation: Causation, node: str, found: NodeDevices) -> Iterator[Decision]:

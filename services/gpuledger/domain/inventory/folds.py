@@ -13,6 +13,7 @@ import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_DEVICE_PREFIX, NFD_LABEL_PREFIX
+from gpuledger.api.reasons import WithdrawalReason
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded
 from gpuledger.domain.inventory.claims import as_claimed, keeps_cards, other_keeper, owner_of, uuid_of
 from gpuledger.domain.inventory.device_names import place_of, provisional_card
@@ -42,7 +43,7 @@ from gpuledger.domain.inventory.labels import (
     pci_id,
 )
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, json_text
-from gpuledger.events.device import Card, Hardware
+from gpuledger.events.device import Card, DeviceWithdrawn, Hardware
 from gpuledger.events.node import (
     CARDS_PER_NODE_MAX,
     NodeDevicesObserved,
@@ -275,6 +276,18 @@ def _forget(state: InventoryFacts, row: InventoryNode) -> None:
                 state.report.delete(state.report.key_of(report))
 
 
+def _withdrawn(state: InventoryFacts, fact: Fact, data: DeviceWithdrawn) -> None:
+    """Forget a device, and with a retired one what was reported of its card."""
+    row = state.device.get(fact.event.subject)
+    DECIDED_HANDLERS[DeviceWithdrawn](state, fact, data)
+    if row is None or data.reason != WithdrawalReason.RETIRED:
+        return
+    for report in state.report.where("node", row.node):
+        is_in_its_slot = report.reporter == AGENT and not has_uuid(report) and report.pci_address == row.pci_address
+        if (report.card == row.card or is_in_its_slot) and not is_current(_row(state, row.node), report):
+            state.report.delete(state.report.key_of(report))
+
+
 def _row(state: InventoryFacts, node: str) -> InventoryNode:
     previous = state.node_facts.get(node)
     if previous is not None:
@@ -329,4 +342,5 @@ HANDLERS: Handlers = {
     NodeFeaturesGone: _features_gone,
     NodeDevicesObserved: _devices_observed,
     **DECIDED_HANDLERS,
+    DeviceWithdrawn: _withdrawn,
 }

@@ -164,50 +164,6 @@ def test_a_node_that_comes_back_has_its_agents_last_report() -> None:
     assert [(row.uuid, row.missing) for row in inventory.devices()] == [("GPU-a", False)]
 
 
-def test_a_card_in_whose_slot_another_one_is_found_is_withdrawn() -> None:
-    inventory = recorded(("cpu", observed()), ("w1", cards_seen(card("GPU-a"))))
-    decided = inventory.record(5, "w1", cards_seen(card("GPU-b")))
-    assert kinds(decided) == [
-        "device.detached",
-        "device.withdrawn",
-        "device.detected",
-        "device.attached",
-    ]
-    assert decided[1].data == DeviceWithdrawn(reason="Replaced")
-    (only,) = inventory.devices()
-    assert only.name.startswith("w1-0000-17-00-0-"), "the name of the slot was the other card's, and names are for life"
-    assert (only.uuid, only.missing, only.slot) == ("GPU-b", False, "w1/0000:17:00.0")
-
-
-def test_a_card_that_was_replaced_and_comes_into_another_slot_is_a_device_again() -> None:
-    inventory = recorded(("cpu", observed()), ("w1", cards_seen(card("GPU-a"))), ("w1", cards_seen(card("GPU-b"))))
-    inventory.record(5, "w1", cards_seen(card("GPU-b"), card("GPU-a", 1)))
-    assert {(row.uuid, row.missing) for row in inventory.devices()} == {("GPU-a", False), ("GPU-b", False)}
-
-
-def test_cards_that_exchange_their_slots_both_stay() -> None:
-    inventory = recorded(("cpu", observed()), ("w1", cards_seen(card("GPU-a"), card("GPU-b", 1))))
-    before = inventory.names()
-    decided = inventory.record(5, "w1", cards_seen(card("GPU-b"), card("GPU-a", 1)))
-    assert "device.withdrawn" not in kinds(decided)
-    assert inventory.names() == before
-    assert [row.missing for row in inventory.devices()] == [False, False]
-
-
-@pytest.mark.parametrize("uuid", [None, "GPU-a"])
-def test_a_slot_that_is_empty_or_holds_the_card_without_its_uuid_replaces_nothing(uuid: str | None) -> None:
-    inventory = recorded(("cpu", observed()), ("w1", cards_seen(card("GPU-a"))), ("w1", cards_seen()))
-    inventory.record(5, "w1", cards_seen(card(uuid)))
-    assert [(row.uuid, row.missing) for row in inventory.devices()] == [("GPU-a", False)]
-
-
-def test_a_late_survey_of_the_card_that_was_there_before_brings_no_device_back() -> None:
-    inventory = recorded(("cpu", observed()))
-    inventory.record(3, "w1", cards_seen(card("GPU-b")))
-    assert "device.detected" not in kinds(inventory.record(2, "w1", cards_seen(card("GPU-a"))))
-    assert [row.uuid for row in inventory.devices()] == ["GPU-b"]
-
-
 def test_a_moved_card_is_withdrawn_here_detected_there_and_keeps_its_passport() -> None:
     inventory = recorded(("cpu", observed()), ("w1", cards_seen(card("GPU-a"))))
     decided = inventory.record(5, "w2", cards_seen(card("GPU-a", 3)))

@@ -76,6 +76,7 @@ def test_what_is_news() -> None:
     ("withdrawn", "why"),
     [
         (DeviceWithdrawn(reason="Replaced"), "another card is in its slot"),
+        (DeviceWithdrawn(reason="Retired"), "its card is missing, and it was retired"),
         (DeviceWithdrawn(moved_to="w2"), "it sits in node w2 now"),
         (DeviceWithdrawn(), "its node is gone"),
     ],

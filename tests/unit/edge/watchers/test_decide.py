@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, LABEL_ENABLED, LABEL_IGNORE
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_RETIRED, LABEL_ENABLED, LABEL_IGNORE
 from gpuledger.edge.watchers.decide import (
     AnyKind,
     LastRecord,
@@ -161,6 +161,7 @@ def test_of_a_device_only_what_people_put_on_it_matters() -> None:
     assert marked(ours | {LABEL_IGNORE: "true", "team": "a"}, {ANNOTATION_ASSIGNMENT: "pool", "note": "x"}) == (
         DeviceMarked(labels={LABEL_IGNORE: "true", "team": "a"}, annotations={ANNOTATION_ASSIGNMENT: "pool"})
     )
+    assert marked(ours, {ANNOTATION_RETIRED: "true"}) == DeviceMarked(annotations={ANNOTATION_RETIRED: "true"})
 
 
 def owned(manager: str) -> dict[str, Any]:

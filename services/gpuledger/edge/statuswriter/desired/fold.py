@@ -127,6 +127,12 @@ def _described(row: GpuDevice) -> str:
     return f"{row.product or 'A GPU'} in node {row.node}{at}"
 
 
+_WITHDRAWN: Mapping[str | None, str] = {
+    WithdrawalReason.REPLACED: "another card is in its slot",
+    WithdrawalReason.RETIRED: "its card is missing, and it was retired",
+}
+
+
 def _withdrawn(state: DesiredState, fact: Fact, data: DeviceWithdrawn) -> None:
     row = state.device.get(fact.event.subject)
     _fold(state, fact, data)
@@ -136,9 +142,7 @@ def _withdrawn(state: DesiredState, fact: Fact, data: DeviceWithdrawn) -> None:
     key = Key(Kind.DEVICE, row.name)
     state.withdraw(key)
     _check_pools(state, fact, row.node)
-    why = f"it sits in node {data.moved_to} now" if data.moved_to else "its node is gone"
-    if data.reason == WithdrawalReason.REPLACED:
-        why = "another card is in its slot"
+    why = f"it sits in node {data.moved_to} now" if data.moved_to else _WITHDRAWN.get(data.reason, "its node is gone")
     _announce(state, fact, key, EventReason.DEVICE_REMOVED, "", f"{_described(row)} was removed: {why}.")
 
 

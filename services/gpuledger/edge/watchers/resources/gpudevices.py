@@ -1,4 +1,4 @@
-"""GPUDevices as facts: the labels and assignment annotations that people set on them. Pure.
+"""GPUDevices as facts: labels that people set, and annotations by which they assign and retire devices. Pure.
 
 Left out are those that gpuledger owns: some by their name, others because the object's managed fields name nobody but
 gpuledger. A status is never read.
@@ -8,14 +8,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gpuledger.api.kinds import GPU_DEVICES, OUR_MANAGERS
-from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, is_our_label
+from gpuledger.api.labels import (
+    ANNOTATION_ASSIGNMENT,
+    ANNOTATION_CLUSTER_ASSIGNMENT,
+    ANNOTATION_RETIRED,
+    is_our_label,
+)
 from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import chosen, key_of, name_of, packed
 from gpuledger.events.device import MARKS_MAX, DeviceMarked
 from gpuledger.events.payload import TEXT_LENGTH_MAX
 
-RELEVANT_ANNOTATIONS: Final = frozenset({ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT})
+RELEVANT_ANNOTATIONS: Final = frozenset({ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, ANNOTATION_RETIRED})
 
 
 def read(obj: Object) -> ObjectPart:
