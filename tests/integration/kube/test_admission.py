@@ -23,6 +23,7 @@ READY = [
     *(namespace(team) for team in TEAMS),
     *pool("gpu-team-local/local-x", strategy="Spread"),
     *pool("cluster-a", strategy="Spread"),
+    *device(),
 ]
 
 POOL_KINDS = {GPU_POOLS.kind: GPU_POOLS, CLUSTER_GPU_POOLS.kind: CLUSTER_GPU_POOLS}

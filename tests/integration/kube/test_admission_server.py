@@ -15,11 +15,11 @@ from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionR
 from gpuledger.edge.admission.serving.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.runtime.telemetry_http import ListenError
-from support.admission import Json, cached, namespace, pod_with, pool
+from support.admission import Json, cached, device, namespace, pod_with, pool
 from support.waiting import eventually
 
 CLUSTER = "cluster.gpu.deckhouse.io/cluster-a"
-KNOWN = cached(namespace("team"), *pool("cluster-a"))
+KNOWN = cached(namespace("team"), *pool("cluster-a"), *device())
 
 
 def answering(review: AdmissionRequest) -> AdmissionResponse | None:

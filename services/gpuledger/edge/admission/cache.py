@@ -15,6 +15,7 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.fact import Fact, Handlers, is_late, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings
 from gpuledger.domain.pools.pools import POOLS_HANDLERS, PoolCondition, Pools, PoolTotal
+from gpuledger.domain.pools.potential import potential_units
 from gpuledger.domain.pools.spec import Spec
 from gpuledger.domain.table import Table
 from gpuledger.events.device import (
@@ -113,6 +114,11 @@ class AdmissionCache:
         for subject in sorted(self.pools.pool.by["name"].get(name)):
             if (found := self.pool(PoolRef.parse(subject))) is not None:
                 yield found
+
+    def potential_units(self, pool: CachedPool) -> int | None:
+        """How many units all devices that the pool selects would offer; None while it selects none."""
+        devices, cap = self.inventory.device.rows.values(), self.settings.max_slices_per_device
+        return potential_units(pool.spec, devices, lambda node: self.node_labels.values.get(node, {}), cap)
 
     def allows_gpus(self, namespace: str) -> bool:
         """Whether the namespace may have pods that use GPUs."""

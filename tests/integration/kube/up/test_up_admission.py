@@ -51,7 +51,7 @@ async def test_a_pool_serves_pods_once_it_offers_something(client: KubeClient) -
     await client.create(NAMESPACES, {"metadata": {"name": TEAM, "labels": labels}})
     await eventually(lambda: is_refused(client, pod("demo-a"), "PoolNotFound"))
     await client.create(CLUSTER_GPU_POOLS, manifests("cluster-pools")[0])
-    await eventually(lambda: is_refused(client, pod("demo-a"), "PoolWithoutCapacity"))
+    await eventually(lambda: is_made(client, pod("early")))
 
     async def are_ready() -> bool:
         found = (await client.list(GPU_DEVICES)).items

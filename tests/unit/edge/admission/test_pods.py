@@ -10,7 +10,7 @@ from gpuledger.edge.admission.rules.pods import MODULE_DISABLED
 from gpuledger.edge.admission.rules.requests import PoolRequest, containers_with_units, pool_request
 from gpuledger.edge.admission.serving.review import CREATE, UPDATE, AdmissionResponse
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
-from support.admission import TEAM, Json, RecordedFact, cached, namespace, pod_with, pool, review, settings
+from support.admission import TEAM, Json, RecordedFact, cached, device, namespace, pod_with, pool, review, settings
 
 LOCAL, CLUSTER = "gpu.deckhouse.io/local-x", "cluster.gpu.deckhouse.io/cluster-a"
 READY = [namespace(), *pool(f"{TEAM}/local-x"), *pool("cluster-a")]
@@ -79,8 +79,10 @@ REFUSED = {
     "PoolInMaintenance": (
         pod_with(CLUSTER), [namespace(), *pool("cluster-a", has={"Maintenance": True})], "Maintenance is True",
     ),
-    "PoolWithoutCapacity": (pod_with(CLUSTER), [namespace(), *pool("cluster-a", total=0)], "capacity is 0"),
-    "CapacityExceeded": (pod_with(CLUSTER, amount="5"), READY, "asks for 5 of cluster.gpu.deckhouse.io/cluster-a"),
+    "CapacityExceeded": (
+        pod_with(CLUSTER, amount="5"), [*READY, *device()],
+        "asks for 5 of cluster.gpu.deckhouse.io/cluster-a, and all devices that the pool selects offer 4",
+    ),
     "InvalidQuantity": (pod_with(CLUSTER, amount="1500m"), READY, "not a whole number"),
     "RequestNotLimit": (
         pod(container(limits={CLUSTER: "2"}, requests={CLUSTER: "1"})), READY,
@@ -116,9 +118,20 @@ def test_what_needs_only_its_opposite_is_allowed() -> None:
     assert judged(pod_with(CLUSTER, spec={"nodeSelector": {"zone": "a"}}), namespace(), *selected).is_allowed
 
 
-def test_a_pool_that_was_just_created_is_not_configured() -> None:
-    verdict = judged(pod_with(CLUSTER), namespace(), ("cluster-a", PoolDefined(uid="u", unit="Card")))
-    assert (verdict.reason, "just been created" in verdict.message) == ("PoolNotConfigured", True)
+NEW = ("cluster-a", PoolDefined(uid="u", unit="Card"))
+
+
+@pytest.mark.parametrize("facts", [[NEW], pool("cluster-a", total=0), pool("cluster-a", total=2)])
+def test_a_pod_that_comes_before_its_cards_waits_for_them(facts: list[RecordedFact]) -> None:
+    verdict = judged(pod_with(CLUSTER, amount="3"), namespace(), *facts)
+    assert verdict.is_allowed
+    assert verdict.patch
+    (warning,) = verdict.warnings
+    assert "stays Pending" in warning
+
+
+def test_a_pod_that_fits_into_the_pool_has_no_warning() -> None:
+    assert judged(pod_with(CLUSTER, amount="4"), *READY, *device()).warnings == ()
 
 
 def test_a_condition_that_nobody_gave_does_not_hold() -> None:

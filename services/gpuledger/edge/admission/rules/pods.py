@@ -1,8 +1,12 @@
 """Checks new pods that request units of a pool, and adds the pool's scheduling hints to them. Pure.
 
-The pool has to exist, to be configured, to be large enough, and to be open to the pod's namespace. A pod that requests
-no units is allowed before anything is looked up.
+The pool has to exist, to be usable, and to be open to the pod's namespace. A pod that the pool could hold later is
+allowed with a warning, and waits as Pending: a Deployment may come before its cards. One that requests more than all
+devices that the pool selects would offer is denied. A pod that requests no units is allowed before anything is looked
+up.
 """
+
+from collections.abc import Iterator
 
 from gpuledger.api.conditions import PoolConditionType
 from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
@@ -28,8 +32,9 @@ def review_pod(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionRes
     pool = _pool(wish.pool, request.namespace, cache)
     _check_namespace(request.namespace, cache)
     _check_pool(pool)
-    _check_capacity(pool, wish)
-    return AdmissionResponse(patch=tuple(additions(request.new, with_hints(request.new, pool, cache.settings))))
+    _check_capacity(pool, wish, cache)
+    patch = tuple(additions(request.new, with_hints(request.new, pool, cache.settings)))
+    return AdmissionResponse(patch=patch, warnings=tuple(_warnings(pool, wish)))
 
 
 def _pool(ref: PoolRef, namespace: str, cache: AdmissionCache) -> CachedPool:
@@ -69,7 +74,7 @@ def _check_pool(pool: CachedPool) -> None:
     if pool.spec.definition.deleting:
         raise DenialError("PoolDeleting", f"{pool.ref} is being deleted. Ask for another pool.")
     if pool.total is None:
-        raise DenialError("PoolNotConfigured", f"{pool.ref} has just been created. Try again once it is Configured.")
+        return  # Nothing was decided about it yet.
     for reason, kind, needed in _CONDITIONS:
         if pool.is_true(kind) != needed:
             raise DenialError(reason, _condition_text(pool, kind))
@@ -82,11 +87,25 @@ def _condition_text(pool: CachedPool, kind: str) -> str:
     return f"{text}. `kubectl describe` of the pool shows what to fix."
 
 
-def _check_capacity(pool: CachedPool, request: PoolRequest) -> None:
-    total = None if pool.total is None else pool.total.total
-    if total == 0:
-        message = f"{pool.ref} has no device, so its capacity is 0. Assign devices to it, or ask for another pool."
-        raise DenialError("PoolWithoutCapacity", message)
-    if total is not None and request.units > total:
-        message = f"The pod asks for {request.units} of {request.pool.resource_name}, and the whole pool has {total}."
-        raise DenialError("CapacityExceeded", f"{message} Ask for {total} or fewer.")
+def _check_capacity(pool: CachedPool, request: PoolRequest, cache: AdmissionCache) -> None:
+    offered = _offered(pool)
+    potential = cache.potential_units(pool) if request.units > offered else None
+    if potential is not None and request.units > (most := max(potential, offered)):
+        resource = request.pool.resource_name
+        message = f"The pod asks for {request.units} of {resource}, and all devices that the pool selects offer {most}."
+        raise DenialError("CapacityExceeded", f"{message} Ask for {most} or fewer.")
+
+
+def _warnings(pool: CachedPool, request: PoolRequest) -> Iterator[str]:
+    offered = _offered(pool)
+    if request.units > offered:
+        name = f"`gpuledger describe pool {pool.ref.id}`"
+        yield (
+            f"{pool.ref} offers {offered} units now, and the pod asks for {request.units}: it stays Pending until the "
+            f"pool has more. {name} shows which devices it lacks."
+        )
+
+
+def _offered(pool: CachedPool) -> int:
+    """How many units the pool has, in use or not."""
+    return 0 if pool.total is None or pool.total.total is None else pool.total.total
