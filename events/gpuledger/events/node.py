@@ -257,9 +257,10 @@ class NodeBootstrapWithdrawn(Payload):
 class NodeBootstrapWaited(Payload):
     """A time limit of the preparation has passed: nothing about the component on the node changed since `since`.
 
-    Time alone leaves no trace in the log, so this event records it before anything follows from it. A validator or a
-    node-agent was not ready all that time; an exporter was, and the agent reported nothing to the contrary.
+    Time alone leaves no trace in the log, so this event records it before anything follows from it. A validator, GPU
+    feature discovery, monitoring (`dcgm`) or a node-agent was not ready all that time; an exporter was, and the agent
+    reported nothing to the contrary.
     """
 
-    component: Literal["validator", "node-agent", "dcgm-exporter"]
+    component: Literal["validator", "gfd", "dcgm", "node-agent", "dcgm-exporter"]
     since: AwareDatetime

@@ -120,7 +120,13 @@ def _gfd(context: NodeContext, verdict: ValidatorVerdict | None) -> NodeCheck:
     if is_enabled and context.is_failing(Component.GFD):
         return _failing(PreparationReason.GFD_FAILING, "GPU feature discovery fails; look at its pod.")
     if is_enabled and not context.is_ready(Component.GFD):
-        return _pending(PreparationReason.GFD_PENDING)
+        return _starting(
+            "GPU feature discovery",
+            is_overdue(context.row.gfd_overdue_since, context.gfd_unready_since()),
+            context,
+            PreparationReason.GFD_PENDING,
+            PreparationReason.GFD_TIMED_OUT,
+        )
     if not context.row.complete:
         return _pending(PreparationReason.INVENTORY_INCOMPLETE)
     return fine(PreparationReason.GFD_SYNCED if is_enabled else PreparationReason.COMPONENT_DISABLED)
@@ -129,6 +135,21 @@ def _gfd(context: NodeContext, verdict: ValidatorVerdict | None) -> NodeCheck:
 _FAILING = {Component.DCGM: PreparationReason.DCGM_FAILING, Component.DCGM_EXPORTER: PreparationReason.EXPORTER_FAILING}
 _PENDING = {Component.DCGM: PreparationReason.DCGM_PENDING, Component.DCGM_EXPORTER: PreparationReason.EXPORTER_PENDING}
 
+_TIMED_OUT = {
+    Component.DCGM: PreparationReason.DCGM_TIMED_OUT,
+    Component.DCGM_EXPORTER: PreparationReason.EXPORTER_TIMED_OUT,
+}
+
+
+def _starting(
+    name: str, is_late: bool, context: NodeContext, pending: PreparationReason, timed_out: PreparationReason
+) -> NodeCheck:
+    """A part that is not ready: it may still start, unless it has taken too long."""
+    if not is_late:
+        return _pending(pending)
+    text = f"{name} has no pod on the node that got ready within {context.settings.validation_timeout_s} seconds"
+    return _failing(timed_out, f"{text}; look at its pod.")
+
 
 def _monitoring(context: NodeContext) -> NodeCheck:
     runs_dcgm = [Component.DCGM] if context.settings.dcgm_enabled else []
@@ -136,7 +157,8 @@ def _monitoring(context: NodeContext) -> NodeCheck:
         return _failing(_FAILING[component], f"The pod of {component} fails; look at it.")
     for component in context.monitors:
         if not context.is_ready(component):
-            return _pending(_PENDING[component])
+            is_late = is_overdue(context.row.dcgm_overdue_since, context.monitors_unready_since())
+            return _starting(component, is_late, context, _PENDING[component], _TIMED_OUT[component])
     return _heartbeat(context) if context.expects_heartbeats else fine(PreparationReason.COMPONENT_DISABLED)
 
 

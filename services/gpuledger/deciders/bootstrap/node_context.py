@@ -88,6 +88,41 @@ class NodeContext:
             return self.begun_at
         return None if row.ready or row.failing else max(row.since, self.begun_at)
 
+    def gfd_unready_since(self) -> datetime | None:
+        """Since when the preparation waits for GPU feature discovery; None where it does not."""
+        validated_at = self._validated_at()
+        if validated_at is None or not self.settings.gfd_enabled:
+            return None
+        return self._unready_since(Component.GFD, validated_at)
+
+    def monitors_unready_since(self) -> datetime | None:
+        """Since when the preparation waits for the first monitoring component that is not ready; None where none is."""
+        validated_at, gfd = self._validated_at(), self.components.get(Component.GFD)
+        pending = next((one for one in self.monitors if not self.is_ready(one)), None)
+        if validated_at is None or pending is None or not self.row.complete:
+            return None
+        if self.settings.gfd_enabled and not self.is_ready(Component.GFD):
+            return None
+        described_at = self.row.complete_at if gfd is None or not self.settings.gfd_enabled else gfd.since
+        waits_since = latest([validated_at, self.row.complete_at, described_at])
+        return None if waits_since is None else self._unready_since(pending, waits_since)
+
+    def _validated_at(self) -> datetime | None:
+        """Since when driver and toolkit work, but not before the preparation began; None while they do not."""
+        if self.row.driver_missing:
+            return None
+        if not self.settings.validator_enabled:
+            return self.begun_at
+        row = self.components.get(Component.VALIDATOR)
+        return max(row.since, self.begun_at) if row is not None and row.ready else None
+
+    def _unready_since(self, component: Component, waits_since: datetime) -> datetime | None:
+        """Since when the component, which is waited for since some time, is not ready; None where it is, or fails."""
+        row = self.components.get(component)
+        if row is None:
+            return waits_since
+        return None if row.ready or row.failing else max(row.since, waits_since)
+
     def agent_unready_since(self) -> datetime | None:
         """Since when the node-agent is not ready; None where it is ready or there never was one."""
         row = self.components.get(Component.NODE_AGENT)

@@ -4,7 +4,7 @@ A decision made by the clock alone, between two facts, would come out elsewhere 
 that a wait has timed out, and every fold of the log draws the consequence at that place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from gpuledger.api.phases import Component
@@ -53,18 +53,25 @@ def pending_since(context: NodeContext, component: Component) -> datetime | None
     """Since when the node waits for the component; None where it does not, or the timeout is recorded."""
     if not context.row.managed or not context.devices:
         return None
-    since = _since(context, component)
+    since = _BEGINNINGS[component](context)
     return None if is_overdue(getattr(context.row, OVERDUE_COLUMNS[component]), since) else since
 
 
-def _since(context: NodeContext, component: Component) -> datetime | None:
-    if component is Component.VALIDATOR:
-        return context.validator_unready_since()
-    return context.agent_unready_since() if component is Component.NODE_AGENT else context.silence_since()
+_BEGINNINGS: Mapping[Component, Callable[[NodeContext], datetime | None]] = {
+    Component.VALIDATOR: NodeContext.validator_unready_since,
+    Component.GFD: NodeContext.gfd_unready_since,
+    Component.DCGM: NodeContext.monitors_unready_since,
+    Component.NODE_AGENT: NodeContext.agent_unready_since,
+    Component.DCGM_EXPORTER: NodeContext.silence_since,
+}
+"""When the wait for a component began, or None, by component."""
+
+_STARTS = (Component.VALIDATOR, Component.GFD, Component.DCGM)
+"""What starts on a node while it is prepared, and may take as long as the validator."""
 
 
 def _bound(component: Component, settings: BootstrapSettings) -> timedelta:
-    if component is Component.VALIDATOR:
+    if component in _STARTS:
         return timedelta(seconds=min(settings.validation_timeout_s, WAIT_S_MAX))
     return HEARTBEAT_MAX_AGE
 

@@ -82,6 +82,8 @@ class BootstrapNode(NamedTuple):
     agent_overdue_since: datetime | None = None
     exporter_overdue_since: datetime | None = None
     decided_at: datetime | None = None
+    gfd_overdue_since: datetime | None = None
+    dcgm_overdue_since: datetime | None = None
 
     @property
     def is_gone(self) -> bool:

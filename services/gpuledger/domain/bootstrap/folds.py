@@ -45,10 +45,12 @@ from gpuledger.events.settings import SettingsChanged
 
 OVERDUE_COLUMNS = {
     Component.VALIDATOR: "validator_overdue_since",
+    Component.GFD: "gfd_overdue_since",
+    Component.DCGM: "dcgm_overdue_since",
     Component.NODE_AGENT: "agent_overdue_since",
     Component.DCGM_EXPORTER: "exporter_overdue_since",
 }
-"""The column of a node's row that holds the wait which timed out, by component."""
+"""The column of a node's row that holds the wait which timed out, by component; DCGM stands for all of monitoring."""
 
 
 def record_timeout(state: BootstrapFacts, fact: Fact, data: NodeBootstrapWaited) -> None:

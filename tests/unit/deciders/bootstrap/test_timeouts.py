@@ -6,7 +6,7 @@ from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.node import NodeBootstrapWaited, NodeInventoryWithdrawn
 from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.settings import SettingsChanged
-from support.bootstrap import MODULE, NODE, Step, all_ready, components, prepared, second, steps
+from support.bootstrap import MODULE, NODE, Step, all_ready, components, inventory, prepared, second, steps
 
 AGAIN = [(NODE, "Validating"), ("d1", "Validating"), (NODE, "Ready"), ("d1", "Ready")]
 FAILED: list[Step] = [(NODE, "ValidatingFailed"), ("d1", "Faulted")]
@@ -20,6 +20,53 @@ def test_only_the_passing_of_time_fails_a_validator_that_does_not_start() -> Non
     assert decided[0].time == second(302)
     assert steps(decided) == FAILED
     assert node.wait(10_000) == []
+
+
+@pytest.mark.parametrize(
+    ("waiting", "phase", "condition", "reason"),
+    [
+        ({"gfd": "waiting"}, "GFD", "GFDReady", "GFDTimedOut"),
+        ({"dcgm_exporter": "waiting"}, "Monitoring", "MonitoringMissing", "DCGMExporterTimedOut"),
+    ],
+)
+def test_a_component_that_never_gets_ready_fails_its_node(
+    waiting: dict[str, str], phase: str, condition: str, reason: str
+) -> None:
+    node = prepared("d1", facts=all_ready(**waiting), heartbeat_count=0)
+    assert (node.phase(), node.wait(301)) == (phase, [])
+    assert steps(node.wait(302)) == FAILED
+    assert node.conditions()[condition] == ("False" if condition == "GFDReady" else "True", reason)
+    assert node.wait(10_000) == []
+    node.record(10_001, NODE, all_ready())
+    assert node.phase() == "Monitoring"
+
+
+@pytest.mark.parametrize("step", ["waiting", "ready"])
+def test_a_component_without_a_pod_is_waited_for_once_the_validator_is_ready(step: str) -> None:
+    node = prepared("d1", facts=components(validator="waiting"), heartbeat_count=0)
+    node.record(100, NODE, components(validator="ready"))
+    assert (node.phase(), node.wait(399)) == ("GFD", [])
+    node.record(399, NODE, components(validator="ready", gfd=step))
+    failed = node.wait(400)
+    assert (node.phase(), bool(failed)) == (("Monitoring", False) if step == "ready" else ("GFD", False))
+
+
+def test_dcgm_is_waited_for_where_no_exporter_of_ours_runs() -> None:
+    node = prepared("d1", facts=all_ready(dcgm="waiting"))
+    node.record(10, MODULE, SettingsChanged(dcgm_exporter_enabled=False))
+    assert node.phase() == "Monitoring"
+    node.wait(1000)
+    assert node.conditions()["MonitoringMissing"] == ("True", "DCGMTimedOut")
+
+
+def test_nothing_is_waited_for_behind_a_part_that_does_not_work() -> None:
+    """The inventory has not described the devices, so monitoring is not what the node waits for."""
+    node = prepared("d1", facts=all_ready(dcgm_exporter="waiting"), heartbeat_count=0)
+    node.record(10, NODE, inventory(complete=False))
+    assert (node.phase(), node.wait(10_000)) == ("GFD", [])
+    node.record(10_001, NODE, inventory())
+    assert (node.phase(), node.wait(10_300)) == ("Monitoring", [])
+    assert steps(node.wait(10_301)) == FAILED
 
 
 def test_a_timed_out_validator_that_gets_ready_is_believed() -> None:

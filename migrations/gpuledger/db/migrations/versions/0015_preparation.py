@@ -1,6 +1,7 @@
-"""Whether people have a device ignored, among the facts of its preparation.
+"""Whether people have a device ignored, and waits for GPU feature discovery and monitoring that timed out.
 
-Only adds: the build before asks every device of a node to be ready, ignored or not, and leaves the column false.
+Only adds: the build before asks every device of a node to be ready, ignored or not, waits for these without an end, and
+leaves the columns false and empty.
 
 Revision ID: 0015
 Revises: 0014
@@ -18,6 +19,8 @@ EXPANDS = True
 def upgrade() -> None:
     for schema in ("gpuledger_live", "gpuledger_next", "gpuledger_prev"):
         op.execute(f"ALTER TABLE IF EXISTS {schema}.bootstrap_device ADD COLUMN ignored boolean NOT NULL DEFAULT false")
+        for column in ("gfd_overdue_since", "dcgm_overdue_since"):
+            op.execute(f"ALTER TABLE IF EXISTS {schema}.bootstrap_node ADD COLUMN {column} timestamptz")
 
 
 def downgrade() -> None:
