@@ -75,9 +75,9 @@ def recorded(reports: list[Report]) -> RecordedInventory:
 
 
 def devices_of(inventory: RecordedInventory) -> dict[tuple[str, str], tuple[object, ...]]:
-    """The devices apart from their names, which they got from whoever spoke first, and from when and where."""
+    """The devices apart from their names and ids, which they got from whoever spoke first, and from when and where."""
     return {
-        (row.node, row.card): (row.provisional, row.managed, row.missing, row.missing or row.slot, row[14:])
+        (row.node, row.card): (row.provisional, row.managed, row.missing, row.missing or row.slot, row[14:-1])
         for row in inventory.devices()
     }
 
@@ -143,6 +143,7 @@ def _restart(inventory: RecordedInventory) -> None:
 def test_a_card_is_one_device_and_a_name_is_for_life(reports: list[Report]) -> None:
     inventory = RecordedInventory()
     names: dict[str, str] = {}
+    given: dict[str, str] = {}
     for report in (START, *reports):
         for decision in inventory.record(*report):
             kind = decision.data.EVENT
@@ -153,6 +154,10 @@ def test_a_card_is_one_device_and_a_name_is_for_life(reports: list[Report]) -> N
                 del names[decision.subject]
         cards = [row.card for row in inventory.devices()]
         assert len(cards) == len(set(cards))
+        ids = {row.name: row.inventory_id for row in inventory.devices() if row.inventory_id}
+        assert len(ids) == len(set(ids.values()))
+        assert all(ids[name] == given[name] for name in ids.keys() & given.keys())
+        given = ids
         assert sorted(names) == inventory.names()
         assert all(len(name) <= 63 for name in names)
         attached = [row.slot for row in inventory.devices() if row.slot is not None]

@@ -73,6 +73,7 @@ ADDED = {
     "source.unknown": "0",
     "gap.unknown_length": "false",
     "bootstrap_device.ignored": "false",
+    "gpu_device.inventory_id": "",
 }
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 

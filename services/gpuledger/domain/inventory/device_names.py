@@ -1,7 +1,7 @@
 """Names GPUDevices and identifies cards. A name is computed once, when the device is detected, and then recorded."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from hashlib import sha256
 
 from gpuledger.events.payload import NAME_LENGTH_MAX
@@ -32,6 +32,15 @@ def free_name(name: str, card: str, is_taken: Callable[[str], bool]) -> str:
         length += HASH_LENGTH
         candidate = f"{name[: max(NAME_MAX - 1 - length, 0)].rstrip('-.')}-{digest[:length]}"[-NAME_MAX:].lstrip("-.")
     return candidate
+
+
+def inventory_id(name: str, node: str, address: str, taken: Set[str]) -> str:
+    """The id of a device in its node: `worker-01-0000:17:00.0`.
+
+    Where the card that was in this place has moved to another and kept the id, the new one's ends in a hash.
+    """
+    place = f"{node}-{address}"
+    return f"{place}-{sha256(name.encode()).hexdigest()[:HASH_LENGTH]}" if place in taken else place
 
 
 def place_of(node: str, place: str) -> str:

@@ -14,6 +14,7 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.phases import DeviceState
 from gpuledger.domain.conditions import put_conditions
 from gpuledger.domain.fact import Fact, Handlers, TableState
+from gpuledger.domain.inventory.device_names import inventory_id
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import (
     Description,
@@ -35,6 +36,7 @@ class GpuDevice(NamedTuple):
     """A GPUDevice. A time named `_at` beside a flag is when the flag last changed; lists are joined by commas.
 
     `slot` is where the card was found and stands in the device's passport, `card` as in `device.detected`.
+    `inventory_id` is empty until the PCI address is known, and then stays, also when the card moves to another slot.
     """
 
     name: str
@@ -65,13 +67,7 @@ class GpuDevice(NamedTuple):
     mig_capable: bool | None = None
     mig_strategy: str | None = None
     mig_profiles: str | None = None
-
-    @property
-    def inventory_id(self) -> str:
-        """The place of the device: `<node>-<PCI address>`, else what Node Feature Discovery shows of it."""
-        if self.pci_address is not None:
-            return f"{self.node}-{self.pci_address}"
-        return f"{self.node}-{self.device_index or 0}-{self.pci_vendor}-{self.pci_device}"
+    inventory_id: str = ""
 
 
 class GpuDeviceMark(NamedTuple):
@@ -230,7 +226,7 @@ def _detected(state: Inventory, fact: Fact, data: DeviceDetected) -> None:
         missing=data.missing,
         missing_at=time,
     )
-    state.device.put(described(row, data, time))
+    state.device.put(_with_inventory_id(state, described(row, data, time)))
     _touch(state, data.node, time)
 
 
@@ -241,8 +237,15 @@ def _identified(state: Inventory, fact: Fact, data: DeviceIdentified) -> None:
 def _described(state: Inventory, fact: Fact, data: DeviceDescribed) -> None:
     row = state.device.get(fact.event.subject)
     if row is not None:
-        state.device.put(described(row, data, fact.event.time))
+        state.device.put(_with_inventory_id(state, described(row, data, fact.event.time)))
         _touch(state, row.node, fact.event.time)
+
+
+def _with_inventory_id(state: Inventory, row: GpuDevice) -> GpuDevice:
+    if row.inventory_id or row.pci_address is None:
+        return row
+    taken = {other.inventory_id for other in state.device.where("node", row.node)}
+    return row._replace(inventory_id=intern(inventory_id(row.name, row.node, row.pci_address, taken)))
 
 
 def _withdrawn(state: Inventory, fact: Fact, _data: DeviceWithdrawn) -> None:

@@ -32,7 +32,7 @@ def device_status(
     conditions = [*device_conditions(row), *_faulted(prepared), *_assignment_conditions(assigned)]
     status = {
         "nodeName": row.node,
-        "inventoryID": row.inventory_id,
+        **({"inventoryID": row.inventory_id} if row.inventory_id else {}),
         "managed": row.managed,
         "state": device_state(row, prepared, assigned),
         "hardware": hardware(row),

@@ -12,6 +12,7 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MAINTENANCE_CONFIRMED
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.domain.fact import Fact, Handlers, is_late
+from gpuledger.domain.inventory.device_names import inventory_id
 from gpuledger.domain.inventory.state import (
     DECIDED_HANDLERS,
     GpuDevice,
@@ -67,13 +68,22 @@ def _put_device(state: PoolFacts, shown: GpuDevice, prepared: str) -> None:
         state.device.delete(shown.name)
     row = PoolDevice(
         shown.name, shown.node, shown.device_index, shown.managed, shown.ignored, shown.missing, prepared,
-        intern(facts.inventory_id), facts.product, facts.pci_vendor, facts.pci_device,
+        intern(_inventory_id(state, shown, before)), facts.product, facts.pci_vendor, facts.pci_device,
         facts.mig_capable, shown.mig_profiles, intern(json_text(device_labels(shown))), shown.uuid, shown.pci_address,
     )  # fmt: skip
     if row != before:
         state.device.put(row)
         state.touch_device(row.name)
         state.touch_orders(row.name)
+
+
+def _inventory_id(state: PoolFacts, shown: GpuDevice, before: PoolDevice | None) -> str:
+    if before is not None and before.node == shown.node and before.inventory_id:
+        return before.inventory_id
+    if shown.pci_address is None:
+        return ""
+    taken = {other.inventory_id for other in state.device.where("node", shown.node)}
+    return inventory_id(shown.name, shown.node, shown.pci_address, taken)
 
 
 def _state_changed(state: PoolFacts, fact: Fact, data: DeviceStateChanged) -> None:

@@ -193,6 +193,23 @@ def test_a_card_that_went_to_another_slot_keeps_its_name() -> None:
     assert inventory.names() == ["w1-0000-17-00-0"]
 
 
+def test_an_inventory_id_is_given_once_and_stays() -> None:
+    inventory = recorded(("w1", observed("2203")))
+    assert [row.inventory_id for row in inventory.devices()] == [""], "its place is not known yet"
+    inventory.record(5, "w1", cards_seen(card("GPU-a")))
+    assert [(row.name, row.inventory_id) for row in inventory.devices()] == [("w1-0-10de-2203", "w1-0000:17:00.0")]
+    inventory.record(6, "w1", cards_seen(card("GPU-a", 2)))
+    assert [row.inventory_id for row in inventory.devices()] == ["w1-0000:17:00.0"]
+
+
+def test_no_two_devices_have_one_inventory_id() -> None:
+    inventory = recorded(("cpu", observed()), ("w1", cards_seen(card("GPU-a"))))
+    inventory.record(5, "w1", cards_seen(card("GPU-b"), card("GPU-a", 2)))
+    ids = {row.uuid: row.inventory_id for row in inventory.devices()}
+    assert ids["GPU-a"] == "w1-0000:17:00.0"
+    assert ids["GPU-b"].startswith("w1-0000:17:00.0-")
+
+
 def test_a_card_without_uuid_is_its_address_until_it_has_one() -> None:
     inventory = recorded(("cpu", observed()), ("w1", cards_seen(card(None))))
     assert [row.card for row in inventory.devices()] == ["w1/0000:17:00.0"]

@@ -1,6 +1,7 @@
-"""Which card was last and first at each address of a node, so that a card that was replaced is told from a missing one.
+"""Which card was last and first at each address of a node, and the id that a device has for life.
 
-Only adds: the build before leaves the table empty.
+By the addresses a card that was replaced is told from a missing one. Only adds: the build before leaves the table and
+the column empty.
 
 Revision ID: 0016
 Revises: 0015
@@ -26,6 +27,7 @@ def upgrade() -> None:
                 IF to_regclass('{schema}.inventory_nfd') IS NULL THEN
                     RETURN;
                 END IF;
+                ALTER TABLE {schema}.gpu_device ADD COLUMN inventory_id text COLLATE "C" NOT NULL DEFAULT '';
                 CREATE TABLE {schema}.inventory_slot (
                     node text COLLATE "C" NOT NULL,
                     pci_address text COLLATE "C" NOT NULL,
