@@ -145,7 +145,7 @@ def _standing(recorded: RecordedSlices) -> list[Any]:
         devices = [one for availabilities in seen.availabilities.values() for one in availabilities.values()]
         states = Counter(one.state for one in devices)
         used = sum(one.use.is_used for one in devices)
-        pool_is = seen.view.generation, seen.view.is_complete, seen.view.is_valid
+        pool_is = seen.view.generation, seen.view.is_complete, seen.view.is_consistent is not False
         found.append((*pool, view, *pool_is, len(devices), used, *(states[state] for state in COUNTED_STATES)))
     return sorted(found)
 

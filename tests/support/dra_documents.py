@@ -23,13 +23,23 @@ def summary(total: int, allocated: int, available: int, partial: int = 0, **capa
     }
 
 
-def pool(seen: int = 1, of: int = 1, generation: int = 1, invalid: str = "", errors: tuple[str, ...] = ()) -> Document:
-    """A pool's status: how many slices of how many, why it is invalid, and its errors."""
+AGREES_SO_FAR = "The slices that are there agree, and others are missing."
+
+
+def pool(
+    seen: int = 1,
+    of: int = 1,
+    generation: int = 1,
+    invalid: str = "",
+    errors: tuple[str, ...] = (),
+    undecided: str = AGREES_SO_FAR,
+) -> Document:
+    """A pool's status: how many slices of how many, why it is invalid or undecided, and its errors."""
     is_complete = seen == of
     message = f"{seen} of {of} slices of generation {generation} are there."
     valid = ("False", "ValidationFailed", invalid) if invalid else ("True", "ValidationPassed", "")
-    if not is_complete:
-        valid = ("True", "NotChecked", "An incomplete pool is not checked.")
+    if not is_complete and not invalid:
+        valid = ("Unknown", "PoolIncomplete", undecided)
     recorded = (("Complete", *_complete(is_complete), message), ("Valid", *valid))
     found: Document = {
         "conditions": [dict(zip(("type", "status", "reason", "message"), one, strict=True)) for one in recorded],

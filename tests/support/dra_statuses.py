@@ -1,5 +1,6 @@
 """Checks status documents against verdicts of a real allocator: the same states, folded as facts of the ledger."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,12 @@ from support.dra import Document, RecordedSlices
 
 KINDS = ((slices, "slices"), (claims, "claims"), (taintrules, "deviceTaintRules"))
 """The watchers' modules, and where their objects are in a vector."""
+
+LOOKED_FOR = re.compile(r"(device|counter set) \S+ (appears|in \S+ consumes)")
+"""The errors that make the allocator refuse a pool."""
+
+SLICES_DIFFER = re.compile(rf"{LOOKED_FOR.pattern}|slices? .* of generation|the slices announce|\d+ slices of")
+"""All errors about slices; the others are about claims and counters."""
 
 CAN_BE_HAD = ("Available", "PartiallyAllocated")
 
@@ -62,8 +69,14 @@ def _device(where: str, device: Document, decided: dict[str, Any], *, is_held: b
 
 
 def _pool(where: str, recorded: Document, decided: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    conditions = {one["type"]: one["status"] == "True" for one in recorded["conditions"]}
-    yield where, {"Complete": decided["complete"], "Valid": decided["valid"]}, conditions
+    """A pool's conditions; of `Valid` the part that the allocator decides, who looks at complete pools and for less."""
+    conditions = {one["type"]: one["status"] for one in recorded["conditions"]}
+    is_complete, errors = conditions["Complete"] == "True", recorded.get("validationErrors", ())
+    is_refused = is_complete and any(LOOKED_FOR.match(one) for one in errors)
+    yield where, {"Complete": decided["complete"], "Valid": decided["valid"]}, {
+        "Complete": is_complete, "Valid": not is_refused,
+    }  # fmt: skip
+    yield f"{where} agrees", conditions["Valid"] == "True", is_complete and not any(map(SLICES_DIFFER.match, errors))
 
 
 def _nanos(text: str) -> int:

@@ -6,6 +6,8 @@ from typing import Final
 
 TRUE: Final = "True"
 FALSE: Final = "False"
+UNKNOWN: Final = "Unknown"
+"""Only the pools of ResourceSlices have conditions with this status."""
 
 
 class ConditionStatus(StrEnum):

@@ -70,7 +70,7 @@ class AvailabilityProjection(Projection):
     """Slices, claims and who holds which device, from `slice.*`, `claim.*`, `device-class.*` and `taint-rule.*`."""
 
     name = "availability"
-    version = 1
+    version = 2
     specs = rows.SPECS
     handlers = slices.HANDLERS
     state_class = Availability

@@ -63,6 +63,27 @@ def test_a_pool_that_offers_nothing_shows_why_with_its_numbers() -> None:
     assert "slices" not in POOLS.shown([fewer], Output.JSON)[0]
 
 
+def test_a_pool_that_may_yet_be_valid_is_neither_valid_nor_invalid() -> None:
+    state = availability_of([fact_at(0, "s", published("p", [device("a")], slices=3))])
+    for noun in (SLICES, POOLS):
+        (row,) = noun.rows(state)
+        assert (row["complete"], row["valid"]) == (False, None)
+        assert noun.shown([row], Output.JSON)[0]["valid"] is None
+        assert [noun.shown([row], output)[0]["valid"] for output in (Output.TABLE, Output.WIDE)] == ["unknown"] * 2
+
+
+def test_slices_of_an_older_generation_are_named_with_the_number_that_is_missing() -> None:
+    facts = [
+        fact_at(0, "s1", published("p", [device("a")], slices=2)),
+        fact_at(1, "s2", published("p", [device("b")], slices=2, generation=2)),
+    ]
+    (row,) = POOLS.rows(availability_of(facts))
+    assert (row["valid"], row["validationError"]) == (
+        None,
+        "1 of 2 slices of generation 2 are there. slice s1 is of generation 1, the pool is of generation 2",
+    )
+
+
 def test_a_shared_device_with_a_taint_is_allocated_and_not_to_be_had() -> None:
     facts = [
         fact_at(0, "s", published("p", [device("m", memory="2Gi", tainted=True)])),

@@ -10,6 +10,9 @@ from gpuledger.tools.queries.rows import RowDict
 
 NAME = "name"
 
+UNDECIDED = "unknown"
+"""What tables show of a pool that is not complete, and whose slices agree so far."""
+
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityNoun:
@@ -30,8 +33,12 @@ class AvailabilityNoun:
         return [self.in_tables(row) for row in rows] if output in (Output.TABLE, Output.WIDE) else list(rows)
 
 
+def _with_validity(row: RowDict) -> RowDict:
+    return {**row, "valid": UNDECIDED if row["valid"] is None else row["valid"]}
+
+
 def _with_slices(row: RowDict) -> RowDict:
-    return {**row, "slices": f"{row['observedSliceCount']}/{row['resourceSliceCount']}"}
+    return {**_with_validity(row), "slices": f"{row['observedSliceCount']}/{row['resourceSliceCount']}"}
 
 
 def _pool_name(row: RowDict) -> str:
@@ -75,6 +82,7 @@ SLICES = AvailabilityNoun(
     (NAME,),
     lambda row: str(row[NAME]),
     aliases=("slice",),
+    in_tables=_with_validity,
 )
 
 POOLS = AvailabilityNoun(

@@ -26,7 +26,7 @@ COMMENT ON COLUMN report.availability.valid_from IS 'Since when.';
 COMMENT ON COLUMN report.availability.valid_to IS 'End of the period; null while it lasts.';
 COMMENT ON COLUMN report.availability.generation IS 'The generation of the pool that counted.';
 COMMENT ON COLUMN report.availability.complete IS 'Whether all slices of that generation existed; an incomplete pool allocates no devices.';
-COMMENT ON COLUMN report.availability.valid IS 'Whether its slices agreed; an invalid pool allocates no devices.';
+COMMENT ON COLUMN report.availability.valid IS 'Whether the slices that existed did not contradict each other.';
 COMMENT ON COLUMN report.availability.total IS 'Devices that the slices published.';
 COMMENT ON COLUMN report.availability.allocated IS 'Devices of which a claim held at least a share.';
 COMMENT ON COLUMN report.availability.available IS 'Devices that no claim held, and that a claim could get.';

@@ -12,10 +12,9 @@ from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.device_state import AvailabilityState
 from gpuledger.domain.dra.evaluation import PoolEvaluation
 from gpuledger.domain.dra.objects import PoolId
-from gpuledger.domain.dra.status import conditions_of
+from gpuledger.domain.dra.status import CONDITION_TYPES, conditions_of
 from gpuledger.domain.table import Table
 
-CONDITION_TYPES = ("Complete", "Valid")
 _COUNTED = rows.PoolAvailability._fields.index("generation")
 
 
@@ -63,9 +62,10 @@ class PoolHistory:
     def _record_conditions(self, view: str, evaluation: PoolEvaluation, at: datetime) -> None:
         for type_, status, reason, message in conditions_of(evaluation.view):
             before = self.condition.get((*evaluation.pool, view, type_))
-            since = at if before is None or before.status != status else before.changed_at
-            since = since if before is None else max(since, before.changed_at)
-            row = rows.SlicePoolCondition(*evaluation.pool, view, type_, status, reason, message, since)
+            row = rows.SlicePoolCondition(*evaluation.pool, view, type_, status, reason, message, at)
+            if before is not None:
+                is_as_before = before.shown_status == row.shown_status
+                row = row._replace(changed_at=before.changed_at if is_as_before else max(at, before.changed_at))
             if row != before:
                 self.condition.put(row)
 
@@ -92,7 +92,7 @@ class PoolHistory:
 def _availability_row(view: str, evaluation: PoolEvaluation, at: datetime) -> rows.PoolAvailability:
     counts, pool = evaluation.counts, evaluation.view
     return rows.PoolAvailability(
-        *evaluation.pool, view, at, None, pool.generation, pool.is_complete, pool.is_valid,
+        *evaluation.pool, view, at, None, pool.generation, pool.is_complete, pool.is_consistent is not False,
         counts.total(), evaluation.allocated, counts[AvailabilityState.AVAILABLE],
         counts[AvailabilityState.PARTIAL], counts[AvailabilityState.UNAVAILABLE],
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """A pool as one node sees it, or as the whole cluster does. Pure.
 
 Rules 3 and 4 of the allocator: the newest generation in reach counts; a pool is complete when it has as many slices as
-it announces, and valid when no device or counter set is defined twice and every consumed counter exists.
+it announces, and valid when no device or counter set is defined twice and every consumed counter exists. A view also
+has what the allocator does not look for: errors of incomplete pools, and slices that disagree about the pool.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 from gpuledger.domain.dra.objects import Counters, DraDevice, LabelledNode, Slice
 from gpuledger.domain.dra.reach import in_reach
+from gpuledger.domain.dra.slice_validation import contradictions, disagreements, outdated
 
 
 class LocatedDevice(NamedTuple):
@@ -22,7 +24,8 @@ class PoolView(NamedTuple):
     """A pool from one point of view. `slices` are those of its generation, `near` those of them in reach.
 
     `observed` counts slices of the generation; a pool that is not `on_node` gives that node nothing, and neither
-    does one that is incomplete, or not `valid`, which `problems` explain. A view that `is_local` was decided by the
+    does one that is incomplete, or not valid, which `problems` explain. Slices that disagree about their number, and
+    `outdated` ones of an older generation, keep nobody from its devices. A view that `is_local` was decided by the
     slices in reach alone; whatever is published elsewhere changes nothing in it.
     """
 
@@ -32,6 +35,8 @@ class PoolView(NamedTuple):
     observed: int
     expected: int
     problems: tuple[str, ...]
+    disagreements: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
     on_node: bool = True
     is_local: bool = False
 
@@ -42,8 +47,20 @@ class PoolView(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether its slices agree; one that is incomplete is not checked."""
-        return not self.problems
+        """Whether the allocator accepts it; one that is incomplete the allocator does not check."""
+        return not (self.is_complete and self.problems)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Everything in which its slices contradict each other."""
+        return self.problems + self.disagreements + self.outdated
+
+    @property
+    def is_consistent(self) -> bool | None:
+        """Whether its slices agree; None while that depends on slices of its generation that are missing."""
+        if self.problems or self.disagreements:
+            return False
+        return not self.outdated if self.is_complete else None
 
     @property
     def gives(self) -> bool:
@@ -67,52 +84,24 @@ def seen_from(slices: Sequence[Slice], node: LabelledNode) -> PoolView:
     generation = max(one.generation for one in near)
     current = _of_generation(near, generation)
     if len(current) == current[0].expected:
-        return _view(generation, current, current)._replace(is_local=True)
+        return _view(generation, current, current, near)._replace(is_local=True)
     if any(one.generation > generation for one in slices):
         return seen_everywhere(slices)._replace(on_node=False)
-    return _view(generation, _of_generation(slices, generation), current)
+    return _view(generation, _of_generation(slices, generation), current, slices)
 
 
 def seen_everywhere(slices: Sequence[Slice]) -> PoolView:
     """A pool's slices as if every one were in reach; there is at least one."""
     generation = max(one.generation for one in slices)
     current = _of_generation(slices, generation)
-    return _view(generation, current, current)
+    return _view(generation, current, current, slices)
 
 
 def _of_generation(slices: Iterable[Slice], generation: int) -> tuple[Slice, ...]:
     return tuple(sorted((one for one in slices if one.generation == generation), key=lambda one: one.name))
 
 
-def _view(generation: int, slices: tuple[Slice, ...], near: tuple[Slice, ...]) -> PoolView:
-    expected = slices[0].expected
-    problems = tuple(_problems(slices, near)) if len(slices) == expected else ()
-    return PoolView(generation, slices, near, len(slices), expected, problems)
-
-
-def _problems(slices: Sequence[Slice], near: Sequence[Slice]) -> Iterator[str]:
-    yield from _twice("device", [(device.name, one.name) for one in near for device in one.devices])
-    sets = [(name, one.name) for one in near for name in (*one.counters, *one.repeated_sets)]
-    yield from _twice("counter set", sets)
-    defined = {name: set(counters) for one in slices for name, counters in one.counters.items()}
-    for one in slices:
-        for device in one.devices:
-            for name, counters in device.consumes.items():
-                if name not in defined:
-                    yield f"device {device.name} in {one.name} consumes the unknown counter set {name}"
-                for counter in sorted(set(counters) - defined.get(name, set(counters))):
-                    yield f"device {device.name} in {one.name} consumes the unknown counter {name}/{counter}"
-
-
-def _twice(kind: str, named: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """The names that occur more than once, with their places."""
-    places: dict[str, list[str]] = {}
-    for name, where in named:
-        places.setdefault(name, []).append(where)
-    for name, everywhere in places.items():
-        if len(everywhere) > 1:
-            yield f"{kind} {name} appears {_in(sorted(set(everywhere)))}"
-
-
-def _in(slices: Sequence[str]) -> str:
-    return f"twice in {slices[0]}" if len(slices) == 1 else f"in both {' and '.join(slices)}"
+def _view(generation: int, slices: tuple[Slice, ...], near: tuple[Slice, ...], every: Iterable[Slice]) -> PoolView:
+    problems, disagreeing = tuple(contradictions(slices, near)), tuple(disagreements(slices))
+    older = tuple(outdated(generation, every))
+    return PoolView(generation, slices, near, len(slices), slices[0].expected, problems, disagreeing, older)

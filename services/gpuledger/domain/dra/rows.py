@@ -1,9 +1,13 @@
 """The rows of the `availability` projection: slices, claims, allocations and the history of pools."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from gpuledger.api.conditions import FALSE, TRUE, UNKNOWN
 from gpuledger.domain.table import TableSpec
+
+UNDECIDED: Final = "PoolIncomplete"
+"""The reason of a condition of which nobody can tell whether it holds before the pool is complete."""
 
 
 class ResourceSlice(NamedTuple):
@@ -76,7 +80,10 @@ class NodeLabels(NamedTuple):
 
 
 class SlicePoolCondition(NamedTuple):
-    """A condition of a pool from a node's view, or from the whole cluster's where `node` is empty."""
+    """A condition of a pool from a node's view, or from the whole cluster's where `node` is empty.
+
+    `status` is whether nothing speaks against it; with the reason UNDECIDED that does not mean that it holds.
+    """
 
     driver: str
     pool: str
@@ -87,11 +94,19 @@ class SlicePoolCondition(NamedTuple):
     message: str
     changed_at: datetime
 
+    @property
+    def shown_status(self) -> str:
+        """The status as a Kubernetes condition has it."""
+        if self.reason == UNDECIDED:
+            return UNKNOWN
+        return TRUE if self.status else FALSE
+
 
 class PoolAvailability(NamedTuple):
     """How many devices of one view of a pool were in which state, from `valid_from` to `valid_to`.
 
-    `allocated` counts devices that somebody had at least a share of; `partial` those of them with something left.
+    `valid` is whether the slices that were there did not contradict each other. `allocated` counts devices that
+    somebody had at least a share of; `partial` those of them with something left.
     """
 
     driver: str

@@ -12,16 +12,20 @@ from gpuledger.domain.dra.evaluation import DeviceAvailability, PoolEvaluation
 from gpuledger.domain.dra.objects import Holding
 from gpuledger.domain.dra.pool_index import PoolIndex
 from gpuledger.domain.dra.pools import PoolView
-from gpuledger.domain.dra.rows import SlicePoolCondition
+from gpuledger.domain.dra.rows import UNDECIDED, SlicePoolCondition
 from gpuledger.domain.quantities import Quantity
 
 Document = dict[str, Any]
+
+COMPLETE: Final = "Complete"
+VALID: Final = "Valid"
+CONDITION_TYPES: Final = (COMPLETE, VALID)
 
 ERRORS_MAX: Final = 100
 """The most errors of a pool in a status; an object of the API has to stay small."""
 
 PROBLEMS_MAX: Final = 10
-"""The most problems of a pool in the message of its condition."""
+"""The most errors of a pool in the message of its condition."""
 
 
 def slice_status(
@@ -40,15 +44,10 @@ def slice_status(
 
 
 def conditions_of(view: PoolView) -> Iterator[tuple[str, bool, str, str]]:
-    """Type, status, reason and message of a pool's conditions."""
+    """Type, status, reason and message of a pool's conditions; the status is as a row has it."""
     text = f"{view.observed} of {view.expected} slices of generation {view.generation} are there."
-    yield "Complete", view.is_complete, "SliceCountMatch" if view.is_complete else "SliceCountMismatch", text
-    if not view.is_complete:
-        yield "Valid", True, "NotChecked", "An incomplete pool is not checked."
-    elif view.is_valid:
-        yield "Valid", True, "ValidationPassed", ""
-    else:
-        yield "Valid", False, "ValidationFailed", "; ".join(_first(view.problems, PROBLEMS_MAX))
+    yield COMPLETE, view.is_complete, "SliceCountMatch" if view.is_complete else "SliceCountMismatch", text
+    yield VALID, *_validity(view)
 
 
 def vanished_errors(holdings: Iterable[Holding], *, redacted: bool) -> Iterator[str]:
@@ -64,6 +63,13 @@ def overdrawn_errors(evaluation: PoolEvaluation) -> Iterator[str]:
         for counter, nanos in sorted(counters.items()):
             if nanos < 0:
                 yield f"counter {name}/{counter} is overcommitted by {Quantity(-nanos)}"
+
+
+def _validity(view: PoolView) -> tuple[bool, str, str]:
+    errors = "; ".join(_first(view.errors, PROBLEMS_MAX))
+    if view.is_consistent is None:
+        return True, UNDECIDED, errors or "The slices that are there agree, and others are missing."
+    return view.is_consistent, "ValidationPassed" if view.is_consistent else "ValidationFailed", errors
 
 
 def _device(index: PoolIndex, availability: DeviceAvailability, *, redacted: bool) -> Document:
@@ -145,7 +151,7 @@ def _pool(
 ) -> Document:
     view = evaluation.view
     errors = [
-        *view.problems,
+        *view.errors,
         *vanished_errors(index.vanished(), redacted=redacted),
         *overdrawn_errors(evaluation),
     ]
@@ -166,7 +172,7 @@ def _first(errors: Sequence[str], shown_max: int) -> list[str]:
 def _condition(one: SlicePoolCondition) -> Document:
     return {
         "type": one.type,
-        "status": "True" if one.status else "False",
+        "status": one.shown_status,
         "reason": one.reason,
         "message": one.message,
         "lastTransitionTime": rfc3339(one.changed_at),

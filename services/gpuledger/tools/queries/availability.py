@@ -14,9 +14,10 @@ from gpuledger.domain.dra.device_state import AvailabilityState
 from gpuledger.domain.dra.evaluation import PoolEvaluation
 from gpuledger.domain.dra.objects import PoolId
 from gpuledger.domain.dra.pool_index import EVERYWHERE
+from gpuledger.domain.dra.pools import PoolView
 from gpuledger.domain.dra.rows import DeviceAllocation
 from gpuledger.domain.dra.state import Availability, views
-from gpuledger.domain.dra.status import conditions_of, overdrawn_errors, vanished_errors
+from gpuledger.domain.dra.status import VALID, conditions_of, overdrawn_errors, vanished_errors
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.table import Table
 from gpuledger.events.position import Offset, order
@@ -74,7 +75,7 @@ def slice_rows(state: Availability) -> Iterator[RowDict]:
             "unavailable": len(states) - allocated - available,
             "generation": row.pool_generation,
             "complete": evaluation.view.is_complete,
-            "valid": evaluation.view.is_valid,
+            "valid": evaluation.view.is_consistent,
             "published_at": row.published_at,
         }
 
@@ -98,8 +99,8 @@ def pool_rows(state: Availability) -> Iterator[RowDict]:
             "partiallyAllocatedDevices": counts[AvailabilityState.PARTIAL],
             "unavailableDevices": total - evaluation.allocated - available,
             "complete": seen.is_complete,
-            "valid": seen.is_valid,
-            "validationError": _validation_error(evaluation),
+            "valid": seen.is_consistent,
+            "validationError": _validation_error(seen),
             "warnings": _warnings(state, pool, evaluation),
         }
 
@@ -122,14 +123,16 @@ def claim_rows(state: Availability) -> Iterator[RowDict]:
         }
 
 
-def _validation_error(evaluation: PoolEvaluation) -> str | None:
-    """Why the pool gives nothing, where its slices are the reason."""
-    failed = [message for _, status, _, message in conditions_of(evaluation.view) if not status]
-    return " ".join(failed) or None
+def _validation_error(view: PoolView) -> str | None:
+    """What is wrong with the pool's slices, in the words of its conditions."""
+    found = [
+        message for type_, is_met, _, message in conditions_of(view) if not is_met or (type_ == VALID and view.errors)
+    ]
+    return " ".join(found) or None
 
 
 def _warnings(state: Availability, pool: PoolId, evaluation: PoolEvaluation) -> list[str]:
-    """Defects that do not keep anybody from using the pool."""
+    """Defects that do not keep anybody from using the pool, and do not lie in its slices."""
     return [*vanished_errors(state.index(pool).vanished(), redacted=False), *overdrawn_errors(evaluation)]
 
 

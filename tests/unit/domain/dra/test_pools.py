@@ -62,10 +62,10 @@ GPU = device("gpu-0")
 NEEDS = partition("part-0", memory="1")
 
 
-def of_counters(name: str, *sets: str) -> Slice:
+def of_counters(name: str, *sets: str, count: int = 2) -> Slice:
     return slice_of(
         name,
-        published(pool="p", count=2, reach=ANYWHERE, counter_sets=tuple(counters(one, memory="4") for one in sets)),
+        published(pool="p", count=count, reach=ANYWHERE, counter_sets=tuple(counters(one, memory="4") for one in sets)),
     )
 
 
@@ -86,13 +86,29 @@ def of_counters(name: str, *sets: str) -> Slice:
             [made("a", 1, 2, HERE, partition("part-0", cores="1", memory="1")), of_counters("b", "gpu-0")],
             ["device part-0 in a consumes the unknown counter gpu-0/cores"],
         ),
-        ([made("a", 1, 3, HERE, GPU), made("b", 1, 3, HERE, GPU)], []),
+        ([made("a", 1, 3, HERE, GPU), made("b", 1, 3, HERE, GPU)], ["device gpu-0 appears in both a and b"]),
+        ([made("a", 1, 2, HERE, GPU, GPU)], ["device gpu-0 appears twice in a"]),
+        ([made("a", 1, 1, HERE, GPU), made("b", 1, 1, HERE, GPU)], ["device gpu-0 appears in both a and b"]),
+        ([made("a", 1, 3, HERE, GPU), made("b", 1, 3, THERE, GPU)], []),
+        ([made("a", 2, 1, HERE, GPU), made("b", 1, 1, HERE, GPU)], []),
+        ([made("a", 1, 2, HERE, NEEDS)], []),
+        (
+            [made("a", 1, 3, HERE, partition("part-0", cores="1")), of_counters("b", "gpu-0", count=3)],
+            ["device part-0 in a consumes the unknown counter gpu-0/cores"],
+        ),
+        ([made("a", 1, 3, HERE, partition("part-0", "gpu-1", m="1")), of_counters("b", "gpu-0", count=3)], []),
+        (
+            [of_counters("a", "gpu-0", count=3), of_counters("b", "gpu-0", count=3)],
+            ["counter set gpu-0 appears in both a and b"],
+        ),
     ],
 )
 def test_what_makes_a_pool_invalid(slices: list[Slice], problems: list[str]) -> None:
     for given in (slices, slices[::-1]):
-        assert list(seen(*given).problems) == problems
-        assert seen(*given).gives is (not problems and seen(*given).is_complete)
+        view = seen(*given)
+        assert list(view.problems) == problems
+        assert view.is_valid is (not problems or not view.is_complete)
+        assert view.gives is (not problems and view.is_complete)
 
 
 def test_a_name_in_very_many_slices_is_reported_once() -> None:
@@ -103,3 +119,81 @@ def test_a_name_in_very_many_slices_is_reported_once() -> None:
 def test_one_that_counts_twice_is_in_three_slices() -> None:
     """Who disagrees on how many slices there are: the first by name is believed."""
     assert [seen(made("a", 1, count), made("b", 1, 1)).expected for count in (1, 2)] == [1, 2]
+
+
+OF_TWO = "2 slices of generation 1 are there, and no more than 1 announced"
+
+
+@pytest.mark.parametrize(
+    ("slices", "errors", "is_consistent", "gives"),
+    [
+        ([made("a")], [], True, True),
+        ([made("a", 1, 2)], [], None, False),
+        ([made("a", 1, 2), made("b", 1, 2)], [], True, True),
+        ([made("a"), made("b")], [OF_TWO], False, False),
+        ([made("a", 2), made("b", 1)], ["slice b is of generation 1, the pool is of generation 2"], False, True),
+        ([made("a", 2, 2), made("b", 1)], ["slice b is of generation 1, the pool is of generation 2"], None, False),
+        (
+            [made("a", 3), made("b", 1), made("c", 2), made("d", 1)],
+            [
+                "slices b, d are of generation 1, the pool is of generation 3",
+                "slice c is of generation 2, the pool is of generation 3",
+            ],
+            False,
+            True,
+        ),
+        (
+            [made("z", 2), *(made(name, 1) for name in "abcde")],
+            ["slices a, b, c and 2 more are of generation 1, the pool is of generation 2"],
+            False,
+            True,
+        ),
+        (
+            [made("a", 1, 2), made("b", 1, 3)],
+            ["the slices announce different numbers of slices: 2 by slice a; 3 by slice b"],
+            False,
+            True,
+        ),
+        (
+            [made("a", 1, 3), made("b", 1, 2)],
+            ["the slices announce different numbers of slices: 2 by slice b; 3 by slice a"],
+            False,
+            False,
+        ),
+        (
+            [made("a", 1, 1), made("b", 1, 2), made("c", 1, 1)],
+            [
+                "the slices announce different numbers of slices: 1 by slices a, c; 2 by slice b",
+                "3 slices of generation 1 are there, and no more than 2 announced",
+            ],
+            False,
+            False,
+        ),
+        ([made("a", 2, 1), made("b", 1, 7)], ["slice b is of generation 1, the pool is of generation 2"], False, True),
+        ([made("a", 1), made("b", 2, 1, THERE)], [], True, True),
+        ([made("a", 1), made("b", 1, 5, THERE)], [], True, True),
+        (
+            [made("a", 1, 2), made("b", 2, 1, THERE)],
+            ["slice a is of generation 1, the pool is of generation 2"],
+            False,
+            False,
+        ),
+    ],
+)  # fmt: skip
+def test_slices_that_disagree_about_their_pool(
+    slices: list[Slice], errors: list[str], is_consistent: bool | None, gives: bool
+) -> None:
+    """The allocator takes devices of the newest slices, whatever others there are and whatever they announce."""
+    for given in (slices, slices[::-1]):
+        view = seen(*given)
+        assert (list(view.errors), view.is_consistent, view.gives) == (errors, is_consistent, gives)
+        assert view.problems == ()
+
+
+def test_a_contradiction_is_one_whatever_is_still_missing() -> None:
+    view = seen(made("a", 2, 3, HERE, GPU), made("b", 2, 3, HERE, GPU), made("c", 1, 3, HERE, GPU))
+    assert view.errors == (
+        "device gpu-0 appears in both a and b",
+        "slice c is of generation 1, the pool is of generation 2",
+    )
+    assert (view.is_consistent, view.is_valid, view.gives) == (False, True, False)

@@ -67,7 +67,8 @@ def test_scenario_5_old_generations_are_ignored_until_their_slices_follow() -> N
     assert recorded.states("a") == {"gpu-0": "Unavailable/OutdatedGeneration"}
     assert recorded.states("b") == {"gpu-0": "Unavailable/PoolIncomplete"}
     assert "poolStatus" not in recorded.status("a")
-    assert recorded.status("b")["poolStatus"] == pool(1, 2, generation=2)
+    older = "slice a is of generation 1, the pool is of generation 2"
+    assert recorded.status("b")["poolStatus"] == pool(1, 2, generation=2, undecided=older, errors=(older,))
     recorded.record(("a", published(TWO[1], pool_generation=2, count=2)))
     assert (recorded.states("a"), recorded.states("b")) == ({"gpu-1": "Available"}, {"gpu-0": "Available"})
     assert recorded.status("a")["poolStatus"] == pool(2, 2, generation=2)

@@ -2,12 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from gpuledger.domain.dra.status import ERRORS_MAX
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.node import NodeLabelled
-from gpuledger.events.slice import SliceWithdrawn
+from gpuledger.events.slice import SlicePublished, SliceWithdrawn
 from support.dra import RecordedSlices, counters, device, given, labelled, on, partition, published, result
 from support.dra_documents import BOTH_FREE, TWO, pool, summary
+from support.events import hour
+
+TOO_MANY = "2 slices of generation 1 are there, and no more than 1 announced"
 
 
 def test_generations_may_be_set_back() -> None:
@@ -63,7 +68,7 @@ def test_counters_of_another_node_are_in_reach() -> None:
     recorded = RecordedSlices(("s1", published(*TWO, pool="p", reach=on("n1"))))
     assert recorded.status("s1")["poolStatus"] == pool()
     recorded.record(("s2", published(pool="p", reach=on("n2"), counter_sets=(counters(memory="3"),))))
-    assert recorded.status("s1")["poolStatus"] == pool(2, 1)
+    assert recorded.status("s1")["poolStatus"] == pool(2, 1, invalid=TOO_MANY, errors=(TOO_MANY,))
 
 
 def test_every_view_of_a_pool_shows_what_vanishes() -> None:
@@ -87,16 +92,75 @@ def test_an_incomplete_pool() -> None:
     assert recorded.states() == {"gpu-0": "Allocated", "gpu-1": "Unavailable/PoolIncomplete"}
     assert recorded.status("s1")["poolStatus"] == pool(1, 2)
     assert recorded.record(("s2", published(count=2))).status("s1")["poolStatus"] == pool(2, 2)
-    assert recorded.record(("s3", published(count=2))).status("s1")["poolStatus"] == pool(3, 2)
+    more = "3 slices of generation 1 are there, and no more than 2 announced"
+    recorded.record(("s3", published(count=2)))
+    assert recorded.status("s1")["poolStatus"] == pool(3, 2, invalid=more, errors=(more,))
     assert recorded.states()["gpu-1"] == "Unavailable/PoolIncomplete"
 
 
+TWICE = "device gpu-0 appears in both s1 and s2"
+
+
+def test_an_incomplete_pool_is_checked_as_far_as_its_slices_go() -> None:
+    recorded = RecordedSlices(("s1", published(*TWO, count=3)), ("s2", published(device("gpu-0"), count=3)))
+    assert recorded.states() == {"gpu-0": "Unavailable/PoolIncomplete", "gpu-1": "Unavailable/PoolIncomplete"}
+    assert recorded.status("s1")["poolStatus"] == pool(2, 3, invalid=TWICE, errors=(TWICE,))
+    assert recorded.record(("s2", published(count=3))).status("s1")["poolStatus"] == pool(2, 3)
+
+
+def test_slices_of_several_generations_are_an_error_and_the_newest_can_be_had() -> None:
+    recorded = RecordedSlices(("s1", published(TWO[0], pool_generation=2)), ("s2", published(TWO[1])))
+    older = "slice s2 is of generation 1, the pool is of generation 2"
+    assert recorded.states("s1") == {"gpu-0": "Available"}
+    assert recorded.states("s2") == {"gpu-1": "Unavailable/OutdatedGeneration"}
+    assert recorded.status("s1")["poolStatus"] == pool(generation=2, invalid=older, errors=(older,))
+    assert recorded.record(("s2", SliceWithdrawn())).status("s1")["poolStatus"] == pool(generation=2)
+
+
+def test_slices_that_announce_different_numbers_are_an_error() -> None:
+    recorded = RecordedSlices(("s1", published(TWO[0], count=2)), ("s2", published(TWO[1], count=3)))
+    differ = "the slices announce different numbers of slices: 2 by slice s1; 3 by slice s2"
+    assert recorded.status("s1")["poolStatus"] == pool(2, 2, invalid=differ, errors=(differ,))
+    assert recorded.record(("s2", published(TWO[1], count=2))).status("s1")["poolStatus"] == pool(2, 2)
+
+
+def test_errors_of_the_slices_come_before_those_of_claims() -> None:
+    recorded = RecordedSlices(("s1", published(*TWO, count=3)), ("s2", published(device("gpu-0"), count=3)))
+    recorded.record(("ns/c", given(result("gone"))))
+    gone = "ResourceClaim ns/c references non-existent device 'gone' in pool 'n1'"
+    assert recorded.status("s1")["poolStatus"] == pool(2, 3, invalid=TWICE, errors=(TWICE, gone))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("s2", published(device("gpu-0"), count=1)),
+        ("s2", published(device("gpu-0"), count=4)),
+        ("s2", published(device("gpu-0"), pool_generation=9, count=4)),
+        ("s1", published(*TWO, *TWO, count=3)),
+        ("s2", published(partition("half", memory="2"))),
+    ],
+)
+def test_a_fault_in_a_pool_changes_no_other(fault: tuple[str, SlicePublished]) -> None:
+    """Neither a pool of the same driver, nor one of the same name of another driver."""
+    recorded = RecordedSlices(
+        ("s1", published(*TWO)),
+        ("t1", published(*TWO, pool="n2")),
+        ("u1", published(*TWO, pool="n1", driver="nic.example.com")),
+    )
+    before = recorded.statuses()
+    recorded.state.take_touched()
+    after = recorded.record(fault).statuses()
+    assert after["s1"] != before["s1"]
+    assert [after["t1"], after["u1"]] == [before["t1"], before["u1"]]
+    assert set(recorded.state.take_touched()) == {"s1", fault[0]}
+
+
 def test_an_invalid_pool_harms_no_other() -> None:
-    twice = "device gpu-0 appears in both s1 and s2"
     recorded = RecordedSlices(("s1", published(*TWO, count=2)), ("s2", published(device("gpu-0"), count=2)))
     recorded.record(("s3", published(*TWO, pool="n2")))
     assert recorded.states() == {"gpu-0": "Unavailable/PoolInvalid", "gpu-1": "Unavailable/PoolInvalid"}
-    assert recorded.status("s1")["poolStatus"] == pool(2, 2, invalid=twice, errors=(twice,))
+    assert recorded.status("s1")["poolStatus"] == pool(2, 2, invalid=TWICE, errors=(TWICE,))
     assert recorded.states("s3") == {"gpu-0": "Available", "gpu-1": "Available"}
 
 
@@ -153,4 +217,14 @@ def test_a_condition_keeps_its_time_while_its_status_does() -> None:
         recorded.record(("s1", facts), at=at)
         found.append(times())
     first, third = "2026-01-01T01:00:00Z", "2026-01-01T03:00:00Z"
-    assert found == [[first, first], [first, first], [third, first], [third, first]]
+    assert found == [[first, first], [first, first], [third, third], [third, third]]
+
+
+def test_what_is_unknown_and_what_fails_are_statuses_of_their_own() -> None:
+    """A condition that goes from True through Unknown to False has changed twice."""
+    recorded, found = RecordedSlices(), []
+    for at, facts in ((1, published()), (2, published(count=2)), (3, published(*TWO, *TWO, count=2))):
+        recorded.record(("s1", facts), at=at)
+        (valid,) = [row for row in recorded.state.condition.rows.values() if row.type == "Valid"]
+        found.append((valid.shown_status, valid.changed_at))
+    assert found == [("True", hour(1)), ("Unknown", hour(2)), ("False", hour(3))]

@@ -21,4 +21,4 @@ def test_statuses_agree_with_the_allocator() -> None:
             if decided != facts:
                 found.append(f"{vector['name']}: {where}: the allocator says {decided}, the status {facts}")
     assert found[:5] == []
-    assert set(checked) == {"allocatable", "free", "pool"}
+    assert set(checked) == {"agrees", "allocatable", "free", "pool"}

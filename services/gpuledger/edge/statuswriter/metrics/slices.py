@@ -99,4 +99,4 @@ def _errors(state: PresentAvailability) -> Iterator[tuple[PoolId, int]]:
         index = state.index(pool)
         vanished = sum(1 for _ in vanished_errors(index.vanished(), redacted=True))
         views = [state.evaluation(pool, view) for view in index.views()]
-        yield pool, sum(len(one.view.problems) + vanished + sum(1 for _ in overdrawn_errors(one)) for one in views)
+        yield pool, sum(len(one.view.errors) + vanished + sum(1 for _ in overdrawn_errors(one)) for one in views)
