@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from gpuledger.api.kinds import NAMESPACES, PODS, RESOURCE_SLICE_STATUSES, Resource
+from gpuledger.cli.times import format_time
 from gpuledger.edge.kube.client import open_client
 from gpuledger.edge.kube.crds import install, shipped
 from gpuledger.events.claim import ClaimReleased
@@ -245,6 +246,34 @@ async def test_no_claim_is_named_where_the_setting_is_redacted(
         assert "train" not in page.out
         answer = await run("why", "claim", "team-a/wants", "--no-kube")
         assert "2 taken by (2 claims)" in answer.out
+
+
+async def test_while_the_feature_gate_is_closed_pages_and_tables_say_since_when_kubernetes_is_stale(
+    run: Run, database_url: str, kube: KubeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: SubjectFact = ("gpu-control-plane", SettingsChanged(dra_availability=False))
+    since = f"stale since {format_time(hour(len(FACTS)))}, because the feature gate DRAResourceAvailabilityVisibility"
+    config = ("--kubeconfig", str(kube.kubeconfig))
+    with servers.nats_server() as nats:
+        await publish(nats.url, numbered_facts([*FACTS, closed]))
+        monkeypatch.setenv("NATS_URL", nats.url)
+        monkeypatch.setenv("DATABASE_URL", database_url)
+        assert (await run("migrate")).code == 0
+        async with open_client(kube.kubeconfig) as client:
+            await install(client, shipped())
+            await create(client, RESOURCE_SLICE_STATUSES, _status("w1-slice"))
+            frozen = {"status": {"summary": {"totalDevices": 77}, "observedGeneration": 7}}
+            await client.merge_patch(RESOURCE_SLICE_STATUSES, "w1-slice", frozen, subresource="status")
+        for arguments in (("slice", "w1-slice"), ("node", "w1")):
+            page = await run("describe", *arguments, *config)
+            assert since in page.out
+            assert ["Total", "Devices:", "4"] in shown(page)
+            assert ["Total", "Devices:", "77"] not in shown(page)
+        for kind in ("slices", "slicepools"):
+            table = await run("get", kind, "-o", "json")
+            assert (since in table.err, len(table.json())) == (True, 3)
+            assert "stale" not in (await run("get", kind, "--at", hour(9).isoformat())).err
+        assert "stale" not in (await run("get", "claims")).err
 
 
 async def test_why_a_claim_waits(run: Run) -> None:

@@ -40,6 +40,40 @@ async def test_while_the_feature_gate_is_closed_the_last_status_stays(
     assert await names(client) == ["s1"]
 
 
+async def test_a_stale_status_that_a_person_deletes_is_made_anew_when_the_gate_opens(
+    driver: Driver, client: KubeClient, writer: StatusWriter
+) -> None:
+    await driver.publish("s1", "gpu-0")
+    await driver.record((MODULE_CONFIG, OFF))
+    await all_written(writer, driver.ledger)
+    await client.delete(RESOURCE_SLICE_STATUSES, "s1")
+    await driver.record(("a/c", allocated(("p", "gpu-0", None))))
+    await all_written(writer, driver.ledger)
+    assert await names(client) == []
+    await driver.record((MODULE_CONFIG, SettingsChanged()))
+    await all_written(writer, driver.ledger)
+    assert await states(client, "s1") == {"gpu-0": "Allocated"}
+
+
+async def test_slices_that_contradict_each_other_are_errors_in_the_status_and_its_condition_is_false(
+    driver: Driver, client: KubeClient, writer: StatusWriter
+) -> None:
+    await driver.publish("s1", "gpu-0")
+    await driver.publish("s2", "gpu-0")
+    await driver.publish("other", "gpu-0", pool="q")
+    await all_written(writer, driver.ledger)
+    pool = (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"]["poolStatus"]
+    errors = [
+        "device gpu-0 appears in both s1 and s2",
+        "2 slices of generation 1 are there, and no more than 1 announced",
+    ]
+    assert pool["validationErrors"] == errors
+    assert [one["status"] for one in pool["conditions"]] == ["False", "False"]
+    other = (await client.get(RESOURCE_SLICE_STATUSES, "other"))["status"]["poolStatus"]
+    assert [one["status"] for one in other["conditions"]] == ["True", "True"]
+    assert await is_right(client, driver.ledger)
+
+
 async def test_a_disabled_module_writes_no_status(
     driver: Driver, client: KubeClient, ours: CountingClient, writer: StatusWriter
 ) -> None:

@@ -25,19 +25,24 @@ from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_o
 from gpuledger.tools.explain.access import Readable, elided, is_redacted, names_and_count, namespaces_in
 from gpuledger.tools.queries.availability import availability_as_of, current_availability
 from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.slice_statuses import Staleness, staleness
 
 NOT_FOR_STATUS = (rows.CLAIM.name, rows.AVAILABILITY.name)
 """Tables that no status depends on."""
 
 
 class SliceDescription(NamedTuple):
-    """What the ledger has about a slice, now or `at` a time; `is_redacted` where no claims may be named."""
+    """What the ledger has about a slice, now or `at` a time; `is_redacted` where no claims may be named.
+
+    `stale` is set while gpuledger does not write the status in Kubernetes.
+    """
 
     row: rows.ResourceSlice
     published: SlicePublished
     status: Document
     is_redacted: bool
     at: datetime | None = None
+    stale: Staleness | None = None
 
 
 class SliceObjects(NamedTuple):
@@ -58,7 +63,8 @@ async def read_slice(backend: Backend, name: str, at: datetime | None) -> SliceD
     if status is None:
         return None
     row = state.slice.rows[name]
-    return SliceDescription(row, published_slice(state, name), status, redacted, at)
+    stale = await staleness(backend.ledger) if at is None else None
+    return SliceDescription(row, published_slice(state, name), status, redacted, at, stale)
 
 
 async def read_slice_objects(client: KubeClient, name: str) -> SliceObjects:
@@ -68,10 +74,10 @@ async def read_slice_objects(client: KubeClient, name: str) -> SliceObjects:
 
 
 def status_of(facts: SliceDescription, reply: KubeReply[SliceObjects]) -> tuple[str, Mapping[str, Any]]:
-    """Where the status of the page comes from, and the status."""
+    """Where the status of the page comes from, and the status; one that is stale in Kubernetes is not shown."""
     obj = reply.value.status if reply.value else None
     if obj is not None and obj.get("status"):
-        return "Kubernetes", obj["status"]
+        return ("Kubernetes", obj["status"]) if facts.stale is None else ("the ledger", facts.status)
     if facts.at is not None:
         return f"the ledger, at {format_time(facts.at)}", facts.status
     return "the ledger; Kubernetes has no such object" if reply.value else "the ledger", facts.status
@@ -89,6 +95,7 @@ def slice_page(facts: SliceDescription, reply: KubeReply[SliceObjects], readable
             "UID": facts.row.uid,
             "Published": facts.row.published_at,
             "Status from": origin,
+            "Status in Kubernetes": _stale_text(facts.stale) if _may_have_status(reply) else None,
             "Claims shown": readable.basis,
             "Spec": _spec(facts.published),
             "Status": status_tree(elided(status, readable.may_name)),
@@ -131,6 +138,15 @@ def state_words(device: Mapping[str, Any]) -> str:
 def attributes_tree(device: SliceDevice) -> Tree:
     """A device's attributes."""
     return {name: getattr(value, "version", value) for name, value in device.attributes.items()}
+
+
+def _may_have_status(reply: KubeReply[SliceObjects]) -> bool:
+    """Whether Kubernetes has a status of the slice, or was not asked."""
+    return reply.value is None or reply.value.status is not None
+
+
+def _stale_text(stale: Staleness | None) -> str | None:
+    return str(stale) if stale else None
 
 
 def _device_status(device: Mapping[str, Any]) -> Tree:
@@ -205,10 +221,11 @@ class SliceOfNode(NamedTuple):
 
 
 class NodeResources(NamedTuple):
-    """A node's own slices, by pool; `is_redacted` where no claims may be named."""
+    """A node's own slices, by pool; `is_redacted` where no claims may be named, `stale` as of a slice."""
 
     pools: Mapping[PoolId, list[SliceOfNode]]
     is_redacted: bool
+    stale: Staleness | None = None
 
     @property
     def namespaces(self) -> set[str]:
@@ -225,13 +242,14 @@ async def read_node_resources(backend: Backend, node: str) -> NodeResources:
         status = state.status(row.name, redacted=redacted) or {}
         slices = pools.setdefault(PoolId(row.driver, row.pool), [])
         slices.append(SliceOfNode(row.name, published_slice(state, row.name), status))
-    return NodeResources(pools, redacted)
+    return NodeResources(pools, redacted, await staleness(backend.ledger) if pools else None)
 
 
 def resources_tree(resources: NodeResources, readable: Readable) -> Tree:
     """Lay out the section of a node's page."""
     pools = [_pool(pool, slices, readable) for pool, slices in resources.pools.items()]
-    return {"DRA Resources": [{"Claims shown": readable.basis}, *pools] if pools else []}
+    basis = {"Statuses in Kubernetes": _stale_text(resources.stale), "Claims shown": readable.basis}
+    return {"DRA Resources": [basis, *pools] if pools else []}
 
 
 def _pool(pool: PoolId, slices: list[SliceOfNode], readable: Readable) -> Tree:

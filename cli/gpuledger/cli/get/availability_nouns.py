@@ -16,7 +16,10 @@ UNDECIDED = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityNoun:
-    """One kind of thing. `key` identifies a row; `name_of` is its name in `-o name`, which several rows may share."""
+    """One kind of thing. `key` identifies a row; `name_of` is its name in `-o name`, which several rows may share.
+
+    `has_statuses` where ResourceSliceStatuses show the rows in Kubernetes, too.
+    """
 
     view: View
     rows: Callable[[Availability], Iterator[RowDict]]
@@ -25,6 +28,7 @@ class AvailabilityNoun:
     aliases: tuple[str, ...] = ()
     namespaced: bool = False
     in_tables: Callable[[RowDict], RowDict] = dict
+    has_statuses: bool = False
 
     def shown(self, rows: Iterable[RowDict], output: Output) -> list[RowDict]:
         """The rows as an output needs them: names alone, or with what only tables have."""
@@ -83,6 +87,7 @@ SLICES = AvailabilityNoun(
     lambda row: str(row[NAME]),
     aliases=("slice",),
     in_tables=_with_validity,
+    has_statuses=True,
 )
 
 POOLS = AvailabilityNoun(
@@ -111,6 +116,7 @@ POOLS = AvailabilityNoun(
     _pool_name,
     aliases=("slicepool",),
     in_tables=_with_slices,
+    has_statuses=True,
 )
 
 CLAIMS = AvailabilityNoun(

@@ -24,6 +24,7 @@ from gpuledger.tools.queries.availability import availability_as_of, current_ava
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
 from gpuledger.tools.queries.moments import PointInTime, sequence_of
 from gpuledger.tools.queries.rows import RowDict, RowFilter, current_rows, rows_as_recorded, rows_at
+from gpuledger.tools.queries.slice_statuses import staleness
 
 PAUSE_S = 0.5
 """Between two readings of the rows, while events keep coming."""
@@ -56,6 +57,10 @@ class LedgerQuery(Protocol):
 
     async def read(self, backend: Backend, moment: PointInTime) -> list[RowDict]:
         """Read the rows as of a moment."""
+        ...
+
+    async def note(self, backend: Backend) -> str | None:
+        """What the reader of the present rows should be aware of; None: nothing."""
         ...
 
     def key(self, row: RowDict) -> RowKey:
@@ -100,6 +105,10 @@ class TableQuery:
                 return await rows_at(connection, source, moment.at, row_filter)
             return await current_rows(connection, source, row_filter)
 
+    async def note(self, backend: Backend) -> str | None:  # noqa: ARG002 - as the protocol has it
+        """Nothing."""
+        return None
+
     def key(self, row: RowDict) -> RowKey:
         """The key of the table."""
         return tuple(row[part] for part in self.noun.spec.key if part in row)
@@ -135,6 +144,11 @@ class AvailabilityQuery:
         """Evaluate the rows as of a moment."""
         return [row for row in self.noun.rows(await _state(backend, moment)) if self._is_selected(row)]
 
+    async def note(self, backend: Backend) -> str | None:
+        """That Kubernetes shows something older, where that is so."""
+        stale = await staleness(backend.ledger) if self.noun.has_statuses else None
+        return f"ResourceSliceStatuses in Kubernetes are {stale}; these rows come from the ledger." if stale else None
+
     def key(self, row: RowDict) -> RowKey:
         """The key of the kind."""
         return tuple(row[part] for part in self.noun.key)
@@ -164,8 +178,11 @@ async def show_rows(
     view = query.view
     async with open_backend(data_dir, f"get {view.kinds}") as backend:
         rows = await query.read(backend, moment)
+        note = await query.note(backend) if moment == NOW else None
     if rows or not query.names:
         render(query.laid_out(rows, output), view, output, headers=headers)
+    if note is not None:
+        message(note)
     found = set(map(query.name, rows))
     for name in query.names:
         if name not in found:
@@ -180,6 +197,8 @@ async def watch_rows(query: LedgerQuery, output: Output, data_dir: Path | None, 
         open_backend(data_dir, f"get {view.kinds} --watch") as backend,
         backend.ledger.read(after=await backend.ledger.head()) as reader,
     ):
+        if (note := await query.note(backend)) is not None:
+            message(note)
         while True:
             rows = {query.key(row): row for row in await query.read(backend, NOW)}
             changed = query.laid_out([row for key, row in rows.items() if before.get(key) != row], output)

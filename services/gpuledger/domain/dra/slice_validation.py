@@ -39,11 +39,12 @@ def outdated(generation: int, slices: Iterable[Slice]) -> Iterator[str]:
 
 
 def disagreements(slices: Sequence[Slice]) -> Iterator[str]:
-    """What slices of one generation, ordered by name, announce of their number, where that cannot be true."""
-    numbers = _grouped((one.expected, one.name) for one in slices)
+    """What slices of one generation announce of their number, where that cannot be true."""
+    numbers = {one.expected for one in slices}
     if len(numbers) > 1:
-        yield f"the slices announce different numbers of slices: {'; '.join(map(_number, numbers))}"
-    if len(slices) > (most := numbers[-1][0]):
+        announced = _grouped((one.expected, one.name) for one in slices)
+        yield f"the slices announce different numbers of slices: {'; '.join(map(_number, announced))}"
+    if len(slices) > (most := max(numbers)):
         yield f"{len(slices)} slices of generation {slices[0].generation} are there, and no more than {most} announced"
 
 

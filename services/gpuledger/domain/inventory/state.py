@@ -133,6 +133,11 @@ class ModuleSettings(NamedTuple):
     validation_timeout_s: int
     max_slices_per_device: int
 
+    @property
+    def keeps_slice_statuses(self) -> bool:
+        """Whether gpuledger writes ResourceSliceStatuses; while it does not, they stay as they are."""
+        return self.enabled and self.dra_availability
+
 
 GPU_DEVICE = TableSpec("gpu_device", GpuDevice, ("name",))
 GPU_DEVICE_MARK = TableSpec("gpu_device_mark", GpuDeviceMark, ("name",))

@@ -124,7 +124,7 @@ class DesiredState(Inventory):
         settings = self.settings_in_force()
         if kind is Kind.COMPONENT:
             return True
-        return settings.enabled and (kind is not Kind.SLICE or settings.dra_availability)
+        return settings.keeps_slice_statuses if kind is Kind.SLICE else settings.enabled
 
     def keys(self, kind: Kind | None = None) -> Iterator[Key]:
         """Every object that is desired or was withdrawn, of one kind or of all, but for the rule.
