@@ -61,6 +61,9 @@ CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"
 
 RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
+RESOURCE_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True
+)
 DEVICE_CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass")
 DEVICE_TAINT_RULES: Final = Resource("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule")
 OLDER_DEVICE_TAINT_RULES: Final = DEVICE_TAINT_RULES._replace(version="v1alpha3")

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from gpuledger.api.kinds import Resource
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, RefusedError
-from gpuledger.edge.kube.kubeconfig import KUBECONFIG, load_configuration
+from gpuledger.edge.kube.kubeconfig import DEFAULT_KUBECONFIG, IN_CLUSTER, KUBECONFIG, load_configuration
 from gpuledger.runtime.settings import read_settings
 
 T = TypeVar("T")
@@ -69,6 +69,13 @@ def kubeconfig_of(access: KubeAccess, environ: Mapping[str, str] = os.environ) -
         return access.kubeconfig
     own = read_settings(environ, access.data_dir).data_dir / OWN_KUBECONFIG
     return own if own.is_file() else None
+
+
+def has_cluster(access: KubeAccess, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the command line or the environment names a cluster, or a file is where one would be looked for."""
+    if kubeconfig_of(access, environ) or access.context or environ.get(KUBECONFIG) or IN_CLUSTER in environ:
+        return True
+    return Path(DEFAULT_KUBECONFIG).expanduser().is_file()
 
 
 @asynccontextmanager

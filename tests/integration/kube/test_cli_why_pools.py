@@ -102,7 +102,7 @@ async def test_from_the_ledger_alone(run: Run) -> None:
     seen = await document(run, "team-a/waits", "--no-kube", "--node", "w1")
     assert seen["answer"] == f"2 units of {UNITS} requested, and 1 of 4 is free: 1 pod has the others"
     elsewhere = await document(run, "pod/waits", "-n", "team-a", "--no-kube", "--node", "nowhere")
-    assert "The ledger has no node nowhere." in elsewhere["notes"]
+    assert "There is no node nowhere." in elsewhere["notes"]
     other = await run("why", "pod", "team-a/waits", "-n", "team-b", "--no-kube")
     assert (other.code, "is in namespace team-a, not in team-b" in other.err) == (2, True)
 

@@ -1,7 +1,7 @@
 """`gpuledger why`: explains why a claim has no devices, or why a pod waits for devices or units of pools.
 
-Pools and devices come from the ledger, now or in the past. Kubernetes adds what the pod requests, what keeps it off
-nodes, and which claims and pods the user may read.
+Pools and devices come from the ledger, now or in the past, or from Kubernetes where there is no ledger. Kubernetes adds
+what the pod requests, what keeps it off nodes, and which claims and pods the user may read.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,20 +10,20 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
 from gpuledger.cli.render.page import AnswerOutput, Document, Output, show_answer
 from gpuledger.cli.render.why_page import why_page
 from gpuledger.cli.run import run
+from gpuledger.cli.source import open_source
 from gpuledger.cli.times import format_time, parse_time
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.explain.query import WhyQuery
 from gpuledger.tools.explain.why import why_claim, why_pod
-from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.source import StateSource
 
-Explain = Callable[[Backend, WhyQuery], Awaitable[Document]]
+Explain = Callable[[StateSource, WhyQuery], Awaitable[Document]]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -94,8 +94,9 @@ def _query(name: str, at: str | None, node: str | None, access: KubeAccess | Non
 
 
 async def _explain(explain: Explain, query: WhyQuery, data_dir: Path | None) -> Document:
-    async with open_backend(data_dir, "why") as backend:
-        return await explain(backend, query)
+    at = None if query.at is None else query.moment
+    async with open_source(data_dir, "why", query.access, at=at, namespace=query.namespace) as source:
+        return await explain(source, query)
 
 
 def _full_name(name: str, namespace: str | None, *kinds: str) -> str:

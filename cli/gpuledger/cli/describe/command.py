@@ -1,6 +1,7 @@
 """`gpuledger describe`: one page about one device, node, slice or pool, from the ledger and from Kubernetes.
 
-The ledger's part needs no API server; where Kubernetes could not be asked, the page says why.
+The ledger's part needs no API server; where Kubernetes could not be asked, the page says why. Nodes and slices need no
+ledger either.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,13 @@ from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.timeline import KINDS, NoKube
 from gpuledger.cli.describe.device import device_page, read_device, read_device_objects
-from gpuledger.cli.describe.node import node_page, read_node, read_node_objects
+from gpuledger.cli.describe.node import (
+    NodeDescription,
+    node_page,
+    read_node,
+    read_node_objects,
+    unrecorded_node,
+)
 from gpuledger.cli.describe.pool import PoolObjects, pool_page, read_pool, read_pool_objects
 from gpuledger.cli.describe.slice import (
     SliceObjects,
@@ -29,13 +36,15 @@ from gpuledger.cli.get.nouns import DEVICES, NODES, noun_of, pool_name
 from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.run import run
-from gpuledger.cli.times import parse_time
+from gpuledger.cli.source import open_source, show_notes
+from gpuledger.cli.times import format_time, parse_time
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess, KubeReply, if_reachable, object_or_none
 from gpuledger.tools.explain.access import NOTHING, namespaces_in, readable
 from gpuledger.tools.queries.backend import bring_current
 from gpuledger.tools.queries.pools import PoolName
+from gpuledger.tools.queries.source import LedgerSource, StateSource
 
 T = TypeVar("T")
 
@@ -120,10 +129,10 @@ async def _device(name: str, data_dir: DataDir, access: KubeAccess | None) -> Pa
 
 
 async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
-    async with open_backend(data_dir, "describe") as backend:
-        await bring_current(backend)
-        facts = await read_node(backend, name)
-        resources = await read_node_resources(backend, name)
+    async with open_source(data_dir, "describe", access) as source:
+        facts = await _recorded_node(source, name)
+        resources = await read_node_resources(source, name)
+        show_notes(source)
     reply = await _reply(access, lambda client: read_node_objects(client, name))
     if not facts.exists and not resources.pools and not (reply.value and reply.value.exists):
         return None
@@ -131,9 +140,18 @@ async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page
     return node_page(facts, reply, resources_tree(resources, may_name))
 
 
+async def _recorded_node(source: StateSource, name: str) -> NodeDescription:
+    if not isinstance(source, LedgerSource):
+        return unrecorded_node(name)
+    await bring_current(source.backend)
+    return await read_node(source.backend, name)
+
+
 async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
-    async with open_backend(data_dir, "describe") as backend:
-        facts = await read_slice(backend, name, at)
+    past = None if at is None else format_time(at)
+    async with open_source(data_dir, "describe", access, at=past) as source:
+        facts = await read_slice(source, name, at)
+        show_notes(source)
     if facts is None:
         return None
     reply: KubeReply[SliceObjects] = KubeReply(None, PAST)

@@ -33,6 +33,7 @@ from gpuledger.domain.workloads.fold import RUNNING, WORKLOAD
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
+from gpuledger.tools.present.devices import decisions_of
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.rows import RowDict, has_table, row_of, rows_where, slots_of
 
@@ -63,7 +64,10 @@ WORKLOADS = (
 
 
 class NodeDescription(NamedTuple):
-    """What the ledger has about a node; `gpu_node` and the fields after it come from the inventory."""
+    """What the ledger has about a node; `gpu_node` and the fields after it come from the inventory.
+
+    Where there is no ledger, it is not `is_recorded`, and has nothing.
+    """
 
     name: str
     row: RowDict | None
@@ -76,6 +80,7 @@ class NodeDescription(NamedTuple):
     gpu_devices: list[GpuDevice]
     decided: Mapping[str, Decided]
     holders: list[RowDict]
+    is_recorded: bool = True
 
     @property
     def exists(self) -> bool:
@@ -124,6 +129,11 @@ async def read_node(backend: Backend, name: str) -> NodeDescription:
         )
 
 
+def unrecorded_node(name: str) -> NodeDescription:
+    """A node where there is no ledger."""
+    return NodeDescription(name, None, [], [], [], None, None, [], [], {}, [], is_recorded=False)
+
+
 async def read_node_objects(client: KubeClient, name: str) -> NodeObjects:
     """The Node, its GPUNodeState and GPUDevices, and the Events about the first two."""
     return NodeObjects(
@@ -160,12 +170,18 @@ def node_page(facts: NodeDescription, reply: KubeReply[NodeObjects], resources: 
     page.table("Conditions", conditions_of(status), CONDITIONS)
     page.table("GPUDevices", _devices(facts, reply), DEVICES)
     page.tree(resources)
+    if facts.is_recorded:
+        _recorded_sections(page, facts)
+    events_section(page, objects.events if objects else None, reply.problem)
+    return page
+
+
+def _recorded_sections(page: Page, facts: NodeDescription) -> None:
+    """The sections that only a ledger can fill."""
     page.table("Slots", facts.slots, SLOTS)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
     page.table(f"Workloads{counted(facts.workloads)}", facts.workloads[:ROWS_SHOWN], WORKLOADS)
     page.table(f"Containers with GPUs{counted(facts.holders)}", facts.holders[:ROWS_SHOWN], HOLDERS)
-    events_section(page, objects.events if objects else None, reply.problem)
-    return page
 
 
 def _state(facts: NodeDescription, reply: KubeReply[NodeObjects]) -> dict[str, object]:
@@ -191,7 +207,14 @@ def _devices(facts: NodeDescription, reply: KubeReply[NodeObjects]) -> list[RowD
         devices = ((row.name, device_status(row, *facts.decided.get(row.name, UNDECIDED))) for row in facts.gpu_devices)
     else:
         devices = ((obj["metadata"]["name"], obj.get("status") or {}) for obj in reply.value.devices)
-    return [_device_row(name, status, facts.decided.get(name, UNDECIDED)) for name, status in devices]
+    decided = facts.decided if facts.is_recorded else _shown_decisions(reply)
+    return [_device_row(name, status, decided.get(name, UNDECIDED)) for name, status in devices]
+
+
+def _shown_decisions(reply: KubeReply[NodeObjects]) -> dict[str, Decided]:
+    """The decisions that the statuses of the GPUDevices show."""
+    devices = reply.value.devices if reply.value else []
+    return {str(obj["metadata"]["name"]): Decided(*decisions_of(obj)) for obj in devices}
 
 
 def _device_row(name: str, status: Mapping[str, Any], decided: Decided) -> RowDict:

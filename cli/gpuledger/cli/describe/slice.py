@@ -22,17 +22,17 @@ from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import SliceDevice, SlicePublished
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
-from gpuledger.tools.explain.access import Readable, elided, is_redacted, names_and_count, namespaces_in
-from gpuledger.tools.queries.availability import availability_as_of, current_availability
-from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.slice_statuses import Staleness, staleness
+from gpuledger.tools.explain.access import Readable, elided, names_and_count, namespaces_in
+from gpuledger.tools.queries.moments import PointInTime
+from gpuledger.tools.queries.slice_statuses import Staleness
+from gpuledger.tools.queries.source import StateSource
 
-NOT_FOR_STATUS = (rows.CLAIM.name, rows.AVAILABILITY.name)
+NOT_FOR_STATUS = (rows.CLAIM.name, rows.AVAILABILITY.name, rows.DEVICE_CLASS.name)
 """Tables that no status depends on."""
 
 
 class SliceDescription(NamedTuple):
-    """What the ledger has about a slice, now or `at` a time; `is_redacted` where no claims may be named.
+    """A slice now or `at` a time; `is_redacted` where no claims may be named, `is_present_only` without a ledger.
 
     `stale` is set while gpuledger does not write the status in Kubernetes.
     """
@@ -41,6 +41,7 @@ class SliceDescription(NamedTuple):
     published: SlicePublished
     status: Document
     is_redacted: bool
+    is_present_only: bool = False
     at: datetime | None = None
     stale: Staleness | None = None
 
@@ -52,19 +53,16 @@ class SliceObjects(NamedTuple):
     events: list[KubeEvent]
 
 
-async def read_slice(backend: Backend, name: str, at: datetime | None) -> SliceDescription | None:
-    """What the ledger has about a slice; None where it has no such slice."""
-    if at is None:
-        state = await current_availability(backend, without=NOT_FOR_STATUS)
-    else:
-        state = await availability_as_of(backend, at)
-    redacted = await is_redacted(backend)
+async def read_slice(source: StateSource, name: str, at: datetime | None) -> SliceDescription | None:
+    """What the source has about a slice; None where it has no such slice."""
+    state = await source.availability(PointInTime(at), without=NOT_FOR_STATUS)
+    redacted = await source.is_redacted()
     status = state.status(name, redacted=redacted)
     if status is None:
         return None
     row = state.slice.rows[name]
-    stale = await staleness(backend.ledger) if at is None else None
-    return SliceDescription(row, published_slice(state, name), status, redacted, at, stale)
+    stale = await source.staleness() if at is None else None
+    return SliceDescription(row, published_slice(state, name), status, redacted, source.is_present_only, at, stale)
 
 
 async def read_slice_objects(client: KubeClient, name: str) -> SliceObjects:
@@ -80,6 +78,8 @@ def status_of(facts: SliceDescription, reply: KubeReply[SliceObjects]) -> tuple[
         return ("Kubernetes", obj["status"]) if facts.stale is None else ("the ledger", facts.status)
     if facts.at is not None:
         return f"the ledger, at {format_time(facts.at)}", facts.status
+    if facts.is_present_only:
+        return "the slices and claims of Kubernetes, which has no such ResourceSliceStatus", facts.status
     return "the ledger; Kubernetes has no such object" if reply.value else "the ledger", facts.status
 
 
@@ -233,16 +233,16 @@ class NodeResources(NamedTuple):
         return {name for slices in self.pools.values() for one in slices for name in namespaces_in(one.status)}
 
 
-async def read_node_resources(backend: Backend, node: str) -> NodeResources:
-    """The slices that the ledger has for a node."""
-    state = await current_availability(backend, without=NOT_FOR_STATUS)
-    redacted = await is_redacted(backend)
+async def read_node_resources(source: StateSource, node: str) -> NodeResources:
+    """The slices that the source has for a node."""
+    state = await source.availability(without=NOT_FOR_STATUS)
+    redacted = await source.is_redacted()
     pools: dict[PoolId, list[SliceOfNode]] = {}
     for row in sorted(state.slice.where("node", node), key=lambda row: (row.driver, row.pool, row.name)):
         status = state.status(row.name, redacted=redacted) or {}
         slices = pools.setdefault(PoolId(row.driver, row.pool), [])
         slices.append(SliceOfNode(row.name, published_slice(state, row.name), status))
-    return NodeResources(pools, redacted, await staleness(backend.ledger) if pools else None)
+    return NodeResources(pools, redacted, await source.staleness() if pools else None)
 
 
 def resources_tree(resources: NodeResources, readable: Readable) -> Tree:

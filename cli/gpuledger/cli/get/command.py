@@ -8,15 +8,24 @@ import typer
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.availability_nouns import AvailabilityNoun
 from gpuledger.cli.get.kube_objects import ObjectQuery, get_objects, watch_objects
-from gpuledger.cli.get.ledger import AvailabilityQuery, LedgerQuery, TableQuery, show_rows, watch_rows
+from gpuledger.cli.get.ledger import (
+    AvailabilityQuery,
+    LedgerQuery,
+    TableQuery,
+    show_present_rows,
+    show_rows,
+    watch_rows,
+)
 from gpuledger.cli.get.nouns import KINDS, KubeNoun, Noun, noun_to_get
 from gpuledger.cli.options import AsRecorded, At, Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output
 from gpuledger.cli.run import run
+from gpuledger.cli.source import announce_present, announce_unless_ledger, is_present_only, refuse_in_present
 from gpuledger.cli.times import parse_as_recorded, parse_time
 from gpuledger.edge.kube.client import Selection
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess
+from gpuledger.tools.present.source import ANOTHER_WAY
 from gpuledger.tools.queries.moments import PointInTime
 
 KUBERNETES = "Kubernetes kinds"
@@ -87,11 +96,12 @@ def get(
     if "node" not in filters:
         _refuse({"--node": node}, "it is for allocations", "Leave it out")
     headers, in_namespace = not no_headers, None if all_namespaces else namespace
+    access = KubeAccess(kubeconfig, context, data_dir)
     if isinstance(noun, KubeNoun):
         _refuse(past, f"{noun.resource.plural} are read from Kubernetes, which has no past", "Ask for devices or nodes")
         selection = Selection(in_namespace, selector or "", field_selector or "")
-        access = KubeAccess(kubeconfig, context, data_dir)
         objects = ObjectQuery(noun, selection, tuple(map(noun.bare, names or [])), access)
+        announce_unless_ledger(data_dir, access)
         run((watch_objects if watch else get_objects)(objects, output, headers=headers))
         return
     kube_options = {"--selector": selector, "--field-selector": field_selector}
@@ -99,7 +109,13 @@ def get(
     _refuse(kube_options, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
     moment = _parse_point_in_time(at, as_recorded, system_clock())
     query = _ledger_query(noun, names or [], {"node": node, "namespace": in_namespace})
-    if watch:
+    if isinstance(query, AvailabilityQuery) and is_present_only(data_dir, access):
+        for option, value in past.items():
+            refuse_in_present(option, value)
+        refuse_in_present("--watch", watch, f"Use `kubectl get --watch`. {ANOTHER_WAY}")
+        announce_present()
+        run(show_present_rows(query, access, output, headers=headers))
+    elif watch:
         run(watch_rows(query, output, data_dir, headers=headers))
     else:
         run(show_rows(query, moment, output, data_dir, headers=headers))

@@ -16,15 +16,19 @@ from gpuledger.cli.get.availability_nouns import AvailabilityNoun
 from gpuledger.cli.get.nouns import Noun
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
+from gpuledger.cli.source import show_notes
 from gpuledger.db.readonly import read_only
+from gpuledger.domain.dra.rows import AVAILABILITY, DEVICE_CLASS
 from gpuledger.domain.dra.state import Availability
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
-from gpuledger.tools.queries.availability import availability_as_of, current_availability
+from gpuledger.tools.cluster import KubeAccess
+from gpuledger.tools.present.source import KubernetesSource
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
-from gpuledger.tools.queries.moments import PointInTime, sequence_of
+from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
 from gpuledger.tools.queries.rows import RowDict, RowFilter, current_rows, rows_as_recorded, rows_at
 from gpuledger.tools.queries.slice_statuses import staleness
+from gpuledger.tools.queries.source import LedgerSource
 
 PAUSE_S = 0.5
 """Between two readings of the rows, while events keep coming."""
@@ -32,7 +36,8 @@ PAUSE_S = 0.5
 AGGREGATE_TOKEN = 3
 """The token of a subject that names the aggregate."""
 
-NOW = PointInTime()
+NOT_IN_ROWS = (DEVICE_CLASS.name, AVAILABILITY.name)
+"""Tables that no row of slices, their pools and claims depends on."""
 
 RowKey = tuple[object, ...]
 
@@ -142,7 +147,11 @@ class AvailabilityQuery:
 
     async def read(self, backend: Backend, moment: PointInTime) -> list[RowDict]:
         """Evaluate the rows as of a moment."""
-        return [row for row in self.noun.rows(await _state(backend, moment)) if self._is_selected(row)]
+        return self.rows_of(await LedgerSource(backend).availability(moment))
+
+    def rows_of(self, state: Availability) -> list[RowDict]:
+        """The rows of a state, wherever it was read."""
+        return [row for row in self.noun.rows(state) if self._is_selected(row)]
 
     async def note(self, backend: Backend) -> str | None:
         """That Kubernetes shows something older, where that is so."""
@@ -175,10 +184,28 @@ async def show_rows(
     Raises:
         CliError: there is no row of a requested name.
     """
-    view = query.view
-    async with open_backend(data_dir, f"get {view.kinds}") as backend:
+    async with open_backend(data_dir, f"get {query.view.kinds}") as backend:
         rows = await query.read(backend, moment)
         note = await query.note(backend) if moment == NOW else None
+    _show(query, rows, output, headers=headers, note=note)
+
+
+async def show_present_rows(query: AvailabilityQuery, access: KubeAccess, output: Output, *, headers: bool) -> None:
+    """Show the rows as Kubernetes has them now, without a ledger.
+
+    Raises:
+        CliError: there is no row of a requested name.
+    """
+    source = KubernetesSource(access, query.namespace)
+    state = await source.availability(without=NOT_IN_ROWS)
+    show_notes(source)
+    _show(query, query.rows_of(state), output, headers=headers)
+
+
+def _show(
+    query: LedgerQuery, rows: list[RowDict], output: Output, *, headers: bool, note: str | None = None
+) -> None:
+    view = query.view
     if rows or not query.names:
         render(query.laid_out(rows, output), view, output, headers=headers)
     if note is not None:
@@ -219,9 +246,3 @@ def _may_change(projection: Projection, messages: Iterable[Message]) -> bool:
         return any(True for _ in messages)
     aggregates = {kind.AGGREGATE for kind in projection.handlers}
     return any(one.subject.split(".")[AGGREGATE_TOKEN] in aggregates for one in messages)
-
-
-async def _state(backend: Backend, moment: PointInTime) -> Availability:
-    if moment.recorded is not None:
-        return await availability_as_of(backend, await sequence_of(backend, moment.recorded))
-    return await current_availability(backend) if moment.at is None else await availability_as_of(backend, moment.at)

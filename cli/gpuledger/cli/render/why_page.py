@@ -62,6 +62,7 @@ _HEAD: Final = (
     ("Seen from", "node"),
     ("Pods named", "podsNamed"),
     ("Claims shown", "claimsNamed"),
+    ("Used by pods", "consumers"),
 )
 _CLAIM: Final = (
     ("Claim", "claim"),

@@ -4,6 +4,7 @@ A fold marks the devices, pools and nodes that a fact may affect, so that the de
 others there are. The marks follow from the fact and the tables, and are used up before the next fact is folded.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS, ModuleSettings, json_text
 from gpuledger.domain.pools import rows
 from gpuledger.domain.pools.pools import Pool, Pools
-from gpuledger.domain.pools.spec import Spec, selects
+from gpuledger.domain.pools.spec import Spec, selects, units
 from gpuledger.domain.table import Table
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 from gpuledger.events.position import order
@@ -80,6 +81,17 @@ class PoolFacts(Pools):
         """How many cards and how many partitions a device adds to what its pool offers."""
         share = self._share(device)
         return (0, 0) if share is None else (share.cards, share.partitions)
+
+    def units_by_node(self, pool: Pool) -> Counter[str]:
+        """How many units of a pool each node offers, by the formula of the pool's capacity."""
+        definition, cap = pool.spec.definition, self.settings_in_force().max_slices_per_device
+        found = Counter[str]()
+        for held in self.assignment.where("pool", pool.subject):
+            device = self.device.get(held.device)
+            cards, partitions = self.offered(held.device)
+            if device is not None and cards:
+                found[device.node] += units(definition, cards=cards, partitions=partitions, cap=cap)
+        return found
 
     def labels_of(self, device: rows.PoolDevice) -> dict[str, str]:
         """The GPUDevice's labels: people's, overridden by those that gpuledger keeps."""

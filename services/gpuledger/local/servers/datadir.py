@@ -34,6 +34,9 @@ from gpuledger.local.servers.server import EmbeddedServer
 
 FORMAT = 1
 UP = "up"
+STREAMS = "jetstream/jetstream/*/streams/*"
+"""Where the NATS server of a data directory keeps its streams, by account; the only ones are the ledger's."""
+
 PROBE_GRACE_S = 0.3
 _LOCK_POLL_S = 0.05
 _FOREIGN_SHOWN = 3
@@ -101,6 +104,11 @@ class DataDir:
         """Mark the directory as gpuledger's; call it only under its lock."""
         if not self.marker.exists():
             self._write(self.marker, {"format": FORMAT})
+
+    def has_ledger(self) -> bool:
+        """Whether a ledger was ever made here, or is being made: its NATS server keeps a stream, or `up` runs."""
+        running = self.running()
+        return any(self.nats.glob(STREAMS)) or (running is not None and running.command == UP)
 
     def running(self) -> RunningServers | None:
         """The process whose servers run here; None if nobody holds the directory or they are still starting."""

@@ -8,21 +8,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.kinds import MODULE_CONFIG, PODS, RESOURCE_CLAIMS, Resource
-from gpuledger.db.readonly import read_only
-from gpuledger.deciders.inventory.projection import InventoryProjection
-from gpuledger.domain.inventory.state import MODULE_SETTINGS
+from gpuledger.api.kinds import PODS, RESOURCE_CLAIMS, Resource
 from gpuledger.edge.kube.client import KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import KubeConfigError, KubeError, UnavailableError
 from gpuledger.tools.cluster import KubeAccess, KubeReply, concurrently, if_reachable
-from gpuledger.tools.queries.backend import Backend, bring_current
-from gpuledger.tools.queries.rows import rows_where
 
 REVIEWS_MAX: Final = 200
 """Namespaces that a command asks about; claims and pods of any others are not named."""
 
 ACCESS_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
-REDACTED: Final = "Redacted"
 PLURALS: Final = {RESOURCE_CLAIMS: "claims", PODS: "pods"}
 
 _CLAIM_ERROR = re.compile(r"^ResourceClaim ([^/\s]+)/\S+")
@@ -54,14 +48,6 @@ async def readable(
         access, lambda client: _reviewed(client, resource, requested_namespaces)
     )
     return reply.value or _everything(f"Kubernetes was not asked: {reply.problem}")
-
-
-async def is_redacted(backend: Backend) -> bool:
-    """Whether the setting in force hides the names of claims from everybody."""
-    await bring_current(backend, [InventoryProjection()])
-    async with read_only(backend.database_url, application_name="gpuledger settings") as connection:
-        rows = await rows_where(connection, MODULE_SETTINGS, {"module": MODULE_CONFIG})
-    return any(row["claim_references"] == REDACTED for row in rows)
 
 
 def elided(status: Mapping[str, Any], may_name: Callable[[str], bool]) -> dict[str, Any]:

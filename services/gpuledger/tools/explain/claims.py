@@ -82,7 +82,7 @@ def _claim(state: Availability, row: rows.ResourceClaim, found: Explanation, may
 
 def _unrecorded(pod: QueriedPod, state: Availability) -> list[Document]:
     unseen = [
-        {"claim": name, "phase": "Unknown", "problem": "it is not in the ledger"}
+        {"claim": name, "phase": "Unknown", "problem": "it was not found"}
         for name in pod.claims
         if name not in state.claim.rows
     ]

@@ -62,7 +62,7 @@ class ClaimAnswer(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The whole explanation; `knows_nodes` says whether the ledger has labels of nodes to judge by."""
+    """The whole explanation; `knows_nodes` says whether there are labels of nodes to judge by."""
 
     claims: tuple[ClaimAnswer, ...]
     together: Placement

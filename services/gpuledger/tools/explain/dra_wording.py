@@ -23,7 +23,7 @@ WORDS: Final[Mapping[UnavailableReason | Mismatch, str]] = {
 }
 """The words for devices with each obstacle, in the order of sentences."""
 
-NODES_UNKNOWN: Final = "The ledger has no labels of nodes, so devices were matched to nodes by name alone."
+NODES_UNKNOWN: Final = "No labels of nodes could be read, so devices were matched to nodes by name alone."
 ONLY_DEVICES: Final = "Only devices were checked; the scheduler decides whether the pod fits the node otherwise."
 NOT_ALL_TRIED: Final = "Not every combination of devices was tried, so it may still be possible."
 NOWHERE: Final = "no node can use all the claims that the pod already has"

@@ -5,7 +5,6 @@ quotas of the pod's namespace; where it cannot be asked, a note says what was no
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -37,8 +36,6 @@ from gpuledger.tools.explain.pools import (
 )
 from gpuledger.tools.explain.pools_wording import NOT_PLACED, ONLY_UNITS, SEVERAL_POOLS
 from gpuledger.tools.explain.query import QueriedPod, WhyQuery
-from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.pools import current_pools, pools_as_of
 
 NO_SCHEDULER: Final = (
     "No scheduler has reported anything about the pod; the API servers of `gpuledger up` and `kube-api` have none."
@@ -70,11 +67,6 @@ class _Cluster(NamedTuple):
     quotas_problem: str
 
 
-async def recorded_pools(backend: Backend, at: datetime | None) -> PoolFacts:
-    """Pools and the pods that request their units as the ledger has them, now or at a time."""
-    return await current_pools(backend) if at is None else await pools_as_of(backend, at)
-
-
 async def explain_units(pools: PoolFacts, query: WhyQuery, pod: QueriedPod) -> UnitsExplanation:
     """Explain each pool whose units the pod requests.
 
@@ -94,7 +86,7 @@ async def explain_units(pools: PoolFacts, query: WhyQuery, pod: QueriedPod) -> U
         raise ToolError(f"You may not read Pods in namespace {query.namespace!r}", hint)
     notes = [SEVERAL_POOLS] if len(requests) > 1 else []
     if query.node is not None and pools.node.get(query.node) is None:
-        notes.append(f"The ledger has no node {query.node}.")
+        notes.append(f"There is no node {query.node}.")
     judged = judged_nodes(answers)
     if pod.object is None or query.live_access is None:
         return UnitsExplanation(tuple(answers), may, {}, {}, (*notes, *([NOT_PLACED] if judged else [])))
@@ -145,7 +137,7 @@ async def _nodes(client: KubeClient, names: Sequence[str]) -> tuple[dict[str, Ob
 
 
 def _node_constraints(pod: Object, pools: PoolFacts, judged: Iterable[str], cluster: _Cluster) -> NodeConstraints:
-    """What keeps the pod off nodes; a node that could not be read is judged by the labels that the ledger has."""
+    """What keeps the pod off nodes; a node that could not be read is judged by its labels alone."""
     return {
         name: _of_node(pod, cluster.nodes[name]) if name in cluster.nodes else _by_labels(pod, pools, name)
         for name in judged

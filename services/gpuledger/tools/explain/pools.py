@@ -19,7 +19,6 @@ from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.pods import units_by_resource
 from gpuledger.domain.pools.pools import Assignment, Pool, PoolCondition
 from gpuledger.domain.pools.rows import PoolPod
-from gpuledger.domain.pools.spec import units
 from gpuledger.domain.pools.state import PoolFacts
 
 
@@ -204,7 +203,7 @@ def uses_of(pods: Mapping[str, PoolPod], pool: str) -> list[PodUse]:
 
 def rooms(state: PoolFacts, row: Pool, uses: Sequence[PodUse], *, only: str | None = None) -> Iterator[NodeUnits]:
     """The nodes that offer units of the pool, or on which pods have some, by name; or this one, whatever it has."""
-    offered, used = _offered(state, row), Counter[str]()
+    offered, used = state.units_by_node(row), Counter[str]()
     for one in uses:
         if one.node is not None:
             used[one.node] += one.units
@@ -214,18 +213,6 @@ def rooms(state: PoolFacts, row: Pool, uses: Sequence[PodUse], *, only: str | No
 
 def _closed(room: NodeUnits, constraints: NodeConstraints) -> NodeUnits:
     return room._replace(constraints=tuple(constraints.get(room.node, ())))
-
-
-def _offered(state: PoolFacts, row: Pool) -> Counter[str]:
-    """Units by node, by the formula of the pool's capacity."""
-    pool, cap = row.spec.definition, state.settings_in_force().max_slices_per_device
-    found = Counter[str]()
-    for held in state.assignment.where("pool", row.subject):
-        device = state.device.get(held.device)
-        cards, partitions = state.offered(held.device)
-        if device is not None and cards:
-            found[device.node] += units(pool, cards=cards, partitions=partitions, cap=cap)
-    return found
 
 
 def _of_pod(pod: PodState) -> Finding | None:
@@ -302,7 +289,7 @@ def is_about_deletion(one: PoolCondition) -> bool:
 
 
 NODES_READ_MAX: Final = 100
-"""Nodes to read from Kubernetes; others are judged by the labels that the ledger has, and a note says so."""
+"""Nodes to read from Kubernetes; others are judged by the their labels alone, and a note says so."""
 
 
 def judged_nodes(answers: Iterable[PoolAnswer]) -> list[str]:
@@ -323,7 +310,7 @@ def checked_notes(judged: int, problem: str) -> Iterator[str]:
     elif judged > NODES_READ_MAX:
         yield (
             f"Only {NODES_READ_MAX} of {judged} nodes that offer units were checked for taints and a cordon; the "
-            "others were judged by the labels that the ledger has."
+            "others were judged by their labels alone."
         )
 
 

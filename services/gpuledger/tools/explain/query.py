@@ -15,6 +15,7 @@ from gpuledger.edge.kube.client import Object
 from gpuledger.edge.watchers.fields import FieldReader
 from gpuledger.edge.watchers.resources.pods import ENDED, requests_of
 from gpuledger.tools.cluster import KubeAccess
+from gpuledger.tools.explain.consumers import claims_of
 from gpuledger.tools.explain.pools import PodState
 
 BY_OWNER: Final = "Only claims that were created for the pod are included; it may use others."
@@ -53,6 +54,7 @@ class Scheduler(NamedTuple):
 class QueriedPod(NamedTuple):
     """A pod's claims by name, entries without a claim so far, and requested units of pools by resource.
 
+    `provided` are DeviceClasses by the extended resources that they provide, for which no claim has been made yet.
     `gates` are the gates that the scheduler waits for; `object` is the Pod, where it was read from Kubernetes.
     """
 
@@ -64,17 +66,19 @@ class QueriedPod(NamedTuple):
     gates: tuple[str, ...] = ()
     scheduler: Scheduler | None = None
     object: Object | None = None
+    provided: Mapping[str, str] = {}
 
 
 def pod_of(obj: Object) -> QueriedPod:
     """The pod as its object in Kubernetes has it."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    claims, missing = _claims_of(obj)
+    namespace, has = obj["metadata"]["namespace"], claims_of(obj)
+    claims = dict.fromkeys(f"{namespace}/{claim}" for claim in has.claims.values())
     scheduled = _scheduled(status)
     is_placed = bool(spec.get("nodeName"))
     return QueriedPod(
-        claims,
-        missing,
+        tuple(claims),
+        has.missing,
         units=requests_of(spec, FieldReader()),
         state=_state_of(spec, status, scheduled),
         gates=() if is_placed else tuple(str(one["name"]) for one in spec.get("schedulingGates") or ()),
@@ -95,20 +99,6 @@ def recorded_pod(name: str, state: Availability, row: PoolPod | None, problem: s
         return QueriedPod(tuple(owned), notes=(note,))
     bound = PodState(row.node, row.bound_at)
     return QueriedPod(tuple(owned), notes=(note,), units=units_by_resource(row), state=bound)
-
-
-def _claims_of(pod: Object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The claims that a Pod names, or that were made from its templates; and entries that have none yet."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    made = {one["name"]: one.get("resourceClaimName") for one in status.get("resourceClaimStatuses") or ()}
-    namespace, found, missing = pod["metadata"]["namespace"], [], []
-    for one in spec.get("resourceClaims") or ():
-        claim = one.get("resourceClaimName") or made.get(one["name"])
-        if claim:
-            found.append(f"{namespace}/{claim}")
-        elif one["name"] not in made:  # made without a claim: none is needed
-            missing.append(str(one["name"]))
-    return tuple(dict.fromkeys(found)), tuple(missing)
 
 
 def _state_of(spec: Mapping[str, Any], status: Mapping[str, Any], scheduled: Mapping[str, Any]) -> PodState:

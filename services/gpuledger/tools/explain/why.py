@@ -4,19 +4,27 @@ from collections.abc import Awaitable
 from typing import Final, TypeVar
 
 from gpuledger.api.kinds import PODS
+from gpuledger.domain.dra.fold import PENDING
 from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.tools.cluster import if_reachable, object_or_none
 from gpuledger.tools.errors import ToolError
-from gpuledger.tools.explain.access import is_redacted
 from gpuledger.tools.explain.claims import ClaimsExplanation, explain_claims
+from gpuledger.tools.explain.consumers import (
+    NO_CONSUMER,
+    ClaimUse,
+    origin_note,
+    read_classes,
+    read_meant,
+    read_use,
+    unclaimed_resources,
+)
 from gpuledger.tools.explain.dra_document import Document
-from gpuledger.tools.explain.pod_units import UnitsExplanation, explain_units, recorded_pools
+from gpuledger.tools.explain.pod_units import UnitsExplanation, explain_units
 from gpuledger.tools.explain.pools_document import pod_document, pool_documents, pools_sentences, quota_notes
 from gpuledger.tools.explain.query import QueriedPod, WhyQuery, pod_of, recorded_pod
-from gpuledger.tools.queries.availability import availability_as_of, current_availability
-from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.pools import requesting_pods
+from gpuledger.tools.queries.moments import PointInTime
+from gpuledger.tools.queries.source import StateSource
 
 T = TypeVar("T")
 
@@ -28,32 +36,36 @@ NEVER_MADE: Final = (
 )
 
 
-async def why_claim(backend: Backend, query: WhyQuery) -> Document:
+async def why_claim(source: StateSource, query: WhyQuery) -> Document:
     """The explanation of a claim.
 
     Raises:
         ToolError: there is no such claim, or the user may not read it.
     """
-    state, redacted = await _state(backend, query), await is_redacted(backend)
+    state, redacted = await _state(source, query), await source.is_redacted()
     if query.name not in state.claim.rows:
-        hint = "List them with `gpuledger get claims`, or use --at for a time when it existed"
-        raise ToolError(f"claim {query.name!r} was not found{_then(query)}", hint)
+        raise await _claim_not_found(query)
     found = await explain_claims(query, state, QueriedPod((query.name,)), redacted=redacted)
-    return _document(query, "claim", query.node, found.answer) | _claims_part(found) | {"notes": [*found.notes]}
+    use, notes = await _use(query)
+    consumers, is_pending = None if use is None else list(use.consumers), state.claim.rows[query.name].phase == PENDING
+    answer = f"{NO_CONSUMER}; {found.answer}" if is_pending and consumers == [] else found.answer
+    head = _document(query, "claim", query.node, answer) | {"consumers": consumers}
+    return head | _claims_part(found) | {"notes": [*notes, *found.notes, *source.notes]}
 
 
-async def why_pod(backend: Backend, query: WhyQuery) -> Document:
+async def why_pod(source: StateSource, query: WhyQuery) -> Document:
     """The explanation of a pod: of all its claims, and of the units of pools that it requests.
 
     Raises:
         ToolError: there is no such pod, or the user may read nothing of what it requests.
     """
-    state, redacted = await _state(backend, query), await is_redacted(backend)
-    pod, pools = await _pod(backend, query, state)
+    state, redacted = await _state(source, query), await source.is_redacted()
+    pod, pools = await _pod(source, query, state)
     if pod is None:
         raise ToolError(f"pod {query.name!r} was not found{_then(query)}", NEVER_MADE)
+    pod = await _with_classes(query, pod)
     if pod.units and pools is None:
-        pools = await recorded_pools(backend, query.at)
+        pools = await source.pools(query.at)
     refusals: list[ToolError] = []
     units = await _or_refusal(explain_units(pools, query, pod), refusals) if pod.units and pools is not None else None
     has_claims = bool(pod.claims or pod.missing)
@@ -61,14 +73,36 @@ async def why_pod(backend: Backend, query: WhyQuery) -> Document:
     claims = None if explaining is None else await _or_refusal(explaining, refusals)
     if refusals and units is None and claims is None:
         raise refusals[0]
-    return _of_parts(query, pod, units, claims, [str(one) for one in refusals])
+    document = _of_parts(query, pod, units, claims, [str(one) for one in refusals])
+    return document | {"notes": [*document["notes"], *source.notes]}
 
 
-async def _state(backend: Backend, query: WhyQuery) -> Availability:
-    return await current_availability(backend) if query.at is None else await availability_as_of(backend, query.at)
+async def _claim_not_found(query: WhyQuery) -> ToolError:
+    """The error about a claim that is not there, with what else the name means."""
+    missing = f"claim {query.name!r} was not found{_then(query)}"
+    if query.live_access is not None:
+        reply = await if_reachable(query.live_access, lambda client: read_meant(client, query.name))
+        if reply.value is not None:
+            return ToolError(f"{missing}: {reply.value.message}", reply.value.hint)
+    return ToolError(missing, "List them with `gpuledger get claims`, or use --at for a time when it existed")
 
 
-async def _pod(backend: Backend, query: WhyQuery, state: Availability) -> tuple[QueriedPod | None, PoolFacts | None]:
+async def _use(query: WhyQuery) -> tuple[ClaimUse | None, list[str]]:
+    """How a claim is used now, and notes about it; in the past, and without Kubernetes, nothing."""
+    if query.live_access is None:
+        return None, []
+    reply = await if_reachable(query.live_access, lambda client: read_use(client, query.name))
+    if reply.value is None:
+        return None, [f"It was not checked whether a pod refers to the claim: {reply.problem}"]
+    note = None if reply.value.object is None else origin_note(reply.value.object)
+    return reply.value, [] if note is None else [note]
+
+
+async def _state(source: StateSource, query: WhyQuery) -> Availability:
+    return await source.availability(PointInTime(query.at))
+
+
+async def _pod(source: StateSource, query: WhyQuery, state: Availability) -> tuple[QueriedPod | None, PoolFacts | None]:
     """The pod, and the pools, if they had to be read to find it."""
     problem = ""
     if query.live_access is not None:
@@ -77,9 +111,20 @@ async def _pod(backend: Backend, query: WhyQuery, state: Availability) -> tuple[
         if not reply.problem:
             return None if reply.value is None else pod_of(reply.value), None
         problem = reply.problem
-    pools = await recorded_pools(backend, None) if query.at is None else None
-    pods = await requesting_pods(backend, query.at, query.name) if pools is None else pools.pod.rows
-    return recorded_pod(query.name, state, pods.get(query.name), problem), pools
+    if query.at is not None:
+        pods = await source.pods(query.name, query.at)
+        return recorded_pod(query.name, state, pods.get(query.name), problem), None
+    pools = await source.pools()
+    return recorded_pod(query.name, state, pools.pod.get(query.name), problem), pools
+
+
+async def _with_classes(query: WhyQuery, pod: QueriedPod) -> QueriedPod:
+    """The pod with the DeviceClasses of its extended resources, while the scheduler has made no claim for them."""
+    if pod.object is None or query.live_access is None:
+        return pod
+    resources = unclaimed_resources(pod.object)
+    reply = await if_reachable(query.live_access, lambda client: read_classes(client, resources))
+    return pod if reply.value is None else pod._replace(provided=reply.value)
 
 
 async def _or_refusal(part: Awaitable[T], refusals: list[ToolError]) -> T | None:
@@ -103,6 +148,10 @@ def _of_parts(
     sentences = [f"its scheduling gates keep it waiting: {', '.join(pod.gates)}"] if pod.gates else []
     sentences += [] if units is None else pools_sentences(units)
     sentences += [] if claims is None else [claims.answer]
+    sentences += [
+        f"DeviceClass {device_class} provides {resource}, and the scheduler makes a claim for it when it places the pod"
+        for resource, device_class in pod.provided.items()
+    ]
     head = _document(query, "pod", query.node or pod.state.node, "; ".join(sentences) or NOTHING_REQUESTED)
     units_notes = [] if units is None else [*units.notes, *quota_notes(documents)]
     notes = [*pod.notes, *refusals, *units_notes, *(() if claims is None else claims.notes)]

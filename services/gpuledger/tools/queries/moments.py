@@ -1,7 +1,7 @@
 """A moment that a command reads the state of: now, a time, or a position of the log; and the sequence it stands for."""
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.events.position import Offset, Position, is_after
 from gpuledger.projection.replay import sequence_at
@@ -14,6 +14,9 @@ class PointInTime(NamedTuple):
 
     at: datetime | None = None
     recorded: datetime | tuple[int | None, Offset] | None = None
+
+
+NOW: Final = PointInTime()
 
 
 async def sequence_of(backend: Backend, when: datetime | tuple[int | None, Offset]) -> Offset:

@@ -15,8 +15,8 @@ from support.pools import PoolsLog, pool
 CLUSTER_UNITS = "cluster.gpu.deckhouse.io/c"
 ALONE = WhyQuery("team-a/p", None, "now", None, None)
 CAP_NOTE = (
-    "Only 100 of 101 nodes that offer units were checked for taints and a cordon; the others were judged by the "
-    "labels that the ledger has."
+    "Only 100 of 101 nodes that offer units were checked for taints and a cordon; the others were judged by "
+    "their labels alone."
 )
 
 

@@ -1,0 +1,155 @@
+"""The present, from Kubernetes alone: what a command reads where there is no ledger.
+
+It lists with the rights of whoever runs the command. Where a list is refused that an answer can do without, the answer
+goes without it and a note says what that means. Nothing here writes, and nothing here knows a past.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+
+from gpuledger.api.kinds import GPU_DEVICES, MODULE_CONFIG, MODULE_CONFIGS, NODES, PODS, RESOURCE_CLAIMS, Resource
+from gpuledger.domain.dra.state import Availability
+from gpuledger.domain.fact import Fact
+from gpuledger.domain.pools.rows import PoolPod
+from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
+from gpuledger.edge.kube.errors import ForbiddenError, NotFoundError
+from gpuledger.edge.watchers.api_discovery import first_served
+from gpuledger.edge.watchers.resources.moduleconfig import REDACTED, understand
+from gpuledger.tools.cluster import KubeAccess, open_kube
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.present.objects import facts_of, problem_notes
+from gpuledger.tools.present.pools import POOL_KINDS, PoolObjects, PresentPools, pools_of
+from gpuledger.tools.present.slices import KINDS, PresentKind, availability_of
+from gpuledger.tools.queries.moments import NOW, PointInTime
+
+T = TypeVar("T")
+
+UNREAD: Final[Mapping[str, str]] = {
+    RESOURCE_CLAIMS.plural: "devices that claims of other namespaces hold count as available",
+    PODS.plural: "units that pods of other namespaces use count as free",
+    NODES.plural: "nodes are judged by their names alone",
+}
+"""What it means for an answer that a list is refused."""
+
+
+ANOTHER_WAY: Final = "Set NATS_URL and DATABASE_URL, or name the --data-dir of a ledger"
+"""How the past can be asked."""
+
+
+def refuse_past(moment: object) -> None:
+    """Refuse to answer about the past.
+
+    Raises:
+        RequestError: there is a moment.
+    """
+    if moment is not None:
+        raise RequestError("There is no ledger here, and Kubernetes has no past", ANOTHER_WAY)
+
+
+class KubernetesSource:
+    """The present of one cluster. Where lists of all namespaces are refused, `namespace` is listed alone."""
+
+    is_present_only = True
+
+    def __init__(self, access: KubeAccess, namespace: str | None = None) -> None:
+        self._access = access
+        self._namespace = namespace
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What could not be read, and what follows from that."""
+        return tuple(self._notes)
+
+    async def availability(self, moment: PointInTime = NOW, *, without: Collection[str] = ()) -> Availability:
+        """Slices, claims and who holds what.
+
+        Raises:
+            RequestError: a moment of the past is meant.
+            KubeError: what no answer can do without cannot be read.
+        """
+        refuse_past(moment.at or moment.recorded)
+        facts: list[Fact] = []
+        async with open_kube(self._access, KubeClient) as client:
+            for one in KINDS:
+                if one.is_needed(without):
+                    facts += await self._facts(client, one)
+        return availability_of(facts)
+
+    async def pools(self, at: datetime | None = None) -> PresentPools:
+        """Pools, their devices, and the pods that request units.
+
+        Raises:
+            RequestError: a time in the past is meant.
+            KubeError: what no answer can do without cannot be read.
+        """
+        refuse_past(at)
+        async with open_kube(self._access, KubeClient) as client:
+            objects = PoolObjects(
+                {kind.name: await _if_served(client, kind.resource) for kind in POOL_KINDS},
+                await _if_served(client, GPU_DEVICES),
+                await _if_served(client, NODES),
+                await self._all_that_may_be_read(client, PODS, lambda obj: obj),
+            )
+        return pools_of(objects)
+
+    async def pods(self, name: str, at: datetime) -> Mapping[str, PoolPod]:  # noqa: ARG002 - as the protocol has it
+        """Kubernetes has no past pods.
+
+        Raises:
+            RequestError: in any case.
+        """
+        refuse_past(at)
+        return {}
+
+    async def is_redacted(self) -> bool:
+        """Whether the ModuleConfig says so; no, where there is none that the user may read.
+
+        No claim is named that the user may not read, whatever it says.
+        """
+        async with open_kube(self._access, KubeClient) as client:
+            try:
+                settings = await client.get(MODULE_CONFIGS, MODULE_CONFIG)
+            except (NotFoundError, ForbiddenError):
+                return False
+        return understand(settings).values.get("claim_references") == REDACTED
+
+    async def staleness(self) -> None:
+        """Nobody can say without the past."""
+        return
+
+    async def _facts(self, client: KubeClient, one: PresentKind) -> list[Fact]:
+        resource = one.kind.resource
+        if one.kind.older:
+            served = await first_served(client, (resource, *one.kind.older))
+            if served is None:
+                return []
+            resource = served
+        if one.may_be_absent:
+            parts = await self._all_that_may_be_read(client, resource, one.read)
+        else:
+            parts = (await client.collect(resource, one.read)).items
+        self._notes |= dict.fromkeys(problem_notes(resource.plural, (dated.part for dated in parts)))
+        return facts_of(one.kind, parts)
+
+    async def _all_that_may_be_read(
+        self, client: KubeClient, resource: Resource, read: Callable[[Object], T]
+    ) -> list[T]:
+        """The objects of all namespaces, else those of one, else none."""
+        try:
+            return (await client.collect(resource, read)).items
+        except ForbiddenError as error:
+            follows = UNREAD.get(resource.plural, "they count as if there were none")
+            self._notes[f"Not all {resource.plural} could be read, so {follows}: {error}"] = None
+        if self._namespace is None or not resource.namespaced:
+            return []
+        return (await client.collect(resource, read, Selection(self._namespace))).items
+
+
+async def _if_served(client: KubeClient, resource: Resource) -> list[Object]:
+    """The objects of a kind; none where the cluster does not have it."""
+    try:
+        return (await client.list(resource, ALL)).items
+    except NotFoundError:
+        return []
