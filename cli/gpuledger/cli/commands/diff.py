@@ -29,9 +29,9 @@ def _changes(changes: object) -> str:
     return ", ".join(f"{field}: {_shown(before)} → {_shown(after)}" for field, (before, after) in changes.items())
 
 
-_VIEW = View(
+DIFFERENCES = View(
     "difference",
-    (Column("change"), Column("kind"), Column("name"), Column("fields", "changes", format=_changes)),
+    (Column("change"), Column("kind"), Column("name"), Column("fields", "changes", format=_changes, wraps=True)),
     "name",
 )
 
@@ -55,7 +55,7 @@ def diff(
         if noun not in COMPARED:
             raise CliError(f"{noun.view.kinds.capitalize()} cannot be compared", "Leave them out", ExitCode.USAGE)
     rows = run(_diff(nouns, parse_time(earlier, now), parse_time(later, now), data_dir))
-    render(rows, _VIEW, output, headers=not no_headers)
+    render(rows, DIFFERENCES, output, headers=not no_headers)
 
 
 async def _diff(nouns: list[Noun], earlier: datetime, later: datetime, data_dir: DataDir) -> list[RowDict]:

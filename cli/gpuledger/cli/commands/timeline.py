@@ -53,7 +53,7 @@ def _brief(value: object) -> object:
 _TIME, _EVENT, _ABOUT = Column("time"), Column("event"), Column("about")
 _REST = (
     Column("slot"),
-    Column("detail", format=_detail),
+    Column("detail", format=_detail, wraps=True),
     Column("source"),
     Column("position"),
     Column("recorded", "recorded_at", wide=True),

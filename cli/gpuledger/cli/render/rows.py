@@ -1,13 +1,15 @@
 """Rows in, text on stdout out, in the formats that users of kubectl know.
 
 Only tables collect what they show, for their widths; every other format writes each row as it comes, so any
-number of rows fits in memory. A table's lines are never wrapped or cut.
+number of rows fits in memory. A table's lines are never cut. They are wrapped only on a terminal, and only in columns
+that say so: for programs, every row is one line.
 """
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
+from textwrap import wrap
 from typing import Final
 
 from rich.cells import cell_len
@@ -19,6 +21,8 @@ from gpuledger.cli.render.view import Column, Output, View, columns_of
 
 GAP: Final = "   "
 JSON_INDENT: Final = "  "
+WRAPPED_CHARS_MIN: Final = 32
+"""A column that wraps is no narrower than that, however narrow the terminal."""
 
 GREEN: Final = "32"
 YELLOW: Final = "33"
@@ -69,7 +73,7 @@ def _pieces(
     rows = chain((first,), rows)
     match output:
         case Output.TABLE | Output.WIDE:
-            yield from _table(rows, view.shown(output) or _found(first), headers, _paint(console))
+            yield from _table(rows, view.shown(output) or _found(first), headers, console)
         case Output.JSON:
             yield from _json(rows)
         case Output.JSONL:
@@ -99,16 +103,39 @@ def _table(
     rows: Iterable[Mapping[str, object]],
     columns: tuple[Column, ...],
     headers: bool,
-    paint: Callable[[str], str],
+    console: Console,
 ) -> Iterator[str]:
+    paint = _paint(console)
     lines = [[cell(row.get(column.field), column) for column in columns] for row in rows]
     headings = [visible(column.heading) for column in columns]
     measured = zip(*lines, headings, strict=True) if headers else zip(*lines, strict=True)
-    widths = [max(map(cell_len, texts)) for texts in measured]
+    widths = _fitted([max(map(cell_len, texts)) for texts in measured], columns, console.width)
     if headers:
         yield _line(headings, columns, widths, str)
     for texts in lines:
-        yield _line(texts, columns, widths, paint)
+        for part in _wrapped(texts, columns, widths):
+            yield _line(part, columns, widths, paint)
+
+
+def _fitted(widths: list[int], columns: tuple[Column, ...], width: int | None) -> list[int]:
+    """The widths with columns that wrap made narrower, from the left, until a line fits the terminal."""
+    excess = 0 if width is None else sum(widths) + len(GAP) * (len(widths) - 1) - width
+    fitted = list(widths)
+    for place, column in enumerate(columns):
+        if column.wraps and excess > 0:
+            fitted[place] = max(min(widths[place], WRAPPED_CHARS_MIN), widths[place] - excess)
+            excess -= widths[place] - fitted[place]
+    return fitted
+
+
+def _wrapped(texts: list[str], columns: tuple[Column, ...], widths: list[int]) -> Iterator[list[str]]:
+    """The lines of a row: one, where nothing has to be wrapped."""
+    parts = [
+        wrap(text, width, break_on_hyphens=False) if column.wraps and cell_len(text) > width else [text]
+        for text, column, width in zip(texts, columns, widths, strict=True)
+    ]
+    for line in zip_longest(*parts, fillvalue=""):
+        yield list(line)
 
 
 def _line(texts: list[str], columns: tuple[Column, ...], widths: list[int], paint: Callable[[str], str]) -> str:

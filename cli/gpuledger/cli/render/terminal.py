@@ -4,6 +4,7 @@ Only rows, pages and documents may be written to stdout; a bar never redirects i
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -20,13 +21,17 @@ from gpuledger.tools.reporting import Advance, NoProgress
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """The two streams; whether stdout is a terminal and may show colours, and stderr a moving bar."""
+    """The two streams; whether stdout is a terminal and may show colours, and stderr a moving bar.
+
+    `width` is how many characters a line of the terminal has, None off a terminal.
+    """
 
     out: TextIO
     err: TextIO
     terminal: bool = False
     colour: bool = False
     bars: bool = False
+    width: int | None = None
 
     @classmethod
     def standard(cls) -> Self:
@@ -39,7 +44,8 @@ class Console:
         able = environ.get("TERM") != "dumb"
         terminal = out.isatty()
         colour = able and terminal and not environ.get("NO_COLOR")
-        return cls(out, err, terminal=terminal, colour=colour, bars=able and err.isatty())
+        width = shutil.get_terminal_size().columns if terminal else None
+        return cls(out, err, terminal=terminal, colour=colour, bars=able and err.isatty(), width=width)
 
 
 def message(text: str, console: Console | None = None) -> None:

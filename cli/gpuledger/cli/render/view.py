@@ -22,7 +22,8 @@ class Column:
     """One column of a table.
 
     Without a `key` the row's key is the name in snake case (`GPU-HOURS` shows `gpu_hours`). `wide` columns are
-    shown by `-o wide` only. `format` makes the text of a value; it is never called with None.
+    shown by `-o wide` only. `format` makes the text of a value; it is never called with None. A column that `wraps`
+    has long texts of several facts, which go over several lines where a table is wider than the terminal.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Column:
     wide: bool = False
     right: bool = False
     format: Callable[[object], str] | None = None
+    wraps: bool = False
 
     @property
     def field(self) -> str:
