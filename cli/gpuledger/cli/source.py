@@ -37,7 +37,7 @@ def is_present_only(data_dir: Path | None, access: KubeAccess | None) -> bool:
     if access is None or not has_cluster(access):
         lacks = "--no-kube leaves Kubernetes out" if access is None else "there is no kubeconfig"
         raise NoLedgerError(
-            f"There is no ledger in {settings.data_dir}, and {lacks}. {ANOTHER_WAY}, or a kubeconfig for the present."
+            f"There is no ledger in {settings.data_dir}, and {lacks}. {ANOTHER_WAY}; for the present, set KUBECONFIG."
         )
     return True
 
