@@ -199,6 +199,15 @@ class TestDataDirectory:
             assert (found.command, found.pid, found.started_at) == ("up", os.getpid(), "2026-01-02T12:00:01Z")
         assert read_running(data_dir) is None
 
+    async def test_only_a_stream_makes_a_ledger(self, data_dir: Path) -> None:
+        """Servers that were started for nothing leave none; one is seen after they have ended, too."""
+        assert not DataDir(data_dir).has_ledger()
+        async with embedded_servers(data_dir, command="get", now=NOON) as running:
+            assert not DataDir(data_dir).has_ledger()
+            create_stream(running.endpoints.nats_url, "LEDGER_1")
+            assert DataDir(data_dir).has_ledger()
+        assert DataDir(data_dir).has_ledger()
+
     async def test_a_second_holder_is_refused_with_a_next_step(self, data_dir: Path) -> None:
         async with embedded_servers(data_dir, command="up", now=NOON):
             with pytest.raises(DataDirBusyError) as refused:

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 
 from gpuledger.api.kinds import (
     DEVICE_CLASSES,
@@ -23,7 +24,9 @@ from gpuledger.api.kinds import (
     Resource,
 )
 from gpuledger.cli.source import PRESENT_ONLY
+from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.tools.explain.consumers import NO_CONSUMER
 from support.cli import Cli, Result, Run, aside
 from support.kube import kube_api
@@ -59,8 +62,7 @@ async def run(laptop: Run, kube: KubeServer, client: KubeClient, monkeypatch: py
 
 async def equip(client: KubeClient) -> None:
     for namespace in ("team-a", "team-b"):
-        await create(client, NAMESPACES, {"metadata": {"name": namespace}})
-        await create(client, ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}})
+        await create_namespace(client, namespace)
     await create(
         client, NODES, {"metadata": {"name": "w1", "labels": {"gpu.deckhouse.io/present": "true"}}, "spec": {}}
     )
@@ -76,6 +78,11 @@ async def equip(client: KubeClient) -> None:
     status = {"allocation": {"devices": {"results": [result]}}}
     await client.merge_patch(RESOURCE_CLAIMS, "train", {"status": status}, "team-b", subresource="status")
     await create_claim(client, "wants", "team-a", count=2)
+
+
+async def create_namespace(client: KubeClient, name: str) -> None:
+    await create(client, NAMESPACES, {"metadata": {"name": name}})
+    await create(client, ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
 
 
 async def create_claim(client: KubeClient, name: str, namespace: str, count: int = 1, **metadata: Any) -> None:
@@ -316,3 +323,26 @@ async def test_slices_have_to_be_readable(laptop: Run, tmp_path: Path) -> None:
 async def test_documents_are_whole_while_messages_go_to_stderr(run: Run) -> None:
     result = await present(run, "get", "slices", "-o", "jsonl")
     assert [orjson.loads(line)["name"] for line in result.out.splitlines()] == ["w1-slice"]
+
+
+class Older(AccountServer):
+    """A cluster without dynamic resource allocation."""
+
+    async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
+        if http.path.startswith("/apis/resource.k8s.io"):
+            raise ApiError(404, "NotFound", "the server could not find the requested resource")
+        return await super()._routed(http, warnings)
+
+
+async def test_a_cluster_without_slices_has_pools_and_says_so(
+    laptop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with kube_api(tmp_path, Older()) as api, open_client(api.kubeconfig) as admin:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig))
+        await crds.install(admin, crds.shipped())
+        await create_namespace(admin, "team-a")
+        await create_pod(admin, "waits", **{UNITS: "2"})
+        slices = await present(laptop, "get", "slices")
+        assert "The cluster does not serve resourceslices.resource.k8s.io in version v1." in slices.err
+        answer = (await present(laptop, "why", "pod", "team-a/waits", "-o", "json")).json()["answer"]
+        assert answer == "there is no GPUPool team-a/a, which gpu.deckhouse.io/a stands for"

@@ -20,7 +20,7 @@ from gpuledger.cli.get.nouns import KINDS, KubeNoun, Noun, noun_to_get
 from gpuledger.cli.options import AsRecorded, At, Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output
 from gpuledger.cli.run import run
-from gpuledger.cli.source import announce_present, announce_unless_ledger, is_present_only, refuse_in_present
+from gpuledger.cli.source import announce_unless_ledger, is_present_only, refuse_in_present
 from gpuledger.cli.times import parse_as_recorded, parse_time
 from gpuledger.edge.kube.client import Selection
 from gpuledger.runtime.clock import system_clock
@@ -110,10 +110,7 @@ def get(
     moment = _parse_point_in_time(at, as_recorded, system_clock())
     query = _ledger_query(noun, names or [], {"node": node, "namespace": in_namespace})
     if isinstance(query, AvailabilityQuery) and is_present_only(data_dir, access):
-        for option, value in past.items():
-            refuse_in_present(option, value)
-        refuse_in_present("--watch", watch, f"Use `kubectl get --watch`. {ANOTHER_WAY}")
-        announce_present()
+        _refuse_what_a_ledger_does(past, watch=watch)
         run(show_present_rows(query, access, output, headers=headers))
     elif watch:
         run(watch_rows(query, output, data_dir, headers=headers))
@@ -141,6 +138,13 @@ def _parse_point_in_time(at: str | None, as_recorded: str | None, now: datetime)
         None if at is None else parse_time(at, now),
         None if as_recorded is None else parse_as_recorded(as_recorded, now),
     )
+
+
+def _refuse_what_a_ledger_does(past: dict[str, str | None], *, watch: bool) -> None:
+    """Refuse what Kubernetes alone cannot answer."""
+    for option, value in past.items():
+        refuse_in_present(option, value)
+    refuse_in_present("--watch", watch, f"Use `kubectl get --watch`. {ANOTHER_WAY}")
 
 
 def _filters_of(noun: Noun | AvailabilityNoun | KubeNoun) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from gpuledger.cli.get.availability_nouns import AvailabilityNoun
 from gpuledger.cli.get.nouns import Noun
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
-from gpuledger.cli.source import show_notes
+from gpuledger.cli.source import announce_present, show_notes
 from gpuledger.db.readonly import read_only
 from gpuledger.domain.dra.rows import AVAILABILITY, DEVICE_CLASS
 from gpuledger.domain.dra.state import Availability
@@ -196,6 +196,7 @@ async def show_present_rows(query: AvailabilityQuery, access: KubeAccess, output
     Raises:
         CliError: there is no row of a requested name.
     """
+    announce_present()
     source = KubernetesSource(access, query.namespace)
     state = await source.availability(without=NOT_IN_ROWS)
     show_notes(source)

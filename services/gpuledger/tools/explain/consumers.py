@@ -1,4 +1,4 @@
-"""Who waits for a claim, and what else people mean by its name. Pure, except for the reading of the objects.
+"""Who waits for a claim, and what else people mean by its name, by the objects that Kubernetes has now.
 
 Kubernetes allocates a claim only for a pod that refers to it: a claim waits for its first consumer. Pods get claims in
 three ways, and their names show two of them badly: a template makes a claim for each pod, and the scheduler makes one

@@ -29,9 +29,14 @@ from gpuledger.tools.queries.source import StateSource
 T = TypeVar("T")
 
 NOTHING_REQUESTED: Final = "it requests no units of a pool and has no claims"
-NEVER_MADE: Final = (
+LIST_CLAIMS: Final = "List them with `gpuledger get claims`"
+IN_THE_PAST: Final = ", or use --at for a time when it existed"
+POD_OF_THE_PAST: Final = (
     "Kubernetes has the pods that exist, the ledger those that requested GPUs. Use --at for a time when the pod "
-    "existed. If it was never created, a quota or admission may have refused it: see `kubectl describe` of its "
+    "existed. "
+)
+NEVER_MADE: Final = (
+    "If it was never created, a quota or admission may have refused it: see `kubectl describe` of its "
     "ReplicaSet or Job, or `kubectl get events`"
 )
 
@@ -42,9 +47,9 @@ async def why_claim(source: StateSource, query: WhyQuery) -> Document:
     Raises:
         ToolError: there is no such claim, or the user may not read it.
     """
-    state, redacted = await _state(source, query), await source.is_redacted()
+    state, redacted = await _States(source, query).availability(), await source.is_redacted()
     if query.name not in state.claim.rows:
-        raise await _claim_not_found(query)
+        raise await _claim_not_found(query, LIST_CLAIMS if source.is_present_only else LIST_CLAIMS + IN_THE_PAST)
     found = await explain_claims(query, state, QueriedPod((query.name,)), redacted=redacted)
     use, notes = await _use(query)
     consumers, is_pending = None if use is None else list(use.consumers), state.claim.rows[query.name].phase == PENDING
@@ -59,32 +64,32 @@ async def why_pod(source: StateSource, query: WhyQuery) -> Document:
     Raises:
         ToolError: there is no such pod, or the user may read nothing of what it requests.
     """
-    state, redacted = await _state(source, query), await source.is_redacted()
-    pod, pools = await _pod(source, query, state)
+    states = _States(source, query)
+    pod = await _pod(states, query)
     if pod is None:
-        raise ToolError(f"pod {query.name!r} was not found{_then(query)}", NEVER_MADE)
+        hint = NEVER_MADE if source.is_present_only else POD_OF_THE_PAST + NEVER_MADE
+        raise ToolError(f"pod {query.name!r} was not found{_then(query)}", hint)
     pod = await _with_classes(query, pod)
-    if pod.units and pools is None:
-        pools = await source.pools(query.at)
     refusals: list[ToolError] = []
-    units = await _or_refusal(explain_units(pools, query, pod), refusals) if pod.units and pools is not None else None
-    has_claims = bool(pod.claims or pod.missing)
-    explaining = explain_claims(query, state, pod, redacted=redacted) if has_claims else None
-    claims = None if explaining is None else await _or_refusal(explaining, refusals)
+    units = await _or_refusal(explain_units(await states.pools(), query, pod), refusals) if pod.units else None
+    claims = None
+    if pod.claims or pod.missing:
+        state, redacted = await states.availability(), await source.is_redacted()
+        claims = await _or_refusal(explain_claims(query, state, pod, redacted=redacted), refusals)
     if refusals and units is None and claims is None:
         raise refusals[0]
     document = _of_parts(query, pod, units, claims, [str(one) for one in refusals])
     return document | {"notes": [*document["notes"], *source.notes]}
 
 
-async def _claim_not_found(query: WhyQuery) -> ToolError:
+async def _claim_not_found(query: WhyQuery, hint: str) -> ToolError:
     """The error about a claim that is not there, with what else the name means."""
     missing = f"claim {query.name!r} was not found{_then(query)}"
     if query.live_access is not None:
         reply = await if_reachable(query.live_access, lambda client: read_meant(client, query.name))
         if reply.value is not None:
             return ToolError(f"{missing}: {reply.value.message}", reply.value.hint)
-    return ToolError(missing, "List them with `gpuledger get claims`, or use --at for a time when it existed")
+    return ToolError(missing, hint)
 
 
 async def _use(query: WhyQuery) -> tuple[ClaimUse | None, list[str]]:
@@ -98,24 +103,42 @@ async def _use(query: WhyQuery) -> tuple[ClaimUse | None, list[str]]:
     return reply.value, [] if note is None else [note]
 
 
-async def _state(source: StateSource, query: WhyQuery) -> Availability:
-    return await source.availability(PointInTime(query.at))
+class _States:
+    """The states at the moment in question; each is read when it is first needed."""
+
+    def __init__(self, source: StateSource, query: WhyQuery) -> None:
+        self.source = source
+        self._at = query.at
+        self._availability: Availability | None = None
+        self._pools: PoolFacts | None = None
+
+    async def availability(self) -> Availability:
+        """Slices, claims and who holds what."""
+        if self._availability is None:
+            self._availability = await self.source.availability(PointInTime(self._at))
+        return self._availability
+
+    async def pools(self) -> PoolFacts:
+        """Pools, and the pods that request units of them."""
+        if self._pools is None:
+            self._pools = await self.source.pools(self._at)
+        return self._pools
 
 
-async def _pod(source: StateSource, query: WhyQuery, state: Availability) -> tuple[QueriedPod | None, PoolFacts | None]:
-    """The pod, and the pools, if they had to be read to find it."""
+async def _pod(states: _States, query: WhyQuery) -> QueriedPod | None:
+    """The pod, from Kubernetes for the present, and else as the source has it."""
     problem = ""
     if query.live_access is not None:
         namespace, _, name = query.name.partition("/")
         reply = await if_reachable(query.live_access, lambda client: object_or_none(client, PODS, name, namespace))
         if not reply.problem:
-            return None if reply.value is None else pod_of(reply.value), None
+            return None if reply.value is None else pod_of(reply.value)
         problem = reply.problem
-    if query.at is not None:
-        pods = await source.pods(query.name, query.at)
-        return recorded_pod(query.name, state, pods.get(query.name), problem), None
-    pools = await source.pools()
-    return recorded_pod(query.name, state, pools.pod.get(query.name), problem), pools
+    if query.at is None:
+        row = (await states.pools()).pod.get(query.name)
+    else:
+        row = (await states.source.pods(query.name, query.at)).get(query.name)
+    return recorded_pod(query.name, await states.availability(), row, problem)
 
 
 async def _with_classes(query: WhyQuery, pod: QueriedPod) -> QueriedPod:

@@ -18,7 +18,7 @@ from gpuledger.edge.watchers.api_discovery import first_served
 from gpuledger.edge.watchers.resources.moduleconfig import REDACTED, understand
 from gpuledger.tools.cluster import KubeAccess, open_kube
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.present.objects import facts_of, problem_notes
+from gpuledger.tools.present.objects import DatedPart, facts_of, problem_notes
 from gpuledger.tools.present.pools import POOL_KINDS, PoolObjects, PresentPools, pools_of
 from gpuledger.tools.present.slices import KINDS, PresentKind, availability_of
 from gpuledger.tools.queries.moments import NOW, PointInTime
@@ -120,18 +120,23 @@ class KubernetesSource:
         return
 
     async def _facts(self, client: KubeClient, one: PresentKind) -> list[Fact]:
-        resource = one.kind.resource
-        if one.kind.older:
-            served = await first_served(client, (resource, *one.kind.older))
-            if served is None:
-                return []
-            resource = served
-        if one.may_be_absent:
-            parts = await self._all_that_may_be_read(client, resource, one.read)
-        else:
-            parts = (await client.collect(resource, one.read)).items
+        """The facts that the objects of a kind are; none, which is noted, where the cluster does not serve it."""
+        kind, resource = one.kind, one.kind.resource
+        if kind.older:
+            resource = await first_served(client, (resource, *kind.older)) or resource
+        try:
+            parts = await self._parts(client, resource, one)
+        except NotFoundError:
+            if not kind.older:  # those are of an optional feature
+                self._notes[f"The cluster does not serve {resource.full_name} in version {resource.version}."] = None
+            return []
         self._notes |= dict.fromkeys(problem_notes(resource.plural, (dated.part for dated in parts)))
-        return facts_of(one.kind, parts)
+        return facts_of(kind, parts)
+
+    async def _parts(self, client: KubeClient, resource: Resource, one: PresentKind) -> list[DatedPart]:
+        if one.may_be_absent:
+            return await self._all_that_may_be_read(client, resource, one.read)
+        return (await client.collect(resource, one.read)).items
 
     async def _all_that_may_be_read(
         self, client: KubeClient, resource: Resource, read: Callable[[Object], T]
