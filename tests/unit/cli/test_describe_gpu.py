@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from gpuledger.cli.describe.sections import UNDECIDED, Decided, assignment_section, preparation_section
+from gpuledger.cli.describe.sections import RELEASE, UNDECIDED, Decided, assignment_section, preparation_section
 from gpuledger.cli.render import Console
 from gpuledger.cli.render.page import Page
 from gpuledger.domain.bootstrap.state import PreparedDevice
@@ -76,3 +76,9 @@ def test_a_device_without_a_pool_shows_why() -> None:
 )
 def test_phase_and_why_on_one_line(decided: Decided, phase: str | None, why: str | None) -> None:
     assert (decided.phase, decided.why) == (phase, why)
+
+
+def test_a_device_that_leaves_its_pool_shows_what_that_waits_for() -> None:
+    leaving = PENDING._replace(phase="Unassigning", reason="Unassigned")
+    assert shown(Decided(READY, leaving))[-1] == f"Waits for: {RELEASE}"
+    assert not any(line.startswith("Waits for") for line in shown(Decided(READY, PENDING)))

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import AsyncConnection
 
-from gpuledger.api.phases import DeviceState
+from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
@@ -86,6 +86,12 @@ class Decided(NamedTuple):
 
 
 UNDECIDED = Decided()
+
+RELEASE: Final = (
+    "the node's agent, which first lets pass what the kubelet may still be starting with a unit of the card (half a "
+    "minute, even if nothing uses it), and then reports the card released once no container has a unit"
+)
+"""Why a card that nothing uses leaves its pool only after a while."""
 
 
 async def holders_of(connection: AsyncConnection[Any], devices: Sequence[str]) -> Holders:
@@ -173,5 +179,6 @@ def assignment_section(page: Page, assignment: Assignment | None) -> None:
         "Reason": assignment.reason,
         "Message": assignment.message or None,
         "Since": assignment.changed_at,
+        "Waits for": RELEASE if assignment.phase == AssignmentPhase.UNASSIGNING else None,
     }
     page.fields(present(fields), title="Assignment")

@@ -86,8 +86,9 @@ def _put_status(state: PresentPools, obj: Object) -> None:
 
 def _conditions(pool: str, status: Mapping[str, Any]) -> Iterator[PoolCondition]:
     for one in map(mapping, items(status, "conditions")):
-        texts = (str(one.get(key) or "") for key in ("type", "status", "reason", "message"))
-        yield PoolCondition(pool, *texts, time_of(one.get("lastTransitionTime")) or UNDATED)
+        kind, status, reason, message = (str(one.get(key) or "") for key in ("type", "status", "reason", "message"))
+        since = time_of(one.get("lastTransitionTime")) or UNDATED
+        yield PoolCondition(pool, kind, status, reason, message, since)
 
 
 def _put_device(state: PresentPools, obj: Object) -> None:
