@@ -18,7 +18,7 @@ PATH_BYTES_MAX: Final = 99
 """The system takes 107; the rest is room for whoever sees the folder under a longer path."""
 
 READABLE_MAX: Final = 32
-"""How much of a resource's name its socket's name keeps; the hash that follows tells resources apart."""
+"""How much of a resource's name its socket's name begins with; the hash that follows tells resources apart."""
 
 _OURS: Final = re.compile(r"gpuledger-[a-z0-9.-]*-[0-9a-f]{8}\.sock").fullmatch
 
@@ -47,8 +47,12 @@ def identity_of(path: Path) -> FileIdentity | None:
 
 
 def socket_name(resource: str) -> str:
-    """The file name of a resource's socket, always the same for a resource."""
-    readable = re.sub(r"[^a-z0-9.-]+", "-", resource.lower())[-READABLE_MAX:].strip("-.")
+    """The file name of a resource's socket, always the same for a resource.
+
+    The pool comes before the domain, which only says what kind of pool it is: what does not fit is cut at the end.
+    """
+    domain, _, pool = resource.lower().rpartition("/")
+    readable = re.sub(r"[^a-z0-9.-]+", "-", f"{pool}-{domain}").strip("-.")[:READABLE_MAX].strip("-.")
     return f"gpuledger-{readable}-{sha256(resource.encode()).hexdigest()[:8]}.sock"
 
 

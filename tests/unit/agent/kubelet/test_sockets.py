@@ -26,6 +26,21 @@ def test_a_sockets_path_is_short_and_its_name_ours(tmp_path: Path, resource: str
     assert remove_leftovers(tmp_path) == [name]
 
 
+@pytest.mark.parametrize(
+    ("resource", "readable"),
+    [
+        ("gpu.deckhouse.io/a", "a-gpu.deckhouse.io"),
+        ("cluster.gpu.deckhouse.io/training", "training-cluster.gpu.deckhouse.i"),
+        ("cluster.gpu.deckhouse.io/" + "pool-" * 40, "pool-pool-pool-pool-pool-pool-po"),
+        ("/", ""),
+    ],
+)
+def test_a_sockets_name_begins_with_that_of_the_pool(resource: str, readable: str) -> None:
+    begin, _, digest = socket_name(resource).removesuffix(".sock").rpartition("-")
+    assert begin == f"gpuledger-{readable}"
+    assert len(digest) == 8
+
+
 def test_resources_that_differ_have_sockets_that_differ() -> None:
     names = ["gpu.deckhouse.io/a", "gpu.deckhouse.io/A", "gpu.deckhouse.io/a-", "gpu-deckhouse.io/a"]
     names += ["x" * 40 + end for end in "ab"] + [start + "x" * 40 for start in "ab"]
