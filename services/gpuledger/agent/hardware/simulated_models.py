@@ -53,10 +53,21 @@ CARD_MODELS: Final = {
     "H100-PCIE": CardModel(
         "NVIDIA H100 PCIe", "2331", models.H100_80GB.memory_mib, (9, 0), models.H100_80GB.profiles, 12
     ),
+    "H100-NVL": CardModel(
+        "NVIDIA H100 NVL", "2321", models.H100_94GB.memory_mib, (9, 0), models.H100_94GB.profiles, 12
+    ),
     "H100-96GB": CardModel(
         "NVIDIA GH200 480GB", "2342", models.H100_96GB.memory_mib, (9, 0), models.H100_96GB.profiles
     ),
     "H200": CardModel("NVIDIA H200", "2335", models.H200_141GB.memory_mib, (9, 0), models.H200_141GB.profiles, 18, 4),
+    "B200": CardModel("NVIDIA B200", "2901", models.B200_180GB.memory_mib, (10, 0), models.B200_180GB.profiles, 18, 2),
+    "RTX-PRO-6000": CardModel(
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        "2bb5",
+        models.RTX_PRO_6000.memory_mib,
+        (12, 0),
+        models.RTX_PRO_6000.profiles,
+    ),
 }
 """The models, by their names in a spec."""
 

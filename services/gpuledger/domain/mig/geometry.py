@@ -1,8 +1,8 @@
 """How MIG divides cards: profiles, instances and their placements, as values. Pure.
 
-A card with MIG has seven compute slices and eight memory slices (an A30 four of each). A profile takes some of
-both, and an instance of it may begin only at certain memory slices: its placements, as NVML and NVIDIA's MIG user guide
-call them.
+A card with MIG has seven compute slices and eight memory slices (an A30 four of each, an RTX PRO 6000 four and twelve).
+A profile takes some of both, and an instance of it may begin only at certain memory slices: its placements, as NVML and
+NVIDIA's MIG user guide call them.
 """
 
 from collections import Counter

@@ -2,20 +2,44 @@
 
 Names, counts and places are those of the MIG user guide (its tables of supported profiles, and what `nvidia-smi mig
 -lgipp` prints there); memory is what `nvidia-smi mig -lgip` prints on such cards. Simulated hardware and the tests are
-made of this; the agent queries a real card and never looks it up here.
+made of this; the agent queries a real card, and looks it up here only where its driver does not tell (`find_geometry`).
+
+A model is here only if its names, counts, places and memory are all recorded of real cards. GB200 and GB300 are not:
+drivers name the profiles of one GB200 differently (`1g.23gb` or `1g.24gb`, `7g.186gb` or `7g.189gb`), the recordings of
+`-lgip` end before the halves, and no recording has the memory of a GB300's instances, or the places of either.
 """
 
 from typing import Final, NamedTuple
 
 from gpuledger.domain.mig.geometry import Profile
 
+MEMORY_TOLERANCE: Final = 0.02
+"""Drivers report the memory of one model of card differently by so much of it; models of one chip differ by more."""
+
 
 class Geometry(NamedTuple):
-    """The profiles of a model of card, smallest first, and the memory of the whole card in MiB as NVML reports it."""
+    """The profiles of a model of card, smallest first, and the memory of the whole card in MiB as NVML reports it.
+
+    `chips` are the words of which every product of that model has one in its name.
+    """
 
     name: str
     memory_mib: int
     profiles: tuple[Profile, ...]
+    chips: tuple[str, ...]
+
+    def fits(self, product: str, memory_mib: int) -> bool:
+        """Whether a card of that name and memory is of this model."""
+        is_near = abs(memory_mib - self.memory_mib) <= MEMORY_TOLERANCE * self.memory_mib
+        return is_near and any(f" {chip} " in f" {product.replace('-', ' ')} " for chip in self.chips)
+
+
+def find_geometry(product: str | None, memory_mib: int | None) -> Geometry | None:
+    """The model of a card by its product name in NVML and its memory; None where no model is that card's for sure."""
+    if product is None or memory_mib is None:
+        return None
+    found = [geometry for geometry in GEOMETRIES if geometry.fits(product, memory_mib)]
+    return found[0] if len(found) == 1 else None
 
 
 def _sevenths(names: str, *mib: int) -> tuple[Profile, ...]:
@@ -36,6 +60,24 @@ def _sevenths(names: str, *mib: int) -> tuple[Profile, ...]:
     )
 
 
+def _quarters(quarter: int, half: int, whole: int) -> tuple[Profile, ...]:
+    """The profiles of an RTX PRO 6000, whose four compute slices stand on twelve places for memory, three for each."""
+    one, two = (0, 3, 6, 9), (0, 6)
+    return (
+        Profile("1g.24gb", 1, 3, one, 4, quarter),
+        Profile("1g.24gb+gfx", 1, 3, one, 4, quarter),
+        Profile("1g.24gb+me", 1, 3, one, 1, quarter),
+        Profile("1g.24gb+me.all", 1, 3, one, 1, quarter),
+        Profile("1g.24gb-me", 1, 3, one, 4, quarter),
+        Profile("2g.48gb", 2, 6, two, 2, half),
+        Profile("2g.48gb+gfx", 2, 6, two, 2, half),
+        Profile("2g.48gb+me.all", 2, 6, two, 1, half),
+        Profile("2g.48gb-me", 2, 6, two, 2, half),
+        Profile("4g.96gb", 4, 12, (0,), 1, whole),
+        Profile("4g.96gb+gfx", 4, 12, (0,), 1, whole),
+    )
+
+
 _EIGHTY: Final = "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"
 
 A30: Final = Geometry(
@@ -48,24 +90,58 @@ A30: Final = Geometry(
         Profile("2g.12gb+me", 2, 2, (0, 2), 1, 11968),
         Profile("4g.24gb", 4, 4, (0,), 1, 24000),
     ),
+    ("A30",),
 )
 A100_40GB: Final = Geometry(
     "A100-40GB",
     40960,
     _sevenths("1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", 4864, 9984, 20096, 40320),
+    ("A100", "A800"),
 )
-A100_80GB: Final = Geometry("A100-80GB", 81920, _sevenths(_EIGHTY, 9728, 19968, 40192, 80896))
-H100_80GB: Final = Geometry("H100-80GB", 81559, _sevenths(_EIGHTY, 9984, 20096, 40448, 81152))
+A100_80GB: Final = Geometry("A100-80GB", 81920, _sevenths(_EIGHTY, 9728, 19968, 40192, 80896), ("A100", "A800"))
+H100_80GB: Final = Geometry("H100-80GB", 81559, _sevenths(_EIGHTY, 9984, 20096, 40448, 81152), ("H100", "H800"))
+H100_94GB: Final = Geometry(
+    "H100-94GB",
+    95830,
+    _sevenths("1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb", 11008, 22144, 47488, 95360),
+    ("H100", "H800"),
+)
+"""The H100 NVL: `-lgip`, `-lgipp` and the memory of MIG devices with driver 560, and GFD's labels of an instance."""
+
 H100_96GB: Final = Geometry(
     "H100-96GB",
     97871,
     _sevenths("1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb", 11264, 23552, 47616, 95232),
+    ("GH200",),
 )
 """The H100 of a GH200."""
 H200_141GB: Final = Geometry(
     "H200-141GB",
     143771,
     _sevenths("1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", 16384, 33280, 71424, 143360),
+    ("H200",),
 )
+B200_180GB: Final = Geometry(
+    "B200-180GB",
+    183359,
+    _sevenths("1g.23gb 1g.23gb+me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb", 20992, 45312, 91136, 182784),
+    ("B200",),
+)
+"""Counts and fractions are the MIG user guide's; places and memory those that NVIDIA's DRA driver published on a
+machine with eight of them, which agree with `-lgip` (20.50 and 44.25 GiB; an earlier driver had 22.00 for the first).
+"""
 
-GEOMETRIES: Final = (A30, A100_40GB, A100_80GB, H100_80GB, H100_96GB, H200_141GB)
+RTX_PRO_6000: Final = Geometry("RTX-PRO-6000", 97887, _quarters(24192, 48512, 97408), ("RTX PRO 6000",))
+"""`-lgip`, `-lgipp` and CUDA's total memory in an instance of a Blackwell Server Edition."""
+
+GEOMETRIES: Final = (
+    A30,
+    A100_40GB,
+    A100_80GB,
+    H100_80GB,
+    H100_94GB,
+    H100_96GB,
+    H200_141GB,
+    B200_180GB,
+    RTX_PRO_6000,
+)

@@ -177,7 +177,7 @@ def _no_room(card: MigState, profile: Profile, busy: Sequence[Instance]) -> Refu
 def _places(card: MigState, profile: Profile, busy: Sequence[Instance], idle: Iterable[Place]) -> tuple[Place, ...]:
     """The most places for instances beside those in use; of several choices the one that keeps most, lowest first.
 
-    All choices are tried: a card has at most as many places as memory slices, which are eight.
+    All choices are tried: a profile may begin at no more than eight places of a card.
     """
     free = [start for start in profile.starts if obstacle(card.profiles, busy, profile, start) is None]
     standing = {place.start for place in idle if place.profile == profile.name}
