@@ -18,11 +18,12 @@ from typing import Any
 import pynvml
 
 from support.fake_nvml_cards import COMPUTE_PROFILES, MIG_DEVICES_MAX, FakeCard, FakeComputeInstance, FakeGpuInstance
+from support.fake_nvml_health import FakeHealth
 
 CARDS, INSTANCES, COMPUTES, DEVICES, EVENTS = 0x1000, 0x2000, 0x3000, 0x4000, 0x5000
 
 
-class FakeNvml:
+class FakeNvml(FakeHealth):
     """Stands where the module `pynvml` would. `calls` are the names of what was called, in order."""
 
     def __init__(self, *cards: FakeCard, driver: str = "570.86.15", cuda: int = 12080) -> None:
@@ -127,29 +128,6 @@ class FakeNvml:
         end = self._card(device).links[link]
         self.fail(pynvml.NVML_ERROR_INVALID_ARGUMENT if end is None else 0)
         return pynvml.nvmlPciInfo_t(busId=str(end).encode())
-
-    def nvmlDeviceGetFieldValues(self, handle: Any, fieldIds: list[Any]) -> Any:
-        card, values = self._card(handle), (pynvml.c_nvmlFieldValue_t * len(fieldIds))()
-        for value, requested in zip(values, fieldIds, strict=True):
-            field, scope = requested if isinstance(requested, tuple) else (requested, 0)
-            number = card.fields.get((field, scope))
-            value.fieldId, value.scopeId = field, scope
-            value.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED if number is None else pynvml.NVML_SUCCESS
-            value.valueType, value.value.ullVal = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, number or 0
-        return values
-
-    def nvmlDeviceGetTotalEccErrors(self, handle: Any, errorType: int, counterType: int) -> int:
-        return int(self._supported(self._card(handle).ecc.get((errorType, counterType))))
-
-    def nvmlDeviceGetRemappedRows(self, device: Any) -> tuple[int, int, int, int]:
-        rows: tuple[int, int, int, int] = self._supported(self._card(device).remapped)
-        return rows
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: Any) -> int:
-        return self._card(handle).reasons
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: Any) -> int:
-        return self._card(handle).reasons
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: Any) -> list[Any]:
         return self._processes(handle, "compute")

@@ -64,8 +64,9 @@ class FakeCard:
     """A card. `error` is what it answers with (0: it is well); one that `left` is unknown to the driver.
 
     `links` are what its NVLinks end at (None: inactive), `processes` are (pid, GPU instance's number, compute or
-    graphics), `secretive` the numbers of instances that tell of none, `mig` is current and pending mode, and None means
-    everywhere that the card does not support it.
+    graphics), `secretive` the numbers of instances that tell of none, `mig` is current and pending mode, `sram` the
+    uncorrectable errors by parity and SEC-DED and whether they exceed the threshold, and None means everywhere that the
+    card does not support it.
     """
 
     bus_id: str
@@ -82,6 +83,7 @@ class FakeCard:
     processes: list[tuple[int, int, str]] = field(default_factory=list)
     ecc: Mapping[tuple[int, int], int] = field(default_factory=dict)
     remapped: tuple[int, int, int, int] | None = (0, 0, 0, 0)
+    sram: tuple[int, int, bool] | None = None
     reasons: int = 0
     fields: dict[tuple[int, int], int] = field(default_factory=dict)
     event_types: int = pynvml.nvmlEventTypeXidCriticalError

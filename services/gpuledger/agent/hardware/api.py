@@ -51,9 +51,10 @@ class Survey(NamedTuple):
 class Readings(NamedTuple):
     """A card's health counters and flags; None or empty where the card does not report them.
 
-    ECC errors are counted since the driver was loaded (volatile) and over the card's life (aggregate). `throttled` has
-    the reasons that hold the card's clocks back, `nvlink_errors` the sum over its links since the driver was loaded,
-    `recovery` the recovery action that the driver requests (None: none).
+    ECC errors are counted since the driver was loaded (volatile) and over the card's life (aggregate); they include
+    those in SRAM, of which more than NVIDIA tolerates exceed a threshold for good. `throttled` has the reasons that
+    hold the card's clocks back, `nvlink_errors` the sum over its links since the driver was loaded, `recovery` the
+    recovery action that the driver requests (None: none).
     """
 
     ecc_corrected_volatile: int | None = None
@@ -66,6 +67,8 @@ class Readings(NamedTuple):
     nvlink_errors: int | None = None
     nvlinks_down: tuple[int, ...] = ()
     recovery: str | None = None
+    sram_uncorrected_volatile: int | None = None
+    sram_threshold_exceeded: bool | None = None
 
 
 class Xid(NamedTuple):

@@ -1,8 +1,9 @@
 """A card's health in NVML: counters and flags, each of which a card may not support."""
 
 from collections.abc import Mapping
+from ctypes import byref
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, optional
@@ -47,6 +48,7 @@ def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tu
     links = active_before.union(now.active)
     modes = mig_modes(nvml, handle)
     remapped = optional(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
+    sram = _sram(nvml, handle)
     readings = Readings(
         ecc_corrected_volatile=_ecc(nvml, handle, "CORRECTED", "VOLATILE"),
         ecc_uncorrected_volatile=_ecc(nvml, handle, "UNCORRECTED", "VOLATILE"),
@@ -58,6 +60,8 @@ def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tu
         nvlink_errors=link_errors(nvml, handle, tuple(sorted(links))),
         nvlinks_down=() if modes is not None and modes.enabled else tuple(sorted(links & now.inactive)),
         recovery=_recovery(nvml, handle),
+        sram_uncorrected_volatile=sram.volatileUncParity + sram.volatileUncSecDed if sram is not None else None,
+        sram_threshold_exceeded=bool(sram.bThresholdExceeded) if sram is not None else None,
     )
     return readings, links
 
@@ -72,6 +76,13 @@ def _ecc(nvml: Nvml, handle: Handle, errors: str, since: str) -> int | None:
     kind, counter = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{errors}"), getattr(nvml, f"NVML_{since}_ECC")
     count: int | None = optional(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter)
     return count
+
+
+def _sram(nvml: Nvml, handle: Handle) -> Any:  # noqa: ANN401 - pynvml has no types
+    """The ECC errors in SRAM, as nvidia-smi shows them by source; None where the card or the driver does not tell."""
+    status = nvml.c_nvmlEccSramErrorStatus_v1_t()
+    answer = optional(nvml, nvml.nvmlDeviceGetSramEccErrorStatus, handle, byref(status))
+    return None if answer is None else status
 
 
 def _clock_reasons(nvml: Nvml, handle: Handle) -> int:

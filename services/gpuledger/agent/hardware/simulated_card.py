@@ -24,7 +24,14 @@ class SimulatedCard:
 
     def __init__(self, facts: CardFacts, *, remaps_rows: bool) -> None:
         remap = False if remaps_rows else None
-        self._healthy = Readings(0, 0, 0, 0, remap, remap, nvlink_errors=0 if facts.nvlinks else None)
+        self._healthy = Readings(
+            *(0, 0, 0, 0),
+            remap_pending=remap,
+            remap_failed=remap,
+            nvlink_errors=0 if facts.nvlinks else None,
+            sram_uncorrected_volatile=0 if remaps_rows else None,
+            sram_threshold_exceeded=remap,
+        )
         self.facts = facts
         self.readings = self._healthy
         self.users: set[str] = set()

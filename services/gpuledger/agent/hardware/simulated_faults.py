@@ -21,6 +21,7 @@ FAULTS: Final = MappingProxyType(
         "xid:NUMBER": "the driver reports this error; 48, 63, 64, 74, 79, 94 and 95 leave their traces in readings too",
         "ecc-corrected": "an ECC error was corrected",
         "ecc-uncorrected": "an ECC error could not be corrected",
+        "sram-threshold": "ECC errors in SRAM that could not be corrected exceed the threshold for a replacement",
         "row-remap-pending": "a row of memory is to be remapped with the next reset",
         "row-remap-failed": "a row of memory could not be remapped",
         "thermal": "the card is too hot and slows down",
@@ -108,6 +109,11 @@ def _ecc_uncorrected(readings: Readings) -> Readings:
     )
 
 
+def _sram_threshold(readings: Readings) -> Readings:
+    errors = _supported(readings.sram_uncorrected_volatile, "does not tell errors in SRAM apart")
+    return _ecc_uncorrected(readings)._replace(sram_uncorrected_volatile=errors + 1, sram_threshold_exceeded=True)
+
+
 def _remap_pending(readings: Readings) -> Readings:
     _supported(readings.remap_pending, "remaps no rows of memory")
     return readings._replace(remap_pending=True, recovery="GpuReset")
@@ -146,6 +152,7 @@ EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
     {
         "ecc-corrected": _ecc_corrected,
         "ecc-uncorrected": _ecc_uncorrected,
+        "sram-threshold": _sram_threshold,
         "row-remap-pending": _remap_pending,
         "row-remap-failed": _remap_failed,
         "thermal": _thermal,

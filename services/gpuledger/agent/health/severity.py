@@ -49,6 +49,7 @@ RECOVERY_NEEDED: Final = "RecoveryNeeded"
 ACTION_NEEDED: Final = "ActionNeeded"
 REMAP_FAILED: Final = "RemapFailed"
 REMAP_PENDING: Final = "RemapPending"
+SRAM_THRESHOLD: Final = "SramThresholdExceeded"
 THERMAL: Final = "ThermalThrottling"
 POWER: Final = "PowerThrottling"
 NVLINK_DOWN: Final = "NvlinkDown"
@@ -109,15 +110,17 @@ _READINGS: Final[Mapping[str, tuple[Severity, str]]] = {
     ACTION_NEEDED: (Severity.WARNING, "The driver recommends an action for the GPU, which can be used"),
     REMAP_FAILED: (Severity.FAULT, "Rows of the memory could not be remapped"),
     REMAP_PENDING: (Severity.WARNING, "Rows of the memory will be remapped with the next reset"),
+    SRAM_THRESHOLD: (Severity.FAULT, "Uncorrectable ECC errors in SRAM exceed the threshold for a replacement"),
     THERMAL: (Severity.WARNING, "Clocks are held back because of the temperature"),
     POWER: (Severity.WARNING, "Clocks are held back because of the power supply"),
     NVLINK_DOWN: (Severity.WARNING, "NVLinks are down"),
     NVLINK_ERRORS: (Severity.WARNING, "Errors on NVLinks"),
     ECC_UNCORRECTED: (Severity.WARNING, "Uncorrectable ECC errors"),
 }
-"""By NVIDIA's GPU memory error management: failed remapping is a reason to return a card, while one with a pending
-remapping may be used until it can be reset; an error that was not contained comes as an XID of its own, so that a count
-of ECC errors alone takes no card out of service. Links that are down make communication slower, not the card unusable.
+"""By NVIDIA's GPU memory error management: failed remapping is a reason to return a card, and so are errors in SRAM
+beyond the threshold (RMA policy thresholds for SRAM failure modes), while one with a pending remapping may be used
+until it can be reset; an error that was not contained comes as an XID of its own, so that a count of ECC errors alone
+takes no card out of service. Links that are down make communication slower, not the card unusable.
 """
 
 _DEFAULT_XIDS: Final[Mapping[int, tuple[Severity, str]]] = {

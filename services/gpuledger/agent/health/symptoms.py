@@ -15,6 +15,7 @@ from gpuledger.agent.health.severity import (
     RECOVERY_NEEDED,
     REMAP_FAILED,
     REMAP_PENDING,
+    SRAM_THRESHOLD,
     THERMAL,
     ErrorClasses,
     Symptom,
@@ -42,11 +43,13 @@ def new_errors(before: Readings | None, after: Readings, classes: ErrorClasses) 
     """The errors counted between two polls; a counter that is new, or went back, shows none."""
     if before is None:
         return ()
+    every = _growth(before.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile)
+    in_sram = _growth(before.sram_uncorrected_volatile, after.sram_uncorrected_volatile)
     counts = (
-        (ECC_UNCORRECTED, _growth(before.ecc_uncorrected_volatile, after.ecc_uncorrected_volatile)),
-        (NVLINK_ERRORS, _growth(before.nvlink_errors, after.nvlink_errors)),
+        (ECC_UNCORRECTED, max(every, in_sram), _sram_detail(every, in_sram)),
+        (NVLINK_ERRORS, _growth(before.nvlink_errors, after.nvlink_errors), ""),
     )
-    return tuple(NewErrors(classes.reading(kind), count) for kind, count in counts if count > 0)
+    return tuple(NewErrors(classes.reading(kind, detail), count) for kind, count, detail in counts if count > 0)
 
 
 def was_reset_between(before: Readings | None, after: Readings) -> bool:
@@ -61,11 +64,20 @@ def _growth(before: int | None, after: int | None) -> int:
     return 0 if before is None or after is None else after - before
 
 
+def _sram_detail(every: int, in_sram: int) -> str:
+    """Where uncorrectable errors were: the driver's total has those in SRAM, too."""
+    if in_sram <= 0:
+        return ""
+    return "in SRAM" if in_sram >= every else "partly in SRAM"
+
+
 def _symptoms(readings: Readings) -> Iterator[tuple[str, str]]:
     if readings.remap_failed:
         yield REMAP_FAILED, ""
     if readings.remap_pending:
         yield REMAP_PENDING, ""
+    if readings.sram_threshold_exceeded:
+        yield SRAM_THRESHOLD, ""
     if readings.recovery:
         yield _recovery(readings.recovery), _detail(readings.recovery)
     if readings.nvlinks_down:

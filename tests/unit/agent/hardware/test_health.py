@@ -45,6 +45,25 @@ def test_row_remapping(one: Bench, remapped: tuple[int, int, int, int] | None, e
 
 
 @pytest.mark.parametrize(
+    ("sram", "expected"),
+    [(None, (None, None)), ((0, 0, False), (0, False)), ((3, 2, False), (5, False)), ((0, 1, True), (1, True))],
+)
+def test_ecc_errors_in_sram(
+    one: Bench, sram: tuple[int, int, bool] | None, expected: tuple[int | None, bool | None]
+) -> None:
+    one.card(FIRST).sram = sram
+    readings = one.hardware.readings(FIRST)
+    assert (readings.sram_uncorrected_volatile, readings.sram_threshold_exceeded) == expected
+
+
+def test_a_driver_without_a_report_on_sram_has_all_other_readings(one: Bench) -> None:
+    one.card(FIRST).sram = (1, 0, False)
+    one.nvml.errors["nvmlDeviceGetSramEccErrorStatus"] = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    readings = one.hardware.readings(FIRST)
+    assert (readings.sram_uncorrected_volatile, readings.remap_failed) == (None, False)
+
+
+@pytest.mark.parametrize(
     ("reasons", "names"),
     [
         (0, set()),

@@ -15,7 +15,7 @@ from support.fake_nvml import FakeNvml
 
 SOURCES = sorted(Path(ours.__file__).parent.glob("nvml*.py"))
 NAMES = re.compile(r"(?<![\w.])nvml\.(\w\w+)|\"(NVML_\w+)\"")
-FAKED = sorted(name for name in vars(FakeNvml) if name.startswith("nvml"))
+FAKED = sorted(name for name in dir(FakeNvml) if name.startswith("nvml"))
 
 
 def names_in(source: Path) -> set[str]:
@@ -60,5 +60,5 @@ def test_every_meaning_comes_with_advice() -> None:
 
 @pytest.mark.parametrize("name", FAKED)
 def test_the_fake_takes_what_the_real_module_takes(name: str) -> None:
-    real, fake = (list(inspect.signature(call).parameters) for call in (getattr(pynvml, name), vars(FakeNvml)[name]))
+    real, fake = (list(inspect.signature(call).parameters) for call in (getattr(pynvml, name), getattr(FakeNvml, name)))
     assert fake == ["self", *real]

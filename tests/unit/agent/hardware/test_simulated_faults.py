@@ -30,7 +30,14 @@ def _running(thread: Thread) -> Iterator[None]:
     assert not thread.is_alive()
 
 
-WELL = Readings(0, 0, 0, 0, remap_pending=False, remap_failed=False, nvlink_errors=0)
+WELL = Readings(
+    *(0, 0, 0, 0),
+    remap_pending=False,
+    remap_failed=False,
+    nvlink_errors=0,
+    sram_uncorrected_volatile=0,
+    sram_threshold_exceeded=False,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,15 @@ WELL = Readings(0, 0, 0, 0, remap_pending=False, remap_failed=False, nvlink_erro
     [
         ("ecc-corrected", WELL._replace(ecc_corrected_volatile=1, ecc_corrected_aggregate=1)),
         ("ecc-uncorrected", WELL._replace(ecc_uncorrected_volatile=1, ecc_uncorrected_aggregate=1)),
+        (
+            "sram-threshold",
+            WELL._replace(
+                ecc_uncorrected_volatile=1,
+                ecc_uncorrected_aggregate=1,
+                sram_uncorrected_volatile=1,
+                sram_threshold_exceeded=True,
+            ),
+        ),
         ("row-remap-pending", WELL._replace(remap_pending=True, recovery="GpuReset")),
         ("row-remap-failed", WELL._replace(remap_failed=True)),
         ("thermal", WELL._replace(throttled=frozenset({"HwSlowdown", "HwThermalSlowdown"}))),
@@ -210,7 +226,9 @@ def test_what_befalls_a_node_takes_no_card(fault: str) -> None:
         SimulatedHardware("1xH100").inject(f"{fault}@0")
 
 
-@pytest.mark.parametrize("fault", ["nvlink-down", "nvlink-errors", "row-remap-pending", "row-remap-failed"])
+@pytest.mark.parametrize(
+    "fault", ["nvlink-down", "nvlink-errors", "row-remap-pending", "row-remap-failed", "sram-threshold"]
+)
 def test_a_card_cannot_have_a_fault_of_a_part_that_it_has_not(fault: str) -> None:
     hardware = SimulatedHardware("1xT4")
     with pytest.raises(InjectedFaultError, match="The card"):
