@@ -155,10 +155,16 @@ class FakeNvml(FakeHealth):
         card = self._card(device)
         self.fail(0 if profile < pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT else pynvml.NVML_ERROR_INVALID_ARGUMENT)
         found = self._supported(next((each for each in card.profiles if each.number == profile), None))
-        info = pynvml.c_nvmlGpuInstanceProfileInfo_v2_t()
+        self._supported(None if not card.shows_profiles and not (card.mig or (0,))[0] else found)
+        info = pynvml.c_nvmlGpuInstanceProfileInfo_v2_t() if version > 1 else pynvml.c_nvmlGpuInstanceProfileInfo_t()
         info.id, info.sliceCount, info.instanceCount = found.id, found.slices, found.instances
-        info.memorySizeMB, info.name = found.memory_mib, found.name
+        info.memorySizeMB = found.memory_mib
+        if version > 1:
+            info.name = found.name
         return info
+
+    def nvmlDeviceGetGpuInstanceProfileInfo(self, device: Any, profile: int, version: int = 2) -> Any:
+        return type(self).nvmlDeviceGetGpuInstanceProfileInfoV(self, device, profile, version)
 
     def nvmlDeviceGetGpuInstancePossiblePlacements(
         self, device: Any, profileId: int, placementsRef: Any, countRef: Any
@@ -293,7 +299,7 @@ class FakeNvml(FakeHealth):
     def _card(self, handle: Any) -> FakeCard:
         """The card of a handle, if it answers; a lost card does not even report its address."""
         card: FakeCard = self._find(handle, FakeCard)
-        self.fail(card.error)
+        self.fail(pynvml.NVML_ERROR_GPU_IS_LOST if card.left else card.error)
         return card
 
     def _divided(self, handle: Any) -> FakeCard:

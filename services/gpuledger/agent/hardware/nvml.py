@@ -9,13 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpuledger.agent.hardware.api import Readings, Survey, Xid
-from gpuledger.agent.hardware.errors import BusyError, DriverMissingError, HungError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, describing, translating_errors
+from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, HungError
+from gpuledger.agent.hardware.nvml_calls import Description, Handle, Nvml, translating_errors
+from gpuledger.agent.hardware.nvml_card_cache import CardCache, Versions
 from gpuledger.agent.hardware.nvml_cards import CardScan, find_cards, handle_of
 from gpuledger.agent.hardware.nvml_driver import Driver, Load, SilentCards, load_nvml
 from gpuledger.agent.hardware.nvml_health import read_health
-from gpuledger.agent.hardware.nvml_mig import GpuInstance, find_users, gpu_instances, mig_modes, supported_profiles
+from gpuledger.agent.hardware.nvml_mig import GpuInstance, find_users, gpu_instances, mig_modes
 from gpuledger.agent.hardware.nvml_mig_changes import create, destroy, set_mode
+from gpuledger.agent.hardware.nvml_mig_profiles import supported_profiles
+from gpuledger.agent.hardware.nvml_nvlink import CardLinks
 from gpuledger.agent.hardware.nvml_xids import XidWatch
 from gpuledger.agent.hardware.sysfs import SYSFS, PciCard, pci_cards
 from gpuledger.domain.mig.geometry import Instance
@@ -31,6 +34,7 @@ class NvmlHardware:
         self._driver = Driver(load)
         self._xids = XidWatch(self._driver)
         self._silent = SilentCards()
+        self._cache = CardCache()
         self._active_before: dict[str, frozenset[int]] = {}
 
     def survey(self) -> Survey:
@@ -45,7 +49,9 @@ class NvmlHardware:
         """See `NodeHardware.readings`."""
         with self._card(address, "Reading the health of") as (nvml, card):
             before = self._active_before.get(address, frozenset())
-            readings, self._active_before[address] = read_health(nvml, card, before)
+            cached = self._cache.at(address)
+            links = cached.links if cached is not None else CardLinks()
+            readings, self._active_before[address] = read_health(nvml, card, links, before)
             return readings
 
     def wait_xid(self, timeout_s: float) -> Xid | None:
@@ -64,6 +70,7 @@ class NvmlHardware:
         use.
         """
         with self._card(address, "Changing the MIG mode of") as (nvml, card), self._xids.paused():
+            self._cache.forget(address)
             return set_mode(nvml, card, enabled=enabled)
 
     def create_instance(self, address: str, profile: str, start: int) -> Instance:
@@ -91,18 +98,34 @@ class NvmlHardware:
 
     def _survey_bus(self, bus: Mapping[str, PciCard]) -> Survey:
         with self._translating("Surveying the cards") as nvml:
-            found = find_cards(nvml, bus)
+            found = find_cards(nvml, bus, self._cache)
         if self._silent.should_reinitialize(found.silent):
             self._shut_down()
             with self._translating("Surveying the cards again") as nvml:
-                found = find_cards(nvml, bus)
+                found = find_cards(nvml, bus, self._cache)
         self._xids.watch(_answering_addresses(found))
-        return _survey(nvml, found)
+        versions = self._versions(nvml)
+        return Survey(found.cards, versions.driver, cuda_version(versions.cuda))
+
+    def _versions(self, nvml: Nvml) -> Versions:
+        if self._cache.versions is not None:
+            return self._cache.versions
+        description = Description(nvml)
+        with translating_errors(nvml, "Querying the driver's version"):
+            driver = description.get(nvml.nvmlSystemGetDriverVersion)
+            versions = Versions(driver, description.get(nvml.nvmlSystemGetCudaDriverVersion_v2))
+        self._cache.versions = versions if description.complete else None
+        return versions
 
     @contextmanager
     def _card(self, address: str, what: str) -> Iterator[tuple[Nvml, Handle]]:
-        with self._translating(f"{what} {address}") as nvml:
-            yield nvml, handle_of(nvml, address)
+        try:
+            with self._translating(f"{what} {address}") as nvml:
+                cached = self._cache.at(address)
+                yield nvml, cached.handle if cached is not None else handle_of(nvml, address)
+        except CardLostError:
+            self._cache.forget(address)
+            raise
 
     @contextmanager
     def _translating(self, what: str) -> Iterator[Nvml]:
@@ -116,13 +139,8 @@ class NvmlHardware:
 
     def _shut_down(self) -> None:
         with self._xids.paused():
+            self._cache.clear()
             self._driver.close()
-
-
-def _survey(nvml: Nvml, found: CardScan) -> Survey:
-    with translating_errors(nvml, "Querying the driver's version"):
-        cuda = describing(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
-        return Survey(found.cards, describing(nvml, nvml.nvmlSystemGetDriverVersion), cuda_version(cuda))
 
 
 def _answering_addresses(found: CardScan) -> frozenset[str]:

@@ -62,6 +62,8 @@ ADVICE: Final[Mapping[type[HardwareError], str]] = MappingProxyType(
 )
 """What to do about an error."""
 
+BYTES_PER_MIB: Final = 1 << 20
+
 UNSUPPORTED: Final = (
     "NVML_ERROR_NOT_SUPPORTED",
     "NVML_ERROR_NO_PERMISSION",
@@ -114,19 +116,29 @@ def optional(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  
         raise
 
 
-def describing(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
-    """A property that only describes, or None where it cannot be had, for whatever reason: the card is there without.
+class Description:
+    """Properties that only describe: a card is there without them. `complete`: no query failed, which may pass."""
 
-    Raises NVML's errors that concern the whole card, or the driver.
-    """
-    try:
-        return optional(nvml, call, *arguments)
-    except nvml.NVMLError as error:
-        if issubclass(_meaning_of(nvml, error), (DriverMissingError, CardLostError, HungError)):
-            raise
-    except UnicodeDecodeError:
-        pass
-    return None
+    def __init__(self, nvml: Nvml) -> None:
+        self._nvml = nvml
+        self.complete = True
+
+    def get(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
+        """A property; None where it cannot be had. Raises NVML's errors that concern the whole card, or the driver."""
+        try:
+            return optional(self._nvml, call, *arguments)
+        except self._nvml.NVMLError as error:
+            if issubclass(_meaning_of(self._nvml, error), (DriverMissingError, CardLostError, HungError)):
+                raise
+        except UnicodeDecodeError:
+            pass
+        self.complete = False
+        return None
+
+
+def describing(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
+    """A single property that only describes; see `Description`."""
+    return Description(nvml).get(call, *arguments)
 
 
 def code_of(error: Exception) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, optional
 from gpuledger.agent.hardware.nvml_mig import mig_modes
-from gpuledger.agent.hardware.nvml_nvlink import link_errors, links_of
+from gpuledger.agent.hardware.nvml_nvlink import CardLinks, error_fields, link_errors
 
 THROTTLE_REASONS: Final = (
     "SwPowerCap",
@@ -37,16 +37,19 @@ RECOVERY_ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
 """The recovery actions that the driver may request."""
 
 
-def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tuple[Readings, frozenset[int]]:
+def read_health(
+    nvml: Nvml, handle: Handle, card_links: CardLinks, active_before: frozenset[int]
+) -> tuple[Readings, frozenset[int]]:
     """A card's readings, and the links that are active now or were before.
 
     A link counts as down if it was active before and is not now: some cards have more links than their machine
     connects, and a link that does not say now is neither. With MIG on none counts as down: an A100 switches its links
     off (Fabric Manager's user guide), and instances have no use for them.
     """
-    now = links_of(nvml, handle)
-    links = active_before.union(now.active)
     modes = mig_modes(nvml, handle)
+    now = card_links.poll(nvml, handle, modes)
+    links = active_before.union(now.active)
+    recovery, *link_counters = _fields(nvml, handle, links)
     remapped = optional(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
     sram = _sram(nvml, handle)
     readings = Readings(
@@ -57,9 +60,9 @@ def read_health(nvml: Nvml, handle: Handle, active_before: frozenset[int]) -> tu
         remap_pending=bool(remapped[2]) if remapped is not None else None,
         remap_failed=bool(remapped[3]) if remapped is not None else None,
         throttled=throttles(nvml, _clock_reasons(nvml, handle)),
-        nvlink_errors=link_errors(nvml, handle, tuple(sorted(links))),
+        nvlink_errors=link_errors(link_counters) if links else None,
         nvlinks_down=() if modes is not None and modes.enabled else tuple(sorted(links & now.inactive)),
-        recovery=_recovery(nvml, handle),
+        recovery=_action(nvml, recovery),
         sram_uncorrected_volatile=sram.volatileUncParity + sram.volatileUncSecDed if sram is not None else None,
         sram_threshold_exceeded=bool(sram.bThresholdExceeded) if sram is not None else None,
     )
@@ -94,10 +97,16 @@ def _clock_reasons(nvml: Nvml, handle: Handle) -> int:
     return 0
 
 
-def _recovery(nvml: Nvml, handle: Handle) -> str | None:
-    values = optional(nvml, nvml.nvmlDeviceGetFieldValues, handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
-    action = number_of(nvml, values[0]) if values is not None else None
-    if action is None or action == nvml.NVML_GPU_RECOVERY_ACTION_NONE:
+def _fields(nvml: Nvml, handle: Handle, links: frozenset[int]) -> list[int | None]:
+    """The recovery action, and the counters of links, in a single call; None for what the card does not support."""
+    fields = [(nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0), *(error_fields(nvml, links) if links else ())]
+    values = optional(nvml, nvml.nvmlDeviceGetFieldValues, handle, fields)
+    return [number_of(nvml, value) for value in values] if values is not None else [None] * len(fields)
+
+
+def _action(nvml: Nvml, number: int | None) -> str | None:
+    """The recovery action of a number; None where the driver requests none."""
+    if number is None or number == nvml.NVML_GPU_RECOVERY_ACTION_NONE:
         return None
-    named = (name for constant, name in RECOVERY_ACTIONS.items() if getattr(nvml, constant) == action)
-    return next(named, f"Action{action}")
+    named = (name for constant, name in RECOVERY_ACTIONS.items() if getattr(nvml, constant) == number)
+    return next(named, f"Action{number}")

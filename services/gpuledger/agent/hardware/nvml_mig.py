@@ -7,16 +7,13 @@ that the agent's own PID namespace has: in a container that must be the host's.
 
 from collections.abc import Iterator, Mapping, Sequence
 from ctypes import byref, c_uint
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from gpuledger.agent.hardware.api import WHOLE_CARD
 from gpuledger.agent.hardware.errors import UnsupportedError
 from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional
 from gpuledger.api.mig_profile import compute_instance_name
 from gpuledger.domain.mig.geometry import Instance, Profile
-
-NAME_PREFIX: Final = "MIG "
-"""Begins NVML's names of profiles (`MIG 1g.10gb+me`), but not those of people and Kubernetes."""
 
 
 class Modes(NamedTuple):
@@ -27,9 +24,9 @@ class Modes(NamedTuple):
 
 
 class SupportedProfile(NamedTuple):
-    """A profile, and its number in the driver for this model of card."""
+    """A profile, and its number in the driver for this model of card; None: the driver does not tell it now."""
 
-    id: int
+    id: int | None
     profile: Profile
 
 
@@ -56,21 +53,6 @@ def mig_modes(nvml: Nvml, card: Handle) -> Modes | None:
     if modes is None:
         return None
     return Modes(*(mode == nvml.NVML_DEVICE_MIG_ENABLE for mode in modes))
-
-
-def supported_profiles(nvml: Nvml, card: Handle) -> tuple[SupportedProfile, ...]:
-    """The GPU instance profiles of a card, smallest first; those without a name are left out."""
-    infos = (
-        optional(nvml, nvml.nvmlDeviceGetGpuInstanceProfileInfoV, card, number)
-        for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT)
-    )
-    supported = (_supported(nvml, card, info) for info in infos if info is not None and profile_name(info.name))
-    return tuple(sorted(supported, key=lambda each: (each.profile.compute, each.profile.size, each.profile.name)))
-
-
-def profile_name(name: str) -> str:
-    """The profile's name without NVML's prefix."""
-    return name.strip().removeprefix(NAME_PREFIX).strip()
 
 
 def instances_of(nvml: Nvml, card: Handle, uuid: str, supported: Sequence[SupportedProfile]) -> tuple[Instance, ...]:
@@ -111,30 +93,9 @@ def mig_handles(nvml: Nvml, card: Handle) -> Iterator[Handle]:
             yield handle
 
 
-def _supported(nvml: Nvml, card: Handle, info: Any) -> SupportedProfile:  # noqa: ANN401 - pynvml has no types
-    places = _placements(nvml, card, info.id)
-    profile = Profile(
-        profile_name(info.name),
-        compute=info.sliceCount,
-        size=max((place.size for place in places), default=0),
-        starts=tuple(sorted(place.start for place in places)),
-        instances_max=info.instanceCount,
-        memory_mib=info.memorySizeMB,
-    )
-    return SupportedProfile(info.id, profile)
-
-
-def _placements(nvml: Nvml, card: Handle, profile_id: int) -> Sequence[Any]:
-    """Where instances of a profile may be placed; none where only a privileged user may know."""
-    count = c_uint()
-    if optional(nvml, nvml.nvmlDeviceGetGpuInstancePossiblePlacements, card, profile_id, None, byref(count)) is None:
-        return ()
-    places = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
-    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(card, profile_id, places, byref(count))
-    return tuple(places[: count.value])
-
-
 def _handles_of(nvml: Nvml, card: Handle, supported: SupportedProfile) -> Sequence[Handle]:
+    if supported.id is None:
+        return ()
     handles = (nvml.c_nvmlGpuInstance_t * supported.profile.instances_max)()
     count = c_uint(supported.profile.instances_max)
     if optional(nvml, nvml.nvmlDeviceGetGpuInstances, card, supported.id, handles, byref(count)) is None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from gpuledger.agent.hardware.errors import BusyError, HardwareError, UnsupportedError
 from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, optional
-from gpuledger.agent.hardware.nvml_mig import Modes, SupportedProfile, gpu_instances, mig_modes, supported_profiles
+from gpuledger.agent.hardware.nvml_mig import Modes, SupportedProfile, gpu_instances, mig_modes
+from gpuledger.agent.hardware.nvml_mig_profiles import supported_profiles
 from gpuledger.domain.mig.geometry import Instance
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from gpuledger.agent.hardware.api import WHOLE_CARD
 from gpuledger.agent.hardware.errors import BusyError, CardLostError, HardwareError, UnsupportedError
-from gpuledger.agent.hardware.nvml_mig import profile_name
+from gpuledger.agent.hardware.nvml_mig_profiles import profile_name
 from gpuledger.domain.mig.geometry import Instance
+from gpuledger.domain.mig.models import H100_80GB
 from support.fake_nvml_cards import FakeCard
 from support.hardware import FIRST, SECOND, Bench, bench, h100
 
@@ -124,6 +125,48 @@ def test_an_agent_without_rights_divides_nothing(one: Bench) -> None:
     card = one.hardware.survey().cards[0]
     assert {profile.starts for profile in card.profiles} == {()}
     with pytest.raises(UnsupportedError):
+        one.hardware.create_instance(FIRST, "1g.10gb", 0)
+
+
+OLD_DRIVER = "nvmlDeviceGetGpuInstanceProfileInfoV"
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH])
+@pytest.mark.parametrize("mig", [(0, 0), (1, 1)])
+def test_a_driver_that_does_not_name_profiles_has_them_named_by_the_cards_model(
+    tmp_path: Path, mig: tuple[int, int], code: int
+) -> None:
+    created = bench(tmp_path, h100(FIRST, mig=mig))
+    whole = created.hardware.survey().cards[0].profiles
+    old = bench(tmp_path / "old", h100(FIRST, mig=mig))
+    old.nvml.errors[OLD_DRIVER] = code
+    assert old.hardware.survey().cards[0].profiles == whole
+    old.hardware.set_mig(FIRST, enabled=True)
+    assert old.hardware.create_instance(FIRST, "1g.20gb", 2).profile == "1g.20gb"
+
+
+def test_a_card_that_reports_no_profiles_while_mig_is_off_can_be_divided(tmp_path: Path) -> None:
+    created = bench(tmp_path, h100(FIRST, shows_profiles=False))
+    card = created.hardware.survey().cards[0]
+    assert card.profiles == H100_80GB.profiles
+    created.hardware.set_mig(FIRST, enabled=True)
+    made = created.hardware.create_instance(FIRST, "3g.40gb", 4)
+    assert created.hardware.survey().cards[0].instances == (made,)
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H999", "NVIDIA GB200"])
+def test_profiles_of_an_unknown_model_are_not_guessed(tmp_path: Path, name: str) -> None:
+    created = bench(tmp_path, h100(FIRST, name=name, shows_profiles=False))
+    assert created.hardware.survey().cards[0].profiles == ()
+    created.hardware.set_mig(FIRST, enabled=True)
+    assert created.hardware.survey().cards[0].profiles != ()
+
+
+def test_a_driver_that_reports_no_profiles_with_mig_on_has_none(one: Bench) -> None:
+    for call in (OLD_DRIVER, "nvmlDeviceGetGpuInstanceProfileInfo"):
+        one.nvml.errors[call] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert one.hardware.survey().cards[0].profiles == ()
+    with pytest.raises(UnsupportedError, match="it has none"):
         one.hardware.create_instance(FIRST, "1g.10gb", 0)
 
 

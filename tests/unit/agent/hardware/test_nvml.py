@@ -115,11 +115,13 @@ def test_links_to_a_switch_whose_address_the_driver_masks_end_nowhere_that_is_kn
 )
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_MEMORY, 12345])
 def test_a_property_that_cannot_be_had_hides_no_card(two: Bench, call: str, lacks: dict[str, Any], code: int) -> None:
-    whole = two.hardware.survey()
+    whole = NvmlHardware(two.nvml.load, sysfs=two.sysfs).survey()
     two.nvml.errors[call] = code
     found = two.hardware.survey()
     assert found.cards == tuple(card._replace(**lacks) for card in whole.cards)
     assert (found.driver_version is None) == (call == "nvmlSystemGetDriverVersion")
+    del two.nvml.errors[call]
+    assert two.hardware.survey() == whole
 
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_TIMEOUT])
