@@ -93,6 +93,11 @@ def test_well_cards_report_so(hardware: NodeHardware) -> None:
     check_readings(hardware)
 
 
+def test_errors_of_every_card_reach_the_agent(hardware: NodeHardware) -> None:
+    hardware.survey()
+    assert hardware.unregistered() == {}
+
+
 def test_a_card_that_has_mig_reports_what_it_can_be_divided_by(hardware: NodeHardware) -> None:
     card = first(hardware)
     assert card.mig_enabled is False

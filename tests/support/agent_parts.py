@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
+from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Unregistered, Xid
 from gpuledger.agent.hardware.errors import CardLostError, HardwareError
 from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.domain.mig.geometry import Instance
@@ -89,6 +89,7 @@ class ScriptedCalls:
         self.survey_result: Survey | HardwareError = survey
         self.read: dict[str, Readings | HardwareError] = {}
         self.xids: asyncio.Queue[Xid | HardwareError] = asyncio.Queue()
+        self.refused: dict[str, Unregistered] = {}
         self.surveys = 0
 
     async def survey(self) -> Survey:
@@ -108,6 +109,9 @@ class ScriptedCalls:
         if isinstance(value, HardwareError):
             raise value
         return value
+
+    def unregistered(self) -> dict[str, Unregistered]:
+        return dict(self.refused)
 
     async def users(self, address: str) -> frozenset[str]:
         raise CardLostError(address)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpuledger.agent.board import Board, DeviceUnit
-from gpuledger.agent.hardware.api import Readings, Survey, Xid
+from gpuledger.agent.hardware.api import Readings, Survey, Unregistered, Xid
 from gpuledger.agent.hardware.errors import HardwareError, UnsupportedError
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.part import AgentFact
@@ -59,6 +59,9 @@ class WatchedCalls:
 
     async def readings(self, address: str) -> Readings:
         return self._hardware.readings(address)
+
+    def unregistered(self) -> dict[str, Unregistered]:
+        return {}
 
     async def users(self, address: str) -> frozenset[str]:
         return self._hardware.users(address)

@@ -6,10 +6,10 @@ board makes no decisions, and neither stores nor sends anything.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gpuledger.agent.hardware.api import Survey
+from gpuledger.agent.hardware.api import Survey, Unregistered
 from gpuledger.events.node import WantedDevice
 
 
@@ -36,12 +36,14 @@ class ResourceOffer(NamedTuple):
 class BoardState:
     """The latest values; None: not found out yet.
 
-    Discovery writes `survey`, health `unfit` (why each unusable card is so, by address), desired devices `desired`, pod
-    resources `in_use` (the unit ids that containers hold, by resource) and setup `offers`.
+    Discovery writes `survey`, health `unfit` (why each unusable card is so, by address) and `unregistered` (why errors
+    of a card do not reach the agent, by address), desired devices `desired`, pod resources `in_use` (the unit ids that
+    containers hold, by resource) and setup `offers`.
     """
 
     survey: Survey | None = None
     unfit: Mapping[str, str] | None = None
+    unregistered: Mapping[str, Unregistered] = field(default_factory=dict)
     desired: tuple[WantedDevice, ...] | None = None
     in_use: Mapping[str, frozenset[str]] | None = None
     offers: tuple[ResourceOffer, ...] = ()

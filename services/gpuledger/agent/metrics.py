@@ -74,6 +74,9 @@ class AgentMetrics(Collector):
             yield _gauge("driver_missing", "1 while no driver answers.", survey.driver_missing)
         faults = [((address, kind), 1.0) for address, kind in sorted(unfit.items())]
         yield _Family(GaugeMetricFamily, "card_unfit", "1 while a card cannot be used.", ("address", "kind"), faults)
+        silent = [((address, why.reason), 1.0) for address, why in sorted(self._board.state.unregistered.items())]
+        text = "1 while the driver does not report a card's errors (XIDs) to the agent."
+        yield _Family(GaugeMetricFamily, "card_events_unregistered", text, ("address", "reason"), silent)
 
     def _of_outbox(self) -> Iterator[_Family]:
         outbox, status = self._outbox, self._outbox.status

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gpuledger.agent.board import Board, ResourceOffer
-from gpuledger.agent.hardware.api import Survey
+from gpuledger.agent.hardware.api import Survey, Unregistered
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
 from support.agent_metrics import EmptyOutbox
@@ -35,3 +35,12 @@ def test_ids_that_no_kubelet_takes_are_no_units() -> None:
     too_long = whole_cards(1)[0]._replace(id="x" * 64)
     board.put(survey=Survey((card(0), card(1))), unfit={}, offers=(ResourceOffer(POOL, (*whole_cards(0), too_long)),))
     assert units(board) == {"Healthy": 1}
+
+
+def test_cards_whose_errors_do_not_reach_the_agent_are_measured() -> None:
+    board = Board()
+    board.put(unregistered={address(0): Unregistered("Refused", "no"), address(1): Unregistered("NotSupported", "no")})
+    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    (family,) = (family for family in metrics if family.name == "gpuledger_agent_card_events_unregistered")
+    found = {(sample.labels["address"], sample.labels["reason"]): sample.value for sample in family.samples}
+    assert found == {(address(0), "Refused"): 1.0, (address(1), "NotSupported"): 1.0}

@@ -6,6 +6,7 @@ from types import ModuleType
 from prometheus_client import Counter, Gauge
 
 from gpuledger.agent.board import Board
+from gpuledger.agent.hardware.api import Unregistered
 from gpuledger.compose import certificate_metrics, log_metrics, source_metrics
 from gpuledger.edge.admission import metrics as admission_metrics
 from gpuledger.edge.statuswriter.metrics import writer as writer_metrics
@@ -22,8 +23,9 @@ pytestmark = needs_helm
 ALERTS = {
     "GPUDriverMissing", "GPUNodeFeatureMissing", "GPUUnassignedDevice", "GPUNodeWithoutPool", "GPUPoolCapacityLow",
     "GPUDeviceDegraded", "GPUPoolVPARecommendation", "LatencySpikes", "GPUAgentLedgerAway", "GPUAgentEventsDropped",
-    "GPUAgentNotDurable", "GPULedgerProjectionStopped", "GPULedgerProjectionLag", "GPULedgerGapsOpen",
-    "GPULedgerEventsRejected", "GPULedgerSourceOverLimits", "GPULedgerDecisionsWaiting", "GPULedgerServersAway",
+    "GPUAgentNotDurable", "GPUAgentErrorsUnreported", "GPULedgerProjectionStopped", "GPULedgerProjectionLag",
+    "GPULedgerGapsOpen", "GPULedgerEventsRejected", "GPULedgerSourceOverLimits", "GPULedgerDecisionsWaiting",
+    "GPULedgerServersAway",
     "GPULedgerNoLeader", "GPULedgerLeaderFlapping", "GPULedgerLogChanged", "GPULedgerNatsStorageLow",
     "GPULedgerNatsStorageFull", "GPULedgerLogUnsealed", "GPULedgerCertificateExpires",
     "GPULedgerCertificateExpiresSoon", "GPULedgerLogProofFailed", "GPULedgerObjectsRefused",
@@ -49,7 +51,9 @@ def test_every_alert_has_a_page_and_requests_for_metrics_that_there_are() -> Non
     assert rule["metadata"]["labels"]["release"] == "prom"
     rules = [one for group in rule["spec"]["groups"] for one in group["rules"]]
     assert {one["alert"] for one in rules} == ALERTS
-    ours = {family.name for family in GpuMetrics(lambda: None).describe()} | metrics_of_agents(Board())
+    board = Board()
+    board.put(unregistered={"0000:17:00.0": Unregistered("Refused", "no")})
+    ours = {family.name for family in GpuMetrics(lambda: None).describe()} | metrics_of_agents(board)
     ours |= metrics_of(telemetry, source_metrics, log_metrics, certificate_metrics)
     ours |= metrics_of(admission_metrics, watcher_metrics, writer_metrics)
     for one in rules:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gpuledger.agent import settings as names
 from gpuledger.agent.board import Board, DeviceUnit, ResourceOffer
-from gpuledger.agent.hardware.api import CardFacts, Survey
+from gpuledger.agent.hardware.api import CardFacts, Survey, Unregistered
 from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
 from gpuledger.agent.health import severity
@@ -74,6 +74,7 @@ def test_every_metric_is_named() -> None:
     board = Board()
     unit = DeviceUnit("GPU-1", "GPU-1", ADDRESS)
     board.put(survey=Survey((CardFacts(ADDRESS, "10de", "2330"),)), unfit={ADDRESS: "XID 79"})
+    board.put(unregistered={ADDRESS: Unregistered("Refused", "no")})
     board.put(offers=(ResourceOffer("gpu.deckhouse.io/a", (unit,)),))
     assert {name for cell, _ in rows("Monitoring") for name in quoted(cell)} == metrics_of_agents(board)
 

@@ -5,7 +5,8 @@ of a machine (`recorded`). Calls block, so that only `gpuledger.agent.hardware.c
 PCI address (`0000:17:00.0`, lower case), which it keeps when it stops answering.
 """
 
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Protocol
 
 from gpuledger.domain.mig.geometry import Instance, Profile
 
@@ -78,6 +79,13 @@ class Xid(NamedTuple):
     number: int
 
 
+class Unregistered(NamedTuple):
+    """Why a card's errors do not reach the agent: its driver does not support that, or refused it for now."""
+
+    reason: Literal["NotSupported", "Refused"]
+    message: str
+
+
 class NodeHardware(Protocol):
     """A node's cards. With a working driver, every call but `wait_xid` returns within seconds."""
 
@@ -109,6 +117,10 @@ class NodeHardware(Protocol):
         Raises:
             HardwareError: it is impossible to wait for errors at present.
         """
+        ...
+
+    def unregistered(self) -> Mapping[str, Unregistered]:
+        """The cards whose errors `wait_xid` cannot wait for at present, by address; never blocks, from any thread."""
         ...
 
     def users(self, address: str) -> frozenset[str]:

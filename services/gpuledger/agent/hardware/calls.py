@@ -5,7 +5,7 @@ fail at once. A second thread waits for errors of the cards. Neither thread keep
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, Protocol, TypeVar
 
-from gpuledger.agent.hardware.api import NodeHardware, Readings, Survey, Xid
+from gpuledger.agent.hardware.api import NodeHardware, Readings, Survey, Unregistered, Xid
 from gpuledger.agent.hardware.errors import HardwareError, HungError
 from gpuledger.domain.mig.geometry import Instance
 
@@ -50,6 +50,10 @@ class AsyncHardware(Protocol):
 
     async def readings(self, address: str) -> Readings:
         """See `NodeHardware.readings`."""
+        ...
+
+    def unregistered(self) -> Mapping[str, Unregistered]:
+        """See `NodeHardware.unregistered`."""
         ...
 
     async def users(self, address: str) -> frozenset[str]:
@@ -103,6 +107,10 @@ class HardwareCalls:
         """See `AsyncHardware.readings`."""
         reading = partial(self._hardware.readings, address)
         return await self._call(f"Reading the health of {address}", reading, self._timeouts.read_s)
+
+    def unregistered(self) -> Mapping[str, Unregistered]:
+        """See `AsyncHardware.unregistered`."""
+        return self._hardware.unregistered()
 
     async def users(self, address: str) -> frozenset[str]:
         """See `AsyncHardware.users`."""

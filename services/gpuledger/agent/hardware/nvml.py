@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuledger.agent.hardware.api import Readings, Survey, Xid
+from gpuledger.agent.hardware.api import Readings, Survey, Unregistered, Xid
 from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, HungError
 from gpuledger.agent.hardware.nvml_calls import Description, Handle, Nvml, translating_errors
 from gpuledger.agent.hardware.nvml_card_cache import CardCache, Versions
@@ -57,6 +57,10 @@ class NvmlHardware:
     def wait_xid(self, timeout_s: float) -> Xid | None:
         """See `NodeHardware.wait_xid`. It waits for cards that a survey has shown."""
         return self._xids.wait(timeout_s)
+
+    def unregistered(self) -> Mapping[str, Unregistered]:
+        """See `NodeHardware.unregistered`."""
+        return self._xids.unregistered
 
     def users(self, address: str) -> frozenset[str]:
         """See `NodeHardware.users`."""
@@ -140,6 +144,7 @@ class NvmlHardware:
     def _shut_down(self) -> None:
         with self._xids.paused():
             self._cache.clear()
+            self._xids.forget_refusals()
             self._driver.close()
 
 

@@ -1,21 +1,21 @@
 """Waits for the errors (XIDs) that the driver reports, through one set of NVML events for all cards.
 
 One thread waits, for short times; between these, others may take the set away (`paused`), because neither NVML nor a
-card may be released while a thread waits for it. Errors in a set that was taken away are kept.
+card may be released while a thread waits for it. Errors in a set that was taken away are kept. A card that the driver
+refuses to register is tried again after ever more surveys, and `unregistered` says why.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
-from ctypes import c_void_p, cast
 from threading import Condition
-from typing import Final
+from typing import Final, NamedTuple
 
-from gpuledger.agent.hardware.api import Xid
-from gpuledger.agent.hardware.errors import HardwareError, HungError
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, code_of, translating_errors
-from gpuledger.agent.hardware.nvml_cards import address_of, handle_of
+from gpuledger.agent.hardware.api import Unregistered, Xid
+from gpuledger.agent.hardware.errors import DriverMissingError, HardwareError, HungError
+from gpuledger.agent.hardware.nvml_calls import Nvml
 from gpuledger.agent.hardware.nvml_driver import Driver
+from gpuledger.agent.hardware.nvml_events import PENDING_MAX, EventSet
 
 WAIT_S: Final = 0.25
 """How long one wait in NVML takes; an error ends it at once."""
@@ -23,12 +23,23 @@ WAIT_S: Final = 0.25
 PAUSED_WITHIN_S: Final = 5.0
 """A wait that has not ended so long after its time hangs in the driver."""
 
-PENDING_MAX: Final = 1024
-"""How many errors of sets that were taken away are kept; beyond that the oldest are dropped."""
+RETRY_SURVEYS_MAX: Final = 12
+"""A refused card is tried again after 1, 2, 4 ... surveys, and after so many at most: every minute."""
+
+FAILED_WAITS_MAX: Final = 2
+"""A wait that fails so often in a row reports no errors; one alone fails whenever a card is lost."""
+
+
+class Refusal(NamedTuple):
+    """Why a card is not registered, how often that was tried, and after how many surveys it is tried again."""
+
+    why: Unregistered
+    attempts: int
+    surveys: int
 
 
 class XidWatch:
-    """Waits for errors of the cards that answer."""
+    """Waits for errors of the cards that answer. `unregistered` are those that it cannot wait for, by address."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -37,17 +48,28 @@ class XidWatch:
         self._pauses = 0
         self._pending: deque[Xid] = deque(maxlen=PENDING_MAX)
         self._watched: frozenset[str] = frozenset()
-        self._refused: frozenset[str] = frozenset()
-        self._events: _Events | None = None
+        self._refusals: Mapping[str, Refusal] = {}
+        self._failed_waits: tuple[str, ...] = ()
+        self._events: EventSet | None = None
+        self.unregistered: Mapping[str, Unregistered] = {}
 
     def watch(self, addresses: frozenset[str]) -> None:
         """Wait for errors of these cards from the next wait on; at once where none was watched."""
         with self._condition:
-            self._watched, self._refused = addresses, frozenset()
+            self._watched = addresses
+            refusals = {address: one for address, one in self._refusals.items() if address in addresses}
+            self._refusals = {address: one._replace(surveys=one.surveys - 1) for address, one in refusals.items()}
             begun = self._events is not None
+        self._publish()
         if not begun:
             with self.paused():
                 pass
+
+    def forget_refusals(self) -> None:
+        """Try every card again: the driver may be another one."""
+        with self._condition:
+            self._refusals, self._failed_waits = {}, ()
+        self._publish()
 
     def wait(self, timeout_s: float) -> Xid | None:
         """The next error, or None where none came in time.
@@ -103,7 +125,7 @@ class XidWatch:
         try:
             events = self._register_all(nvml, watched)
             if events is not None:
-                return events.wait(turn_s)
+                return self._wait_for(events, turn_s)
         finally:
             with self._condition:
                 self._is_waiting = False
@@ -112,90 +134,61 @@ class XidWatch:
             self._condition.wait_for(lambda: self._closed or self._pauses, turn_s)
         return None
 
-    def _register_all(self, nvml: Nvml, watched: frozenset[str]) -> "_Events | None":
+    def _wait_for(self, events: EventSet, turn_s: float) -> Xid | None:
+        try:
+            xid = events.wait(turn_s)
+        except HardwareError as error:
+            self._failed_waits = (*self._failed_waits, str(error))[-FAILED_WAITS_MAX:]
+            self._publish()
+            raise
+        if self._failed_waits:
+            self._failed_waits = ()
+            self._publish()
+        return xid
+
+    def _register_all(self, nvml: Nvml, watched: frozenset[str]) -> EventSet | None:
         """A set with all cards that can be registered; a card that went away invalidates its set."""
         if self._events is not None and (self._events.broken or self._events.addresses - watched):
             self._shut_down()
-        missing = watched - self._refused - (self._events.addresses if self._events is not None else frozenset())
-        if missing and self._events is None:
-            self._events = _Events(nvml)
-        if self._events is not None:
-            self._refused |= self._events.register(missing)
+        registered = self._events.addresses if self._events is not None else frozenset()
+        due = watched - registered - {address for address, one in self._refusals.items() if one.surveys > 0}
+        if due:
+            self._register(nvml, due)
         return self._events if self._events is not None and self._events.addresses else None
+
+    def _register(self, nvml: Nvml, due: frozenset[str]) -> None:
+        """Register cards; those that are refused are tried again after twice as many surveys as the last time."""
+        try:
+            self._events = self._events or EventSet(nvml)
+            refused = self._events.register(due)
+        except DriverMissingError:
+            raise
+        except HardwareError as error:
+            self._refuse(due, dict.fromkeys(due, Unregistered("Refused", str(error))))
+            raise
+        self._refuse(due, refused)
+
+    def _refuse(self, due: Set[str], refused: Mapping[str, Unregistered]) -> None:
+        with self._condition:
+            others = {address: one for address, one in self._refusals.items() if address not in due}
+            again = {address: self._refusal(address, why) for address, why in refused.items()}
+            self._refusals = others | again
+        self._publish()
+
+    def _refusal(self, address: str, why: Unregistered) -> Refusal:
+        before = self._refusals.get(address)
+        attempts = before.attempts + 1 if before is not None else 1
+        return Refusal(why, attempts, min(2 ** min(attempts - 1, RETRY_SURVEYS_MAX), RETRY_SURVEYS_MAX))
+
+    def _publish(self) -> None:
+        """Show which cards cannot be waited for, as one value that other threads may read."""
+        with self._condition:
+            failed = self._failed_waits if len(self._failed_waits) >= FAILED_WAITS_MAX else ()
+            waits = dict.fromkeys(self._watched, Unregistered("Refused", failed[-1])) if failed else {}
+            refused = {address: one.why for address, one in self._refusals.items()}
+            self.unregistered = dict(sorted((waits | refused).items()))
 
     def _shut_down(self) -> None:
         events, self._events = self._events, None
         if events is not None:
             self._pending.extend(events.drained())
-
-
-class _Events:
-    """A set of NVML events."""
-
-    def __init__(self, nvml: Nvml) -> None:
-        self._nvml = nvml
-        with translating_errors(nvml, "Creating a set of events"):
-            self._set: Handle = nvml.nvmlEventSetCreate()
-        self._addresses: dict[int | None, str] = {}
-        self.broken = False
-
-    @property
-    def addresses(self) -> frozenset[str]:
-        """The registered cards."""
-        return frozenset(self._addresses.values())
-
-    def register(self, addresses: frozenset[str]) -> frozenset[str]:
-        """Register more cards; returns those that cannot be registered."""
-        return frozenset(address for address in sorted(addresses) if not self._register_one(address))
-
-    def wait(self, timeout_s: float) -> Xid | None:
-        """The next error of the set.
-
-        Raises:
-            HardwareError: the set is broken, as after a card was lost, and must be replaced.
-        """
-        try:
-            with translating_errors(self._nvml, "Waiting for errors of the cards"):
-                return self._next(timeout_s)
-        except HardwareError:
-            self.broken = True
-            raise
-
-    def drained(self) -> Iterator[Xid]:
-        """The remaining errors of the set, at most `PENDING_MAX`, before it is freed."""
-        with suppress(HardwareError):
-            for _ in range(PENDING_MAX):
-                xid = self.wait(0.0)
-                if xid is None:
-                    break
-                yield xid
-        with suppress(self._nvml.NVMLError):
-            self._nvml.nvmlEventSetFree(self._set)
-
-    def _register_one(self, address: str) -> bool:
-        watched = self._nvml.nvmlEventTypeXidCriticalError
-        try:
-            card = handle_of(self._nvml, address)
-            if not self._nvml.nvmlDeviceGetSupportedEventTypes(card) & watched:
-                return False
-            self._nvml.nvmlDeviceRegisterEvents(card, watched, self._set)
-        except self._nvml.NVMLError:
-            return False
-        self._addresses[_handle_key(card)] = address
-        return True
-
-    def _next(self, timeout_s: float) -> Xid | None:
-        try:
-            data = self._nvml.nvmlEventSetWait_v2(self._set, round(timeout_s * 1000))
-        except self._nvml.NVMLError as error:
-            if code_of(error) == self._nvml.NVML_ERROR_TIMEOUT:
-                return None
-            raise
-        # A card that has fallen off the bus may not even report its address any more.
-        address = self._addresses.get(_handle_key(data.device)) or address_of(self._nvml, data.device)
-        return Xid(address, data.eventData) if address is not None else None
-
-
-def _handle_key(card: Handle) -> int | None:
-    """A handle as a number, which stays the same for a card until NVML is shut down."""
-    return cast(card, c_void_p).value

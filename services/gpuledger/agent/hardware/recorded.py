@@ -3,11 +3,12 @@
 Readings advance with each poll and stay at the last. Changes never reach the recording.
 """
 
+from collections.abc import Mapping
 from threading import Event, Lock
 from typing import Final
 from uuid import UUID, uuid5
 
-from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
+from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Unregistered, Xid
 from gpuledger.agent.hardware.errors import BusyError, CardLostError, DriverMissingError, UnsupportedError
 from gpuledger.agent.hardware.recording import CardSamples, Recording
 from gpuledger.agent.hardware.simulated_card import with_instance, with_instances
@@ -51,6 +52,10 @@ class RecordedHardware:
         self._must_have_driver()
         self._closed.wait(timeout_s)
         return None
+
+    def unregistered(self) -> Mapping[str, Unregistered]:
+        """See `NodeHardware.unregistered`."""
+        return {}
 
     def users(self, address: str) -> frozenset[str]:
         """See `NodeHardware.users`."""

@@ -5,13 +5,13 @@ the same cards again, unpartitioned and healthy.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Condition
 from time import monotonic
 from typing import Final
 
-from gpuledger.agent.hardware.api import WHOLE_CARD, Readings, Survey, Xid
+from gpuledger.agent.hardware.api import WHOLE_CARD, Readings, Survey, Unregistered, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError
 from gpuledger.agent.hardware.simulated_card import SimulatedCard
 from gpuledger.agent.hardware.simulated_faults import (
@@ -30,6 +30,7 @@ from gpuledger.domain.mig.geometry import Instance
 
 DRIVER_VERSION: Final = "570.133.20"
 CUDA_VERSION: Final = "12.8"
+REFUSED: Final = Unregistered("Refused", "The simulated driver refuses it; inject `recover` to end that.")
 XIDS_MAX: Final = 16_384
 """How many errors wait for a reader; beyond that the oldest are dropped."""
 
@@ -77,6 +78,11 @@ class SimulatedHardware:
                 self._changed.wait(left)
                 self._check_driver()
             return self._xids.popleft() if self._xids else None
+
+    def unregistered(self) -> Mapping[str, Unregistered]:
+        """See `NodeHardware.unregistered`."""
+        cards = self._cards.items()
+        return {} if self._driver_missing else {address: REFUSED for address, card in cards if card.refuses_events}
 
     def users(self, address: str) -> frozenset[str]:
         """See `NodeHardware.users`."""
@@ -150,6 +156,8 @@ class SimulatedHardware:
         on = f"{found.address} ({found.product})"
         if fault.xid is None:
             return f"{fault.name} on {on}: {FAULTS[fault.name]}."
+        if self._cards[found.address].refuses_events:
+            return f"{XID}:{fault.xid} on {on}: the driver refuses to report it."
         self._xids.append(Xid(found.address, fault.xid))
         return f"{XID}:{fault.xid} on {on}: the driver reports the error."
 

@@ -7,6 +7,7 @@ from gpuledger.agent.hardware.api import WHOLE_CARD, CardFacts, Readings
 from gpuledger.agent.hardware.errors import BusyError, CardLostError, UnsupportedError
 from gpuledger.agent.hardware.simulated_faults import (
     EFFECTS,
+    EVENTS_REFUSED,
     OFF_BUS,
     RECOVER,
     RESET_NEEDED,
@@ -35,7 +36,7 @@ class SimulatedCard:
         self.facts = facts
         self.readings = self._healthy
         self.users: set[str] = set()
-        self._lost = self._needs_reset = False
+        self._lost = self._needs_reset = self.refuses_events = False
 
     def surveyed(self, *, driver: bool) -> CardFacts:
         """What a survey shows: without a driver, or off the bus, only what the machine knows of the slot."""
@@ -96,6 +97,8 @@ class SimulatedCard:
             self._lost = True
         elif fault.name == RESET_NEEDED:
             self._needs_reset = True
+        elif fault.name == EVENTS_REFUSED:
+            self.refuses_events = True
         elif fault.name == RECOVER:
             self.reset()
         else:
@@ -103,7 +106,7 @@ class SimulatedCard:
 
     def reset(self) -> None:
         """Be healthy again: a pending MIG mode comes into effect, and aggregate counters stay."""
-        self._lost = self._needs_reset = False
+        self._lost = self._needs_reset = self.refuses_events = False
         self.readings = self._healthy._replace(
             ecc_corrected_aggregate=self.readings.ecc_corrected_aggregate,
             ecc_uncorrected_aggregate=self.readings.ecc_uncorrected_aggregate,

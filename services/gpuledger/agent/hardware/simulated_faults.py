@@ -15,6 +15,7 @@ XID_MAX: Final = 1023
 
 XID, OFF_BUS, DRIVER_MISSING, HANG, RECOVER = "xid", "off-bus", "driver-missing", "hang", "recover"
 RESET_NEEDED: Final = "mig-needs-reset"
+EVENTS_REFUSED: Final = "events-refused"
 
 FAULTS: Final = MappingProxyType(
     {
@@ -29,6 +30,7 @@ FAULTS: Final = MappingProxyType(
         "nvlink-down": "an NVLink of the card went down",
         "nvlink-errors": "an NVLink of the card has errors",
         OFF_BUS: "the card has fallen off the bus, without an XID",
+        EVENTS_REFUSED: "the driver refuses to report the card's errors (XIDs) from now on",
         RESET_NEEDED: "changes of the card's MIG mode wait for a reset from now on",
         DRIVER_MISSING: "the driver is gone, for all cards",
         HANG: "the driver answers no call until `recover`",

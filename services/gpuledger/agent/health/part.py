@@ -6,14 +6,14 @@ records each card's verdict again, in case the agent or a reader of the ledger l
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final
 
 import structlog
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.hardware.api import CardFacts, Readings, Xid
+from gpuledger.agent.hardware.api import CardFacts, Readings, Unregistered, Xid
 from gpuledger.agent.hardware.calls import AsyncHardware
 from gpuledger.agent.hardware.errors import (
     CardLostError,
@@ -29,12 +29,14 @@ from gpuledger.agent.health.pending import PendingFacts
 from gpuledger.agent.health.state import STATE_KEY, HealthStateError, dump, load
 from gpuledger.agent.part import AgentFact, BasePart, Instant, Recorder, StateStore
 from gpuledger.events.device import DeviceHealthChanged
+from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import end
 
 POLL_PERIOD_S: Final = 5.0
 RETRY_S: Final = 5.0
-"""The pause after the hardware failed to wait for errors."""
+RETRY_MAX_S: Final = 60.0
+"""The pauses after the hardware failed to wait for errors: they double from the first to the second."""
 
 STUCK_AFTER_S: Final = 300.0
 """Polls queue behind a change of a card, and each has a time-out of its own."""
@@ -85,6 +87,7 @@ class HealthMonitor(BasePart):
         self._invalid_polls: dict[str, int] = {}
         self._hung_at = ""
         self._unseen: set[str] = set()
+        self._retries = Retries(Backoff(RETRY_S, RETRY_MAX_S))
 
     async def run(self, record: Recorder) -> None:
         """Watch and record until cancelled; records everything that was found before it ends."""
@@ -125,11 +128,14 @@ class HealthMonitor(BasePart):
     async def _poll(self) -> None:
         """Poll every card once."""
         try:
-            self.set_trouble(await self._poll_cards())
+            trouble = await self._poll_cards()
             self._has_polled = True
         except HungError as error:
-            self.set_trouble(str(error))
+            trouble = str(error)
             self._has_polled = self._has_polled or any(card.is_reported for card in self._cards.here.values())
+        unregistered = self._hardware.unregistered()
+        self._board.put(unregistered=unregistered)
+        self.set_trouble(_trouble(trouble, unregistered))
         self._take(*on_time_all(self._cards, self._now(), self._rules))
         self.alive_at = self._monotonic()
 
@@ -194,17 +200,22 @@ class HealthMonitor(BasePart):
             return None
 
     async def _listen(self) -> None:
-        is_failing = False
+        reason = None
         while True:
+            since_s = self._monotonic()
             try:
                 xid = await self._hardware.next_xid()
             except HardwareError as error:
-                if not is_failing:
-                    log.warning("cannot wait for errors of the cards", node=self._rules.node, reason=str(error))
-                is_failing = True
-                await self._sleep(RETRY_S)
+                if self._monotonic() - since_s >= self._retries.backoff.healthy_after_s:
+                    reason = None
+                    self._retries.reset()
+                if str(error) != reason:
+                    reason = str(error)
+                    log.warning("cannot wait for errors of the cards", node=self._rules.node, reason=reason)
+                await self._sleep(self._retries.pause_s())
                 continue
-            is_failing = False
+            reason = None
+            self._retries.reset()
             self._on_xid(xid)
             await asyncio.sleep(0)  # a card that never stops reporting must not keep others from their work
 
@@ -275,6 +286,14 @@ class HealthMonitor(BasePart):
 
     def _now(self) -> Instant:
         return Instant(self._monotonic(), self._clock())
+
+
+def _trouble(polling: str | None, unregistered: Mapping[str, Unregistered]) -> str | None:
+    """Why cards cannot be polled, and why errors of cards do not reach the agent; None while both can be."""
+    unheard = (
+        f"{address}: its errors (XIDs) do not reach the agent. {why.message}" for address, why in unregistered.items()
+    )
+    return " ".join([*filter(None, [polling]), *unheard]) or None
 
 
 def _addresses_of(cards: NodeCards, facts: Iterable[AgentFact]) -> set[str]:

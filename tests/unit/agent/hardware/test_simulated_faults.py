@@ -259,3 +259,17 @@ def test_readings_have_the_messages_of_the_real_driver() -> None:
     readings = hardware.readings(FIRST)
     assert readings.throttled <= set(THROTTLE_REASONS)
     assert readings.recovery in RECOVERY_ACTIONS.values()
+
+
+def test_errors_of_a_card_whose_driver_refuses_to_report_them_do_not_come() -> None:
+    hardware = SimulatedHardware("2xH100")
+    assert hardware.unregistered() == {}
+    hardware.inject("events-refused")
+    assert {address: why.reason for address, why in hardware.unregistered().items()} == {FIRST: "Refused"}
+    assert "refuses" in hardware.inject("xid:31@0")
+    hardware.inject("xid:43@1")
+    assert hardware.wait_xid(0.0) == Xid("0000:18:00.0", 43)
+    hardware.inject("recover")
+    assert hardware.unregistered() == {}
+    hardware.inject("xid:31@0")
+    assert hardware.wait_xid(0.0) == Xid(FIRST, 31)

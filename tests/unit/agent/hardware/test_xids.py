@@ -1,5 +1,6 @@
 """Errors that NVML reports: none is lost while cards come and go, and nobody spins."""
 
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
@@ -8,6 +9,7 @@ import pytest
 
 from gpuledger.agent.hardware.api import Xid
 from gpuledger.agent.hardware.errors import CardLostError, HardwareError
+from gpuledger.agent.hardware.nvml_xids import FAILED_WAITS_MAX, RETRY_SURVEYS_MAX
 from support.hardware import FIRST, SECOND, THIRD, Bench, bench, h100, put_on_bus
 
 SOON_S = 10.0
@@ -93,6 +95,7 @@ def test_a_card_that_recovers_is_waited_for_again(two: Bench) -> None:
 def test_cards_that_report_no_errors_are_passed_over(tmp_path: Path) -> None:
     created = bench(tmp_path, h100(FIRST, event_types=0), h100(SECOND))
     created.hardware.survey()
+    assert {address: why.reason for address, why in created.hardware.unregistered().items()} == {FIRST: "NotSupported"}
     created.nvml.xid(created.card(SECOND), 31)
     assert created.hardware.wait_xid(SOON_S) == Xid(SECOND, 31)
 
@@ -105,12 +108,88 @@ def test_where_no_card_reports_errors_none_comes(tmp_path: Path, cards: tuple[ob
     assert created.hardware.wait_xid(0.01) is None
 
 
-def test_a_set_of_events_that_cannot_be_had_is_an_error(tmp_path: Path) -> None:
+def tries(created: Bench, call: str, surveys: int) -> list[int]:
+    """The surveys, counted from 1, in or after which the driver got a call."""
+    found = []
+    for number in range(1, surveys + 1):
+        created.nvml.calls.clear()
+        created.hardware.survey()
+        assert created.hardware.wait_xid(0.0) is None
+        found += [number] if call in created.nvml.calls else []
+    return found
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceRegisterEvents", "nvmlDeviceGetSupportedEventTypes", "nvmlEventSetCreate"])
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_MEMORY, 12345])
+def test_a_driver_that_refuses_to_register_says_so_until_it_does(tmp_path: Path, call: str, code: int) -> None:
     created = bench(tmp_path)
-    created.nvml.errors["nvmlEventSetCreate"] = pynvml.NVML_ERROR_MEMORY
-    created.hardware.survey()
-    with pytest.raises(HardwareError):
-        created.hardware.wait_xid(0.0)
+    assert created.hardware.unregistered() == {}
+    created.nvml.errors[call] = code
+    assert tries(created, call, 1) == [1]
+    refused = created.hardware.unregistered()
+    assert {address: why.reason for address, why in refused.items()} == {FIRST: "Refused", SECOND: "Refused"}
+    assert all(f"NVML error {code}" in why.message for why in refused.values())
+    del created.nvml.errors[call]
+    assert tries(created, "nvmlDeviceRegisterEvents", 1) == [1]
+    assert created.hardware.unregistered() == {}
+    created.nvml.xid(created.card(SECOND), 31)
+    assert created.hardware.wait_xid(SOON_S) == Xid(SECOND, 31)
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceRegisterEvents", "nvmlEventSetCreate"])
+def test_a_driver_that_refuses_is_tried_ever_less_often_and_for_ever(tmp_path: Path, call: str) -> None:
+    created = bench(tmp_path)
+    created.nvml.errors[call] = pynvml.NVML_ERROR_UNKNOWN
+    tried = tries(created, call, 60)
+    pauses = [after - before for before, after in pairwise(tried)]
+    assert pauses == [1, 2, 4, 8, RETRY_SURVEYS_MAX, RETRY_SURVEYS_MAX, RETRY_SURVEYS_MAX]
+
+
+def test_one_card_that_is_refused_keeps_no_other_from_being_waited_for(two: Bench) -> None:
+    late = h100(THIRD)
+    two.nvml.cards.append(late)
+    put_on_bus(two.sysfs, THIRD)
+    two.nvml.errors["nvmlDeviceRegisterEvents"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    two.hardware.survey()
+    assert two.hardware.wait_xid(0.0) is None
+    assert set(two.hardware.unregistered()) == {THIRD}
+    two.nvml.xid(two.card(FIRST), 43)
+    assert two.hardware.wait_xid(SOON_S) == Xid(FIRST, 43)
+
+
+def test_a_card_that_left_is_not_refused_any_more(two: Bench) -> None:
+    two.nvml.errors["nvmlDeviceRegisterEvents"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    two.hardware.set_mig(FIRST, enabled=True)
+    assert set(two.hardware.unregistered()) == {FIRST, SECOND}
+    two.card(FIRST).error = pynvml.NVML_ERROR_GPU_IS_LOST
+    two.hardware.survey()
+    assert set(two.hardware.unregistered()) == {SECOND}
+
+
+def test_a_driver_that_was_loaded_again_is_tried_at_once(two: Bench) -> None:
+    two.nvml.errors["nvmlDeviceRegisterEvents"] = pynvml.NVML_ERROR_NOT_SUPPORTED
+    two.hardware.set_mig(FIRST, enabled=True)
+    tries(two, "nvmlDeviceRegisterEvents", 10)
+    del two.nvml.errors["nvmlDeviceRegisterEvents"]
+    two.nvml.nvmlShutdown()
+    assert two.hardware.survey().driver_missing
+    assert two.hardware.unregistered() == {}
+    two.hardware.survey()
+    assert two.hardware.unregistered() == {}
+    two.nvml.xid(two.card(FIRST), 79)
+    assert two.hardware.wait_xid(SOON_S) == Xid(FIRST, 79)
+
+
+def test_waits_that_fail_again_and_again_report_no_errors(two: Bench) -> None:
+    two.nvml.errors["nvmlEventSetWait_v2"] = pynvml.NVML_ERROR_UNKNOWN
+    for number in range(FAILED_WAITS_MAX):
+        assert (set(two.hardware.unregistered()) == {FIRST, SECOND}) == (number == FAILED_WAITS_MAX)
+        with pytest.raises(HardwareError):
+            two.hardware.wait_xid(0.0)
+    assert set(two.hardware.unregistered()) == {FIRST, SECOND}
+    del two.nvml.errors["nvmlEventSetWait_v2"]
+    assert two.hardware.wait_xid(0.0) is None
+    assert two.hardware.unregistered() == {}
 
 
 def test_an_error_ends_a_wait_while_calls_are_made(two: Bench) -> None:

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.hardware.api import Readings, Xid
+from gpuledger.agent.hardware.api import Readings, Unregistered, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError, HungError
 from gpuledger.agent.health import pending
 from gpuledger.agent.health.card import CLEAR_AFTER_S, Rules
-from gpuledger.agent.health.part import POLL_PERIOD_S, HealthMonitor
+from gpuledger.agent.health.part import POLL_PERIOD_S, RETRY_MAX_S, RETRY_S, HealthMonitor
 from gpuledger.agent.part import AgentFact, Recorder
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, ScriptedCalls, Time, settle
@@ -251,3 +251,50 @@ async def test_of_facts_that_wait_none_is_lost_and_errors_are_added_up(monkeypat
     assert await waiting.next() == [verdict, added, other, verdict]
     waiting.close()
     assert await waiting.next() == []
+
+
+async def test_cards_whose_errors_do_not_reach_the_agent_are_a_trouble_that_is_logged_when_it_changes(
+    watched: Watched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with watched.running():
+        assert watched.part.trouble is None
+        for reason in ("one", "one", "another"):
+            watched.calls.refused = {PLACE: Unregistered("Refused", f"The driver says {reason}.")}
+            await watched.time.advance(POLL_PERIOD_S)
+            assert watched.board.state.unregistered == watched.calls.refused
+            expected = f"{PLACE}: its errors (XIDs) do not reach the agent. The driver says {reason}."
+            assert watched.part.trouble == expected
+        watched.calls.refused = {}
+        await watched.time.advance(POLL_PERIOD_S)
+        assert (watched.part.trouble, watched.board.state.unregistered) == (None, {})
+    out = capsys.readouterr().out
+    assert (out.count("a part cannot work"), out.count("a part works again")) == (2, 1)
+
+
+async def test_a_card_that_cannot_be_polled_hides_no_other_trouble(watched: Watched) -> None:
+    watched.calls.read[PLACE] = HungError("no answer")
+    watched.calls.refused = {PLACE: Unregistered("Refused", "The driver says no.")}
+    async with watched.running():
+        assert watched.part.trouble is not None
+        assert watched.part.trouble.startswith("no answer ")
+        assert "The driver says no." in watched.part.trouble
+
+
+async def test_waits_that_fail_are_made_ever_less_often_and_each_reason_is_logged(
+    watched: Watched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with watched.running():
+        for reason in ("one", "one", "another", "one"):
+            watched.calls.xids.put_nowait(HardwareError(reason))
+        pauses = [RETRY_S, 2 * RETRY_S, 4 * RETRY_S]
+        for left, pause_s in zip((3, 2, 1), pauses, strict=True):
+            await settle()
+            assert watched.calls.xids.qsize() == left
+            await watched.time.advance(pause_s)
+        await watched.time.advance(RETRY_MAX_S)
+        assert watched.calls.xids.empty()
+        watched.calls.xids.put_nowait(Xid(PLACE, 31))
+        watched.calls.xids.put_nowait(HardwareError("one"))
+        await settle()
+    out = capsys.readouterr().out
+    assert out.count("cannot wait for errors of the cards") == 4
