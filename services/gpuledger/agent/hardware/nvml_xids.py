@@ -102,7 +102,7 @@ class XidWatch:
                     raise HungError("NVML does not come back from waiting for errors; does the driver hang?")
                 self._shut_down()
             yield
-            with suppress(HardwareError):  # the waiting thread gets the error
+            with suppress(HardwareError):  # `unregistered` shows why
                 self._register_all(self._driver.current, self._watched)
         finally:
             with self._condition:
