@@ -1,12 +1,13 @@
 """ResourceSliceStatuses for tests: a driver that publishes slices, and reads the statuses that are written."""
 
-from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
+from gpuledger.api.kinds import MODULE_CONFIG, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.watchers.resources import slices
 from gpuledger.events.device import DeviceDetected
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.payload import Payload
+from gpuledger.events.settings import SettingsChanged
 from gpuledger.events.slice import SliceWithdrawn
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
@@ -15,6 +16,8 @@ from support.events import outgoing
 from support.statuswriting import CountingClient
 
 PATH = RESOURCE_SLICE_STATUSES.path()
+NAMING = (MODULE_CONFIG, SettingsChanged(claim_references="Full"))
+"""The setting with which statuses name the claims that hold a device."""
 
 
 class Driver:

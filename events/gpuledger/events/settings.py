@@ -1,6 +1,6 @@
 """Settings that decisions depend on, recorded so that a replay uses those that were in force."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,11 @@ HEARTBEATS_MAX = 10
 """The most heartbeats in a row that a setting may require; an agent reports as many."""
 
 SLICES_PER_UNIT_MAX = 64
+
+ClaimReferences = Literal["Full", "Redacted"]
+REDACTED: Final[ClaimReferences] = "Redacted"
+DEFAULT_CLAIM_REFERENCES: Final = REDACTED
+"""Where nobody has set any: everybody who may read statuses sees counts. Events without the field mean Full."""
 
 Heartbeats = Annotated[int, Field(ge=1, le=HEARTBEATS_MAX)]
 
@@ -36,7 +41,7 @@ class SettingsChanged(Payload):
     topology_key: Name = "topology.kubernetes.io/zone"
     resync_period_s: Annotated[int, Field(ge=1, le=BIGINT_MAX)] = 30
     high_availability: bool | None = None
-    claim_references: Literal["Full", "Redacted"] = "Full"
+    claim_references: ClaimReferences = "Full"
     dra_availability: bool = True
     validator_enabled: bool = True
     gfd_enabled: bool = True

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gpuledger.api.kinds import NAMESPACES, PODS, RESOURCE_SLICE_STATUSES, Resource
 from gpuledger.cli.times import format_time
-from gpuledger.edge.kube.client import open_client
+from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.crds import install, shipped
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.settings import SettingsChanged
@@ -26,11 +26,13 @@ from support.cli import Cli, Result, Run, aside
 from support.dra_explanations import DRIVER, WATCHERS, devices, holding, node, requesting, slice_of, wish
 from support.events import RecordedFact, SubjectFact, hour
 from support.kube import kube_api
-from support.kube_accounts import AccountServer, config_file, let_get
+from support.kube_accounts import ADMIN, AccountServer, config_file, let_get
 from support.kube_fleet import create, publish
 from support.kube_server import KubeServer
 from support.paths import ROOT
 
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
+CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
 MODEL = f'device.attributes["{DRIVER}"].model'
 GIB = {"memory": DeviceCapacity(value="80Gi")}
 CLASSES: list[SubjectFact] = [("gpu", DeviceClassDefined(uid="u", selectors=(f'device.driver == "{DRIVER}"',)))]
@@ -184,6 +186,15 @@ def _status(name: str) -> dict[str, Any]:
     }
 
 
+async def _let_read_statuses(admin: KubeClient, group: str) -> None:
+    rule = {"apiGroups": [RESOURCE_SLICE_STATUSES.group], "resources": [RESOURCE_SLICE_STATUSES.plural]}
+    metadata = {"name": "statuses"}
+    await create(admin, CLUSTER_ROLES, {"metadata": metadata, "rules": [rule | {"verbs": ["get"]}]})
+    role = {"apiGroup": CLUSTER_ROLES.group, "kind": CLUSTER_ROLES.kind, "name": "statuses"}
+    subjects = [{"apiGroup": CLUSTER_ROLES.group, "kind": "Group", "name": group}]
+    await create(admin, CLUSTER_ROLE_BINDINGS, {"metadata": metadata, "roleRef": role, "subjects": subjects})
+
+
 async def test_a_nodes_devices_are_described(run: Run) -> None:
     page = shown(await run("describe", "node", "w1", "--no-kube"))
     section = page[page.index(["DRA", "Resources:"]) :]
@@ -231,21 +242,23 @@ async def test_a_server_that_answers_no_reviews_has_nothing_named(run: Run, tmp_
         assert "Allocated (1 claim)" in result.out
 
 
-async def test_no_claim_is_named_where_the_setting_is_redacted(
-    run: Run, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings: SubjectFact = ("gpu-control-plane", SettingsChanged(claim_references="Redacted"))
-    with servers.nats_server() as nats:
-        await publish(nats.url, numbered_facts([*FACTS, settings]))
-        monkeypatch.setenv("NATS_URL", nats.url)
-        monkeypatch.setenv("DATABASE_URL", database_url)
-        assert (await run("migrate")).code == 0
-        page = await run("describe", "slice", "w1-slice", "--no-kube")
-        assert "none, because the setting claimReferences is Redacted" in page.out
+async def test_a_status_that_names_no_claims_is_read_with_those_that_one_may_read(run: Run, tmp_path: Path) -> None:
+    """The setting claimReferences is about the object, which more people may read than the claims."""
+    unnamed = [{"claimNamespace": "", "claimName": "", "claimUID": ""}]
+    devices_held = [{"name": name, "state": "Allocated", "allocations": unnamed} for name in ("gpu-0", "gpu-1")]
+    async with accounts(tmp_path) as (server, url), open_client(config_file(tmp_path, url, ADMIN)) as admin:
+        await install(admin, shipped())
+        await create(admin, RESOURCE_SLICE_STATUSES, _status("w1-slice"))
+        patch = {"status": {"summary": {"totalDevices": 2}, "devices": devices_held}}
+        await admin.merge_patch(RESOURCE_SLICE_STATUSES, "w1-slice", patch, subresource="status")
+        await _let_read_statuses(admin, "system:serviceaccounts:team-a")
+        config = ("--kubeconfig", str(config_file(tmp_path, url, "team-a:dev")))
+        page = await run("describe", "slice", "w1-slice", *config)
+        assert ["Status", "from:", "Kubernetes"] in shown(page)
+        assert ["Claim", "Name:", "train"] in shown(page)
         assert "Allocated (1 claim)" in page.out
-        assert "train" not in page.out
-        answer = await run("why", "claim", "team-a/wants", "--no-kube")
-        assert "2 taken by (2 claims)" in answer.out
+        assert "team-b" not in page.out
+        assert server.reviews == 3
 
 
 async def test_while_the_feature_gate_is_closed_pages_and_tables_say_since_when_kubernetes_is_stale(

@@ -11,7 +11,7 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.slice import SliceWithdrawn
 from support.dra_facts import DRIVER, allocated
-from support.slice_statuses import PATH, Driver, is_right, names, states, uid_of, written
+from support.slice_statuses import NAMING, PATH, Driver, is_right, names, states, uid_of, written
 from support.statuswriting import CountingClient, all_written, status_writer
 from support.waiting import eventually
 
@@ -31,7 +31,7 @@ async def test_a_slice_has_a_status_that_follows_its_claims(
     }  # fmt: skip
     assert [one["type"] for one in found["status"]["poolStatus"]["conditions"]] == ["Complete", "Valid"]
     assert written(ours) == [f"PATCH {PATH}/s1", f"PATCH {PATH}/s1/status"]
-    await driver.record(("team-a/train", allocated(("p", "gpu-1", None))))
+    await driver.record(NAMING, ("team-a/train", allocated(("p", "gpu-1", None))))
     await all_written(writer, driver.ledger)
     (device,) = (
         one for one in (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"]["devices"] if one["name"] == "gpu-1"
@@ -51,7 +51,7 @@ async def test_capacity_of_shared_devices_is_shown(
 ) -> None:
     await driver.publish("s1", "gpu-0", memory="16Gi")
     share = allocated(("p", "gpu-0", "s-1"), consumed={"memory": "4Gi"})
-    await driver.record(("a/one", share), ("a/two", share), ("b/one", share))
+    await driver.record(NAMING, ("a/one", share), ("a/two", share), ("b/one", share))
     await all_written(writer, driver.ledger)
     status = (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"]
     (device,) = status["devices"]

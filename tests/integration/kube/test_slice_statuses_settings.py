@@ -9,7 +9,7 @@ from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.events.slice import SliceWithdrawn
 from support.dra_facts import allocated
-from support.slice_statuses import Driver, is_right, names, states, written
+from support.slice_statuses import NAMING, Driver, is_right, names, states, written
 from support.statuswriting import CountingClient, all_written
 
 OFF = SettingsChanged(dra_availability=False)
@@ -89,6 +89,7 @@ async def test_a_disabled_module_writes_no_status(
 async def test_references_are_redacted_and_shown_again_without_a_restart(
     driver: Driver, client: KubeClient, ours: CountingClient, writer: StatusWriter
 ) -> None:
+    await driver.record(NAMING)
     await driver.publish("s1", "gpu-0")
     await driver.record(("secret/claim", allocated(("p", "gpu-0", None), ("p", "gone", None))))
     await all_written(writer, driver.ledger)
@@ -101,6 +102,6 @@ async def test_references_are_redacted_and_shown_again_without_a_restart(
     assert redacted["devices"][0]["allocations"] == [{"claimNamespace": "", "claimName": "", "claimUID": ""}]
     assert len(redacted["poolStatus"]["validationErrors"]) == 1
     assert redacted["summary"] == full["status"]["summary"]
-    await driver.record((MODULE_CONFIG, SettingsChanged()))
+    await driver.record(NAMING)
     await all_written(writer, driver.ledger)
     assert (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"] == full["status"]

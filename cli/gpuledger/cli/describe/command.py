@@ -41,7 +41,7 @@ from gpuledger.cli.times import format_time, parse_time
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess, KubeReply, if_reachable, object_or_none
-from gpuledger.tools.explain.access import NOTHING, namespaces_in, readable
+from gpuledger.tools.explain.access import namespaces_in, readable
 from gpuledger.tools.queries.backend import bring_current
 from gpuledger.tools.queries.pools import PoolName
 from gpuledger.tools.queries.source import LedgerSource, StateSource
@@ -136,8 +136,7 @@ async def _node(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page
     reply = await _reply(access, lambda client: read_node_objects(client, name))
     if not facts.exists and not resources.pools and not (reply.value and reply.value.exists):
         return None
-    may_name = NOTHING if resources.is_redacted else await readable(access, resources.namespaces)
-    return node_page(facts, reply, resources_tree(resources, may_name))
+    return node_page(facts, reply, resources_tree(resources, await readable(access, resources.namespaces)))
 
 
 async def _recorded_node(source: StateSource, name: str) -> NodeDescription:
@@ -158,7 +157,7 @@ async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: Kube
     if at is None:
         reply = await _reply(access, lambda client: read_slice_objects(client, name))
     namespaces = namespaces_in(status_of(facts, reply)[1])
-    return slice_page(facts, reply, NOTHING if facts.is_redacted else await readable(access, namespaces))
+    return slice_page(facts, reply, await readable(access, namespaces))
 
 
 async def _pool(name: PoolName, data_dir: DataDir, access: KubeAccess | None) -> Page | None:

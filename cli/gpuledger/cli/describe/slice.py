@@ -22,7 +22,7 @@ from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.events.reach import NodeReach
 from gpuledger.events.slice import SliceDevice, SlicePublished
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
-from gpuledger.tools.explain.access import Readable, elided, names_and_count, namespaces_in
+from gpuledger.tools.explain.access import Readable, elided, names_and_count, namespaces_in, with_claims
 from gpuledger.tools.queries.moments import PointInTime
 from gpuledger.tools.queries.slice_statuses import Staleness
 from gpuledger.tools.queries.source import StateSource
@@ -32,7 +32,7 @@ NOT_FOR_STATUS = (rows.CLAIM.name, rows.AVAILABILITY.name, rows.DEVICE_CLASS.nam
 
 
 class SliceDescription(NamedTuple):
-    """A slice now or `at` a time; `is_redacted` where no claims may be named, `is_present_only` without a ledger.
+    """A slice now or `at` a time; `is_present_only` without a ledger.
 
     `stale` is set while gpuledger does not write the status in Kubernetes.
     """
@@ -40,7 +40,6 @@ class SliceDescription(NamedTuple):
     row: rows.ResourceSlice
     published: SlicePublished
     status: Document
-    is_redacted: bool
     is_present_only: bool = False
     at: datetime | None = None
     stale: Staleness | None = None
@@ -56,13 +55,12 @@ class SliceObjects(NamedTuple):
 async def read_slice(source: StateSource, name: str, at: datetime | None) -> SliceDescription | None:
     """What the source has about a slice; None where it has no such slice."""
     state = await source.availability(PointInTime(at), without=NOT_FOR_STATUS)
-    redacted = await source.is_redacted()
-    status = state.status(name, redacted=redacted)
+    status = state.status(name)
     if status is None:
         return None
     row = state.slice.rows[name]
     stale = await source.staleness() if at is None else None
-    return SliceDescription(row, published_slice(state, name), status, redacted, source.is_present_only, at, stale)
+    return SliceDescription(row, published_slice(state, name), status, source.is_present_only, at, stale)
 
 
 async def read_slice_objects(client: KubeClient, name: str) -> SliceObjects:
@@ -75,7 +73,9 @@ def status_of(facts: SliceDescription, reply: KubeReply[SliceObjects]) -> tuple[
     """Where the status of the page comes from, and the status; one that is stale in Kubernetes is not shown."""
     obj = reply.value.status if reply.value else None
     if obj is not None and obj.get("status"):
-        return ("Kubernetes", obj["status"]) if facts.stale is None else ("the ledger", facts.status)
+        if facts.stale is not None:
+            return "the ledger", facts.status
+        return "Kubernetes", with_claims(obj["status"], facts.status)
     if facts.at is not None:
         return f"the ledger, at {format_time(facts.at)}", facts.status
     if facts.is_present_only:
@@ -221,10 +221,9 @@ class SliceOfNode(NamedTuple):
 
 
 class NodeResources(NamedTuple):
-    """A node's own slices, by pool; `is_redacted` where no claims may be named, `stale` as of a slice."""
+    """A node's own slices, by pool; `stale` as of a slice."""
 
     pools: Mapping[PoolId, list[SliceOfNode]]
-    is_redacted: bool
     stale: Staleness | None = None
 
     @property
@@ -236,13 +235,12 @@ class NodeResources(NamedTuple):
 async def read_node_resources(source: StateSource, node: str) -> NodeResources:
     """The slices that the source has for a node."""
     state = await source.availability(without=NOT_FOR_STATUS)
-    redacted = await source.is_redacted()
     pools: dict[PoolId, list[SliceOfNode]] = {}
     for row in sorted(state.slice.where("node", node), key=lambda row: (row.driver, row.pool, row.name)):
-        status = state.status(row.name, redacted=redacted) or {}
+        status = state.status(row.name) or {}
         slices = pools.setdefault(PoolId(row.driver, row.pool), [])
         slices.append(SliceOfNode(row.name, published_slice(state, row.name), status))
-    return NodeResources(pools, redacted, await source.staleness() if pools else None)
+    return NodeResources(pools, await source.staleness() if pools else None)
 
 
 def resources_tree(resources: NodeResources, readable: Readable) -> Tree:

@@ -203,9 +203,7 @@ async def show_present_rows(query: AvailabilityQuery, access: KubeAccess, output
     _show(query, query.rows_of(state), output, headers=headers)
 
 
-def _show(
-    query: LedgerQuery, rows: list[RowDict], output: Output, *, headers: bool, note: str | None = None
-) -> None:
+def _show(query: LedgerQuery, rows: list[RowDict], output: Output, *, headers: bool, note: str | None = None) -> None:
     view = query.view
     if rows or not query.names:
         render(query.laid_out(rows, output), view, output, headers=headers)

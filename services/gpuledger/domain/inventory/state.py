@@ -29,7 +29,7 @@ from gpuledger.events.device import (
 )
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeInventoryChanged, NodeInventoryWithdrawn
-from gpuledger.events.settings import SettingsChanged
+from gpuledger.events.settings import DEFAULT_CLAIM_REFERENCES, SettingsChanged
 
 
 class GpuDevice(NamedTuple):
@@ -183,7 +183,7 @@ def json_text(value: object) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-DEFAULT_SETTINGS = settings_row(SettingsChanged(), None)
+DEFAULT_SETTINGS = settings_row(SettingsChanged(claim_references=DEFAULT_CLAIM_REFERENCES), None)
 
 HARDWARE = tuple(Hardware.model_fields)
 """The columns of a GPUDevice's row that describe its hardware."""

@@ -1,11 +1,12 @@
 """Which claims and pods an answer may name: those that Kubernetes would let the user read.
 
 The API server is asked once per namespace, and first about all namespaces at once. Without an API server the rights in
-the database decide: whoever can read the ledger reads all of it. With the setting Redacted no claim is ever named.
+the database decide: whoever can read the ledger reads all of it. The setting claimReferences is about the statuses in
+Kubernetes and not about answers.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpuledger.api.kinds import PODS, RESOURCE_CLAIMS, Resource
@@ -34,9 +35,6 @@ class Readable(NamedTuple):
         return self.everywhere or namespace in self.namespaces
 
 
-NOTHING: Final = Readable("none, because the setting claimReferences is Redacted")
-
-
 async def readable(
     access: KubeAccess | None, namespaces: Iterable[str], resource: Resource = RESOURCE_CLAIMS
 ) -> Readable:
@@ -58,6 +56,13 @@ def elided(status: Mapping[str, Any], may_name: Callable[[str], bool]) -> dict[s
     if errors := pool.get("validationErrors"):
         found["poolStatus"] = {**pool, "validationErrors": [_error(one, may_name) for one in errors]}
     return found
+
+
+def with_claims(status: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """A status of Kubernetes that names no claims (the setting Redacted), with those that the ledger has recorded."""
+    holders = {one["name"]: one.get("allocations") or () for one in recorded.get("devices") or ()}
+    devices = [_with_allocations(one, holders.get(one.get("name"), ())) for one in status.get("devices") or ()]
+    return {**status, **({"devices": devices} if devices else {})}
 
 
 def namespaces_in(status: Mapping[str, Any]) -> set[str]:
@@ -106,6 +111,12 @@ def _device(device: Mapping[str, Any], may_name: Callable[[str], bool]) -> dict[
     if not device.get("allocations"):
         return dict(device)
     return {**device, "allocations": [_allocation(one, may_name) for one in device["allocations"]]}
+
+
+def _with_allocations(device: Mapping[str, Any], recorded: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    shown = device.get("allocations") or ()
+    is_same = len(shown) == len(recorded) and not any(one.get("claimName") for one in shown)
+    return {**device, "allocations": [*recorded]} if shown and is_same else dict(device)
 
 
 def _allocation(allocation: Mapping[str, Any], may_name: Callable[[str], bool]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.dra.state import Availability
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
 from gpuledger.tools.errors import ToolError
-from gpuledger.tools.explain.access import NOTHING, Readable, readable
+from gpuledger.tools.explain.access import Readable, readable
 from gpuledger.tools.explain.dra import Explanation, explain
 from gpuledger.tools.explain.dra_document import (
     Document,
@@ -39,7 +39,7 @@ class ClaimsExplanation(NamedTuple):
     named: str
 
 
-async def explain_claims(query: WhyQuery, state: Availability, pod: QueriedPod, *, redacted: bool) -> ClaimsExplanation:
+async def explain_claims(query: WhyQuery, state: Availability, pod: QueriedPod) -> ClaimsExplanation:
     """Explain a pod's claims.
 
     Raises:
@@ -53,7 +53,7 @@ async def explain_claims(query: WhyQuery, state: Availability, pod: QueriedPod, 
     name = query.node or pod.state.node
     node = None if name is None else state.node(name)
     found = explain(ClusterDevices(state, selects), pending, node, _allows([one for one in reaches_of if one]))
-    may = await _readable(query, namespaces_of(found) | {query.namespace}, redacted=redacted)
+    may = await _readable(query, namespaces_of(found) | {query.namespace})
     claims = [*(_claim(state, one, found, may) for one in rows_of), *_unrecorded(pod, state)]
     together = together_document(found.together) if pending else None
     moment = query.moment if query.at is None else f"at {query.moment}"
@@ -62,13 +62,13 @@ async def explain_claims(query: WhyQuery, state: Availability, pod: QueriedPod, 
     )
 
 
-async def _readable(query: WhyQuery, namespaces: Iterable[str], *, redacted: bool) -> Readable:
+async def _readable(query: WhyQuery, namespaces: Iterable[str]) -> Readable:
     """Whose claims may be named; a user who may not read the claims in question gets no explanation at all."""
     found = await readable(query.access, namespaces)
     if not found.may_name(query.namespace):
         hint = "Ask for the right to get resourceclaims.resource.k8s.io there"
         raise ToolError(f"You may not read ResourceClaims in namespace {query.namespace!r}", hint)
-    return NOTHING if redacted else found
+    return found
 
 
 def _claim(state: Availability, row: rows.ResourceClaim, found: Explanation, may: Readable) -> Document:

@@ -47,10 +47,10 @@ async def why_claim(source: StateSource, query: WhyQuery) -> Document:
     Raises:
         ToolError: there is no such claim, or the user may not read it.
     """
-    state, redacted = await _States(source, query).availability(), await source.is_redacted()
+    state = await _States(source, query).availability()
     if query.name not in state.claim.rows:
         raise await _claim_not_found(query, LIST_CLAIMS if source.is_present_only else LIST_CLAIMS + IN_THE_PAST)
-    found = await explain_claims(query, state, QueriedPod((query.name,)), redacted=redacted)
+    found = await explain_claims(query, state, QueriedPod((query.name,)))
     use, notes = await _use(query)
     consumers, is_pending = None if use is None else list(use.consumers), state.claim.rows[query.name].phase == PENDING
     answer = f"{NO_CONSUMER}; {found.answer}" if is_pending and consumers == [] else found.answer
@@ -74,8 +74,7 @@ async def why_pod(source: StateSource, query: WhyQuery) -> Document:
     units = await _or_refusal(explain_units(await states.pools(), query, pod), refusals) if pod.units else None
     claims = None
     if pod.claims or pod.missing:
-        state, redacted = await states.availability(), await source.is_redacted()
-        claims = await _or_refusal(explain_claims(query, state, pod, redacted=redacted), refusals)
+        claims = await _or_refusal(explain_claims(query, await states.availability(), pod), refusals)
     if refusals and units is None and claims is None:
         raise refusals[0]
     document = _of_parts(query, pod, units, claims, [str(one) for one in refusals])

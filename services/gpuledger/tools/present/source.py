@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 
-from gpuledger.api.kinds import GPU_DEVICES, MODULE_CONFIG, MODULE_CONFIGS, NODES, PODS, RESOURCE_CLAIMS, Resource
+from gpuledger.api.kinds import GPU_DEVICES, NODES, PODS, RESOURCE_CLAIMS, Resource
 from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ForbiddenError, NotFoundError
 from gpuledger.edge.watchers.api_discovery import first_served
-from gpuledger.edge.watchers.resources.moduleconfig import REDACTED, understand
 from gpuledger.tools.cluster import KubeAccess, open_kube
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.present.objects import DatedPart, facts_of, problem_notes
@@ -102,18 +101,6 @@ class KubernetesSource:
         """
         refuse_past(at)
         return {}
-
-    async def is_redacted(self) -> bool:
-        """Whether the ModuleConfig says so; no, where there is none that the user may read.
-
-        No claim is named that the user may not read, whatever it says.
-        """
-        async with open_kube(self._access, KubeClient) as client:
-            try:
-                settings = await client.get(MODULE_CONFIGS, MODULE_CONFIG)
-            except (NotFoundError, ForbiddenError):
-                return False
-        return understand(settings).values.get("claim_references") == REDACTED
 
     async def staleness(self) -> None:
         """Nobody can say without the past."""

@@ -7,19 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from gpuledger.api.kinds import MODULE_CONFIG
-from gpuledger.db.readonly import read_only
-from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.domain.dra.state import Availability
-from gpuledger.domain.inventory.state import MODULE_SETTINGS
 from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.domain.pools.state import PoolFacts
-from gpuledger.edge.watchers.resources.moduleconfig import REDACTED
 from gpuledger.tools.queries.availability import availability_as_of, current_availability
-from gpuledger.tools.queries.backend import Backend, bring_current
+from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
 from gpuledger.tools.queries.pools import current_pools, pools_as_of, requesting_pods
-from gpuledger.tools.queries.rows import rows_where
 from gpuledger.tools.queries.slice_statuses import Staleness, staleness
 
 
@@ -46,10 +40,6 @@ class StateSource(Protocol):
 
     async def pods(self, name: str, at: datetime) -> Mapping[str, PoolPod]:
         """The pod of a name at a time in the past, if it requested units."""
-        ...
-
-    async def is_redacted(self) -> bool:
-        """Whether the setting in force hides the names of claims from everybody."""
         ...
 
     async def staleness(self) -> Staleness | None:
@@ -81,13 +71,6 @@ class LedgerSource:
     async def pods(self, name: str, at: datetime) -> Mapping[str, PoolPod]:
         """The pod from the log of pods alone."""
         return await requesting_pods(self.backend, at, name)
-
-    async def is_redacted(self) -> bool:
-        """Whether the recorded settings say so."""
-        await bring_current(self.backend, [InventoryProjection()])
-        async with read_only(self.backend.database_url, application_name="gpuledger settings") as connection:
-            rows = await rows_where(connection, MODULE_SETTINGS, {"module": MODULE_CONFIG})
-        return any(row["claim_references"] == REDACTED for row in rows)
 
     async def staleness(self) -> Staleness | None:
         """Since when by the recorded settings."""

@@ -43,6 +43,7 @@ def shown(state: DesiredState, key: Key = SLICE) -> DesiredObject:
 
 PUBLISHED = ("s1", published("p", [device("gpu-0"), device("gpu-1")], node="n1"))
 HELD = ("a/c", allocated(("p", "gpu-0", None), ("p", "gone", None)))
+NAMING = (MODULE_CONFIG, SettingsChanged(claim_references="Full"))
 
 
 def test_an_object_is_named_after_its_slice_and_goes_with_it() -> None:
@@ -80,7 +81,7 @@ def test_owners_that_others_gave_it_are_theirs() -> None:
 def test_lists_of_a_status_are_alike_on_both_sides() -> None:
     share = allocated(("p", "gpu-0", "s"), consumed={"memory": "1Gi"})
     held = [(f"{namespace}/c{number}", share) for namespace in "ba" for number in (10, 9)]
-    state = desired_state(("s1", published("p", [device("gpu-1"), device("gpu-0", memory="16Gi")])), *held)
+    state = desired_state(("s1", published("p", [device("gpu-1"), device("gpu-0", memory="16Gi")])), *held, NAMING)
     found = shown(state)
     assert [one["name"] for one in found.status["devices"]] == ["gpu-0", "gpu-1"]
     allocations = found.status["devices"][0]["allocations"]
@@ -105,7 +106,8 @@ def test_changed_objects_are_reconciled() -> None:
 
 
 def test_settings_change_how_every_slice_is_shown() -> None:
-    state = desired_state(PUBLISHED, HELD, ("s2", published("q", [])), ("s3", published("r", [])), ("s3", withdrawn()))
+    others = (("s2", published("q", [])), ("s3", published("r", [])), ("s3", withdrawn()))
+    state = desired_state(PUBLISHED, HELD, *others, NAMING)
     state.take_changed()
     full = shown(state).status
     put = state.settings_in_force()._replace(module=MODULE_CONFIG)
@@ -116,6 +118,13 @@ def test_settings_change_how_every_slice_is_shown() -> None:
     assert "'a'" in str(full)
     assert "'a'" not in str(shown(state).status)
     assert "a/c" not in str(shown(state).status)
+
+
+def test_where_nobody_has_set_anything_claims_are_counted_and_not_named() -> None:
+    status = shown(desired_state(PUBLISHED, HELD)).status
+    assert status["devices"][0]["allocations"] == [{"claimNamespace": "", "claimName": "", "claimUID": ""}]
+    assert status["summary"]["allocatedDevices"] == 1
+    assert "a/c" not in str(status)
 
 
 def test_a_closed_feature_gate_leaves_objects_as_they_are() -> None:
@@ -229,6 +238,9 @@ async def test_the_depth_counts_what_is_to_be_taken_now() -> None:
     assert queue.depth(Kind.SLICE) == 1
 
 
+UNSET = SettingsChanged(claim_references="Redacted")
+
+
 def settings(given: dict[str, Any]) -> tuple[SettingsChanged, tuple[str, ...]]:
     part = moduleconfig.read(
         {
@@ -244,27 +256,27 @@ def settings(given: dict[str, Any]) -> tuple[SettingsChanged, tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, SettingsChanged()),
-        ({"dra": {"claimReferences": "Full"}}, SettingsChanged()),
-        ({"dra": {"claimReferences": "Redacted"}}, SettingsChanged(claim_references="Redacted")),
-        ({"featureGates": {"DRAResourceAvailabilityVisibility": False}}, SettingsChanged(dra_availability=False)),
-        ({"featureGates": {"DRAResourceAvailabilityVisibility": True, "Other": 1}}, SettingsChanged()),
+        ({}, {}),
+        ({"dra": {"claimReferences": "Full"}}, {"claim_references": "Full"}),
+        ({"dra": {"claimReferences": "Redacted"}}, {}),
+        ({"featureGates": {"DRAResourceAvailabilityVisibility": False}}, {"dra_availability": False}),
+        ({"featureGates": {"DRAResourceAvailabilityVisibility": True, "Other": 1}}, {}),
     ],
 )
-def test_the_module_config_sets_how_slices_are_shown(given: dict[str, Any], expected: SettingsChanged) -> None:
-    assert settings(given) == (expected, ())
+def test_the_module_config_sets_how_slices_are_shown(given: dict[str, Any], expected: Any) -> None:
+    assert settings(given) == (UNSET.model_copy(update=expected), ())
 
 
 @pytest.mark.parametrize(
-    ("given", "expected", "problem"),
+    ("given", "problem"),
     [
-        ({"dra": {"claimReferences": "full"}}, {"claim_references": "Redacted"}, "dra.claimReferences is 'full'"),
-        ({"dra": {"claimReferences": []}}, {"claim_references": "Redacted"}, "dra.claimReferences is a list"),
+        ({"dra": {"claimReferences": "full"}}, "dra.claimReferences is 'full'"),
+        ({"dra": {"claimReferences": []}}, "dra.claimReferences is a list"),
         (
-            {"featureGates": {"DRAResourceAvailabilityVisibility": "no"}}, {},
+            {"featureGates": {"DRAResourceAvailabilityVisibility": "no"}},
             "featureGates.DRAResourceAvailabilityVisibility is 'no'",
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_understood_names_no_claims(given: dict[str, Any], expected: Any, problem: str) -> None:
-    assert settings(given) == (SettingsChanged(**expected), (problem,))
+def test_what_cannot_be_understood_names_no_claims(given: dict[str, Any], problem: str) -> None:
+    assert settings(given) == (UNSET, (problem,))

@@ -73,6 +73,10 @@ def seen(kind: AnyKind, subject: str, *objects: dict[str, Any]) -> Any:
     return WatchedObjects(kind, map(kind.read, objects)).payload(subject)
 
 
+UNSET = SettingsChanged(claim_references="Redacted")
+"""The settings of a ModuleConfig that leaves everything out."""
+
+
 def settings(given: object, **spec: Any) -> SettingsChanged:
     payload = seen(moduleconfig.KIND, MODULE_CONFIG, module_config(given, **spec))
     assert isinstance(payload, SettingsChanged)
@@ -184,7 +188,7 @@ def test_an_assignment_that_we_wrote_ourselves_is_no_fact(managers: tuple[str, .
 
 def test_without_a_module_config_the_defaults_are_in_force() -> None:
     (fact,) = compared(moduleconfig.KIND, {})
-    assert (fact.subject, fact.data) == (MODULE_CONFIG, SettingsChanged())
+    assert (fact.subject, fact.data) == (MODULE_CONFIG, UNSET)
     assert compared(moduleconfig.KIND, known_of(moduleconfig.KIND, fact)) == []
 
 
@@ -221,6 +225,7 @@ def test_every_setting_is_read() -> None:
         recovery_heartbeats=10,
         validation_timeout_s=600,
         max_slices_per_device=64,
+        claim_references="Redacted",
     )
 
 
@@ -251,14 +256,14 @@ def test_every_setting_is_read() -> None:
 def test_a_setting_that_is_not_understood_is_a_problem_and_approves_nothing(
     given: Any, expected: Any, field: str
 ) -> None:
-    assert settings(given) == SettingsChanged(**expected)
+    assert settings(given) == UNSET.model_copy(update=expected)
     (problem,) = moduleconfig.read(module_config(given)).problems
     assert problem.startswith(f"{field} is ")
 
 
 def test_the_configuration_of_another_module_is_none_of_ours() -> None:
     other = {"metadata": {"name": "other"}, "spec": {"enabled": False}}
-    assert seen(moduleconfig.KIND, MODULE_CONFIG, other) == SettingsChanged()
+    assert seen(moduleconfig.KIND, MODULE_CONFIG, other) == UNSET
 
 
 _json = st.recursive(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuledger.tools.explain.access import elided, names_and_count, namespaces_in
+from gpuledger.tools.explain.access import elided, names_and_count, namespaces_in, with_claims
 from support.dra_explanations import available, devices, holding, slice_of
 
 STATE = available(
@@ -41,6 +41,26 @@ def test_a_status_that_names_nobody_stays_as_it_is() -> None:
     assert redacted is not None
     assert namespaces_in(redacted) == set()
     assert elided(redacted, lambda _: True) == redacted
+
+
+def test_a_status_without_names_gets_those_that_the_ledger_has() -> None:
+    redacted = STATE.status("w1-slice", redacted=True)
+    assert redacted is not None
+    found = with_claims(redacted, status())
+    assert found["devices"] == status()["devices"]
+    assert found["summary"] == redacted["summary"]
+    assert with_claims({"summary": {}}, status()) == {"summary": {}}
+
+
+def test_a_status_of_another_moment_stays_as_it_is() -> None:
+    """The ledger may know of a claim that Kubernetes' status does not have yet, and the other way round."""
+    redacted = STATE.status("w1-slice", redacted=True)
+    before = available(slice_of("w1", *devices("gpu-0", "gpu-1"))).status("w1-slice")
+    assert redacted is not None
+    assert before is not None
+    assert with_claims(redacted, before) == redacted
+    assert with_claims(before, status()) == before
+    assert with_claims(status(), before) == status()
 
 
 def test_claims_are_counted_where_they_are_not_named() -> None:

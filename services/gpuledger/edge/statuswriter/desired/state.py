@@ -27,9 +27,7 @@ from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desi
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.fields import canonical
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
-
-REDACTED = "Redacted"
-"""The setting of claim references that leaves out the names of claims."""
+from gpuledger.events.settings import REDACTED
 
 HOLDING = frozenset({AssignmentPhase.PENDING, AssignmentPhase.ASSIGNED})
 """Phases in which a pool that approves devices automatically says so on the device."""

@@ -16,14 +16,20 @@ from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import chosen, key_of, name_of, number, packed, shown, skipped, text
 from gpuledger.events.payload import TEXT_LENGTH_MAX
-from gpuledger.events.settings import HEARTBEATS_MAX, SELECTOR_LABELS_MAX, SLICES_PER_UNIT_MAX, SettingsChanged
+from gpuledger.events.settings import (
+    DEFAULT_CLAIM_REFERENCES,
+    HEARTBEATS_MAX,
+    REDACTED,
+    SELECTOR_LABELS_MAX,
+    SLICES_PER_UNIT_MAX,
+    SettingsChanged,
+)
 
 _PERIOD: Final = re.compile(r"([1-9]\d{0,8})([smh])", re.ASCII).fullmatch
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 _MODES: Final = ("Manual", "Automatic", "Selector")
 MANUAL, SELECTOR = "Manual", "Selector"
 _REFERENCES: Final = ("Full", "Redacted")
-REDACTED = "Redacted"
 
 
 class Understood(NamedTuple):
@@ -43,7 +49,8 @@ def read(obj: Object) -> ObjectPart:
 
 def merge(parts: list[bytes]) -> SettingsChanged:
     """The payload; all defaults without a ModuleConfig."""
-    return SettingsChanged.model_validate(orjson.loads(parts[0]) if parts else {})
+    given = orjson.loads(parts[0]) if parts else {}
+    return SettingsChanged.model_validate({"claim_references": DEFAULT_CLAIM_REFERENCES} | given)
 
 
 def understand(obj: Object) -> Understood:
