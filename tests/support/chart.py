@@ -21,6 +21,11 @@ KUBE_VERSION = "1.34.0"
 RELEASE, NAMESPACE, NAME = "lab", "gpu-system", "lab-gpuledger"
 NATS, DATABASE = "nats://u:p@nats.example:4222", "postgresql://u:p@db.example/gpuledger"
 
+ROLES_OF_PEOPLE = (
+    *(f"d8:user-authz:gpu-control-plane:{who}" for who in ("user", "editor", "cluster-admin")),
+    *(f"gpu-control-plane:aggregate-to-{role}" for role in ("view", "edit")),
+)
+
 IMAGE: dict[str, Any] = {"image": {"repository": "registry.example/gpuledger"}}
 WITH_SECRET: dict[str, Any] = {**IMAGE, "servers": {"existingSecret": "given"}}
 WITH_URLS: dict[str, Any] = {**IMAGE, "servers": {"natsUrl": NATS, "databaseUrl": DATABASE}}

@@ -7,7 +7,6 @@ import pytest
 from gpuledger.api.kinds import (
     CA_SECRET,
     CONTROLLER_TLS_SECRET,
-    GPU_GROUP,
     LEDGER_CONFIG_MAP,
     LEDGER_CONFIG_MAP_NAMESPACE,
     MODULE_CONFIG,
@@ -30,6 +29,7 @@ from support.chart import (
     NAMESPACE,
     NATS,
     RELEASE,
+    ROLES_OF_PEOPLE,
     WITH_LOGINS,
     WITH_SECRET,
     WITH_URLS,
@@ -73,7 +73,7 @@ ALWAYS = {
     "ClusterRole", "ClusterRoleBinding", "Deployment", "Job", "PodDisruptionBudget", "Role", "RoleBinding", "Service",
     "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
-RESTRICTED_ACCESS = "gpu-control-plane-restricted-access"
+POLICIES = {"gpu-control-plane-restricted-access", "gpu-control-plane-automatic-approval"}
 RESTRICTED_ACCESS_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 LOG_PROOF = "gpu-log-proof"
@@ -259,40 +259,6 @@ def test_a_budget_is_about_the_pods_of_its_component() -> None:
         assert budget["spec"]["selector"]["matchLabels"] == labels
 
 
-POOLS = ("gpupools", "clustergpupools")
-READ = {"get", "list", "watch"}
-PEOPLE = {
-    "user": ("User", {"gpupools": READ, "clustergpupools": READ}),
-    "editor": (
-        "Editor",
-        {
-            "gpupools": READ | {"create", "update", "patch", "delete", "deletecollection"}, "clustergpupools": READ,
-            "gpudevices": READ | {"update", "patch"},
-        },
-    ),
-    "cluster-admin": (
-        "ClusterAdmin",
-        {
-            **dict.fromkeys(POOLS, READ | {"create", "update", "patch", "delete", "deletecollection"}),
-            **dict.fromkeys(("gpudevices", "gpunodestates"), READ | {"update", "patch", "delete"}),
-        },
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("who", PEOPLE)
-def test_people_may_do_what_their_role_allows(who: str) -> None:
-    level, expected = PEOPLE[who]
-    role = render(WITH_SECRET).one("ClusterRole", f"d8:user-authz:gpu-control-plane:{who}")
-    assert role["metadata"]["annotations"] == {"user-authz.deckhouse.io/access-level": level}
-    verbs: dict[str, set[str]] = {}
-    for rule in role["rules"]:
-        assert rule["apiGroups"] == [GPU_GROUP]
-        for resource in rule["resources"]:
-            verbs.setdefault(resource, set()).update(rule["verbs"])
-    assert verbs == expected
-
-
 def test_selectors_find_the_servers_pods_and_no_others(made: Manifests) -> None:
     selectors = [made.one("Deployment")["spec"]["selector"]["matchLabels"], made.one("Service")["spec"]["selector"]]
     if NAME in made.names("PodDisruptionBudget"):
@@ -335,8 +301,7 @@ def test_every_object_has_the_standard_labels(made: Manifests) -> None:
 def test_names(given: dict[str, str], release: str, expected: str) -> None:
     made = render({**WITH_URLS, **given, "nfdCoverage": {"enabled": True}}, release)
     names = {one["metadata"]["name"] for one in made.objects}
-    people = {f"d8:user-authz:gpu-control-plane:{who}" for who in PEOPLE}
-    assert names == {expected, NFD_COVERAGE, SERVICE, RESTRICTED_ACCESS, *people, *COMPONENTS} | {
+    assert names == {expected, NFD_COVERAGE, SERVICE, *POLICIES, *ROLES_OF_PEOPLE, *COMPONENTS} | {
         f"{expected}-{suffix}"
         for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook", "ledger")
     }

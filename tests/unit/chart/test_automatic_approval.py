@@ -1,0 +1,112 @@
+"""The policy that keeps the cluster's free GPUs: its expressions, as an API server would evaluate them."""
+
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import cel
+import pytest
+
+from support.chart import WITH_SECRET, needs_helm, render, template
+
+pytestmark = needs_helm
+
+NAME = "gpu-control-plane-automatic-approval"
+GRANTED, OTHER = "team-a", "team-b"
+VALUES = {**WITH_SECRET, "restrictedAccess": {"automaticApproval": {"namespaces": [GRANTED, "team-c"]}}}
+
+Json = dict[str, Any]
+
+ANYTHING: Json = {"requireAnnotation": False, "autoApproveSelector": {}}
+ON_REQUEST: Json = {"requireAnnotation": True}
+
+
+def pool(assignment: Json | None = None, **spec: Any) -> Json:
+    found: Json = {"resource": {"unit": "Card"}, "nodeSelector": {"matchLabels": {"rack": "1"}}, **spec}
+    return {"spec": found if assignment is None else found | {"deviceAssignment": assignment}}
+
+
+@cache
+def policy(*, is_default: bool = False) -> Json:
+    spec: Json = render(WITH_SECRET if is_default else VALUES).one("ValidatingAdmissionPolicy", NAME)["spec"]
+    return spec
+
+
+def inputs(new: Json, old: Json | None, namespace: str) -> Json:
+    request = {"namespace": namespace, "operation": "CREATE" if old is None else "UPDATE"}
+    return {"request": request, "object": deepcopy(new), "oldObject": deepcopy(old)}
+
+
+def value(expression: str, given: Json) -> Any:
+    return cel.compile(expression).execute(given)
+
+
+def is_allowed(new: Json, old: Json | None = None, namespace: str = OTHER, *, is_default: bool = False) -> bool:
+    spec, given = policy(is_default=is_default), inputs(new, old, namespace)
+    variables = {one["name"]: value(one["expression"], given) for one in spec["variables"]}
+    (validation,) = spec["validations"]
+    found = value(validation["expression"], given | {"variables": variables})
+    assert isinstance(found, bool)
+    return found
+
+
+@pytest.mark.parametrize("selector", [{}, {"matchLabels": {"tier": "gold"}}])
+def test_a_new_pool_takes_gpus_by_itself_only_where_its_namespace_may(selector: Json) -> None:
+    approving = pool(ANYTHING | {"autoApproveSelector": selector})
+    assert is_allowed(approving, namespace=GRANTED)
+    assert not is_allowed(approving, namespace=OTHER)
+    assert not is_allowed(approving, namespace=GRANTED, is_default=True)
+
+
+@pytest.mark.parametrize("assignment", [None, {}, ON_REQUEST, {"requireAnnotation": False}])
+def test_everybody_may_have_a_pool_that_takes_what_people_assign(assignment: Json | None) -> None:
+    assert is_allowed(pool(assignment))
+    assert is_allowed(pool(assignment), pool(ANYTHING)), "and may make one of a pool that took GPUs by itself"
+
+
+WIDER = [
+    (pool(ANYTHING), pool()),
+    (pool(ANYTHING), pool(ON_REQUEST)),
+    (pool(ANYTHING), pool({"requireAnnotation": False})),
+    (pool(ANYTHING), pool({"requireAnnotation": False, "autoApproveSelector": {"matchLabels": {"a": "b"}}})),
+    (pool(ANYTHING, nodeSelector={}), pool(ANYTHING)),
+    ({"spec": {"resource": {"unit": "Card"}, "deviceAssignment": ANYTHING}}, pool(ANYTHING)),
+    (pool(ANYTHING, resource={"unit": "Card", "maxDevicesPerNode": 8}), pool(ANYTHING)),
+    (pool(ANYTHING), pool(ANYTHING, deviceSelector={"include": {"products": ["Tesla T4"]}})),
+]
+
+
+@pytest.mark.parametrize(("new", "old"), WIDER)
+def test_no_change_reaches_other_gpus_without_the_grant(new: Json, old: Json) -> None:
+    assert not is_allowed(new, old)
+    assert is_allowed(new, old, GRANTED)
+
+
+def test_a_pool_of_earlier_times_goes_on_and_changes_in_other_ways() -> None:
+    old = pool(ANYTHING)
+    assert is_allowed(old, old)
+    assert is_allowed(pool(ANYTHING, scheduling={"strategy": "BinPack"}), old)
+    assert is_allowed(old | {"metadata": {"finalizers": ["gpu.deckhouse.io/pool"]}}, old)
+
+
+def test_a_refusal_names_the_namespace_and_the_value_that_grants() -> None:
+    (validation,) = policy()["validations"]
+    message = value(validation["messageExpression"], inputs(pool(ANYTHING), None, OTHER))
+    assert message.startswith(f"ApprovalNotGranted: GPUPools of the namespace {OTHER} ")
+    assert "restrictedAccess.automaticApproval.namespaces" in message
+    assert validation["message"].startswith("ApprovalNotGranted: ")
+
+
+def test_the_policy_is_in_force_for_pools_with_a_namespace() -> None:
+    binding = render(WITH_SECRET).one("ValidatingAdmissionPolicyBinding", NAME)
+    assert binding["spec"] == {"policyName": NAME, "validationActions": ["Deny"]}
+    (rule,) = policy()["matchConstraints"]["resourceRules"]
+    assert (rule["operations"], rule["resources"]) == (["CREATE", "UPDATE"], ["gpupools"])
+    assert policy()["failurePolicy"] == "Fail"
+
+
+@pytest.mark.parametrize("namespaces", [["Team"], ["*"], "team-a"])
+def test_what_is_no_namespace_grants_nothing(namespaces: object) -> None:
+    result = template({**WITH_SECRET, "restrictedAccess": {"automaticApproval": {"namespaces": namespaces}}})
+    assert result.code != 0
+    assert "restrictedAccess.automaticApproval.namespaces" in result.err
