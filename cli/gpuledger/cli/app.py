@@ -36,6 +36,7 @@ COMMANDS = LazyCommands(
         "agent": Place(f"{_COMMANDS}.agent", "app"),
         "permissions": Place(f"{_COMMANDS}.permissions", "permissions"),
         "admission": Place(f"{_COMMANDS}.cluster", "admission", hidden=True),
+        "uninstall": Place(f"{_COMMANDS}.cluster", "uninstall", hidden=True),
         "migrate": Place(f"{_COMMANDS}.migrate", "migrate"),
         "doctor": Place(f"{_COMMANDS}.doctor", "doctor"),
         "demo": Place(f"{_COMMANDS}.demo", "demo"),

@@ -14,9 +14,10 @@ from gpuledger.edge.kube import crds
 from gpuledger.runtime.settings import COMPONENT_NAMES
 from support.chart import NAME, NAMESPACE, WITH_SECRET, needs_helm, render
 from support.chart_cluster import DEPLOYMENTS, WITHOUT_POLICY, Cluster
-from support.kube_accounts import JOBS
+from support.kube_accounts import JOBS, Permission
 from support.kube_fleet import create, label_like_nfd
 from support.rights import beyond, granted, unused
+from support.uninstalling import LEFT_OF_POOLS, THEIRS, finalizers, leave_behind, names
 
 pytestmark = needs_helm
 
@@ -44,6 +45,8 @@ PRESETS: dict[str, Any] = {
 """Presets of the kinds that the embedded API server has."""
 
 AGENT = "gpu-node-agent"
+COMPONENTS_REMOVED = {Permission("delete", "apps", "daemonsets", name, NAMESPACE) for name in BUDGETED}
+"""What the job `uninstall` asks where all components run."""
 
 
 @pytest.mark.long
@@ -70,13 +73,18 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     assert await cluster.names(BUDGETS) == BUDGETED
 
     await cluster.have_webhooks()
+    await leave_behind(cluster.client, NAMESPACE)
     assert (await cluster.helm("uninstall")).code == 0
     assert await cluster.webhooks() == []
-    account = f"{NAME}-unhook"
-    requested, rules = cluster.requested_by(account), granted(render(values), account)
-    assert (beyond(requested, rules), unused(requested, rules)) == (set(), set())
-    for resource in (DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS, ROLES, CLUSTER_ROLES, JOBS):
+    assert await finalizers(cluster.client) == LEFT_OF_POOLS
+    assert await names(cluster.client, DAEMON_SETS) == {THEIRS}
+    for account in (f"{NAME}-unhook", f"{NAME}-uninstall"):
+        requested, rules = cluster.requested_by(account), granted(render(values), account)
+        assert (beyond(requested, rules), unused(requested | COMPONENTS_REMOVED, rules)) == (set(), set()), account
+    for resource in (DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS, ROLES, CLUSTER_ROLES):
         assert await cluster.names(resource) == set(), resource
+    assert await cluster.names(JOBS) == {f"{NAME}-uninstall"}, "its log says what remains"
+    assert "Remaining in Kubernetes: 4 pools" in cluster.kubelet.ran[f"{NAME}-uninstall"].log
     left = {one["metadata"]["name"] for one in (await cluster.client.list(CRDS)).items}
     assert {crd["metadata"]["name"] for crd in crds.shipped()} <= left
 

@@ -9,8 +9,10 @@ import yaml
 from gpuledger.api.kinds import NAMESPACE as PRODUCT_NAMESPACE
 from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.settings import SERVICE, SERVICE_PORT
+from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.runtime.settings import ADMISSION_LISTEN
 from gpuledger.runtime.settings import NAMESPACE as NAMESPACE_VARIABLE
+from gpuledger.tools.uninstall import OUR_SECRETS
 from support.chart import NAME, NAMESPACE, WITH_SECRET, WITHOUT_ADMISSION, needs_helm, render
 
 RESTRICTED_ACCESS = "gpu-control-plane-restricted-access"
@@ -42,7 +44,7 @@ def test_without_admission_nothing_of_it_is_left() -> None:
 
 @pytest.mark.parametrize(
     ("values", "moments"),
-    [(WITH_SECRET, "pre-delete,post-delete"), (WITHOUT_ADMISSION, "post-upgrade,post-rollback")],
+    [(WITH_SECRET, "pre-delete"), (WITHOUT_ADMISSION, "post-upgrade,post-rollback")],
 )
 def test_the_webhooks_are_taken_away_when_nobody_answers_any_more(values: dict[str, Any], moments: str) -> None:
     made, name = render(values), f"{NAME}-unhook"
@@ -59,3 +61,14 @@ def test_the_policy_is_the_shipped_one_for_the_releases_namespace() -> None:
         made = render(WITH_SECRET).one(kind, RESTRICTED_ACCESS)
         del made["metadata"]["labels"]
         assert made == shipped
+
+
+def test_what_is_kept_in_the_cluster_is_removed_when_the_release_is_gone() -> None:
+    made, name = render(WITH_SECRET), f"{NAME}-uninstall"
+    for kind in ("Job", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"):
+        assert made.one(kind, name)["metadata"]["annotations"]["helm.sh/hook"] == "post-delete"
+    job = made.one("Job", name)
+    assert job["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation", "its log is read"
+    assert job["spec"]["ttlSecondsAfterFinished"] > 0
+    named = {one for rule in made.one("Role", name)["rules"] for one in rule.get("resourceNames", ())}
+    assert named == {one["metadata"]["name"] for one in component_daemon_sets()} | {*OUR_SECRETS}

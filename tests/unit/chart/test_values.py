@@ -77,6 +77,8 @@ POLICIES = {"gpu-control-plane-restricted-access", "gpu-control-plane-automatic-
 RESTRICTED_ACCESS_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 LOG_PROOF = "gpu-log-proof"
+HOOKS = {f"{NAME}-{job}" for job in ("crds", "unhook", "uninstall")}
+"""The jobs with an account that is there only while they run."""
 
 pytestmark = needs_helm
 
@@ -112,9 +114,8 @@ def test_which_kinds_there_are(case: str, more: set[str], less: set[str]) -> Non
     made = render(CASES[case])
     assert made.kinds() == ALWAYS - less | more
     is_once = case == "one-shot-coverage"
-    assert made.names("Job") == {f"{NAME}-migrate", f"{NAME}-crds", f"{NAME}-unhook"} | (
-        {NFD_COVERAGE} if is_once else set()
-    )
+    always = {f"{NAME}-{job}" for job in ("migrate", "crds", "unhook", "uninstall")}
+    assert made.names("Job") == always | ({NFD_COVERAGE} if is_once else set())
 
 
 def test_what_pods_run(made: Manifests) -> None:
@@ -125,6 +126,7 @@ def test_what_pods_run(made: Manifests) -> None:
         f"{NAME}-migrate": ["migrate"],
         f"{NAME}-crds": ["crds", "install"],
         f"{NAME}-unhook": ["admission", "remove"],
+        f"{NAME}-uninstall": ["uninstall", "--namespace", NAMESPACE],
         **coverage,
         **({LOG_PROOF: ["verify", "--log"]} if LOG_PROOF in ran else {}),
     }
@@ -216,7 +218,7 @@ def test_every_account_is_bound_to_roles_that_are_there(made: Manifests) -> None
         if account is None:
             continue
         kept = made.one("ServiceAccount", account)
-        assert is_hook(kept) is (is_hook(one) and account in (f"{NAME}-crds", f"{NAME}-unhook"))
+        assert is_hook(kept) is (is_hook(one) and account in HOOKS)
         binding = made.one("ClusterRoleBinding", account)
         assert made.one("ClusterRole", binding["roleRef"]["name"])["rules"]
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
@@ -303,7 +305,7 @@ def test_names(given: dict[str, str], release: str, expected: str) -> None:
     names = {one["metadata"]["name"] for one in made.objects}
     assert names == {expected, NFD_COVERAGE, SERVICE, *POLICIES, *ROLES_OF_PEOPLE, *COMPONENTS} | {
         f"{expected}-{suffix}"
-        for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook", "ledger")
+        for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook", "uninstall", "ledger")
     }
     assert max(map(len, names)) <= 63
 

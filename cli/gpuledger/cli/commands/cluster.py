@@ -1,4 +1,4 @@
-"""Commands about what a cluster has installed: `gpuledger crds`, `nfd`, and `admission` for the Helm chart's hook."""
+"""Commands about what a cluster has installed: `crds`, `nfd`, and `admission` and `uninstall` for the chart's hooks."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +24,8 @@ from gpuledger.tools.nfd_coverage import (
     UnknownRuleError,
     coverage_of,
 )
+from gpuledger.tools.uninstall import Uninstalled, report
+from gpuledger.tools.uninstall import uninstall as uninstall_from
 
 Row = dict[str, object]
 
@@ -124,6 +126,18 @@ def remove(kubeconfig: PlainKubeconfig = None) -> None:
     message(f"Removed: {', '.join(kinds)}." if kinds else "There was nothing to remove.")
 
 
+def uninstall(
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace that gpuledger ran in.")],
+    kubeconfig: PlainKubeconfig = None,
+) -> None:
+    """Remove what gpuledger keeps in a cluster, and release people's pools, once its services have ended.
+
+    Pools, the CRDs and the ledger remain. A `gpuledger up` that still runs in the cluster puts everything back.
+    """
+    for line in report(run(_uninstall(kubeconfig, namespace))):
+        message(line)
+
+
 def difference_rows(comparison: definitions.Comparison) -> Iterator[Row]:
     """A row for every place that differs; one without a place for a missing CRD, none for an equal one."""
     row: Row = {"name": comparison.name, "state": "different"}
@@ -153,6 +167,11 @@ async def _coverage(access: KubeAccess) -> Coverage:
             return await coverage_of(client)
         except UnknownRuleError as error:
             raise CliError(str(error), "Use a build whose check and rule belong together") from error
+
+
+async def _uninstall(kubeconfig: Path | None, namespace: str) -> Uninstalled:
+    async with open_client(kubeconfig) as client:
+        return await uninstall_from(client, namespace)
 
 
 async def _remove(kubeconfig: Path | None) -> list[str]:

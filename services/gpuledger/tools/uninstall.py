@@ -1,0 +1,117 @@
+"""Removes from a cluster what gpuledger keeps there and nobody else would remove, once its services have ended.
+
+What people made stays: their pools can be deleted from then on, because nothing waits for gpuledger to let go of them.
+The ledger, the CRDs and the objects of their kinds stay as well. Services that still run in the cluster would put
+everything back.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from gpuledger.api.kinds import (
+    CA_SECRET,
+    CLUSTER_GPU_POOLS,
+    CONTROLLER_TLS_SECRET,
+    DAEMON_SETS,
+    GPU_POOLS,
+    MANAGED_BY,
+    SECRETS,
+    Resource,
+)
+from gpuledger.api.labels import POOL_FINALIZER
+from gpuledger.edge.admission.certificates.rotation import remove_webhooks
+from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
+from gpuledger.edge.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
+
+OUR_DAEMON_SETS: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
+OUR_SECRETS: Final = (CA_SECRET, CONTROLLER_TLS_SECRET)
+POOLS_AT_ONCE: Final = 16
+"""How many pools are changed at a time."""
+
+RELEASE_TRIES_MAX: Final = 5
+"""How often a pool is read again because somebody else changed it meanwhile."""
+
+
+class Uninstalled(NamedTuple):
+    """What was removed, the pools whose finalizer was, and how many pools remain; pools as `NAMESPACE/NAME`."""
+
+    removed: tuple[str, ...]
+    released: tuple[str, ...]
+    pools: int
+
+
+async def uninstall(client: KubeClient, namespace: str) -> Uninstalled:
+    """Remove what gpuledger keeps in a cluster; `namespace` is the one that it ran in. It can be repeated.
+
+    Raises:
+        KubeError: the API server cannot be used, or does not let us.
+    """
+    removed = await remove_webhooks(client)
+    removed += [f"DaemonSet {name}" for name in await _remove_daemon_sets(client, namespace)]
+    removed += [f"Secret {name}" for name in OUR_SECRETS if await _removed(client, SECRETS, name, namespace)]
+    found = [(kind, pool) for kind in (GPU_POOLS, CLUSTER_GPU_POOLS) for pool in await _pools(client, kind)]
+    at_once = asyncio.Semaphore(POOLS_AT_ONCE)
+    released = await asyncio.gather(*(_release(client, kind, pool, at_once) for kind, pool in found))
+    names = [_name(pool) for (_, pool), was_released in zip(found, released, strict=True) if was_released]
+    return Uninstalled(tuple(removed), tuple(names), len(found))
+
+
+def report(done: Uninstalled) -> Iterator[str]:
+    """What to say about it, in lines: what was removed, and what remains."""
+    yield f"Removed: {', '.join(done.removed) or 'nothing'}."
+    if done.released:
+        yield f"Released, so that they can be deleted: {', '.join(done.released)}."
+    yield f"Remaining in Kubernetes: {done.pools} pools, the CRDs with all objects of their kinds, the NodeFeatureRule,"
+    yield "and the ConfigMap that names the cluster's ledger; docs/installing.md has the commands that remove them."
+    yield "Remaining elsewhere: the ledger in NATS, the database, and the partitions that agents made on nodes."
+
+
+async def _remove_daemon_sets(client: KubeClient, namespace: str) -> list[str]:
+    found = (await client.list(DAEMON_SETS, Selection(namespace, OUR_DAEMON_SETS))).items
+    names = [one["metadata"]["name"] for one in found]
+    return [name for name in names if await _removed(client, DAEMON_SETS, name, namespace)]
+
+
+async def _removed(client: KubeClient, resource: Resource, name: str, namespace: str) -> bool:
+    try:
+        await client.delete(resource, name, namespace)
+    except NotFoundError:
+        return False
+    return True
+
+
+async def _pools(client: KubeClient, resource: Resource, selection: Selection = ALL) -> list[Object]:
+    try:
+        return (await client.list(resource, selection)).items
+    except NotFoundError:  # the CRD is gone, and its objects with it
+        return []
+
+
+async def _release(client: KubeClient, resource: Resource, pool: Object, at_once: asyncio.Semaphore) -> bool:
+    """Remove our finalizer from a pool, and nothing else; false where it has none."""
+    metadata = pool["metadata"]
+    same = Selection(metadata.get("namespace"), fields=f"metadata.name={metadata['name']}")
+    async with at_once:
+        now = [pool]
+        for _ in range(RELEASE_TRIES_MAX):
+            finalizers = now[0]["metadata"].get("finalizers") or [] if now else []
+            if POOL_FINALIZER not in finalizers:
+                return False
+            operations = _without(finalizers.index(POOL_FINALIZER))
+            with suppress(ConflictError, InvalidError, NotFoundError):
+                await client.json_patch(resource, metadata["name"], operations, same.namespace)
+                return True
+            now = await _pools(client, resource, same)
+    raise KubeError(f"Others changed the pool {_name(pool)} {RELEASE_TRIES_MAX} times meanwhile. Try again.")
+
+
+def _without(place: int) -> list[Object]:
+    path = f"/metadata/finalizers/{place}"
+    return [{"op": "test", "path": path, "value": POOL_FINALIZER}, {"op": "remove", "path": path}]
+
+
+def _name(pool: Object) -> str:
+    metadata = pool["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
