@@ -82,8 +82,11 @@ async def test_what_containers_have_is_reported_on_change_only(kubelet: FakeKube
         observed = AllocationObserved(node="w1", namespace="default", pod="pod", container="main", resources=devices)
         assert [(fact.subject, fact.data, fact.time) for fact in listens.facts] == [(MAIN, observed, NOON)]
         assert in_use(board) == {POOL: {"GPU-0::1", "GPU-1::0"}, "rdma/hca": {"nic-1"}}
+        assert board.state.allocations == (observed,)
         kubelet.release("pod")
         await stand(listens)
+        await polled(kubelet)
+        assert board.state.allocations == ()
         assert isinstance(listens.facts[-1].data, AllocationEnded)
         assert len(listens.facts) == 2
         assert in_use(board) == {"rdma/hca": {"nic-1"}}

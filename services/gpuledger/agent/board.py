@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from gpuledger.agent.hardware.api import Survey, Unregistered
+from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.node import WantedDevice
 
 
@@ -38,7 +39,7 @@ class BoardState:
 
     Discovery writes `survey`, health `unfit` (why each unusable card is so, by address) and `unregistered` (why errors
     of a card do not reach the agent, by address), desired devices `desired`, pod resources `in_use` (the unit ids that
-    containers hold, by resource) and setup `offers`.
+    containers hold, by resource) and `allocations`, and setup `offers`.
     """
 
     survey: Survey | None = None
@@ -46,6 +47,7 @@ class BoardState:
     unregistered: Mapping[str, Unregistered] = field(default_factory=dict)
     desired: tuple[WantedDevice, ...] | None = None
     in_use: Mapping[str, frozenset[str]] | None = None
+    allocations: tuple[AllocationObserved, ...] = ()
     offers: tuple[ResourceOffer, ...] = ()
 
 

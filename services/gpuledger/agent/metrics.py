@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.agent.board import Board
+from gpuledger.agent.held_units import HOLDER_LABELS, held_units
 from gpuledger.agent.outbox.store import OutboxStatus
 from gpuledger.agent.plugin.device_list import device_lists
 from gpuledger.agent.plugin.service import PluginCounts
@@ -95,6 +96,8 @@ class AgentMetrics(Collector):
         )
         samples = [(labels, float(count)) for labels, count in sorted(units.items())]
         yield _Family(GaugeMetricFamily, "units", "Units offered to the kubelet.", ("resource", "health"), samples)
+        held = [(holder, float(count)) for holder, count in sorted(held_units(self._board.state).items())]
+        yield _Family(GaugeMetricFamily, "held_units", "Units of a card that a container holds.", HOLDER_LABELS, held)
         yield _counter("registrations", "Registrations of resources with the kubelet.", counts.registrations)
         yield _counter("allocations", "Containers that were allocated units.", counts.allocations)
         yield _counter("lists_sent", "Lists of units sent to the kubelet.", counts.lists_sent)

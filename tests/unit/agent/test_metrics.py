@@ -4,8 +4,11 @@ from collections.abc import Mapping
 
 from gpuledger.agent.board import Board, ResourceOffer
 from gpuledger.agent.hardware.api import Survey, Unregistered
+from gpuledger.agent.held_units import HOLDER_LABELS, held_units
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
+from gpuledger.domain.mig.geometry import Instance
+from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationObserved
 from support.agent_metrics import EmptyOutbox
 from support.kubelet_parts import address, card, whole_cards
 
@@ -44,3 +47,42 @@ def test_cards_whose_errors_do_not_reach_the_agent_are_measured() -> None:
     (family,) = (family for family in metrics if family.name == "gpuledger_agent_card_events_unregistered")
     found = {(sample.labels["address"], sample.labels["reason"]): sample.value for sample in family.samples}
     assert found == {(address(0), "Refused"): 1.0, (address(1), "NotSupported"): 1.0}
+
+
+def allocation(pod: str, *units: str) -> AllocationObserved:
+    held = (AllocatedDevices(resource=POOL, devices=units),)
+    return AllocationObserved(node="w1", namespace="ml", pod=pod, container="train", resources=held)
+
+
+def test_a_container_holds_cards_instances_and_slices_as_the_exporter_names_them() -> None:
+    board = Board()
+    instances = (Instance("MIG-a", "1g.10gb", 0, 1, gpu_instance=7), Instance("MIG-b", "1g.10gb", 1, 1))
+    board.put(
+        survey=Survey((card(0), card(1, instances=instances), card(2)._replace(uuid=None))),
+        allocations=(allocation("whole", "GPU-0"), allocation("parts", "MIG-a", "MIG-b"), allocation("gone", "GPU-9")),
+    )
+    assert held_units(board.state) == {
+        ("GPU-0", "", "ml", "whole", "train", POOL): 1,
+        ("GPU-1", "7", "ml", "parts", "train", POOL): 1,
+    }
+    board.put(allocations=(allocation("shares", "GPU-0::0", "GPU-0::3"), allocation("also", "GPU-0::1")))
+    assert [(holder.pod, count) for holder, count in held_units(board.state).items()] == [("shares", 2), ("also", 1)]
+
+
+def test_nothing_is_held_before_the_cards_are_found_and_where_a_claim_names_the_device() -> None:
+    board = Board()
+    board.put(allocations=(allocation("whole", "GPU-0"),))
+    assert held_units(board.state) == {}
+    claims = (AllocatedClaim(claim="c", driver="gpu.nvidia.com", pool="w1", device="gpu-0"),)
+    by_claim = AllocationObserved(node="w1", namespace="ml", pod="dra", container="train", claims=claims)
+    board.put(survey=Survey((card(0),)), allocations=(by_claim,))
+    assert held_units(board.state) == {}
+
+
+def test_held_units_are_served_with_the_labels_of_their_holder() -> None:
+    board = Board()
+    board.put(survey=Survey((card(0),)), allocations=(allocation("whole", "GPU-0"),))
+    families = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    (sample,) = [one for family in families for one in family.samples if one.name == "gpuledger_agent_held_units"]
+    assert sample.labels == dict(zip(HOLDER_LABELS, ("GPU-0", "", "ml", "whole", "train", POOL), strict=True))
+    assert sample.value == 1.0

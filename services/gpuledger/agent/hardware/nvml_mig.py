@@ -108,7 +108,8 @@ def _gpu_instance(nvml: Nvml, handle: Handle, uuid: str, profile: Profile, devic
     own = sorted(device for device in devices if device.gpu_instance == info.id)
     name = own[0].uuid if own else f"{uuid}/gi-{info.id}"
     place = info.placement
-    return GpuInstance(handle, info.id, Instance(name, _profile_name(profile, own), place.start, place.size))
+    instance = Instance(name, _profile_name(profile, own), place.start, place.size, gpu_instance=info.id)
+    return GpuInstance(handle, info.id, instance)
 
 
 def _profile_name(profile: Profile, devices: Sequence[MigDevice]) -> str:

@@ -140,7 +140,7 @@ def with_instance(card: CardFacts, name: str, start: int, uuid: str) -> tuple[Ca
     reason = obstacle(card.profiles, card.instances, profile, start)
     if reason is not None:
         raise BusyError(f"No {name} can be created at {start} on {card.address}: {reason}.")
-    instance = Instance(uuid, name, start, profile.size)
+    instance = Instance(uuid, name, start, profile.size, gpu_instance=start)
     return with_instances(card, (*card.instances, instance)), instance
 
 

@@ -153,6 +153,7 @@ class PodResources(BasePart):
             await self._save(self._stored | found.recorded.keys())
             await record(found.facts)
         self._recorded = found.recorded
+        self._board.put(allocations=tuple(one for one in found.recorded.values() if one is not None))
         await self._save(frozenset(found.recorded))
 
     async def _save(self, subjects: frozenset[str]) -> None:

@@ -48,7 +48,7 @@ def partitions(desired: WantedDevice, uuids: tuple[str, ...]) -> int | None:
 
 def ids_of(uuid: str, slices: int) -> tuple[str, ...]:
     """The ids of the units that a card or an instance makes."""
-    base = _base(uuid)
+    base = uuid_base(uuid)
     return (base,) if slices == 1 else tuple(f"{base}{SLICE}{number}" for number in range(slices))
 
 
@@ -68,14 +68,28 @@ def without(offered: Iterable[ResourceOffer], held: HeldDevice) -> tuple[Resourc
 
 def used_of(in_use: Mapping[str, frozenset[str]], uuids: Iterable[str]) -> Used:
     """The units of these cards and instances that containers hold, of any resource."""
-    bases = frozenset(map(_base, uuids))
-    return frozenset((resource, each) for resource, ids in in_use.items() for each in ids if _base_of(each) in bases)
+    bases = frozenset(map(uuid_base, uuids))
+    return frozenset((resource, each) for resource, ids in in_use.items() for each in ids if unit_base(each) in bases)
 
 
 def uuids_used(used: Used, uuids: Iterable[str]) -> frozenset[str]:
     """The cards and instances whose units containers hold."""
-    bases = frozenset(_base_of(each) for _, each in used)
-    return frozenset(uuid for uuid in uuids if _base(uuid) in bases)
+    bases = frozenset(unit_base(each) for _, each in used)
+    return frozenset(uuid for uuid in uuids if uuid_base(uuid) in bases)
+
+
+def unit_base(unit: str) -> str:
+    """The part of a unit's id that names its card or instance; see `uuid_base`."""
+    return unit.partition(SLICE)[0]
+
+
+def uuid_base(uuid: str) -> str:
+    """A UUID as ids of units have it: shortened by a digest where it leaves no room for the number of a slice."""
+    room = ID_LENGTH_MAX - _SUFFIX_LENGTH
+    if len(uuid) <= room:
+        return uuid
+    digest = sha256(uuid.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return f"{uuid[: room - _DIGEST_LENGTH - 1]}-{digest}"
 
 
 def _units(held: HeldDevice) -> Iterator[DeviceUnit]:
@@ -86,16 +100,3 @@ def _units(held: HeldDevice) -> Iterator[DeviceUnit]:
 
 def _is_of(unit: DeviceUnit, held: HeldDevice) -> bool:
     return unit.address == held.address or unit.uuid in held.uuids
-
-
-def _base_of(unit: str) -> str:
-    return unit.partition(SLICE)[0]
-
-
-def _base(uuid: str) -> str:
-    """The UUID, shortened by a digest where it leaves no room for the number of a slice."""
-    room = ID_LENGTH_MAX - _SUFFIX_LENGTH
-    if len(uuid) <= room:
-        return uuid
-    digest = sha256(uuid.encode()).hexdigest()[:_DIGEST_LENGTH]
-    return f"{uuid[: room - _DIGEST_LENGTH - 1]}-{digest}"

@@ -31,12 +31,16 @@ class Profile(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """A part of a card that exists: its UUID, its profile's name, and the memory slices from `start` on that it has."""
+    """A part of a card that exists: its UUID, its profile's name, and the memory slices from `start` on that it has.
+
+    `gpu_instance` is the driver's number for it on the card, by which DCGM names it; None where unknown.
+    """
 
     uuid: str
     profile: str
     start: int
     size: int
+    gpu_instance: int | None = None
 
 
 class Place(NamedTuple):

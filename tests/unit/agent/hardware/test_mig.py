@@ -71,7 +71,7 @@ def test_the_numbers_of_mig_devices_may_have_holes(one: Bench) -> None:
 def test_what_was_made_half_is_seen_by_the_same_name_and_can_be_destroyed(one: Bench) -> None:
     half(one.card(FIRST), 2)
     seen = instances(one)
-    assert seen == (Instance(f"{one.card(FIRST).uuid}/gi-1", "0c.1g.10gb", 2, 1),)
+    assert seen == (Instance(f"{one.card(FIRST).uuid}/gi-1", "0c.1g.10gb", 2, 1, gpu_instance=1),)
     assert instances(one) == seen
     one.hardware.destroy_instance(FIRST, seen[0].uuid)
     assert instances(one) == ()
