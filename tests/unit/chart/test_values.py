@@ -57,6 +57,7 @@ CASES: dict[str, dict[str, Any]] = {
     "one-shot-coverage": {**WITH_URLS, "nfdCoverage": {"enabled": True}},
     "scheduled-coverage": {**WITH_SECRET, "nfdCoverage": {"enabled": True, "schedule": "17 * * * *"}},
     "service-monitor": {**WITH_SECRET, "serviceMonitor": {"enabled": True, "labels": {"release": "prom"}}},
+    "exporter-of-others": {**WITH_SECRET, "serviceMonitor": {"enabled": True, "dcgmExporter": False}},
     "rules": {**WITH_SECRET, "prometheusRule": {"enabled": True, "labels": {"release": "prom"}}},
     "components-of-others": {
         **WITH_SECRET,
@@ -107,7 +108,8 @@ def test_lint_finds_nothing(case: str) -> None:
         ("one-shot-coverage", {"Secret"}, set()),
         ("scheduled-coverage", {"CronJob"}, set()),
         ("log-proof", {"CronJob"}, set()),
-        ("service-monitor", {"ServiceMonitor"}, set()),
+        ("service-monitor", {"ServiceMonitor", "PodMonitor"}, set()),
+        ("exporter-of-others", {"ServiceMonitor"}, set()),
     ],
 )
 def test_which_kinds_there_are(case: str, more: set[str], less: set[str]) -> None:
@@ -271,15 +273,6 @@ def test_selectors_find_the_servers_pods_and_no_others(made: Manifests) -> None:
         for selector in selectors:
             is_found = selector.items() <= pod["metadata"]["labels"].items()
             assert is_found is (one["kind"] == "Deployment"), one["metadata"]["name"]
-
-
-def test_a_service_monitor_finds_the_service() -> None:
-    made = render(CASES["service-monitor"])
-    monitor, service = made.one("ServiceMonitor"), made.one("Service")
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert monitor["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
-    assert monitor["metadata"]["labels"]["release"] == "prom"
-    assert monitor["spec"]["endpoints"][0]["honorLabels"], "pools of one name differ by our own label `namespace`"
 
 
 def test_every_object_has_the_standard_labels(made: Manifests) -> None:

@@ -1,0 +1,47 @@
+"""The chart's monitors for the Prometheus operator find what they are to scrape, and their series name its node."""
+
+import pytest
+
+from gpuledger.edge.kube.crds import component_daemon_sets
+from support.chart import NAMESPACE, Object, needs_helm, render
+from support.served_metrics import MONITORED, RECORDED, of_exporters, scraped
+
+EXPORTER = "nvidia-dcgm-exporter"
+
+pytestmark = needs_helm
+
+
+def test_a_service_monitor_finds_the_service() -> None:
+    made = render(MONITORED)
+    monitor, service = made.one("ServiceMonitor"), made.one("Service")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert monitor["metadata"]["labels"]["release"] == "prom"
+    assert monitor["spec"]["endpoints"][0]["honorLabels"], "pools of one name differ by our own label `namespace`"
+
+
+@pytest.mark.parametrize(
+    ("components", "namespace"), [({}, NAMESPACE), ({"manage": False, "namespace": "gpu-operator"}, "gpu-operator")]
+)
+def test_a_pod_monitor_finds_the_exporters_and_names_their_nodes(components: Object, namespace: str) -> None:
+    made = render({**MONITORED, "components": components})
+    spec = made.one("PodMonitor", EXPORTER)["spec"]
+    (shipped,) = (one for one in component_daemon_sets() if one["metadata"]["name"] == EXPORTER)
+    template = shipped["spec"]["template"]
+    assert spec["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert spec["namespaceSelector"]["matchNames"] == [namespace]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    (container,) = template["spec"]["containers"]
+    assert endpoint["port"] in {port["name"] for port in container["ports"]}
+    assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}]
+    assert made.one("PodMonitor", EXPORTER)["metadata"]["labels"]["release"] == "prom"
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no recordings in {RECORDED}")
+def test_both_spellings_of_the_exporters_label_become_one() -> None:
+    served = of_exporters(RECORDED)
+    assert all({"Hostname", "hostname"} <= labels for labels in served.values())
+    for labels in scraped(served, render(MONITORED).one("PodMonitor", EXPORTER)).values():
+        assert {"node", "Hostname", "exported_pod", "exported_namespace", "exported_container"} <= labels
+        assert "hostname" not in labels
