@@ -58,6 +58,7 @@ CASES: dict[str, dict[str, Any]] = {
     "scheduled-coverage": {**WITH_SECRET, "nfdCoverage": {"enabled": True, "schedule": "17 * * * *"}},
     "service-monitor": {**WITH_SECRET, "serviceMonitor": {"enabled": True, "labels": {"release": "prom"}}},
     "exporter-of-others": {**WITH_SECRET, "serviceMonitor": {"enabled": True, "dcgmExporter": False}},
+    "dashboards": {**WITH_SECRET, "dashboards": {"enabled": True, "annotations": {"folder": "GPUs"}}},
     "rules": {**WITH_SECRET, "prometheusRule": {"enabled": True, "labels": {"release": "prom"}}},
     "components-of-others": {
         **WITH_SECRET,
@@ -110,6 +111,7 @@ def test_lint_finds_nothing(case: str) -> None:
         ("log-proof", {"CronJob"}, set()),
         ("service-monitor", {"ServiceMonitor", "PodMonitor"}, set()),
         ("exporter-of-others", {"ServiceMonitor"}, set()),
+        ("dashboards", {"ConfigMap"}, set()),
     ],
 )
 def test_which_kinds_there_are(case: str, more: set[str], less: set[str]) -> None:
