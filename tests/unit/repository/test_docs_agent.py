@@ -10,6 +10,7 @@ from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
 from gpuledger.agent.health import severity
 from gpuledger.agent.health.severity import DEFAULT_CLASSES, OTHER, Severity
+from gpuledger.events.allocation import AllocatedDevices, AllocationObserved
 from gpuledger.events.catalogue import registry
 from gpuledger.events.publishing import SourceKind
 from gpuledger.runtime.settings import METRICS_LISTEN, NATS_FILES, NATS_URL
@@ -73,9 +74,11 @@ def test_every_variable_is_named_and_has_its_default() -> None:
 def test_every_metric_is_named() -> None:
     board = Board()
     unit = DeviceUnit("GPU-1", "GPU-1", ADDRESS)
-    board.put(survey=Survey((CardFacts(ADDRESS, "10de", "2330"),)), unfit={ADDRESS: "XID 79"})
+    board.put(survey=Survey((CardFacts(ADDRESS, "10de", "2330", uuid="GPU-1"),)), unfit={ADDRESS: "XID 79"})
     board.put(unregistered={ADDRESS: Unregistered("Refused", "no")})
-    board.put(offers=(ResourceOffer("gpu.deckhouse.io/a", (unit,)),))
+    held = (AllocatedDevices(resource="gpu.deckhouse.io/a", devices=(unit.id,)),)
+    allocation = AllocationObserved(node="w1", namespace="ml", pod="job", container="main", resources=held)
+    board.put(offers=(ResourceOffer("gpu.deckhouse.io/a", (unit,)),), allocations=(allocation,))
     assert {name for cell, _ in rows("Monitoring") for name in quoted(cell)} == metrics_of_agents(board)
 
 
