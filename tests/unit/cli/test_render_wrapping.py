@@ -1,6 +1,7 @@
 """Tables that are wider than the terminal: columns of long texts go over several lines, and no character is lost."""
 
 import io
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ DETAIL = "card=GPU-1 node=w1 product=NVIDIA-H200 managed=true serial=0321 uuid=G
 ROW = {"time": "t1", "detail": DETAIL, "source": "/services/inventory"}
 
 
-def lines(width: int | None, *rows: dict[str, object], output: Output = Output.TABLE) -> list[str]:
+def lines(width: int | None, *rows: Mapping[str, object], output: Output = Output.TABLE) -> list[str]:
     out = io.StringIO()
     render(rows, VIEW, output, console=Console(out, io.StringIO(), width=width))
     return out.getvalue().splitlines()

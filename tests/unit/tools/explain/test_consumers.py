@@ -21,11 +21,11 @@ from gpuledger.tools.explain.consumers import (
 Json = dict[str, Any]
 
 
-def pod(name: str, *entries: Json, status: Json | None = None, **resources: str) -> Json:
-    containers = [
-        {"name": "c", "resources": {"limits": {key.replace("_", "/"): one for key, one in resources.items()}}}
-    ]
-    spec = {"containers": containers, "resourceClaims": list(entries)}
+def pod(name: str, *entries: Json, status: Json | None = None, resources: Json | None = None) -> Json:
+    spec = {
+        "containers": [{"name": "c", "resources": {"limits": resources or {}}}],
+        "resourceClaims": list(entries),
+    }
     return {"metadata": {"name": name, "namespace": "team-a"}, "spec": spec, "status": status or {}}
 
 
@@ -103,9 +103,9 @@ def test_the_device_class_of_an_extended_resource(resource: str, expected: str |
 
 
 def test_extended_resources_count_until_the_scheduler_has_made_a_claim_for_them() -> None:
-    requests = {"example.com_gpu": "1", "example.com_none": "0", "cpu": "2"}
-    assert unclaimed_resources(pod("p", **requests)) == ["example.com/gpu"]
-    assert unclaimed_resources(pod("p", status=EXTENDED_STATUS, **requests)) == []
+    requests = {"example.com/gpu": "1", "example.com/none": "0", "cpu": "2"}
+    assert unclaimed_resources(pod("p", resources=requests)) == ["example.com/gpu"]
+    assert unclaimed_resources(pod("p", status=EXTENDED_STATUS, resources=requests)) == []
 
 
 def test_an_extended_resource_is_meant() -> None:

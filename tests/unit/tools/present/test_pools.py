@@ -1,5 +1,6 @@
 """Pools as objects of Kubernetes make the answers of `why pod`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -49,12 +50,12 @@ def device(name: str, configured: str, reason: str) -> Json:
 def asked(
     units: int,
     *,
-    pools: list[Json],
-    devices: list[Json] = (),
-    nodes: list[Json] = (),
-    pods: list[Json] = (),  # type: ignore[assignment]
+    pools: Sequence[Json],
+    devices: Sequence[Json] = (),
+    nodes: Sequence[Json] = (),
+    pods: Sequence[Json] = (),
 ) -> PoolAnswer:
-    state = pools_of(PoolObjects({"gpupools": pools}, list(devices), list(nodes), list(pods)))
+    state = pools_of(PoolObjects({"gpupools": list(pools)}, list(devices), list(nodes), list(pods)))
     return answer(state, UnitRequest(UNITS, POOL, units), uses_of(state.pod.rows, POOL), PodState())
 
 
