@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,21 @@ async def test_a_driver_that_hangs_is_reported_and_the_kubelet_keeps_its_list(pl
     await place.lists(2, healthy=1)
     assert (_pid(place.agent), place.agent.running) == (pid, True)
     await place.nothing_is_lost()
+
+
+async def test_a_driver_that_refuses_to_report_errors_is_a_trouble_until_it_does(place: Place) -> None:
+    await place.use(1)
+    await place.agent.inject("events-refused@1")
+
+    async def is_reported(*, refused: bool) -> bool:
+        status, document = await place.agent.health()
+        return status == 200 and ("do not reach the agent" in document["troubles"].get("health", "")) == refused
+
+    await eventually(partial(is_reported, refused=True))
+    await place.agent.inject("recover")
+    await eventually(partial(is_reported, refused=False))
+    await place.agent.inject("xid:31@1")
+    await place.recorded_at_least(1, DeviceErrorsObserved)
 
 
 async def test_an_agent_whose_driver_hangs_ends_when_it_is_stopped(place: Place) -> None:
