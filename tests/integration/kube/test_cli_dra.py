@@ -187,9 +187,12 @@ def _status(name: str) -> dict[str, Any]:
 
 
 async def _let_read_statuses(admin: KubeClient, group: str) -> None:
-    rule = {"apiGroups": [RESOURCE_SLICE_STATUSES.group], "resources": [RESOURCE_SLICE_STATUSES.plural]}
+    rules = [
+        {"apiGroups": [RESOURCE_SLICE_STATUSES.group], "resources": [RESOURCE_SLICE_STATUSES.plural], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
+    ]
     metadata = {"name": "statuses"}
-    await create(admin, CLUSTER_ROLES, {"metadata": metadata, "rules": [rule | {"verbs": ["get"]}]})
+    await create(admin, CLUSTER_ROLES, {"metadata": metadata, "rules": rules})
     role = {"apiGroup": CLUSTER_ROLES.group, "kind": CLUSTER_ROLES.kind, "name": "statuses"}
     subjects = [{"apiGroup": CLUSTER_ROLES.group, "kind": "Group", "name": group}]
     await create(admin, CLUSTER_ROLE_BINDINGS, {"metadata": metadata, "roleRef": role, "subjects": subjects})
