@@ -156,7 +156,10 @@ class _Parser:
 
     def _binary(self, operator: str, left: Node, level: int) -> Binary:
         returns_bool = self._takes("bool") is not None
-        on, labels, many, include = None, (), None, ()
+        on: bool | None = None
+        labels: tuple[str, ...] = ()
+        many: str | None = None
+        include: tuple[str, ...] = ()
         if matching := self._takes("on", "ignoring"):
             on, labels = matching == "on", self._labels()
             if group := self._takes("group_left", "group_right"):
