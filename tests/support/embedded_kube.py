@@ -15,7 +15,14 @@ from support.kube_server import HOST, KubeServer, free_ports
 class EmbeddedKube(KubeServer):
     """An embedded API server; with `secure` it serves HTTPS, as a real one always does."""
 
-    def __init__(self, directory: Path, *, secure: bool = False, bookmark_every_s: float = BOOKMARK_EVERY_S) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        secure: bool = False,
+        bookmark_every_s: float = BOOKMARK_EVERY_S,
+        allow_privileged: bool = False,
+    ) -> None:
         files = certificates(directory / "tls", HOST, system_clock()) if secure else None
         (self._port,) = free_ports(directory, 1)
         scheme = "https" if secure else "http"
@@ -23,10 +30,11 @@ class EmbeddedKube(KubeServer):
         self._tls: ssl.SSLContext | None = files.server_context() if files else None
         self._objects = directory / "objects.jsonl"
         self._bookmark_every_s = bookmark_every_s
+        self._allow_privileged = allow_privileged
         self._serving = AsyncExitStack()
 
     async def start(self) -> None:
-        server = ApiServer(bookmark_every_s=self._bookmark_every_s)
+        server = ApiServer(bookmark_every_s=self._bookmark_every_s, allow_privileged=self._allow_privileged)
         load(server.store, self._objects)
         self._serving.callback(save, server.store, self._objects)
         await self._serving.enter_async_context(server.serving(HOST, self._port, self._tls))

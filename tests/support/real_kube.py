@@ -51,7 +51,7 @@ class RealKube(KubeServer):
     Stopped, its etcd runs on; the process is killed, for nothing that matters is in it.
     """
 
-    def __init__(self, directory: Path, programs: Path) -> None:
+    def __init__(self, directory: Path, programs: Path, *, allow_privileged: bool = False) -> None:
         files = certificates(directory / "tls", HOST, system_clock())
         port, etcd_port = free_ports(directory, 2)
         super().__init__(directory, f"https://{HOST}:{port}", files.ca, ADMIN_TOKEN)
@@ -67,6 +67,7 @@ class RealKube(KubeServer):
                 *("--service-account-key-file", str(directory / "sa.pub")),
                 *("--service-account-signing-key-file", str(directory / "sa.key")),
                 *("--service-cluster-ip-range", "10.0.0.0/24", "--endpoint-reconciler-type", "none"),
+                *(("--allow-privileged",) if allow_privileged else ()),
             ),
             directory / "apiserver.log",
         )

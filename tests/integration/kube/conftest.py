@@ -47,12 +47,13 @@ async def new_kube(kube_kind: str, tmp_path: Path) -> AsyncIterator[NewKube]:
     numbers = count(1)
     async with AsyncExitStack() as stack:
 
-        async def start(**embedded: Any) -> KubeServer:
+        async def start(*, allow_privileged: bool = False, **embedded: Any) -> KubeServer:
             directory = tmp_path / f"kube-{next(numbers)}"
             programs = assets()
             if kube_kind == kube_kinds.REAL and programs is not None:
-                return await stack.enter_async_context(RealKube(directory, programs))
-            return await stack.enter_async_context(EmbeddedKube(directory, **embedded))
+                return await stack.enter_async_context(RealKube(directory, programs, allow_privileged=allow_privileged))
+            server = EmbeddedKube(directory, allow_privileged=allow_privileged, **embedded)
+            return await stack.enter_async_context(server)
 
         yield start
 

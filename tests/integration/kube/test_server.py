@@ -197,11 +197,20 @@ async def test_tokens_are_not_issued(api: Api) -> None:
     assert (await api("POST", f"{DEFAULT}/serviceaccounts/default/token", token)).code == 501
 
 
-@pytest.mark.parametrize("selector", ["((", "a in (", "a=b c", "=", "a notin ()", "!", "a" * 64])
+@pytest.mark.parametrize("selector", ["((", "a in (", "a=b c", "=", "a notin (", "!", "a" * 64])
 async def test_a_label_selector_that_is_none_is_refused(api: Api, selector: str) -> None:
     for query in (f"labelSelector={quote(selector)}", f"watch=1&labelSelector={quote(selector)}"):
         assert (await api("GET", f"{CONFIGMAPS}?{query}")).code == 400
     assert (await api("DELETE", f"{CONFIGMAPS}?labelSelector={quote(selector)}")).code == 400
+
+
+@pytest.mark.parametrize(("selector", "names"), [("a notin ()", ["set", "unset"]), ("a in ()", ["empty"])])
+async def test_a_set_without_values_holds_the_empty_one(api: Api, selector: str, names: list[str]) -> None:
+    for name, labels in (("set", {"a": "x"}), ("empty", {"a": ""}), ("unset", {})):
+        await api.made(CONFIGMAPS, configmap(name, labels={"of": "this-test", **labels}))
+    query = quote(f"of=this-test,{selector}")
+    assert (await api("GET", f"{CONFIGMAPS}?labelSelector={query}")).names == names
+    assert (await api("DELETE", f"{CONFIGMAPS}?labelSelector={query}")).code == 200
 
 
 @pytest.mark.parametrize("selector", ["spec=1", "metadata.name", "metadata.name==a==b", "data.a=b"])
@@ -224,7 +233,6 @@ async def test_a_field_selector_that_is_none_is_refused(api: Api, selector: str)
         (MERGE, {"metadata": {"name": "other"}}, 400),
         (MERGE, {"metadata": {"namespace": "other"}}, 400),
         (MERGE, {"metadata": None}, 400),
-        (MERGE, {"metadata": {"uid": "other"}}, 409),
         (MERGE, {"metadata": {"resourceVersion": "1"}}, 409),
         (MERGE, {"metadata": {"labels": {"a": "!"}}}, 422),
         ("application/json", {}, 415),
@@ -233,6 +241,33 @@ async def test_a_field_selector_that_is_none_is_refused(api: Api, selector: str)
 async def test_patches_that_do_not_fit(api: Api, media: str, patch: object, code: int) -> None:
     await api.made(CONFIGMAPS, configmap("c"))
     assert (await api("PATCH", f"{CONFIGMAPS}/c", patch, media=media)).code == code
+
+
+@pytest.mark.parametrize(
+    ("media", "patch"),
+    [
+        (MERGE, {"metadata": {"uid": "other"}}),
+        (STRATEGIC, {"metadata": {"uid": "other"}}),
+        (JSON_PATCH, [{"op": "replace", "path": "/metadata/uid", "value": "other"}]),
+        (APPLY, configmap("c", uid="other")),
+    ],
+)
+async def test_no_patch_changes_who_an_object_is(api: Api, media: str, patch: object) -> None:
+    made = await api.made(CONFIGMAPS, configmap("c"))
+    path = f"{CONFIGMAPS}/c" + ("?fieldManager=a" if media == APPLY else "")
+    answer = await api("PATCH", path, patch, media=media)
+    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
+    assert answer.causes == {("FieldValueInvalid", "metadata.uid")}
+    replaced = await api("PUT", f"{CONFIGMAPS}/c", configmap("c", uid="other"))
+    assert (replaced.code, replaced.body["reason"]) == (409, "Conflict")
+    assert (await api("GET", f"{CONFIGMAPS}/c")).body["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+async def test_the_status_of_a_custom_resource_takes_no_uid(things: Api) -> None:
+    made = await things.made(THINGS, thing("t"))
+    patch = {"metadata": {"uid": "other"}, "status": {"ok": True}}
+    answer = await things("PATCH", f"{THINGS}/t/status", patch, media=MERGE)
+    assert (answer.code, answer.body["metadata"]["uid"]) == (200, made["metadata"]["uid"])
 
 
 async def test_applying_keeps_owners_and_reports_conflicts(things: Api) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from support.kube_http import (
     ANY,
+    APPLY,
     CONFIGMAPS,
     CRDS,
     MERGE,
@@ -121,7 +122,12 @@ async def test_a_definition_takes_its_objects_along(things: Api) -> None:
     await things.until(f"{THINGS}/free", 404)
     crd = (await things("GET", f"{CRDS}/things.example.com")).body
     assert crd["metadata"]["deletionTimestamp"]
-    assert (await things("POST", THINGS, thing("late"))).code == 405
+    late = thing("late")
+    applied = await things("PATCH", f"{THINGS}/late?fieldManager=a", late, media=APPLY)
+    for refused in (await things("POST", THINGS, late), applied):
+        assert (refused.code, refused.body["reason"]) == (403, "Forbidden")
+        assert refused.body["details"] == {"name": "late", "group": "example.com", "kind": "things"}
+        assert "create not allowed while custom resource definition is terminating" in refused.body["message"]
     await things("PATCH", f"{THINGS}/held", LET_GO, media=MERGE)
     await things.until(f"{CRDS}/things.example.com", 404)
     answer = await things.until(THINGS, 404)
@@ -159,9 +165,38 @@ async def test_versions_of_a_definition_come_and_go(things: Api) -> None:
     assert (await things.until(f"{newer}/t", 200)).body["apiVersion"] == "example.com/v2"
     status = (await things("GET", f"{CRDS}/things.example.com")).body["status"]
     assert status["storedVersions"] == ["v1", "v2"]
-    await changed(things, thing_version(storage=False, served=False), thing_version("v2"))
-    await things.until(THINGS, 404)
+    async with things.watching(f"{THINGS}?watch=1") as watch:
+        assert await watch.event() == ("ADDED", "t")
+        await changed(things, thing_version(storage=False, served=False), thing_version("v2"))
+        assert (await things.until(THINGS, 404)).text == "404 page not found\n"
+        assert await watch.next() is None
     assert (await things("GET", newer)).names == ["t"]
+
+
+async def test_a_version_that_is_removed_is_not_found(things: Api) -> None:
+    await things.made(THINGS, thing("t"))
+    await changed(things, thing_version(storage=False), thing_version("v2"))
+    await things.until(THINGS.replace("/v1/", "/v2/"), 200)
+    stored = {"status": {"storedVersions": ["v2"]}}
+    assert (await things("PATCH", f"{CRDS}/things.example.com/status", stored, media=MERGE)).code == 200
+    async with things.watching(f"{THINGS}?watch=1") as watch:
+        assert await watch.event() == ("ADDED", "t")
+        await changed(things, thing_version("v2"))
+        await things.until("/apis/example.com/v1", 404)
+        await things.until(THINGS, 404)
+        assert await watch.next() is None
+    for method, path in (("POST", THINGS), ("PUT", f"{THINGS}/t"), ("DELETE", f"{THINGS}/t"), ("GET", f"{THINGS}/t")):
+        answer = await things(method, path, thing("t") if method in {"POST", "PUT"} else None)
+        assert (answer.code, answer.text) == (404, "404 page not found\n")
+
+
+async def test_a_watch_ends_with_the_definition(things: Api) -> None:
+    await things.made(THINGS, thing("t"))
+    async with things.watching(f"{THINGS}?watch=1") as watch:
+        assert await watch.event() == ("ADDED", "t")
+        await things("DELETE", f"{CRDS}/things.example.com")
+        assert await watch.event() == ("DELETED", "t")
+        assert await watch.next() is None
 
 
 async def test_a_schema_that_is_none_is_refused(api: Api) -> None:
@@ -189,16 +224,19 @@ async def test_many_objects_are_deleted_together(api: Api) -> None:
         ({"propagationPolicy": "Sideways"}, 422),
         ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422),
         ({"dryRun": ["Some"]}, 422),
-        ({"gracePeriodSeconds": "soon"}, 500),
-        ({"kind": "Pod", "apiVersion": "v1"}, 500),
-        ("{", 500),
+        ({"gracePeriodSeconds": "soon"}, 400),
+        ({"kind": "Pod", "apiVersion": "v1"}, 400),
+        ("{", 400),
+        ("[]", 400),
         ({"gracePeriodSeconds": -1}, 200),
         ({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]}, 200),
     ],
 )
 async def test_options_of_a_deletion(api: Api, options: object, code: int) -> None:
     await api.made(CONFIGMAPS, configmap("c"))
-    assert (await api("DELETE", f"{CONFIGMAPS}/c", options)).code == code
+    answer = await api("DELETE", f"{CONFIGMAPS}/c", options)
+    assert answer.code == code
+    assert code != 400 or answer.body["reason"] == "BadRequest"
 
 
 async def test_options_of_a_deletion_may_be_yaml(api: Api) -> None:

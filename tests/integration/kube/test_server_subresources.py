@@ -3,6 +3,7 @@
 import pytest
 
 from support.kube_http import (
+    APPLY,
     DEFAULT,
     MERGE,
     THINGS,
@@ -15,6 +16,7 @@ from support.kube_http import (
 
 PODS = f"{DEFAULT}/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+SCALE: Json = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
 PATHS = {"specReplicasPath": ".spec.wanted.count", "statusReplicasPath": ".status.count"}
 
 
@@ -34,6 +36,30 @@ async def test_a_scale_is_not_implemented(scaled: Api) -> None:
     await scaled.made(THINGS, thing("t", {"wanted": {"count": 1}}))
     for path in (f"{THINGS}/t/scale", f"{DEPLOYMENTS}/d/scale"):
         assert (await scaled("GET", path)).code == 501
+
+
+@pytest.mark.parametrize("count", [-1, 2**31])
+async def test_the_count_of_a_scale_is_checked_where_it_lies(scaled: Api, count: int) -> None:
+    answer = await scaled("POST", THINGS, thing("t", {"wanted": {"count": count}}))
+    assert (answer.code, answer.causes) == (422, {("FieldValueInvalid", ".spec.wanted.count")})
+    await scaled.made(THINGS, thing("t"))
+    answer = await scaled("PATCH", f"{THINGS}/t", {"spec": {"wanted": {"count": count}}}, media=MERGE)
+    assert (answer.code, answer.causes) == (422, {("FieldValueInvalid", ".spec.wanted.count")})
+    answer = await scaled("PATCH", f"{THINGS}/t/status", {"status": {"count": count}}, media=MERGE)
+    assert (answer.code, answer.causes) == (422, {("FieldValueInvalid", ".status.count")})
+
+
+async def test_a_scale_of_a_custom_resource_cannot_be_applied(scaled: Api) -> None:
+    await scaled.made(THINGS, thing("t", {"wanted": {"count": 1}}))
+    scale = SCALE | {"metadata": {"name": "t"}, "spec": {"replicas": 5}}
+    path = f"{THINGS}/t/scale?fieldManager=a&force=true"
+    answer = await scaled("PATCH", path, scale, media=APPLY)
+    assert (answer.code, answer.body.get("reason", "")) == (500, "")
+    assert "request to convert CR to an invalid group/version: autoscaling/v1" in answer.body["message"]
+    assert (await scaled("GET", f"{THINGS}/t")).body["spec"] == {"wanted": {"count": 1}}
+    assert (await scaled("PATCH", path, thing("t"), media=APPLY)).code == 400
+    assert (await scaled("PATCH", f"{THINGS}/t/scale", scale, media=APPLY)).code == 422
+    assert (await scaled("PATCH", path.replace("/t/", "/none/"), scale, media=APPLY)).code == 404
 
 
 async def test_a_status_changes_nothing_else_of_a_custom_resource(scaled: Api) -> None:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gpuledger.local.kubeapi.tls import certificates
 from gpuledger.runtime.clock import system_clock
-from support.kube_http import CONFIGMAPS, MERGE, Api, Json, configmap
+from support.kube_http import CONFIGMAPS, JSON_PATCH, MERGE, Api, Json, configmap
 from support.kube_server import HOST
 from support.waiting import eventually
 
@@ -150,6 +150,20 @@ async def test_a_hook_that_cannot_be_reached(api: Api, hooks: Hooks, policy: str
     answer = await api("POST", CONFIGMAPS, configmap("c"))
     assert answer.code == code
     assert code == 201 or answer.body["reason"] == "InternalError"
+
+
+@pytest.mark.parametrize("bundle", [{}, {"caBundle": ""}, {"caBundle": None}])
+async def test_a_hook_without_a_bundle_keeps_none(api: Api, bundle: Json) -> None:
+    hook = Hooks(b"")._hook("/0", "configmaps") | {"failurePolicy": "Ignore"}
+    hook["clientConfig"] = {"url": f"https://{HOST}:1/none", **bundle}
+    path = f"{GROUP}/{VALIDATING.lower()}s"
+    made = await api.made(path, {"metadata": {"name": "c"}, "webhooks": [hook]})
+    assert made["webhooks"][0]["clientConfig"] == {"url": f"https://{HOST}:1/none"}
+    at = "/webhooks/0/clientConfig/caBundle"
+    for value, kept in (("Cg==", "Cg=="), ("", None)):
+        patch = [{"op": "add", "path": at, "value": value}]
+        answer = await api("PATCH", f"{path}/c", patch, media=JSON_PATCH)
+        assert answer.body["webhooks"][0]["clientConfig"].get("caBundle") == kept
 
 
 async def test_a_hook_whose_certificate_is_not_trusted_fails(api: Api, hooks: Hooks, tmp_path: Path) -> None:

@@ -28,9 +28,17 @@ Kubeconfig = Annotated[
 ]
 Tls = Annotated[bool, typer.Option("--tls", help="Serve HTTPS, with a CA that is created in the data directory.")]
 
+AllowPrivileged = Annotated[
+    bool, typer.Option("--allow-privileged", help="Accept pods with privileged containers, as kube-apiserver does.")
+]
+
 
 def kube_api(
-    listen: Listen = "127.0.0.1:0", kubeconfig: Kubeconfig = None, tls: Tls = False, data_dir: DataDir = None
+    listen: Listen = "127.0.0.1:0",
+    kubeconfig: Kubeconfig = None,
+    tls: Tls = False,
+    allow_privileged: AllowPrivileged = False,
+    data_dir: DataDir = None,
 ) -> None:
     """Serve an empty Kubernetes API in memory until Ctrl-C.
 
@@ -40,17 +48,17 @@ def kube_api(
     directory = read_settings(os.environ, data_dir).data_dir / CERTIFICATES if tls else None
     host, port = parse_address(listen)
     with short_walks():
-        run(run_until_stopped(_serve(host, port, kubeconfig, directory), message_unless_closed))
+        run(run_until_stopped(_serve(host, port, kubeconfig, directory, allow_privileged), message_unless_closed))
 
 
-async def _serve(host: str, port: int, config: Path | None, directory: Path | None) -> None:
+async def _serve(host: str, port: int, config: Path | None, directory: Path | None, allow_privileged: bool) -> None:
     from gpuledger.local.kubeapi import kubeconfig as files  # noqa: PLC0415 - takes a second to import
     from gpuledger.local.kubeapi.server import ApiServer  # noqa: PLC0415
     from gpuledger.local.kubeapi.tls import certificates  # noqa: PLC0415
 
     made = certificates(directory, host, system_clock()) if directory else None
     context = made.server_context() if made else None
-    async with ApiServer().serving(host, port, context) as url:
+    async with ApiServer(allow_privileged=allow_privileged).serving(host, port, context) as url:
         message_unless_closed(f"Serving an empty Kubernetes API at {url}.")
         if config is not None:
             text = files.kubeconfig(url, made.ca.read_bytes() if made else None)

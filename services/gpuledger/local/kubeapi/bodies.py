@@ -18,7 +18,6 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 DELETE_OPTIONS = "DeleteOptions"
-UNSUPPORTED = 415
 
 _HEAD = Shape("object", fields={"apiVersion": Shape("string"), "kind": Shape("string"), "metadata": ANYTHING})
 """The fields that every object has."""
@@ -53,15 +52,12 @@ def read_delete_options(body: bytes, content_type: str) -> Object:
     """The options of a DELETE.
 
     Raises:
-        ApiError: 415 for an unsupported media type; 500, as Kubernetes does, if they are unreadable.
+        ApiError: 415 for an unsupported media type; 400, they are unreadable.
     """
-    try:
-        options, _ = decoding.parse(body, content_type)
-        if options.get("kind", DELETE_OPTIONS) != DELETE_OPTIONS:
-            raise bad_request("decoded object cannot be converted to DeleteOptions")
-        decoding.check_types(options, shape("V1DeleteOptions"))
-    except ApiError as error:
-        raise error if error.code == UNSUPPORTED else internal(error.message) from error
+    options, _ = decoding.parse(body, content_type)
+    if options.get("kind", DELETE_OPTIONS) != DELETE_OPTIONS:
+        raise bad_request("decoded object cannot be converted to DeleteOptions")
+    decoding.check_types(options, shape("V1DeleteOptions"))
     return options
 
 

@@ -21,6 +21,7 @@ from gpuledger.local.kubeapi.strategies.leases import LeaseStrategy
 from gpuledger.local.kubeapi.strategies.nodes import NodeStrategy
 from gpuledger.local.kubeapi.strategies.pods import PodStrategy
 from gpuledger.local.kubeapi.strategies.policy import PdbStrategy
+from gpuledger.local.kubeapi.strategies.resource_quotas import ResourceQuotaStrategy
 
 CREATE = ("create",)
 PARTIAL = ("get", "patch", "update")
@@ -128,7 +129,7 @@ _CORE = (
         "resourcequotas",
         "quota",
         sub=("status",),
-        strategy=StoredStrategy({}, {}, has_generation=False, answers_deleted_object=True),
+        strategy=ResourceQuotaStrategy(),
     ),
     _core.namespaced("Secret", "secrets", strategy=core_data.SecretStrategy()),
     _core.namespaced(

@@ -116,7 +116,7 @@ class Controllers:
         name = change.object["metadata"]["name"]
         crd = self._store.collection(CRDS).get("", name)
         if crd is None:
-            self._registry.withdraw(name)
+            self._withdraw(change.object)
             return
         if crd["metadata"].get("deletionTimestamp"):
             self._empty_crd(crd)
@@ -127,10 +127,15 @@ class Controllers:
             crd = self._store.put(CRDS, accepted)
         resources = custom.resources_of(crd)
         self._registry.serve(name, resources)
+        self._store.collection(_key_of_crd(crd)).wake()
         stored = next(version["name"] for version in crd["spec"]["versions"] if version["storage"])
         for resource in resources:
             if resource.version == stored:
                 self._default_anew(resource)
+
+    def _withdraw(self, crd: Object) -> None:
+        self._registry.withdraw(crd["metadata"]["name"])
+        self._store.collection(_key_of_crd(crd)).wake()
 
     def _default_anew(self, resource: ServedResource) -> None:
         """Apply a schema's new defaults to stored objects."""
@@ -141,7 +146,7 @@ class Controllers:
                 self._store.amend(resource.key, then)
 
     def _empty_crd(self, crd: Object) -> None:
-        key = (crd["spec"]["group"], crd["spec"]["names"]["plural"])
+        key = _key_of_crd(crd)
         resource = self._registry.of_group(*key)
         left = self._store.collection(key).objects()
         if resource is not None and left:
@@ -157,7 +162,7 @@ class Controllers:
         if crd is None or not crd["metadata"].get("deletionTimestamp") or len(self._store.collection(key)):
             return
         if CRD_FINALIZER in crd["metadata"].get("finalizers", []):
-            self._registry.withdraw(crd["metadata"]["name"])
+            self._withdraw(crd)
             self._replace(CRDS, without_finalizer(crd, CRD_FINALIZER))
 
     def _empty_namespace(self, name: str) -> None:
@@ -274,6 +279,10 @@ class Controllers:
         resource = self._registry.of_group(*key)
         if resource is not None:
             self._writer.replace(resource, obj)
+
+
+def _key_of_crd(crd: Object) -> CollectionKey:
+    return crd["spec"]["group"], crd["spec"]["names"]["plural"]
 
 
 def _blocks(obj: Object, uid: str) -> bool:

@@ -18,6 +18,7 @@ from gpuledger.edge.kube.schema.structural import SchemaNode, node_of, shape_of
 from gpuledger.edge.kube.schema.values import NOWHERE, ValuePlace, problems_of_value
 from gpuledger.local.kubeapi.jsonpath import first
 from gpuledger.local.kubeapi.resources import Context, ServedResource, Strategy, Subresource, TableColumn
+from gpuledger.local.kubeapi.scales import SCALE, count_causes
 from gpuledger.local.kubeapi.tables_age import age_of
 
 _BLOCKING = frozenset(f"FieldValue{what}" for what in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"))
@@ -38,6 +39,10 @@ class CustomVersion:
     has_status: bool
     columns: tuple[TableColumn, ...]
     selectable: tuple[str, ...]
+    spec_count: str = ""
+    """The path of the count that the scale writes; empty for a version without a scale."""
+
+    status_count: str = ""
 
 
 def resources_of(crd: Object) -> list[ServedResource]:
@@ -76,6 +81,7 @@ class CustomStrategy(Strategy):
         node = self.version.node
         causes = [
             *problems_of_value(obj, node, ValuePlace("")),
+            *self._count_causes(obj, (self.version.spec_count, self.version.status_count)),
             *embedded_problems(obj, node),
             *repeated_items(obj, node),
         ]
@@ -89,6 +95,8 @@ class CustomStrategy(Strategy):
             if subresource == "status"
             else problems_of_value(obj, node, ValuePlace(""), old)
         )
+        counts = (self.version.status_count,) if subresource else (self.version.spec_count, self.version.status_count)
+        causes += self._count_causes(obj, counts)
         causes += embedded_problems(obj, node)
         repeated = list(repeated_items(obj, node))
         if repeated and not any(repeated_items(old, node)):
@@ -117,6 +125,9 @@ class CustomStrategy(Strategy):
         if node is None or "status" not in obj:
             return []
         return problems_of_value(obj["status"], node, ValuePlace("status", "status"), old.get("status", ABSENT))
+
+    def _count_causes(self, obj: Object, paths: tuple[str, ...]) -> list[Cause]:
+        return [cause for path in paths if path for cause in count_causes(obj, path)]
 
     def _by_rules(self, obj: Object, old: object, causes: list[Cause]) -> list[Cause]:
         rules = self.version.rules
@@ -163,19 +174,22 @@ def _resource(spec: Object, version: Object) -> ServedResource:
         strategy=CustomStrategy(read),
         list_kind=names.get("listKind") or f"{names['kind']}List",
         is_custom=True,
-        lacks=("scale",) if "scale" in (version.get("subresources") or {}) else (),
+        lacks=(SCALE,) if read.spec_count else (),
     )
 
 
 def _read(version: Object) -> CustomVersion:
     node = node_of((version.get("schema") or {}).get("openAPIV3Schema"))
     subresources = version.get("subresources") or {}
+    scale = subresources.get(SCALE) or {}
     return CustomVersion(
         node=node,
         rules=rules_of(node),
         has_status="status" in subresources,
         columns=tuple(_column(one) for one in version.get("additionalPrinterColumns") or ()) or (_AGE,),
         selectable=tuple(one["jsonPath"] for one in version.get("selectableFields") or ()),
+        spec_count=scale.get("specReplicasPath", ""),
+        status_count=scale.get("statusReplicasPath", ""),
     )
 
 

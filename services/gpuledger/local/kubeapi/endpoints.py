@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 from aiohttp import web
 
-from gpuledger.local.kubeapi import answers, bodies, decoding
+from gpuledger.local.kubeapi import answers, bodies, decoding, scales
 from gpuledger.local.kubeapi.actions import action_of
-from gpuledger.local.kubeapi.errors import PlainError, bad_request, method_not_allowed
+from gpuledger.local.kubeapi.errors import ApiError, PlainError, bad_request, method_not_allowed, not_implemented
 from gpuledger.local.kubeapi.negotiation import Representation, not_acceptable
 from gpuledger.local.kubeapi.options import (
     DeleteOptions,
@@ -59,6 +60,8 @@ class ResourceEndpoints:
         endpoint = self._by_method.get(http.method)
         if endpoint is None:
             raise method_not_allowed(http.method.lower())
+        if request.target.subresource in request.target.resource.lacks:
+            raise await self._lacking(http, request)
         return await endpoint(http, request, form)
 
     @property
@@ -70,6 +73,16 @@ class ResourceEndpoints:
         """End every watch that is open."""
         for task in self._watches:
             task.cancel()
+
+    async def _lacking(self, http: web.Request, request: ApiRequest) -> ApiError:
+        """The answer for a subresource that the server lacks: 501, but that of Kubernetes where it is an error too."""
+        target, content_type = request.target, http.headers.get("Content-Type", "")
+        if not (scales.is_of_custom_resource(target) and http.method == "PATCH" and _applies(content_type)):
+            return not_implemented(f"{target.resource.plural}/{target.subresource}")
+        require_manager(write_options(_query(http), http.headers.get("User-Agent", ""), "PatchOptions"))
+        config = scales.read_configuration(await http.read(), content_type)
+        self._writer.found(target)
+        return scales.unconvertible(config)
 
     async def _get(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
         target, query = request.target, _query(http)
@@ -118,8 +131,7 @@ class ResourceEndpoints:
         _require_verb(request, "patch")
         options = write_options(query, http.headers.get("User-Agent", ""), "PatchOptions")
         content_type = http.headers.get("Content-Type", "")
-        applies = decoding.media_type_of(content_type) == bodies.APPLY_PATCH
-        if applies:
+        if applies := _applies(content_type):
             require_manager(options)
             change: Change = bodies.applied(body, content_type, request, options)
         else:
@@ -168,7 +180,9 @@ class ResourceEndpoints:
         is_first = True
         with self._watched(), suppress(ConnectionError):
             every_s = self._bookmark_every_s
-            async for events in watch(self._store, request.target, options, chosen, revision, bookmark_every_s=every_s):
+            served = partial(self._writer.registry.serves, request.target.resource)
+            seen = watch(self._store, request.target, options, chosen, revision, served, bookmark_every_s=every_s)
+            async for events in seen:
                 lines = []
                 for event in events:
                     lines.append(answers.event_line(event, request, form, query, is_first=is_first))
@@ -190,6 +204,10 @@ class ResourceEndpoints:
 
 def _query(http: web.Request) -> Query:
     return Query({name: http.query.getall(name) for name in http.query})
+
+
+def _applies(content_type: str) -> bool:
+    return decoding.media_type_of(content_type) == bodies.APPLY_PATCH
 
 
 def _require_verb(request: ApiRequest, verb: str) -> None:

@@ -165,11 +165,12 @@ def _config(applied: Object, shape: Shape) -> Object:
     wrong = typed.misfits(applied, shape)
     if wrong:
         problem = wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {one}" for one in wrong)
-        raise internal(f"failed to create typed patch object ({_described(applied)}): {problem}")
+        raise internal(f"failed to create typed patch object ({described(applied)}): {problem}")
     return applied
 
 
-def _described(applied: Object) -> str:
+def described(applied: Object) -> str:
+    """An applied configuration as errors name it: namespace, name and type."""
     meta = applied.get("metadata")
     named: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
     version, kind = applied.get("apiVersion", ""), applied.get("kind", "")

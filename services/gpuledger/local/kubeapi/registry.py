@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gpuledger.local.kubeapi.errors import ApiError, PlainError, not_found, not_implemented
+from gpuledger.local.kubeapi.errors import ApiError, PlainError, not_found
 from gpuledger.local.kubeapi.resources import ServedResource
 
 PAGE_NOT_FOUND = "404 page not found\n"
 
 
 class Target(NamedTuple):
-    """The target of a path. `name` is empty for a collection, `namespace` is empty for all or none."""
+    """The target of a path. `name` is empty for a collection, `namespace` is empty for all or none.
+
+    `subresource` may be one that the server lacks.
+    """
 
     resource: ServedResource
     namespace: str
@@ -48,6 +51,10 @@ class ResourceRegistry:
     def find(self, group: str, version: str, plural: str) -> ServedResource | None:
         """The resource of these names."""
         return self._found.get((group, version, plural))
+
+    def serves(self, resource: ServedResource) -> bool:
+        """Whether a resource is still served; its schema may have changed."""
+        return self.find(resource.group, resource.version, resource.plural) is not None
 
     def of_group(self, group: str, plural: str) -> ServedResource | None:
         """Any version of a resource."""
@@ -101,7 +108,7 @@ class ResourceRegistry:
 def _target(resource: ServedResource, namespace: str, rest: list[str]) -> Target | None:
     name, subresource = [*rest, "", ""][:2]
     if subresource in resource.lacks:
-        raise not_implemented(f"{resource.plural}/{subresource}")
+        return Target(resource, namespace, name, subresource)
     if len(rest) > 2 or not all(rest):
         return None
     if subresource and not resource.subresource(subresource):

@@ -26,11 +26,13 @@ class EmbeddedKube(NamedTuple):
 async def embedded_kube(data_dir: Path, host: str = HOST, port: int = 0) -> AsyncIterator[EmbeddedKube]:
     """Load the objects of the data directory, and serve and save them until the block ends.
 
+    It stands for a whole cluster, whose installers allow privileged containers.
+
     Raises:
         ObjectsFileError: the saved objects cannot be read.
         OSError: the address is not available, or a file cannot be written.
     """
-    server, objects = ApiServer(), data_dir / OBJECTS
+    server, objects = ApiServer(allow_privileged=True), data_dir / OBJECTS
     load(server.store, objects)
     saving = asyncio.create_task(keep_saved(server.store, objects))
     try:

@@ -141,10 +141,6 @@ class _LabelParser:
             raise _syntax(opening, "'('")
         if self._next in _SYMBOLS - {",", ")"}:
             raise _syntax(self._next, "',', ')' or identifier")
-        if self._next == ")":
-            raise bad_request(
-                "unable to parse requirement: values: for 'in', 'notin' operators, values set can't be empty"
-            )
         values = {self._value()}
         while self._take_one(",", ")") == ",":
             values.add(self._value())

@@ -43,7 +43,10 @@ log = structlog.get_logger("gpuledger.local.kubeapi")
 
 
 class ApiServer:
-    """An in-process Kubernetes API, which starts with the namespaces of every cluster."""
+    """An in-process Kubernetes API, which starts with the namespaces of every cluster.
+
+    It refuses privileged containers unless `allow_privileged` is set, as kube-apiserver does.
+    """
 
     def __init__(
         self,
@@ -53,11 +56,14 @@ class ApiServer:
         services: ServicePlaces | None = None,
         changes_kept: int = CHANGES_KEPT_MAX,
         bookmark_every_s: float = BOOKMARK_EVERY_S,
+        allow_privileged: bool = False,
     ) -> None:
         self.store = Store(changes_kept)
         self.registry = ResourceRegistry(BUILTIN)
         self._admission = WebhookAdmission(self.store, new_id, services or {})
-        self.writer = Writer(self.store, self.registry, clock, new_id, self._admission)
+        self.writer = Writer(
+            self.store, self.registry, clock, new_id, self._admission, allow_privileged=allow_privileged
+        )
         self.requests = 0
         self._clock = clock
         self._controllers = Controllers(self.store, self.registry, self.writer, clock)

@@ -131,6 +131,10 @@ class Collection:
         if len(self._changes) >= 2 * self._changes_kept:
             self._oldest = self._changes[-self._changes_kept - 1].revision
             del self._changes[: -self._changes_kept]
+        self.wake()
+
+    def wake(self) -> None:
+        """Have watchers look at what there is now."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 

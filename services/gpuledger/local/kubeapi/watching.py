@@ -5,7 +5,7 @@ record it gets 410 Expired, as from a real server, and lists again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
 from gpuledger.edge.kube.schema.causes import Object
@@ -37,18 +37,20 @@ async def watch(
     options: ListOptions,
     chosen: ListSelection,
     revision: int,
+    is_served: Callable[[], bool],
     *,
     bookmark_every_s: float = BOOKMARK_EVERY_S,
 ) -> AsyncIterator[list[WatchEvent]]:
     """Batches of events after a revision (0: first the present objects), until the end.
 
-    An error of the watch itself is its last event. Closing the iterator ends the watch.
+    A watch also ends when its resource is no longer served. An error of the watch itself is its last event. Closing
+    the iterator ends the watch.
     """
     deadline = asyncio.get_running_loop().time() + (options.timeout_s or WATCH_S)
     try:
         initial, revision = _initial(store, target, options, chosen, revision)
         yield initial
-        live = _live(store, target, revision, chosen, deadline, bookmark_every_s)
+        live = _live(store, target, revision, chosen, is_served, deadline, bookmark_every_s)
         async for events, revision in live:
             if events:
                 yield events
@@ -75,7 +77,13 @@ def _initial(
 
 
 async def _live(
-    store: Store, target: Target, revision: int, chosen: ListSelection, deadline: float, bookmark_every_s: float
+    store: Store,
+    target: Target,
+    revision: int,
+    chosen: ListSelection,
+    is_served: Callable[[], bool],
+    deadline: float,
+    bookmark_every_s: float,
 ) -> AsyncIterator[tuple[list[WatchEvent], int]]:
     clock = asyncio.get_running_loop().time
     collection = store.collection(target.resource.key)
@@ -86,6 +94,8 @@ async def _live(
         if changes := collection.since(revision):
             yield list(_seen(changes, chosen)), now
         revision = now
+        if not is_served():
+            return
         wait_s = min(deadline, bookmark_at) - clock()
         try:
             async with asyncio.timeout(max(wait_s, 0)):

@@ -51,16 +51,25 @@ def fit_url(target: Target, obj: Object) -> None:
     fit_namespace(target, obj)
 
 
+def check_uid(target: Target, obj: Object, old: Object) -> None:
+    """Check that a replacement is of the stored object. Of a patch, the validation judges the uid.
+
+    Raises:
+        ApiError: 409, it has the uid of another.
+    """
+    meta, before = obj["metadata"], old["metadata"]
+    if meta.get("uid") not in {None, "", before["uid"]}:
+        message = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
+        raise conflict(*target.resource.key, target.name, message)
+
+
 def check_version(target: Target, obj: Object, old: Object) -> None:
-    """Check that an update is based on the stored object.
+    """Check that an update is based on the stored state.
 
     Raises:
         ApiError: 409, it is based on another; 422 or 500, the resourceVersion is missing or malformed.
     """
     resource, meta, before = target.resource, obj["metadata"], old["metadata"]
-    if meta.get("uid") not in {None, "", before["uid"]}:
-        message = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}"
-        raise conflict(*resource.key, target.name, message)
     version = meta.get("resourceVersion") or ""
     if not version or version == "0":
         if not resource.strategy.updates_unconditionally:

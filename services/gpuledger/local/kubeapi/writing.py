@@ -5,11 +5,11 @@ fit the URL, not found, conflict, invalid. Nothing else runs between reading an 
 except when webhooks are called; then the object is read again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.edge.kube.schema.causes import Cause, Object
 from gpuledger.local.kubeapi import managed, metadata
 from gpuledger.local.kubeapi.admission import WebhookAdmission
 from gpuledger.local.kubeapi.errors import ApiError, already_exists, conflict, denied, internal, not_found
@@ -19,9 +19,11 @@ from gpuledger.local.kubeapi.registry import ResourceRegistry, Target
 from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.resources import ServedResource, timestamp
 from gpuledger.local.kubeapi.store import Store, copy_of, key_of
+from gpuledger.local.kubeapi.strategies.core_privileges import privilege_causes
 from gpuledger.local.kubeapi.terminating import BEGIN, CRDS, IMMORTAL, NAMESPACES
 from gpuledger.local.kubeapi.write_checks import (
     check_preconditions,
+    check_uid,
     check_version,
     finalizers_after,
     fit_namespace,
@@ -43,7 +45,7 @@ GENERATED_NAME_MAX = 63
 GENERATED_ATTEMPTS_MAX = 8
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
-_CARRIED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
+_CARRIED = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 
 Change = Callable[[Object], Object]
 """Makes the next state of an object from the present one, and may share parts with it."""
@@ -53,13 +55,21 @@ class Writer:
     """Writes objects of any resource."""
 
     def __init__(
-        self, store: Store, registry: ResourceRegistry, clock: Clock, new_id: NewId, admission: WebhookAdmission
+        self,
+        store: Store,
+        registry: ResourceRegistry,
+        clock: Clock,
+        new_id: NewId,
+        admission: WebhookAdmission,
+        *,
+        allow_privileged: bool = False,
     ) -> None:
         self.store = store
         self.registry = registry
         self._clock = clock
         self._new_id = new_id
         self._admission = admission
+        self._allow_privileged = allow_privileged
 
     async def create(self, request: ApiRequest, obj: Object, options: WriteOptions, *, applies: bool = False) -> Object:
         """Create an object; `applies` means that its managed fields are set already.
@@ -68,9 +78,9 @@ class Writer:
             ApiError: it cannot be created; nothing was stored.
         """
         resource, target = request.target.resource, request.target
-        self._refuse_terminating_crd(resource)
         meta = obj.setdefault("metadata", {})
         fit_namespace(target, obj)
+        self._refuse_terminating_crd(resource, meta.get("name", ""))
         if meta.get("resourceVersion"):
             raise internal("resourceVersion should not be set on objects to be created")
         self._begin(meta, request)
@@ -82,7 +92,8 @@ class Writer:
         resource.strategy.prepare_for_create(obj, request.context)
         obj = await self._mutated(request, "CREATE", obj, None, options)
         self._refuse_namespace(target, obj)
-        refuse_invalid(resource, obj, [*metadata.validate_metadata(resource, obj), *resource.strategy.validate(obj)])
+        causes = [*metadata.validate_metadata(resource, obj), *resource.strategy.validate(obj)]
+        refuse_invalid(resource, obj, [*causes, *self._privilege_causes(target, obj)])
         await self._validated(request, "CREATE", obj, None, options)
         if resource.is_custom:
             request.warnings.extend(metadata.finalizer_warnings(obj))
@@ -111,7 +122,7 @@ class Writer:
             if old is None:
                 return await self._created_by_update(request, change, options, applies=applies, is_patch=is_patch), True
             try:
-                return await self._updated(request, old, change, options, applies=applies), False
+                return await self._updated(request, old, change, options, applies=applies, is_patch=is_patch), False
             except _ChangedMeanwhileError as error:
                 if not is_patch or attempt == ATTEMPTS_MAX - 1:
                     raise stale(request.target) from error
@@ -196,12 +207,11 @@ class Writer:
             error = ApiError(409, error.reason, f"object is being deleted: {error.message}", error.details)
         raise error
 
-    def _refuse_terminating_crd(self, resource: ServedResource) -> None:
+    def _refuse_terminating_crd(self, resource: ServedResource, name: str) -> None:
         crd = self.store.collection(CRDS).get("", f"{resource.plural}.{resource.group}") if resource.is_custom else None
         if crd is not None and crd["metadata"].get("deletionTimestamp"):
-            details = {"group": resource.group, "kind": resource.plural}
             message = "create not allowed while custom resource definition is terminating"
-            raise ApiError(405, "MethodNotAllowed", message, details)
+            raise denied(resource.group, resource.plural, name, message)
 
     def _refuse_namespace(self, target: Target, obj: Object) -> None:
         if not target.resource.namespaced:
@@ -234,12 +244,14 @@ class Writer:
         return await self.create(request, obj, options, applies=applies)
 
     async def _updated(
-        self, request: ApiRequest, old: Object, change: Change, options: WriteOptions, *, applies: bool
+        self, request: ApiRequest, old: Object, change: Change, options: WriteOptions, *, applies: bool, is_patch: bool
     ) -> Object:
         target, resource = request.target, request.target.resource
         # Custom resources share with their older selves what an apply leaves alone; other strategies write in place.
         obj = change(old if applies and resource.is_custom else copy_of(old))
         fit_url(target, obj)
+        if not is_patch:
+            check_uid(target, obj, old)
         check_version(target, obj, old)
         self._carry(obj, old)
         resource.strategy.default(obj)
@@ -255,10 +267,15 @@ class Writer:
             [
                 *metadata.validate_metadata_update(resource, obj, old),
                 *resource.strategy.validate_update(obj, old, target.subresource),
+                *self._privilege_causes(target, obj),
             ],
         )
         await self._validated(request, "UPDATE", obj, old, options)
         return self._store_update(target, obj, old, options)
+
+    def _privilege_causes(self, target: Target, obj: Object) -> Iterable[Cause]:
+        is_checked = not self._allow_privileged and not target.subresource
+        return privilege_causes(target.resource.key, obj) if is_checked else ()
 
     def _store_update(self, target: Target, obj: Object, old: Object, options: WriteOptions) -> Object:
         current = self.current(target)
@@ -283,6 +300,7 @@ class Writer:
                 meta[name] = before[name]
             else:
                 meta.pop(name, None)
+        meta["uid"] = meta.get("uid") or before["uid"]
         meta["resourceVersion"] = before["resourceVersion"]
 
     def _count_generation(self, resource: ServedResource, obj: Object, old: Object) -> None:

@@ -13,7 +13,7 @@ from gpuledger.local.kubeapi.strategies.core_shared import at, one_of
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
-_HUGE_PAGES = "hugepages-"
+HUGE_PAGES = "hugepages-"
 _NATIVE_DOMAIN = "kubernetes.io/"
 
 
@@ -65,16 +65,16 @@ def _container_causes(container: Object, field: str, claims: frozenset[str]) -> 
 def _amount_causes(name: str, value: object, field: str) -> Iterator[Cause]:
     if problem := qualified_name_problem(name):
         yield invalid(field, name, problem)
-    elif "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
+    elif "/" not in name and name not in _STANDARD and not name.startswith(HUGE_PAGES):
         yield invalid(field, name, "must be a standard resource for containers")
     if amount(value) < 0:
         yield invalid(field, value, "must be greater than or equal to 0")
-    if _is_extended(name) and amount(value).denominator != 1:
+    if is_extended(name) and amount(value).denominator != 1:
         yield invalid(field, value, "must be an integer")
 
 
 def _excess_causes(name: str, value: object, limits: Mapping[str, object], field: str) -> Iterator[Cause]:
-    limit, may_overcommit = limits.get(name), not _is_extended(name) and not name.startswith(_HUGE_PAGES)
+    limit, may_overcommit = limits.get(name), not is_extended(name) and not name.startswith(HUGE_PAGES)
     if limit is None:
         if not may_overcommit:
             yield required(f"{field}.limits", "Limit must be set for non overcommitable resources")
@@ -84,7 +84,7 @@ def _excess_causes(name: str, value: object, limits: Mapping[str, object], field
         yield invalid(f"{field}.requests", value, f"must be less than or equal to {name} limit of {limit}")
 
 
-def _is_extended(name: str) -> bool:
+def is_extended(name: str) -> bool:
     """Whether a device plugin or an operator provides the resource, so that it comes in whole units."""
     return "/" in name and _NATIVE_DOMAIN not in name and not name.startswith("requests.")
 

@@ -26,13 +26,16 @@ class ValidatingConfigurationStrategy(Strategy):
     more_defaults: ClassVar[Mapping[str, Any]] = {}
 
     def default(self, obj: Object) -> None:
-        """Fill in defaults: fail closed, every namespace and object, ten seconds."""
+        """Fill in defaults: fail closed, every namespace and object, ten seconds. An empty CA bundle is none."""
         plain = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": TIMEOUT_S}
         for hook in obj.get("webhooks") or ():
             fill(hook, {**plain, "namespaceSelector": {}, "objectSelector": {}, **self.more_defaults})
             for rule in hook.get("rules") or ():
                 fill(rule, {"scope": "*"})
-            service = (hook.get("clientConfig") or {}).get("service")
+            config = hook.get("clientConfig") or {}
+            if not config.get("caBundle"):
+                config.pop("caBundle", None)
+            service = config.get("service")
             if service is not None:
                 fill(service, {"port": SERVICE_PORT})
 
