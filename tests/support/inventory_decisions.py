@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
-from gpuledger.api.kinds import EVENTS, GPU_DEVICES
+from gpuledger.api.kinds import EVENT_REPORTER, EVENTS, GPU_DEVICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
@@ -82,9 +82,15 @@ async def names(client: KubeClient) -> list[str]:
     return [one["metadata"]["name"] for one in (await client.list(GPU_DEVICES)).items]
 
 
+async def own_events(client: KubeClient) -> list[dict[str, Any]]:
+    """The Events that gpuledger reported; a cluster has others too."""
+    found = (await client.list(EVENTS)).items
+    return [one for one in found if one.get("reportingController") == EVENT_REPORTER]
+
+
 async def events(client: KubeClient, reason: str) -> list[dict[str, Any]]:
-    """The Events of a reason."""
-    return [one for one in (await client.list(EVENTS)).items if one["reason"] == reason]
+    """The own Events of a reason."""
+    return [one for one in await own_events(client) if one["reason"] == reason]
 
 
 async def has_event(client: KubeClient, reason: str) -> dict[str, Any]:
@@ -98,8 +104,8 @@ async def has_event(client: KubeClient, reason: str) -> dict[str, Any]:
 
 
 async def events_number(client: KubeClient, number: int) -> bool:
-    """Whether there are so many Events."""
-    return len((await client.list(EVENTS)).items) == number
+    """Whether there are so many own Events."""
+    return len(await own_events(client)) == number
 
 
 async def has_requests(proxy: KubeProxy, number: int, part: str = "") -> bool:

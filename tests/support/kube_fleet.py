@@ -1,16 +1,19 @@
 """A fleet of one card in a ledger and in a Kubernetes API: the same card in both."""
 
+from contextlib import suppress
 from typing import Any
 
 from gpuledger.api.kinds import GPU_DEVICES, NODE_FEATURES, NODES, Resource
 from gpuledger.api.labels import device_label
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.events.device import DeviceAttached, DeviceDetected, DeviceFailed, DeviceInserted, Hardware
 from gpuledger.events.node import NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.tools.cluster import CORE_EVENTS
 from support.events import RecordedFact, numbered, outgoing
+from support.examples import ACCOUNTS
 from support.ledgers import new_ledger
 
 INVENTORY, IMPORT = "/services/inventory", "/import/titan"
@@ -43,6 +46,12 @@ async def publish(nats_url: str, facts: list[RecordedFact]) -> None:
 
 async def create(client: KubeClient, resource: Resource, obj: dict[str, Any]) -> None:
     await client.create(resource, {"apiVersion": resource.api_version, "kind": resource.kind, **obj})
+
+
+async def create_account(client: KubeClient, namespace: str) -> None:
+    """Have the service account that the pods of a namespace need; a controller may have made it already."""
+    with suppress(AlreadyExistsError):
+        await create(client, ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}})
 
 
 async def create_device(client: KubeClient, name: str, node: str = "w1", **status: Any) -> None:

@@ -27,7 +27,7 @@ from support.dra_explanations import DRIVER, WATCHERS, devices, holding, node, r
 from support.events import RecordedFact, SubjectFact, hour
 from support.kube import kube_api
 from support.kube_accounts import ADMIN, AccountServer, config_file, let_get
-from support.kube_fleet import create, publish
+from support.kube_fleet import create, create_account, publish
 from support.kube_server import KubeServer
 from support.paths import ROOT
 
@@ -335,7 +335,7 @@ async def test_why_a_pod_waits(run: Run, kube: KubeServer) -> None:
         containers = [{"name": "c", "image": "none"}]
         claims = [{"name": "gpu", "resourceClaimName": "wants"}, {"name": "mine", "resourceClaimTemplateName": "t"}]
         spec = {"containers": containers, "resourceClaims": claims, "serviceAccountName": "default"}
-        await create(client, ACCOUNTS, {"metadata": {"name": "default", "namespace": "team-a"}})
+        await create_account(client, "team-a")
         await create(client, PODS, {"metadata": {"name": "p", "namespace": "team-a"}, "spec": spec})
     document = (await run("why", "pod", "team-a/p", *config, "-o", "json")).json()
     assert document["answer"] == "request gpu: 2 devices requested, 1 available: 2 taken, 1 tainted"
@@ -345,9 +345,6 @@ async def test_why_a_pod_waits(run: Run, kube: KubeServer) -> None:
     ]
     unknown = await run("why", "pod", "team-a/nobody", *config)
     assert (unknown.code, "pod 'team-a/nobody' was not found" in unknown.err) == (1, True)
-
-
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
 
 async def test_without_kubernetes_a_pods_claims_are_those_made_for_it(run: Run) -> None:

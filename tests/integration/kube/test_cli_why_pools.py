@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kinds import NAMESPACES, NODES, PODS, Resource
+from gpuledger.api.kinds import NAMESPACES, NODES, PODS
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.events.claim import ClaimRequested
 from gpuledger.events.node import NodeInventoryChanged, NodeLabelled, NodeObserved
@@ -20,11 +20,10 @@ from support.dra_explanations import requesting, wish
 from support.events import hour
 from support.kube import kube_api
 from support.kube_accounts import AccountServer, config_file, let_get
-from support.kube_fleet import create
+from support.kube_fleet import create, create_account
 from support.pools import PoolsLog, detected, pool, publish, state
 from support.projections import execute
 
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 POOL, UNITS, CLUSTER_UNITS = "team-a/a", "gpu.deckhouse.io/a", "cluster.gpu.deckhouse.io/c"
 
 
@@ -80,7 +79,7 @@ async def create_pod(client: KubeClient, name: str, units: int = 0, resource: st
 async def cluster(client: KubeClient) -> KubeClient:
     """A namespace whose pods can be made, and the nodes."""
     await create(client, NAMESPACES, {"metadata": {"name": "team-a"}})
-    await create(client, ACCOUNTS, {"metadata": {"name": "default", "namespace": "team-a"}})
+    await create_account(client, "team-a")
     for name, zone in (("w1", "1"), ("w2", "2")):
         await create(client, NODES, {"metadata": {"name": name, "labels": {"zone": zone}}, "spec": {}})
         await client.merge_patch(NODES, name, {"spec": {"taints": None}})  # those of a node that is not ready yet
@@ -237,7 +236,7 @@ async def accounts(directory: Path, *resources: tuple[str, str]) -> AsyncIterato
     async with kube_api(directory, AccountServer()) as api, open_client(api.kubeconfig) as admin:
         await create(admin, NAMESPACES, {"metadata": {"name": "team-a"}})
         await create(admin, NAMESPACES, {"metadata": {"name": "team-b"}})
-        await create(admin, ACCOUNTS, {"metadata": {"name": "default", "namespace": "team-a"}})
+        await create_account(admin, "team-a")
         await let_get(admin, "team-a:dev", *resources)
         await create_pod(admin, "asks", 1, CLUSTER_UNITS)
         yield api.url

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kinds import EVENTS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
+from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES, RESOURCE_SLICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError, RefusedError
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.slice import SliceWithdrawn
 from support.dra_facts import DRIVER, allocated
+from support.inventory_decisions import events
 from support.slice_statuses import NAMING, PATH, Driver, is_right, names, states, uid_of, written
 from support.statuswriting import CountingClient, all_written, status_writer
 from support.waiting import eventually
@@ -80,7 +81,7 @@ async def test_a_status_changed_by_hand_is_put_right(
     await client.merge_patch(RESOURCE_SLICE_STATUSES, "s1", {"status": change}, subresource="status")
 
     async def is_recorded() -> bool:
-        return any(one["reason"] == "GPUStatusRestored" for one in (await client.list(EVENTS)).items)
+        return bool(await events(client, "GPUStatusRestored"))
 
     await eventually(is_recorded)
     await all_written(writer, driver.ledger)

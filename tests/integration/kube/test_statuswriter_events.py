@@ -4,12 +4,21 @@ from datetime import timedelta
 
 import pytest
 
-from gpuledger.api.kinds import EVENTS
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.node import NodeInventoryChanged
 from gpuledger.runtime.clock import system_clock
 from support.gpu_states import COMPLETE, INCOMPLETE
-from support.inventory_decisions import MANAGED, Decided, events, has_event, has_requests, names, settled, writing
+from support.inventory_decisions import (
+    MANAGED,
+    Decided,
+    events,
+    has_event,
+    has_requests,
+    names,
+    own_events,
+    settled,
+    writing,
+)
 from support.kube_proxy import KubeProxy, only
 from support.scripted_api import refuse
 from support.statuswriting import QUICK, CountingClient, counting
@@ -42,7 +51,7 @@ async def test_old_and_imported_history_is_no_news(
         await decided.record(("old", NodeInventoryChanged(present=False, conditions=(INCOMPLETE, MANAGED))))
         event = await has_event(client, "GPUInventoryConditionChanged")
         assert (event["type"], event["regarding"]["kind"]) == ("Warning", "GPUNodeState")
-        assert (await client.list(EVENTS)).items == [event]
+        assert await own_events(client) == [event]
 
 
 async def test_the_same_news_again_is_a_series(

@@ -9,7 +9,6 @@ import pytest
 
 from gpuledger.api.kinds import (
     CLUSTER_GPU_POOLS,
-    EVENTS,
     GPU_DEVICES,
     GPU_NODE_STATES,
     GPU_POOLS,
@@ -26,6 +25,7 @@ from gpuledger.events.pool import PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support.gpu_states import CARD, POOL, FactRecorder, assigned, found, offers, phase, prepared, ready
+from support.inventory_decisions import events, own_events
 from support.kube_fleet import create
 from support.kube_server import KubeServer
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
@@ -80,7 +80,7 @@ async def event(client: KubeClient, reason: str) -> Object:
     notes: list[Object] = []
 
     async def is_recorded() -> bool:
-        notes[:] = [one for one in (await client.list(EVENTS)).items if one["reason"] == reason]
+        notes[:] = await events(client, reason)
         return bool(notes)
 
     await eventually(is_recorded)
@@ -255,7 +255,7 @@ async def test_what_a_person_wrote_on_a_device_stands(
         await facts.record(("w1-0", assigned(None)))
         await all_written(writer, facts.ledger)
         assert (await client.get(GPU_DEVICES, "w1-0"))["metadata"]["annotations"] == {ANNOTATION_ASSIGNMENT: "b"}
-        assert [one["reason"] for one in (await client.list(EVENTS)).items] == ["GPUDeviceDetected"]
+        assert [one["reason"] for one in await own_events(client)] == ["GPUDeviceDetected"]
         assert writer.health().left == 0
 
 

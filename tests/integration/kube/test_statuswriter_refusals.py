@@ -9,7 +9,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from gpuledger.api.conditions import PREREQUISITE_NOT_MET
-from gpuledger.api.kinds import CRDS, EVENTS, GPU_DEVICES, GPU_NODE_STATES, MODULE_CONFIG, MODULE_CONFIGS, Resource
+from gpuledger.api.kinds import CRDS, GPU_DEVICES, GPU_NODE_STATES, MODULE_CONFIG, MODULE_CONFIGS, Resource
 from gpuledger.edge.admission.certificates.webhook_configuration import VALIDATING
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import APPLY_PATCH, KubeClient, KubeRequest
@@ -20,6 +20,7 @@ from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.backoff import Backoff
 from support.gpu_states import FactRecorder, found
+from support.inventory_decisions import own_events
 from support.kube_proxy import Fault, KubeProxy
 from support.scripted_api import refuse
 from support.statuswriting import QUICK, WRITING, CountingClient, all_written, counting, status_writer
@@ -215,5 +216,5 @@ async def test_a_module_config_as_deckhouse_has_it_shows_no_conditions_and_holds
 
 
 async def is_reported(client: KubeClient) -> bool:
-    notes = [event["note"] for event in (await client.list(EVENTS)).items]
+    notes = [event["note"] for event in await own_events(client)]
     return any(PREREQUISITE_NOT_MET in note for note in notes)
