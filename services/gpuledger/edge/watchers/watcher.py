@@ -191,7 +191,6 @@ class Watcher:
             self._log_absence()
             await self._apply_list([])
             return True
-        self._absent = False
         self._metrics.failed(one.error)
         log.warning(
             "watcher.interrupted", watcher=self._kind.name, reason=str(one.error), retry_s=round(one.pause_s, 3)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from gpuledger.edge.watchers.resources import nodefeatures
 from gpuledger.events.envelope import decode
@@ -124,6 +125,15 @@ async def test_a_kind_that_is_not_served_has_no_objects(answers: list[Answer]) -
         "features-observed",
     ]
     assert watch.watcher.listed.is_set()
+
+
+async def test_a_kind_that_is_not_served_is_logged_once() -> None:
+    absent = [*GONE_KIND[0], *GONE_KIND[0], *GONE_KIND[0]]
+    with capture_logs() as logs:
+        async with watching(MemoryLedger(), *absent, refuse(503), *absent, kind=nodefeatures.KIND) as (_, api):
+            await requested(api, 14)
+    absences = [one["log_level"] for one in logs if one["event"] == "watcher.kind-absent"]
+    assert absences == ["info"]
 
 
 @pytest.mark.parametrize("answers", UNCLEAR)

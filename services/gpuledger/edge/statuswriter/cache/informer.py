@@ -1,6 +1,7 @@
 """Informer of one kind: keeps the cache equal to the API server, and queues the objects that changed.
 
-A kind that the server does not have is retried for ever, without holding up the other kinds.
+A kind that the server does not have is retried for ever, without holding up the other kinds. It is logged once and is
+no error: a plain cluster has no ModuleConfigs.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import structlog
 
 from gpuledger.api.kinds import MODULE_CONFIG, NODE_FEATURE_RULE
 from gpuledger.edge.kube.client import ALL, Selection
-from gpuledger.edge.kube.errors import UnavailableError
+from gpuledger.edge.kube.errors import NotFoundError, UnavailableError
 from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from gpuledger.edge.statuswriter.cache.objects import ListedObject, ObservedChange, read
 from gpuledger.edge.statuswriter.metrics.writer import errors_of
@@ -40,6 +41,7 @@ class Informer:
         self._planner = planner
         self._cache = planner.cache.kinds[kind]
         self._writer = writer
+        self._is_absent = False
 
     async def run(self) -> None:
         """Run for ever. After an outage everything is listed: another server may answer."""
@@ -78,13 +80,23 @@ class Informer:
                     case ChangeBatch():
                         self._changed(one)
                     case Interrupted(error):
-                        self._cache.interrupted()
-                        errors_of(self._kind).labels(f"watch {RESOURCES[self._kind].plural}").inc()
-                        log.info("watch.interrupted", kind=str(self._kind), reason=str(error), retry_s=one.pause_s)
+                        self._interrupted(one)
                         if isinstance(error, UnavailableError):
                             return
 
+    def _interrupted(self, one: Interrupted) -> None:
+        self._cache.interrupted()
+        resource = RESOURCES[self._kind]
+        if isinstance(one.error, NotFoundError):
+            if not self._is_absent:
+                log.info("watch.kind-absent", kind=str(self._kind), resource=resource.full_name)
+            self._is_absent = True
+            return
+        errors_of(self._kind).labels(f"watch {resource.plural}").inc()
+        log.info("watch.interrupted", kind=str(self._kind), reason=str(one.error), retry_s=one.pause_s)
+
     def _listed(self, listed: Listed[ListedObject]) -> None:
+        self._is_absent = False
         self._cache.listed(listed.objects, listed.resource_version, self._context.now())
         if self._planner.state.keeps(self._kind):
             self._writer.enqueue_all(self._planner.keys(self._kind))
