@@ -86,7 +86,7 @@ async def test_what_containers_have_is_reported_on_change_only(kubelet: FakeKube
         kubelet.release("pod")
         await stand(listens)
         await polled(kubelet)
-        assert board.state.allocations == ()
+        assert not board.state.allocations
         assert isinstance(listens.facts[-1].data, AllocationEnded)
         assert len(listens.facts) == 2
         assert in_use(board) == {"rdma/hca": {"nic-1"}}

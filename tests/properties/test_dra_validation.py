@@ -26,14 +26,14 @@ class Announced(NamedTuple):
 
     name: str
     generation: int
-    count: int
+    announced: int
     devices: tuple[str, ...]
 
     @property
     def fact(self) -> SubjectFact:
         """As a watcher records it."""
         devices = map(device, self.devices)
-        return self.name, published(*devices, reach=ANYWHERE, pool_generation=self.generation, count=self.count)
+        return self.name, published(*devices, reach=ANYWHERE, pool_generation=self.generation, count=self.announced)
 
 
 pools_announced = st.lists(
@@ -41,7 +41,7 @@ pools_announced = st.lists(
         Announced,
         name=st.sampled_from(NAMES),
         generation=st.sampled_from([1, 2, 2, 2]),
-        count=st.sampled_from([1, 2, 2, 3, 3, 4]),
+        announced=st.sampled_from([1, 2, 2, 3, 3, 4]),
         devices=st.lists(st.sampled_from([f"gpu-{n}" for n in range(8)]), max_size=2).map(tuple),
     ),
     min_size=1,
@@ -65,8 +65,8 @@ def expected_of(pool: list[Announced]) -> Expected:
     names = Counter(name for one in current for name in one.devices)
     repeated = {name for name, times in names.items() if times > 1}
     is_mixed = len(current) < len(pool)
-    counts = {one.count for one in current}
-    is_complete = len(current) == current[0].count
+    counts = {one.announced for one in current}
+    is_complete = len(current) == current[0].announced
     is_wrong = bool(repeated) or len(counts) > 1 or len(current) > max(counts) or (is_mixed and is_complete)
     status = "False" if is_wrong else "True" if is_complete else "Unknown"
     return Expected(status, is_wrong or is_mixed, repeated)

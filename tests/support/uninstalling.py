@@ -30,7 +30,7 @@ async def leave_behind(client: KubeClient, namespace: str) -> None:
     """Everything that gpuledger keeps but the webhooks, and something of others of each kind."""
     pools = {"held": [POOL_FINALIZER], "shared": [THEIR_FINALIZER, POOL_FINALIZER], THEIRS: [THEIR_FINALIZER]}
     for name, finalizers in pools.items():
-        metadata = {"name": name, "namespace": namespace, "finalizers": finalizers}
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace, "finalizers": finalizers}
         await create(client, GPU_POOLS, {"metadata": metadata, "spec": CARD})
     metadata = {"name": "wide", "finalizers": [POOL_FINALIZER]}
     await create(client, CLUSTER_GPU_POOLS, {"metadata": metadata, "spec": CARD})

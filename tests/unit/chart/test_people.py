@@ -23,7 +23,7 @@ READ = ("get", "list", "watch")
 CHANGE = ("update", "patch")
 WRITE = ("create", *CHANGE, "delete", "deletecollection")
 VERBS = (*READ, *WRITE)
-SEES = {"gpupools": READ, "clustergpupools": READ, STATUSES: READ}
+SEES: dict[str, tuple[str, ...]] = {"gpupools": READ, "clustergpupools": READ, STATUSES: READ}
 RIGHTS: dict[str, dict[str, tuple[str, ...]]] = {
     USER: SEES,
     EDITOR: SEES | {"gpupools": VERBS, "gpudevices": (*READ, *CHANGE)},

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from support.promql import PromqlError, Selector, parse, selectors
+from support.promql import Matcher, PromqlError, Selector, parse, selectors
 from support.promql_labels import problems
 from support.served_metrics import PLAIN_MONITOR, RECORDED, of_exporters, scraped
 
@@ -34,7 +34,7 @@ def test_selectors_of_an_expression(text: str, metrics: list[str]) -> None:
 
 def test_quotes_in_a_matcher_end_nothing() -> None:
     (found,) = selectors(parse(r'a{pod="x\"}", node!~"y"}'))
-    assert found == Selector("a", (("pod", "=", 'x"}'), ("node", "!~", "y")))
+    assert found == Selector("a", (Matcher("pod", "=", 'x"}'), Matcher("node", "!~", "y")))
 
 
 @pytest.mark.parametrize("text", ["", "a{", "a{pod}", "sum by node (a)", "a b", "(a", "a[5m", "a == ", "a $ b", "{}"])

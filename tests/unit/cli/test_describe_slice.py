@@ -69,7 +69,7 @@ def test_a_status_that_is_stale_in_kubernetes_is_not_shown(
 @pytest.mark.parametrize("stale", [None, STALE])
 def test_a_nodes_section_says_since_when_kubernetes_is_stale(stale: Staleness | None) -> None:
     status = described(stale).status
-    resources = NodeResources({PoolId(DRIVER, "n1"): [SliceOfNode("s1", PUBLISHED, status)]}, False, stale)
+    resources = NodeResources({PoolId(DRIVER, "n1"): [SliceOfNode("s1", PUBLISHED, status)]}, stale)
     page = Page()
     page.tree(resources_tree(resources, EVERYTHING))
     assert (f"Statuses in Kubernetes: {STALE}" in lines(page)) is (stale is not None)

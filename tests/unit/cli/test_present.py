@@ -164,10 +164,10 @@ async def test_without_a_cluster_there_is_nothing_to_read(bare: Run, tmp_path: P
 async def allow(client: KubeClient, account: str, *rules: Json) -> None:
     """Let an account do this in the whole cluster."""
     namespace, _, name = account.partition(":")
-    await create(admin, ROLES, {"metadata": {"name": name}, "rules": list(rules)})
+    await create(client, ROLES, {"metadata": {"name": name}, "rules": list(rules)})
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": name}
-    await create(admin, BINDINGS, {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    await create(client, BINDINGS, {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
 
 
 def rule(resource: Resource, *verbs: str) -> Json:
@@ -201,10 +201,10 @@ async def test_slices_have_to_be_readable(bare: Run, tmp_path: Path) -> None:
 
 
 class Older(AccountServer):
-    """A cluster without dynamic resource allocation."""
+    """A cluster without version 1 of dynamic resource allocation."""
 
     async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
-        if http.path.startswith("/apis/resource.k8s.io"):
+        if http.path.startswith("/apis/resource.k8s.io/v1/"):
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
         return await super()._routed(http, warnings)
 

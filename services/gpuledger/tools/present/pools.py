@@ -86,9 +86,9 @@ def _put_status(state: PresentPools, obj: Object) -> None:
 
 def _conditions(pool: str, status: Mapping[str, Any]) -> Iterator[PoolCondition]:
     for one in map(mapping, items(status, "conditions")):
-        kind, status, reason, message = (str(one.get(key) or "") for key in ("type", "status", "reason", "message"))
+        kind, holds, reason, message = (str(one.get(key) or "") for key in ("type", "status", "reason", "message"))
         since = time_of(one.get("lastTransitionTime")) or UNDATED
-        yield PoolCondition(pool, kind, status, reason, message, since)
+        yield PoolCondition(pool, kind, holds, reason, message, since)
 
 
 def _put_device(state: PresentPools, obj: Object) -> None:

@@ -65,7 +65,7 @@ async def test_everything_is_listed_and_folded(api: KubeApi) -> None:
     assert phases == {"team-a": "Pending", "team-b": "Allocated"}
     assert state.node("w1").labels["zone"] == "a"
     assert source.notes == ()
-    assert not await source.is_redacted()
+    assert await source.staleness() is None  # type: ignore[func-returns-value] # as a ledger's can answer
 
 
 async def test_a_claim_that_waits_is_explained(api: KubeApi) -> None:
