@@ -5,11 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
-import yaml
 from prometheus_client import REGISTRY
 
 from gpuledger.runtime.telemetry import ProjectionMetrics
-from support.paths import ROOT
+from support.rules import rules
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATE = timedelta(minutes=10)
@@ -36,8 +35,7 @@ def served() -> Series:
 
 def fires(alert: str, *replicas: Series) -> bool:
     """Whether Prometheus would fire the alert with these replicas; `for` has passed."""
-    groups = yaml.safe_load((ROOT / "charts/gpuledger/alerts/ledger.yaml").read_text())
-    (expression,) = [rule["expr"] for group in groups for rule in group["rules"] if rule["alert"] == alert]
+    (expression,) = [rule.expr for rule in rules() if rule.alert == alert]
     found = EXPRESSION.fullmatch(expression.strip())
     assert found is not None, "this test evaluates no more than that"
     values = [replica[found[2]] for replica in replicas if found[2] in replica]
