@@ -216,7 +216,7 @@ async def test_a_pool_is_described(run: Run) -> None:
 async def test_a_pools_quotas_are_read_from_kubernetes(run: Run, client: KubeClient) -> None:
     await some_pools(client)
     await publish(history())
-    for name, namespace, resource in (("mine", "team-a", UNITS), ("other", "team-a", "pods"), ("far", "team-b", UNITS)):
+    for name, namespace, resource in (("mine", "team-a", UNITS), ("other", "team-a", "cpu"), ("far", "team-b", UNITS)):
         hard = {"spec": {"hard": {f"requests.{resource}": "4"}}}
         await create(client, QUOTAS, {"metadata": {"name": name, "namespace": namespace}, **hard})
     await create(client, PODS, pod_with(UNITS, amount="3", namespace="team-a"))

@@ -44,6 +44,7 @@ async def test_a_stale_status_that_a_person_deletes_is_made_anew_when_the_gate_o
     driver: Driver, client: KubeClient, writer: StatusWriter
 ) -> None:
     await driver.publish("s1", "gpu-0")
+    await all_written(writer, driver.ledger)
     await driver.record((MODULE_CONFIG, OFF))
     await all_written(writer, driver.ledger)
     await client.delete(RESOURCE_SLICE_STATUSES, "s1")
@@ -64,8 +65,8 @@ async def test_slices_that_contradict_each_other_are_errors_in_the_status_and_it
     await all_written(writer, driver.ledger)
     pool = (await client.get(RESOURCE_SLICE_STATUSES, "s1"))["status"]["poolStatus"]
     errors = [
-        "device gpu-0 appears in both s1 and s2",
         "2 slices of generation 1 are there, and no more than 1 announced",
+        "device gpu-0 appears in both s1 and s2",
     ]
     assert pool["validationErrors"] == errors
     assert [one["status"] for one in pool["conditions"]] == ["False", "False"]

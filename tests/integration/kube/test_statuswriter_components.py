@@ -15,7 +15,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings
 from support.gpu_states import FactRecorder
 from support.kube_fleet import create
-from support.kube_server import KubeServer
+from support.kube_server import KubeServer, NewKube
 from support.statuswriting import QUICK, CountingClient, all_written, counting, status_writer
 from support.waiting import eventually
 
@@ -33,6 +33,12 @@ THEIRS = {
         },
     },
 }
+
+
+@pytest.fixture
+async def kube(new_kube: NewKube) -> KubeServer:
+    """An empty API server that allows the components' privileged containers."""
+    return await new_kube(allow_privileged=True)
 
 
 @pytest.fixture

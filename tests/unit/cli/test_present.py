@@ -161,13 +161,13 @@ async def test_without_a_cluster_there_is_nothing_to_read(bare: Run, tmp_path: P
     assert not (tmp_path / "home").exists()
 
 
-async def allow(client: KubeClient, account: str, *rules: Json) -> None:
+async def allow(admin: KubeClient, account: str, *rules: Json) -> None:
     """Let an account do this in the whole cluster."""
     namespace, _, name = account.partition(":")
-    await create(client, ROLES, {"metadata": {"name": name}, "rules": list(rules)})
+    await create(admin, ROLES, {"metadata": {"name": name}, "rules": list(rules)})
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     role = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": name}
-    await create(client, BINDINGS, {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
+    await create(admin, BINDINGS, {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]})
 
 
 def rule(resource: Resource, *verbs: str) -> Json:

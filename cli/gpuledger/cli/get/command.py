@@ -98,9 +98,8 @@ def get(
     headers, in_namespace = not no_headers, None if all_namespaces else namespace
     access = KubeAccess(kubeconfig, context, data_dir)
     if isinstance(noun, KubeNoun):
-        _refuse(past, f"{noun.resource.plural} are read from Kubernetes, which has no past", "Ask for devices or nodes")
         selection = Selection(in_namespace, selector or "", field_selector or "")
-        objects = ObjectQuery(noun, selection, tuple(map(noun.bare, names or [])), access)
+        objects = _object_query(noun, selection, names, access, past)
         announce_unless_ledger(data_dir, access)
         run((watch_objects if watch else get_objects)(objects, output, headers=headers))
         return
@@ -116,6 +115,13 @@ def get(
         run(watch_rows(query, output, data_dir, headers=headers))
     else:
         run(show_rows(query, moment, output, data_dir, headers=headers))
+
+
+def _object_query(
+    noun: KubeNoun, selection: Selection, names: list[str] | None, access: KubeAccess, past: dict[str, str | None]
+) -> ObjectQuery:
+    _refuse(past, f"{noun.resource.plural} are read from Kubernetes, which has no past", "Ask for devices or nodes")
+    return ObjectQuery(noun, selection, tuple(map(noun.bare, names or [])), access)
 
 
 def _ledger_query(noun: Noun | AvailabilityNoun, names: list[str], filters: dict[str, str | None]) -> LedgerQuery:
