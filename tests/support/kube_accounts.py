@@ -48,10 +48,10 @@ class Permission(NamedTuple):
 
 
 class AccountServer(ApiServer):
-    """Remembers what each account asked, and what it was refused."""
+    """Remembers what each account asked, and what it was refused; it allows the components' privileged containers."""
 
     def __init__(self, services: ServicePlaces | None = None) -> None:
-        super().__init__(services=services)
+        super().__init__(services=services, allow_privileged=True)
         self.requested: defaultdict[str, set[Permission]] = defaultdict(set)
         self.refused: list[str] = []
 

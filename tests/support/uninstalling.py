@@ -37,8 +37,8 @@ async def leave_behind(client: KubeClient, namespace: str) -> None:
     for name, manager in (("nvidia-dcgm", "gpuledger"), (THEIRS, "Helm")):
         labels = {"app.kubernetes.io/managed-by": manager}
         spec: dict[str, Any] = {"selector": {"matchLabels": {"app": "a"}}, "template": POD}
-        metadata = {"name": name, "namespace": namespace, "labels": labels}
-        await create(client, DAEMON_SETS, {"metadata": metadata, "spec": spec})
+        daemon_set = {"name": name, "namespace": namespace, "labels": labels}
+        await create(client, DAEMON_SETS, {"metadata": daemon_set, "spec": spec})
     for name in (CA_SECRET, CONTROLLER_TLS_SECRET, THEIRS):
         await create(client, SECRETS, {"metadata": {"name": name, "namespace": namespace}})
 

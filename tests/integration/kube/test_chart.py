@@ -72,8 +72,8 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     assert (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["replicas"] == 1
     assert await cluster.names(BUDGETS) == BUDGETED
 
-    await cluster.have_webhooks()
     await leave_behind(cluster.client, NAMESPACE)
+    await cluster.have_webhooks()
     assert (await cluster.helm("uninstall")).code == 0
     assert await cluster.webhooks() == []
     assert await finalizers(cluster.client) == LEFT_OF_POOLS

@@ -90,7 +90,7 @@ async def test_disabled_parts_request_nothing(cluster: Cluster, values: dict[str
         await eventually(partial(_have_a_status, cluster.client, GPU_DEVICES, 1))
         await _make_and_leave_a_pool(cluster.client)
     requested, made = cluster.requested_by(NAME), render(values)
-    assert made.names("Role") == {f"{NAME}-ledger"}
+    assert made.names("Role") == {f"{NAME}-ledger", f"{NAME}-uninstall"}
     assert beyond(requested, granted(made, NAME, f"{NAME}-ledger")) == set()
     assert cluster.server.refused == []
 
