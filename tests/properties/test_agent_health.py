@@ -42,6 +42,8 @@ readings = st.builds(
     nvlink_errors=st.sampled_from([None, 0, 5]),
     nvlinks_down=st.sampled_from([(), (), (3,)]),
     recovery=st.sampled_from([None, None, None, "GpuReset", "DrainP2P"]),
+    sram_uncorrected_volatile=st.sampled_from([None, 0, 0, 1, 2, 2**64 - 1]),
+    sram_threshold_exceeded=st.sampled_from([None, False, False, True]),
 )
 whats = st.one_of(numbers, readings, st.just(Readings()), st.sampled_from([LOST, GONE]))
 steps = st.lists(st.builds(Step, st.sampled_from([0.0, 1.0, 5.0, 5.0, 12.0, 400.0, 90_000.0]), whats), max_size=40)

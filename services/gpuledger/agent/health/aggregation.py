@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 from gpuledger.agent.health.severity import OTHER
 from gpuledger.agent.part import Instant
 from gpuledger.events.device import DeviceErrorsObserved
+from gpuledger.events.payload import BIGINT_MAX
 
 BURST_S: Final = 10.0
 """The length of a window."""
@@ -81,7 +82,8 @@ def _find(windows: Windows, kind: str, cause: Cause) -> Window | None:
 
 def _group(window: Window) -> ErrorGroup:
     first_at = min(window.first.at, window.last.at)  # the clock may have been set back in between
+    count = min(window.errors, BIGINT_MAX)  # a driver that counts nonsense must not end the agent's part
     data = DeviceErrorsObserved(
-        kind=window.kind, cause=window.cause, count=window.errors, first_at=first_at, message=window.message
+        kind=window.kind, cause=window.cause, count=count, first_at=first_at, message=window.message
     )
     return ErrorGroup(data, window.last)
