@@ -53,6 +53,27 @@ async def test_a_crash_before_publishing_was_noted_publishes_only_what_is_not_th
     await assert_true(ledger, url, [AwayProjection()])
 
 
+async def test_who_publishes_an_earlier_leaders_decisions_decides_in_a_later_epoch(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    """Both found the same head, because the earlier one could publish nothing; it would close the later one's epoch."""
+    failing = Failing(ledger)
+    failing.fails = "before"
+    head = await publish(ledger, [registered(number) for number in range(1, 6)])
+    with pytest.raises(PublishError):
+        await Runner(AwayProjection(), failing, url, settings=QUICK).catch_up(head)
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)) as (leader,):
+        await reaches(url, "away", head + AWAY_MAX)
+        head = await publish(ledger, [event(SlotDeclared(node="n1"), "s", number=6)])
+        await reaches(url, "away", head + 1)
+        assert not leader.done()
+    found = await decided(ledger)
+    assert [(one.subject, one.number) for one in found] == [("n1", 1), ("n2", 2), ("n3", 1)]
+    assert len({one.epoch for one in found}) == 2
+    assert not execute(url, "SELECT * FROM gpuledger.outbox")
+    await assert_true(ledger, url, [AwayProjection()])
+
+
 async def test_who_publishes_many_decisions_goes_on_behind_those_that_were_acknowledged(
     ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

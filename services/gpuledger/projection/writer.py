@@ -168,9 +168,13 @@ class RowWriter:
         await self._publish_ready()
 
     async def _follow_last_leader(self) -> None:
-        """Begin another epoch, if the last leader in the log would close the one that was begun."""
+        """Begin another epoch, if the last leader in the log would close the one that was begun.
+
+        That may have found this same head, and what it had ready has been published just now, behind that head.
+        """
         head = self.checkpoint.at._replace(sequence=self._head_at_start)
-        following = head_after(self._fold.seen.last_leader(self._context.projection.source), head)
+        recorded = head._replace(sequence=latest([self._head_at_start, self._own.expected.sequence]))
+        following = head_after(self._fold.seen.last_leader(self._context.projection.source), recorded)
         if following.is_after(head):
             await self._store.begin_epoch(leader_epoch(following, self._context.new_id()), self._head_at_start)
 
