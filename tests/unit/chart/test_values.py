@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from gpuledger.api.kinds import (
@@ -19,7 +20,14 @@ from gpuledger.edge.admission.settings import SERVICE
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.edge.watchers.api_discovery import CLUSTER_NAMESPACE
-from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings, read_components
+from gpuledger.edge.watchers.resources import moduleconfig
+from gpuledger.runtime.settings import (
+    COMPONENT_NAMES,
+    MODULE_SETTINGS,
+    ComponentSettings,
+    read_components,
+    read_settings,
+)
 from support.chart import (
     CHART,
     DATABASE,
@@ -257,6 +265,40 @@ def test_the_services_can_read_the_components_setting() -> None:
     assert (settings.images["gfd"], settings.runtime_class) == ("registry.example/gfd:1", "nvidia")
 
 
+def test_the_services_get_the_modules_settings_and_the_schema_is_the_services_own() -> None:
+    given = {"bootstrap": {"validationTimeout": "10m"}, "deviceApproval": {"mode": "Manual"}}
+    env = render({**WITH_SECRET, "settings": given}).one("Deployment")["spec"]["template"]["spec"]["containers"][0][
+        "env"
+    ]
+    value = next(one["value"] for one in env if one["name"] == MODULE_SETTINGS)
+    settings = read_settings({MODULE_SETTINGS: value})
+    assert settings.module == given
+    assert moduleconfig.understand(settings.module).problems == ()
+    shipped = orjson.loads((CHART / "values.schema.json").read_bytes())["properties"]["settings"]
+    assert shipped == moduleconfig.schema()
+
+
+@pytest.mark.parametrize(
+    ("settings", "replicas", "pods", "spread"),
+    [
+        ({}, 2, 2, "ScheduleAnyway"),
+        ({"highAvailability": True}, 1, 2, "DoNotSchedule"),
+        ({"highAvailability": True}, 3, 3, "DoNotSchedule"),
+        ({"highAvailability": True}, 0, 0, "DoNotSchedule"),
+        ({"highAvailability": False}, 2, 1, "ScheduleAnyway"),
+    ],
+)
+def test_high_availability_is_two_pods_on_different_nodes(
+    settings: dict[str, Any], replicas: int, pods: int, spread: str
+) -> None:
+    made = render({**WITH_SECRET, "replicas": replicas, "settings": settings})
+    spec = made.one("Deployment")["spec"]
+    nodes, zones = spec["template"]["spec"]["topologySpreadConstraints"]
+    assert (spec["replicas"], nodes["whenUnsatisfiable"]) == (pods, spread)
+    assert (nodes["topologyKey"], zones["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    assert (NAME in made.names("PodDisruptionBudget")) is (pods > 1)
+
+
 def test_a_budget_is_about_the_pods_of_its_component() -> None:
     made = render(WITH_SECRET)
     for manifest in component_daemon_sets():
@@ -322,6 +364,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**WITH_SECRET, "components": {"enabled": True}}, "Additional property enabled is not allowed"),
     ({**WITH_SECRET, "components": {"namespace": "gpu-operator"}}, "where somebody else's components run"),
     ({**WITH_SECRET, "admission": {"enabled": "on"}}, "admission.enabled: Invalid type. Expected: boolean"),
+    (
+        {**WITH_SECRET, "settings": {"bootstrap": {"gdf": {}}}},
+        "Additional property gdf is not allowed",
+    ),
+    (
+        {**WITH_SECRET, "settings": {"inventory": {"resyncPeriod": "5s"}}},
+        "settings.inventory.resyncPeriod: Does not match",
+    ),
     ({**WITH_SECRET, "service": {"port": 0}}, "service.port: Must be greater than or equal to 1"),
 ]
 
