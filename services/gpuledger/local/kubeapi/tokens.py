@@ -153,10 +153,9 @@ def _bound(reference: Object | None, account: Object, find: Find) -> Bound:
     if (kind, version) == ("Pod", "v1"):
         pod = _referenced(reference, find("pods", account["namespace"], name), "pods", "Pod")
         if (pod["spec"].get("serviceAccountName") or "default") != account["name"]:
-            raise bad_request(
-                f'cannot bind token for serviceaccount "{account["name"]}" to pod running with different serviceaccount '
-                "name."
-            )
+            name = account["name"]
+            text = f'cannot bind token for serviceaccount "{name}" to pod running with different serviceaccount name.'
+            raise bad_request(text)
         node = pod["spec"].get("nodeName")
         return Bound(pod, _node_of(node, find) if node else None)
     if (kind, version) == ("Node", "v1"):
