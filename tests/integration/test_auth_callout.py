@@ -195,7 +195,7 @@ async def test_an_agent_that_meets_no_service_loses_nothing(here: Callouts) -> N
     environ = {"GPULEDGER_NATS_TOKEN_FILE": str(here.file("agent", await here.token(NODE)))}
     async with a_place(here.nats, url=f"nats://{here.nats.address}", environ=environ) as place:
         await place.agent.start()
-        await place.agent.logs("before it let us in")
+        await place.agent.logs("no answer in time")
         async with here.serving():
             await place.recorded_at_least(1, NodeAgentStarted)
             await place.nothing_is_lost()

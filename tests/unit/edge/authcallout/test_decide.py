@@ -41,8 +41,8 @@ def status(**changes: Any) -> dict[str, Any]:
     return {"authenticated": True, "audiences": [RULES.audience], "user": user} | changes
 
 
-def user_of(name: str = RULES.user, **extra: Any) -> dict[str, Any]:
-    return {"username": name, "extra": extra}
+def user_of(name: str = RULES.user, nodes: object = None) -> dict[str, Any]:
+    return {"username": name, "extra": {} if nodes is None else {NODE_NAME: nodes}}
 
 
 def reason(decided: Granted | Denied) -> Reason | None:
@@ -83,13 +83,13 @@ def test_a_token_that_does_not_say_when_it_ends_is_held_to_our_bound(text: str) 
         (status(user=user_of("")), Reason.OTHER_ACCOUNT),
         (status(user=None), Reason.OTHER_ACCOUNT),
         (status(user=user_of()), Reason.NO_NODE),
-        (status(user=user_of(**{NODE_NAME: []})), Reason.NO_NODE),
-        (status(user=user_of(**{NODE_NAME: ["a", "b"]})), Reason.NO_NODE),
-        (status(user=user_of(**{NODE_NAME: "a"})), Reason.NO_NODE),
-        (status(user=user_of(**{NODE_NAME: [">"]})), Reason.NO_NODE),
-        (status(user=user_of(**{NODE_NAME: ["*"]})), Reason.NO_NODE),
-        (status(user=user_of(**{NODE_NAME: ["a b"]})), Reason.NO_NODE),
-        (status(user=user_of(**{NODE_NAME: [7]})), Reason.NO_NODE),
+        (status(user=user_of(nodes=[])), Reason.NO_NODE),
+        (status(user=user_of(nodes=["a", "b"])), Reason.NO_NODE),
+        (status(user=user_of(nodes="a")), Reason.NO_NODE),
+        (status(user=user_of(nodes=[">"])), Reason.NO_NODE),
+        (status(user=user_of(nodes=["*"])), Reason.NO_NODE),
+        (status(user=user_of(nodes=["a b"])), Reason.NO_NODE),
+        (status(user=user_of(nodes=[7])), Reason.NO_NODE),
     ],
 )
 def test_everybody_else_is_refused(answer: dict[str, Any], expected: Reason) -> None:
