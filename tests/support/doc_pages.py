@@ -60,10 +60,10 @@ def inline() -> tuple[Command, ...]:
     return tuple(command for path in pages() for command in _inline_of(path))
 
 
-def block(page: str, section: str, language: str) -> str:
-    """The first block of a language in a section."""
+def blocks(page: str, language: str) -> list[tuple[str, str]]:
+    """Every block of a language, with its section."""
     text = (ROOT / page).read_text()
-    return next(m[2] for m in _FENCE.finditer(text) if m[1] == language and _section(text, m.start()) == section)
+    return [(_section(text, found.start()), found[2]) for found in _FENCE.finditer(text) if found[1] == language]
 
 
 def simple(text: str) -> list[list[str]]:

@@ -20,11 +20,15 @@ from support.doc_stories import Expected, Story
 from support.up import DEADLINE_S, SERVERS
 
 INTERVAL_S: Final = 0.5
-STORY_S: Final = 240.0
+COMMAND_S: Final = 2 * DEADLINE_S
+PROMISED_S: Final = 3 * DEADLINE_S
+"""How long a command is repeated: a node's preparation takes minutes on a busy machine."""
+
 READY: Final = b"/healthz"
 _TAKES_ALL: Final = "set -a; . ./.exported; "
 _KEEPS_ALL: Final = "\n__code=$?; export -p > ./.exported; exit $__code"
-INTERRUPTED: Final = frozenset({130, -signal.SIGINT})
+INTERRUPTED: Final = frozenset({1, 130, -signal.SIGINT})
+"""How a watch ends by Ctrl-C: 130 is ours, the others are those of versions of kubectl."""
 
 
 class Ended(NamedTuple):
@@ -44,8 +48,7 @@ class Reader:
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         self._environ = {**kept, "PATH": path, "HOME": str(folder), "NO_COLOR": "1", "COLUMNS": "200", **variables}
         self._serving: list[Process] = []
-        self.typed: list[tuple[str, Ended]] = []
-        (folder / ".exported").touch()
+        (folder / ".exported").write_text("")
 
     @asynccontextmanager
     async def sitting(self) -> AsyncIterator["Reader"]:
@@ -56,8 +59,7 @@ class Reader:
                 await _end(self._serving.pop())
         finally:
             for process in self._serving:
-                _signal(process, signal.SIGKILL)
-                await process.wait()
+                await _kill(process)
 
     async def tell(self, story: Story, commands: Sequence[Command]) -> None:
         """Type the commands of a story; each does what the page promises."""
@@ -81,19 +83,19 @@ class Reader:
         """One command, to its end; what it exports is there for the next."""
         process = await self._start(f"{_TAKES_ALL}{text}{_KEEPS_ALL}")
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(COMMAND_S):
                 shown, _ = await process.communicate()
         except TimeoutError:
-            _signal(process, signal.SIGKILL)
-            await process.wait()
             raise AssertionError(f"{text!r} does not end") from None
+        finally:
+            await _kill(process)
         assert process.returncode is not None
         return Ended(process.returncode, shown.decode())
 
     async def _becomes(self, text: str, expected: Expected, command: Command) -> Ended:
         ended = None
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(PROMISED_S):
                 while True:
                     ended = await self.type(text)
                     if ended.code == expected.code and re.search(expected.shows, ended.shown):
@@ -164,6 +166,12 @@ async def _end(process: Process) -> None:
     async with asyncio.timeout(DEADLINE_S):
         await process.communicate()
     assert process.returncode == 0, process.returncode
+
+
+async def _kill(process: Process) -> None:
+    if process.returncode is None:
+        _signal(process, signal.SIGKILL)
+        await process.communicate()
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

@@ -9,7 +9,10 @@ from support.doc_pages import Command
 
 
 class Expected(NamedTuple):
-    """What becomes of the commands that begin so; all others succeed. They are repeated until it is so."""
+    """What becomes of the commands that begin so, or whose comment does; all others succeed.
+
+    They are repeated until it is so.
+    """
 
     begins: str
     code: int = 0
@@ -29,7 +32,11 @@ class Story(NamedTuple):
 
     def outcome(self, command: Command) -> Expected:
         """What becomes of a command."""
-        return next((one for one in self.expected if command.text.startswith(one.begins)), Expected(""))
+        return next((one for one in self.expected if _begins(command, one.begins)), Expected(""))
+
+
+def _begins(command: Command, beginning: str) -> bool:
+    return command.text.startswith(beginning) or command.comment.startswith(beginning)
 
 
 class NotRun(NamedTuple):
@@ -38,6 +45,13 @@ class NotRun(NamedTuple):
     page: str
     begins: str
     reason: str
+    sections: frozenset[str] = frozenset()
+    """Where; empty: on the whole page."""
+
+    def names(self, command: Command) -> bool:
+        """Whether it is about a command."""
+        there = command.page == self.page and (not self.sections or command.section in self.sections)
+        return there and command.text.startswith(self.begins)
 
 
 README: Final = "README.md"
@@ -77,7 +91,8 @@ NODE_AGENT: Final = Story(
         Expected("curl -s 127.0.0.1:9500/metrics", shows=r"card_unfit"),
         Expected("sleep 10", until="gpuledger log tail | grep health-changed"),
         Expected("sleep 20", until="test $(gpuledger log tail | grep -c health-changed) -ge 2"),
-        Expected("gpuledger log tail  ", shows=r"health-changed"),
+        Expected("the last except heartbeats", shows=r"health-changed"),
+        Expected("node.devices-wanted", shows=r"node.devices-wanted +w1"),
         Expected("kubectl get gpudevices", shows=r"(?s)( Ready .*){8}"),
         Expected("gpuledger describe pool", shows=r"training"),
     ),
@@ -87,6 +102,16 @@ KUBE_COMMANDS: Final = Story(
     (
         *(("docs/kube-commands.md", section) for section in ("Without a ledger", "get", "why", "As a kubectl plugin")),
         ("docs/reports.md", "Drawings"),
+    ),
+    (
+        Expected(
+            "gpuledger why claim team-a/train --at", code=1, shows="not found at 2026-03-01"
+        ),  # the lab is younger
+        Expected("gpuledger why claim", shows="Answer:"),
+        Expected("kubectl gpuledger why claim", shows="Answer:"),
+        Expected("gpuledger describe slice", shows="gpu-0"),
+        Expected("gpuledger get slices", shows="w1-gpu"),
+        Expected("gpuledger get nodes --kube", shows="w1"),
     ),
 )
 CHART: Final = Story(
@@ -100,6 +125,7 @@ CHART: Final = Story(
 )
 STORIES: Final = (FIRST_STEPS, LAB, POOLS, NODE_AGENT, KUBE_COMMANDS, CHART)
 
+DRILLS: Final = frozenset({"Take a pair", "Bring back both", "Bring back PostgreSQL alone", "Bring back NATS alone"})
 NOT_RUN: Final = (
     NotRun(README, "make demo", "tests/golden/test_transcript.py runs `gpuledger demo`"),
     NotRun(README, "make test", "it is what runs this test"),
@@ -108,14 +134,14 @@ NOT_RUN: Final = (
     NotRun(INSTALLING, "kubectl --namespace gpu-system logs ", "the embedded API server serves no logs"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system exec ", "the embedded API server runs nothing in pods"),
     NotRun("docs/kube-api.md", "KUBEBUILDER_ASSETS=", "the programs of a real API server are not here"),
-    NotRun("docs/operations.md", "", "tests/integration/test_restore_drills.py runs these very commands"),
+    NotRun("docs/operations.md", "", "tests/integration/test_restore_drills.py runs these very commands", DRILLS),
     NotRun("docs/presets.md", "helm ", "the embedded API server lacks Deckhouse's kinds; the page's file is templated"),
 )
 
 
 def reason_not_to_run(command: Command) -> NotRun | None:
     """Why no test runs a command; None if one does."""
-    return next((one for one in NOT_RUN if one.page == command.page and command.text.startswith(one.begins)), None)
+    return next((one for one in NOT_RUN if one.names(command)), None)
 
 
 def commands_of(story: Story, commands: tuple[Command, ...]) -> list[Command]:

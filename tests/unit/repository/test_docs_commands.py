@@ -19,7 +19,7 @@ from support.doc_checks import (
     make_problem,
     pytest_problem,
 )
-from support.doc_pages import Command, block, commands, inline, pages, programs, simple
+from support.doc_pages import Command, blocks, commands, inline, pages, programs, simple
 from support.doc_stories import NOT_RUN, STORIES, commands_of, reason_not_to_run
 
 CHECKED = {"gpuledger", "kubectl", "helm", "make", "pytest"}
@@ -129,7 +129,7 @@ def values_of(command: Command) -> dict[str, Any]:
     """The values in the file that a command names: the page shows it."""
     if "--values presets.yaml" not in command.text:
         return {}
-    values: dict[str, Any] = yaml.safe_load(block(PRESETS, command.section, "yaml"))
+    values: dict[str, Any] = yaml.safe_load(dict(blocks(PRESETS, "yaml"))[command.section])
     return values
 
 
