@@ -104,12 +104,26 @@ class Ran(NamedTuple):
     log: str
 
 
+class Image(NamedTuple):
+    """What containers run: a build's command, and where its Python finds the modules."""
+
+    command: tuple[str, ...]
+    python_path: str
+
+
+THIS_TREE = Image(COMMAND, os.pathsep.join(sys.path))
+
+
 class Kubelet:
-    """Runs the container of every Job, as its account and with its environment, and records how it ended."""
+    """Runs the container of every Job, as its account and with its environment, and records how it ended.
+
+    `image` is what every container runs, whatever its pod names.
+    """
 
     def __init__(self, client: KubeClient, directory: Path) -> None:
         self._client = client
         self._directory = directory
+        self.image = THIS_TREE
         self.ran: dict[str, Ran] = {}
 
     @asynccontextmanager
@@ -148,7 +162,7 @@ class Kubelet:
     async def environment(self, namespace: str, pod: Object) -> dict[str, str]:
         """The environment of a pod's container; a kubeconfig stands for the token of its account."""
         (container,) = pod["containers"]
-        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": self.image.python_path}
         for variable in container["env"]:
             environ[variable["name"]] = await self._value(namespace, variable)
         if pod["automountServiceAccountToken"]:
@@ -160,7 +174,7 @@ class Kubelet:
         (container,), environ = pod["containers"], await self.environment(namespace, pod)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *COMMAND, *container["args"], env=environ, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+            *self.image.command, *container["args"], env=environ, stdout=pipe, stderr=asyncio.subprocess.STDOUT
         )
         async with asyncio.timeout(DEADLINE_S):
             log, _ = await process.communicate()
