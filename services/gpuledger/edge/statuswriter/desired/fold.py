@@ -12,6 +12,7 @@ from gpuledger.domain.fact import Fact, Handler, Handlers, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice
 from gpuledger.domain.pools.agent_reports import partitions_reported
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
+from gpuledger.edge.statuswriter.desired.instances import HANDLERS as INSTANCE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import pool_key
 from gpuledger.edge.statuswriter.desired.state import DesiredState, Since
@@ -88,6 +89,7 @@ _FOLD: Handlers = _combined(
     within("bootstrap", BOOTSTRAP_HANDLERS),
     within("pools", POOLS_HANDLERS),
     within("pool_usage", POOL_USAGE_HANDLERS),
+    within("instances", INSTANCE_HANDLERS),
     {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()},
 )
 

@@ -22,6 +22,7 @@ from gpuledger.domain.inventory.status import (
 )
 from gpuledger.domain.pools.pools import Assignment, Pools
 from gpuledger.domain.table import Changes, Table
+from gpuledger.edge.statuswriter.desired.instances import MigInstances
 from gpuledger.edge.statuswriter.desired.pools import PoolUsage, desired_pool, pool_key
 from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desired_slice
 from gpuledger.edge.statuswriter.events.series import Occurrence
@@ -52,6 +53,7 @@ class DesiredState(Inventory):
         self.pools = Pools()
         self.pools.end.never_written()
         self.pool_usage = PoolUsage()
+        self.instances = MigInstances()
         self.slices = PresentAvailability()
         self._slice_settings_before = self._slice_settings()
         self.withdrawn: dict[Key, None] = {}
@@ -83,6 +85,8 @@ class DesiredState(Inventory):
         yield from (Key(Kind.DEVICE, row.name) for row in _rows(self.device))
         yield from (Key(Kind.DEVICE, row.name) for row in _rows(self.bootstrap.state))
         yield from (Key(Kind.DEVICE, row.device) for row in _rows(self.pools.assignment))
+        for node in self.instances.take_touched():
+            yield from (Key(Kind.DEVICE, row.name) for row in self.device.where("node", node))
 
     def _changed_nodes(self) -> Iterator[Key]:
         self.bootstrap.phase.take_changes()
@@ -177,7 +181,8 @@ def _device(state: DesiredState, key: Key) -> DesiredObject | None:
     if row is None:
         return None
     assignment = state.pools.assignment.get(row.name)
-    status = device_status(row, state.bootstrap.state.get(row.name), assignment)
+    instances = state.instances.of_card(row.node, row.uuid)
+    status = device_status(row, state.bootstrap.state.get(row.name), assignment, instances)
     return DesiredObject({"labels": device_labels(row)}, canonical(status), approved=_approved(assignment))
 
 
