@@ -193,9 +193,7 @@ def test_idle_watchers_compare_as_often_as_the_settings_say() -> None:
 
 def test_settings_of_the_installation_that_cannot_be_used_are_refused_all_at_once(tmp_path: Path) -> None:
     text = '{"bootstrap": {"heartbeats": 0}, "x": 1}'
-    with pytest.raises(
-        SettingsError, match=r"bootstrap.heartbeats is 0, .* to 10; x is no setting"
-    ):
+    with pytest.raises(SettingsError, match=r"bootstrap.heartbeats is 0, .* to 10; x is no setting"):
         check_module(read_settings({MODULE_SETTINGS: text}, tmp_path))
     check_module(read_settings({MODULE_SETTINGS: '{"bootstrap": {"heartbeats": 1}}'}, tmp_path))
 
