@@ -19,8 +19,9 @@ from support.doc_checks import (
     make_problem,
     pytest_problem,
 )
-from support.doc_pages import Command, blocks, commands, inline, pages, programs, simple
+from support.doc_pages import Command, blocks, commands, inline, programs, simple
 from support.doc_stories import NOT_RUN, STORIES, commands_of, reason_not_to_run
+from support.paths import ROOT
 
 CHECKED = {"gpuledger", "kubectl", "helm", "make", "pytest"}
 OTHERS = {
@@ -97,10 +98,17 @@ def test_every_command_of_gpuledger_that_a_sentence_mentions_exists() -> None:
 
 
 def test_the_readme_lists_every_command_and_only_those_that_exist() -> None:
-    table = next(path for path in pages() if path.name == "README.md").read_text().partition("\n## Commands\n")[2]
+    table = (ROOT / "README.md").read_text().partition("\n## Commands\n")[2]
     rows = re.findall(r"^\| .* \| (.*) \|$", table.partition("| exit code")[0], re.MULTILINE)
     named = {code.split()[0] for row in rows for code in re.findall(r"`([a-z][^`]*)`", row)}
     assert named == {*COMMANDS} - HIDDEN
+
+
+def test_the_readme_names_every_page() -> None:
+    index = (ROOT / "README.md").read_text().partition("\n## Further reading\n")[2]
+    named = set(re.findall(r"\]\(([^)]+)\)", index))
+    shown = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").iterdir()}
+    assert named == shown | {"CONTRIBUTING.md"}
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
