@@ -162,3 +162,16 @@ def test_make_has_every_target_and_pytest_every_folder() -> None:
 def test_what_does_not_exist_is_noticed(words: str, problem: str) -> None:
     found = gpuledger_problem(words.split())
     assert problem in found if problem else found == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('a "$(b -o name | head -1)" x=1   # c', [["b", "-o", "name"], ["head", "-1"], ["a", "SUBSTITUTED", "x=1"]]),
+        ("X=1 a --flag \\\n  'b | c' > file", [["a", "--flag", "b | c"]]),
+        ("a -f - <<'END'   # c\nb: $(c)\nEND", [["a", "-f", "-"]]),
+        (r"X=$(sed 's/\(.*\)/\1/' f) a", [["sed", r"s/\(.*\)/\1/", "f"], ["a"]]),
+    ],
+)
+def test_programs_are_found_in_shell(text: str, found: list[list[str]]) -> None:
+    assert simple(text) == found
