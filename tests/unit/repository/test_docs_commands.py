@@ -19,8 +19,9 @@ from support.doc_checks import (
     make_problem,
     pytest_problem,
 )
-from support.doc_pages import Command, blocks, commands, inline, pages, programs, simple
+from support.doc_pages import Command, blocks, commands, inline, programs, simple
 from support.doc_stories import NOT_RUN, STORIES, commands_of, reason_not_to_run
+from support.paths import ROOT
 
 CHECKED = {"gpuledger", "kubectl", "helm", "make", "pytest"}
 OTHERS = {
@@ -97,10 +98,17 @@ def test_every_command_of_gpuledger_that_a_sentence_mentions_exists() -> None:
 
 
 def test_the_readme_lists_every_command_and_only_those_that_exist() -> None:
-    table = next(path for path in pages() if path.name == "README.md").read_text().partition("\n## Commands\n")[2]
+    table = (ROOT / "README.md").read_text().partition("\n## Commands\n")[2]
     rows = re.findall(r"^\| .* \| (.*) \|$", table.partition("| exit code")[0], re.MULTILINE)
     named = {code.split()[0] for row in rows for code in re.findall(r"`([a-z][^`]*)`", row)}
     assert named == {*COMMANDS} - HIDDEN
+
+
+def test_the_readme_names_every_page() -> None:
+    index = (ROOT / "README.md").read_text().partition("\n## Further reading\n")[2]
+    named = set(re.findall(r"\]\(([^)]+)\)", index))
+    shown = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").iterdir()}
+    assert named == shown | {"CONTRIBUTING.md"}
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
@@ -154,3 +162,16 @@ def test_make_has_every_target_and_pytest_every_folder() -> None:
 def test_what_does_not_exist_is_noticed(words: str, problem: str) -> None:
     found = gpuledger_problem(words.split())
     assert problem in found if problem else found == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('a "$(b -o name | head -1)" x=1   # c', [["b", "-o", "name"], ["head", "-1"], ["a", "SUBSTITUTED", "x=1"]]),
+        ("X=1 a --flag \\\n  'b | c' > file", [["a", "--flag", "b | c"]]),
+        ("a -f - <<'END'   # c\nb: $(c)\nEND", [["a", "-f", "-"]]),
+        (r"X=$(sed 's/\(.*\)/\1/' f) a", [["sed", r"s/\(.*\)/\1/", "f"], ["a"]]),
+    ],
+)
+def test_programs_are_found_in_shell(text: str, found: list[list[str]]) -> None:
+    assert simple(text) == found
