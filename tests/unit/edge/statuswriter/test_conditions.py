@@ -105,11 +105,13 @@ def test_our_own_status_is_no_drift_at_its_generation() -> None:
 def card(*profiles: str, uuid: str = UUID) -> Card:
     """A card with an instance of each of these profiles."""
     instances = tuple(MigInstance(uuid=f"MIG-{at}", profile=name, start=at) for at, name in enumerate(profiles))
-    place = {"pci_address": "0000:17:00.0", "pci_vendor": "10de", "pci_device": "20b5"}
-    return Card(uuid=uuid, mig_enabled=True, mig_instances=instances, **place)
+    return Card(
+        uuid=uuid, mig_enabled=True, mig_instances=instances,
+        pci_address="0000:17:00.0", pci_vendor="10de", pci_device="20b5",
+    )  # fmt: skip
 
 
-def with_instances(*reports: tuple[float, Any]) -> DesiredState:
+def with_instances(*reports: tuple[int, Any]) -> DesiredState:
     """A device, and after it what its node's agent reports at these hours."""
     hardware = Hardware(uuid=UUID, pci_vendor="10de", pci_device="20b5", mig_capable=True)
     facts = [
@@ -149,7 +151,7 @@ def test_a_device_shows_the_instances_that_its_card_has(reports: list[Any], type
 
 
 def test_only_another_layout_is_a_change() -> None:
-    def changed(*reports: tuple[float, Any]) -> set[Key]:
+    def changed(*reports: tuple[int, Any]) -> set[Key]:
         state = with_instances(*reports[:1])
         state.take_changed()
         for at, data in reports[1:]:

@@ -66,17 +66,17 @@ def message(state: DesiredState) -> str:
     ],
 )
 def test_an_incomplete_node_says_which_labels_differ(facts: list[Any], text: str) -> None:
-    said = message(desired_state(*facts, IS_INCOMPLETE))
-    assert said.startswith("None. ")
-    assert text in said
+    shown = message(desired_state(*facts, IS_INCOMPLETE))
+    assert shown.startswith("None. ")
+    assert text in shown
     assert message(desired_state(*facts, IS_INCOMPLETE, IS_COMPLETE)) == "Every GPU of the node is found and described."
 
 
 def test_many_differences_fit_into_an_event() -> None:
-    said = message(desired_state(("w1", NodeObserved(uid="u")), featured(*["0302"] * 8), IS_INCOMPLETE))
-    assert said.count("is missing") == DIFFERENCES_SHOWN_MAX
-    assert f"and {2 + 3 * 8 - DIFFERENCES_SHOWN_MAX} more" in said
-    assert len(said.encode()) < NOTE_BYTES_MAX
+    shown = message(desired_state(("w1", NodeObserved(uid="u")), featured(*["0302"] * 8), IS_INCOMPLETE))
+    assert shown.count("is missing") == DIFFERENCES_SHOWN_MAX
+    assert f"and {2 + 3 * 8 - DIFFERENCES_SHOWN_MAX} more" in shown
+    assert len(shown.encode()) < NOTE_BYTES_MAX
 
 
 def test_only_other_labels_of_an_incomplete_node_change_its_object() -> None:
