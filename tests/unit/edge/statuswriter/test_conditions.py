@@ -15,6 +15,7 @@ from gpuledger.edge.statuswriter.reconcile.decide import Action, decide, is_drif
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.events.device import Card, DeviceDetected, Hardware, MigInstance
 from gpuledger.events.node import NodeDevicesObserved, NodeInventoryChanged, NodeInventoryWithdrawn
+from gpuledger.events.pool import LabelSelector
 from support.conditions import conditions_in, lacking
 from support.dra_facts import device, published
 from support.events import RecordedFact, folded, log_of, numbered
@@ -100,6 +101,22 @@ def test_our_own_status_is_no_drift_at_its_generation() -> None:
     kept = observe(NODE.kind, stored(complete, 1))
     assert not is_drift(NODE.kind, desired, kept, kept._replace(version="6"))
     assert is_drift(NODE.kind, desired, kept, observe(NODE.kind, stored(desired, 1)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "is_warned"),
+    [
+        ({"requires_annotation": False}, "True", True),
+        ({"requires_annotation": False, "auto_approve": LabelSelector()}, "True", False),
+        ({}, "True", False),
+        ({"requires_annotation": False}, "False", False),
+    ],
+)
+def test_a_pool_that_cannot_approve_says_so_in_one_condition(spec: Any, status: str, is_warned: bool) -> None:
+    decided = offers(8, ("Configured", status), ("Supported", "True"))
+    state = desired_state((POOL, CARD.model_copy(update=spec)), (POOL, decided))
+    warned = [one["type"] for one in planned(state, POOL_KEY).status["conditions"] if "autoApprove" in one["message"]]
+    assert warned == (["Configured"] if is_warned else [])
 
 
 def card(*profiles: str, uuid: str = UUID) -> Card:

@@ -19,7 +19,7 @@ from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Ki
 from gpuledger.events.device import DeviceDescribed, DeviceDetected, DevicePoolApplied, DeviceWithdrawn, Hardware
 from gpuledger.events.node import NodeBootstrapWithdrawn, NodeInventoryWithdrawn
 from gpuledger.events.pod import PodGone, PodObserved
-from gpuledger.events.pool import LabelSelector, PoolGone, PoolReleased
+from gpuledger.events.pool import PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged
 from support.events import RecordedFact, folded, hour, log_of, numbered
 from support.gpu_states import (
@@ -122,10 +122,7 @@ def test_a_fault_has_its_reason_and_its_time() -> None:
         *found("w1-0"), ("w1-0", prepared("Faulted", "HardwareFault", "XID 79")), ("w1-0", prepared("Faulted", "Other"))
     )
     (fault,) = (one for one in shown(state).status["conditions"] if one["type"] == "Faulted")
-    assert fault == {
-        "type": "Faulted", "status": "True", "reason": "Other", "lastTransitionTime": "2026-01-01T03:00:00Z",
-        "message": "The reason is Other; nothing more is recorded.",
-    }  # fmt: skip
+    assert (fault["status"], fault["reason"], fault["lastTransitionTime"]) == ("True", "Other", "2026-01-01T03:00:00Z")
     state = desired_state(*found("w1-0"), ("w1-0", prepared("Faulted")), ("w1-0", prepared("Validating")))
     assert "Faulted" not in conditions(state)
 
@@ -191,22 +188,6 @@ def test_a_pool_shows_what_was_decided_and_what_pods_use() -> None:
             }
         ],
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("spec", "status", "is_warned"),
-    [
-        ({"requires_annotation": False}, "True", True),
-        ({"requires_annotation": False, "auto_approve": LabelSelector()}, "True", False),
-        ({}, "True", False),
-        ({"requires_annotation": False}, "False", False),
-    ],
-)
-def test_a_pool_that_cannot_approve_says_so_in_one_condition(spec: Any, status: str, is_warned: bool) -> None:
-    decided = offers(8, ("Configured", status), ("Supported", "True"))
-    state = desired_state((POOL, CARD.model_copy(update=spec)), (POOL, decided))
-    warned = [one["type"] for one in shown(state, POOL_KEY).status["conditions"] if "autoApprove" in one["message"]]
-    assert warned == (["Configured"] if is_warned else [])
 
 
 def test_pods_that_move_end_or_ask_for_something_else_use_nothing_twice() -> None:
