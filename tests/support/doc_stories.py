@@ -118,6 +118,7 @@ CHART: Final = Story(
     "chart",
     (
         *((INSTALLING, section) for section in ("Install", "The agent of the nodes", "Automatic approval")),
+        ("docs/kubernetes.md", "Settings of the module"),
         *((INSTALLING, section) for section in ("Roles for people", "The coverage job", "Upgrade")),
         ("docs/presets.md", "Policies"),
         (INSTALLING, "Uninstall"),
@@ -129,6 +130,12 @@ DRILLS: Final = frozenset({"Take a pair", "Bring back both", "Bring back Postgre
 NOT_RUN: Final = (
     NotRun(README, "make demo", "tests/golden/test_transcript.py runs `gpuledger demo`"),
     NotRun(README, "make test", "it is what runs this test"),
+    NotRun(
+        "docs/agent-credentials.md",
+        "gpuledger ",
+        "tests/integration/test_auth_callout.py and tests/unit/cli/test_auth_callout.py run them on real servers",
+        frozenset({"Service account tokens"}),
+    ),
     NotRun("docs/agent-credentials.md", "nsc ", "a program of NATS, which is not here"),
     NotRun(INSTALLING, "docker ", "there is no container engine, and no registry"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system logs ", "the embedded API server serves no logs"),
