@@ -92,6 +92,7 @@ _ROLE, _BINDING, _REVIEW = rbac.RoleStrategy(), rbac.RoleBindingStrategy(), Stra
 _core = _Group("")
 _apps = _Group("apps")
 _batch = _Group("batch")
+_authentication = _Group("authentication.k8s.io")
 _authorization = _Group("authorization.k8s.io")
 _rbac = _Group("rbac.authorization.k8s.io")
 _admission = _Group("admissionregistration.k8s.io")
@@ -188,7 +189,8 @@ _WORKLOADS = (
 )
 
 _ACCESS = (
-    _Group("authentication.k8s.io").cluster("SelfSubjectReview", "selfsubjectreviews", verbs=CREATE, strategy=_REVIEW),
+    _authentication.cluster("SelfSubjectReview", "selfsubjectreviews", verbs=CREATE, strategy=_REVIEW),
+    _authentication.cluster("TokenReview", "tokenreviews", verbs=CREATE, strategy=_REVIEW),
     _authorization.namespaced("LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=CREATE, strategy=_REVIEW),
     _authorization.cluster("SelfSubjectAccessReview", "selfsubjectaccessreviews", verbs=CREATE, strategy=_REVIEW),
     _authorization.cluster("SelfSubjectRulesReview", "selfsubjectrulesreviews", verbs=CREATE, strategy=_REVIEW),
