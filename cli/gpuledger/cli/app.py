@@ -40,6 +40,8 @@ COMMANDS = LazyCommands(
         "nats-keys": Place(f"{_COMMANDS}.auth_callout", "nats_keys"),
         "admission": Place(f"{_COMMANDS}.cluster", "admission", hidden=True),
         "uninstall": Place(f"{_COMMANDS}.cluster", "uninstall", hidden=True),
+        "serve": Place(f"{_COMMANDS}.serve", "app", hidden=True),
+        "credentials": Place(f"{_COMMANDS}.credentials", "app", hidden=True),
         "migrate": Place(f"{_COMMANDS}.migrate", "migrate"),
         "doctor": Place(f"{_COMMANDS}.doctor", "doctor"),
         "demo": Place(f"{_COMMANDS}.demo", "demo"),

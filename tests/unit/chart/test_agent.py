@@ -158,7 +158,9 @@ def test_nothing_of_the_services_reaches_it(made: Manifests) -> None:
         one["valueFrom"]["secretKeyRef"]["name"] for one in env_of(made).values() if "secretKeyRef" in str(one)
     } <= {"agents"}
     assert pod_of(made)["automountServiceAccountToken"] is False
-    assert "serviceAccountName" not in pod_of(made)
+    assert pod_of(made)["serviceAccountName"] == AGENT
+    subjects = [one for obj in made.objects for one in obj.get("subjects") or ()]
+    assert AGENT not in {one["name"] for one in subjects}, "its account has no rights"
 
 
 def test_settings_of_the_services_pods_are_none_of_its_own() -> None:

@@ -348,8 +348,20 @@ def test_names(given: dict[str, str], release: str, expected: str) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    (IMAGE, "servers.natsUrl is required: name a Secret that holds both URLs in servers.existingSecret"),
-    ({**IMAGE, "servers": {"natsUrl": NATS}}, "servers.databaseUrl is required"),
+    (
+        {**IMAGE, "nats": {"enabled": False}},
+        "servers.natsUrl is required without nats.enabled: give it, name a Secret that holds both URLs",
+    ),
+    (
+        {**IMAGE, "servers": {"natsUrl": NATS}, "postgresql": {"enabled": False}},
+        "servers.databaseUrl is required without postgresql.enabled",
+    ),
+    ({**IMAGE, "postgresql": {"replicas": 3}}, "postgresql.replicas must be 1: the chart runs one PostgreSQL server"),
+    ({**IMAGE, "nats": {"replicas": 2}}, "nats.replicas must be one of"),
+    ({**IMAGE, "servers": {"nats": {"tlsSecret": "mine"}}}, "are logins for a NATS server of your own"),
+    ({**IMAGE, "servers": {"database": {"tlsSecret": "mine"}}}, "about a PostgreSQL server of your own"),
+    ({**IMAGE, "agent": {"nats": {"credentialsSecret": "mine"}}}, "are for a NATS server of your own"),
+    ({**IMAGE, "nats": {"persistence": {"size": "much"}}}, "nats.persistence.size: Does not match pattern"),
     ({**WITH_URLS, "servers": {**WITH_URLS["servers"], "existingSecret": "given"}}, "are both given"),
     ({"servers": WITH_URLS["servers"]}, "image.repository is required: build the image from the Dockerfile"),
     ({**WITH_SECRET, "replicas": "two"}, "replicas: Invalid type. Expected: integer"),

@@ -15,7 +15,7 @@ from gpuledger.local.kubeapi.crds import CrdStrategy
 from gpuledger.local.kubeapi.resources import ALL_VERBS, Form, ServedResource, Strategy, Subresource
 from gpuledger.local.kubeapi.strategies import core_data, core_workloads, dra, rbac, webhook_configurations
 from gpuledger.local.kubeapi.strategies.core_namespaces import NamespaceStrategy
-from gpuledger.local.kubeapi.strategies.core_workloads import StoredStrategy
+from gpuledger.local.kubeapi.strategies.core_workloads import StatefulSetStrategy, StoredStrategy
 from gpuledger.local.kubeapi.strategies.events import CoreEventStrategy, EventStrategy
 from gpuledger.local.kubeapi.strategies.leases import LeaseStrategy
 from gpuledger.local.kubeapi.strategies.nodes import NodeStrategy
@@ -175,6 +175,15 @@ _WORKLOADS = (
         sub=("status",),
         lacks=("scale",),
         strategy=StoredStrategy(core_workloads.DEPLOYMENT_SPEC, {}, template=core_workloads.TEMPLATE),
+    ),
+    _apps.namespaced(
+        "StatefulSet",
+        "statefulsets",
+        "sts",
+        categories=_ALL,
+        sub=("status",),
+        lacks=("scale",),
+        strategy=StatefulSetStrategy(),
     ),
     replace(_Group("events.k8s.io").namespaced("Event", "events", "ev", strategy=EventStrategy()), form=_EVENTS),
 )
