@@ -158,7 +158,7 @@ async def test_a_long_query_can_be_cancelled(place: Place) -> None:
                     return await found.fetchone() is not None
 
                 await eventually(sleeps)
-            session.cancel()
+            await asyncio.to_thread(session.cancel)
             with pytest.raises(psycopg.errors.QueryCanceled):
                 await query
 
