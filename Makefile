@@ -15,7 +15,7 @@ KUBELET := services/gpuledger/agent/kubelet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas protos recordings clean
+.PHONY: help install demo image test test-long check fmt lint bench vectors test-faults schemas protos recordings clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 
 demo: $(STAMP) ## Import a fleet's history, query it, verify the tables (under two minutes)
 	$(RUN) gpuledger demo
+
+image: $(STAMP) ## Build the image without docker, on Debian's packages, into dist/image (root, Debian)
+	image/build dist/image $(UV)
 
 test: $(STAMP) ## Run the whole suite, on real NATS and PostgreSQL servers that it starts
 	$(RUN) pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
