@@ -29,7 +29,8 @@ from gpuledger.local.servers.errors import (
 )
 from gpuledger.local.servers.lock import LockHolder
 from gpuledger.local.servers.nats import NatsServer
-from gpuledger.local.servers.postgres import PostgresServer, find_binaries
+from gpuledger.local.servers.postgres import PostgresServer
+from gpuledger.local.servers.postgres_binaries import find_binaries
 from support import servers
 
 NOON = datetime(2026, 1, 2, 12, 0, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ import orjson
 import psycopg
 import pytest
 
-from gpuledger.local.servers.postgres import find_binaries
+from gpuledger.local.servers.postgres_binaries import find_binaries
 from support.paths import ROOT
 from support.servers import nats_answer, nats_server, postgres_server
 from support.up import COMMAND, Up, environment, eventually, gpuledger, running_up

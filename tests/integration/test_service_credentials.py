@@ -57,7 +57,7 @@ def certificates(folder: Path) -> Kind:
     identity = NatsIdentity(None, made.ca, folder / "service.pem", folder / "service.key")
 
     def write(name: str) -> None:
-        _, _, certificate, key = made.client(f"{name}.services.test")
+        _, _, certificate, key, _ = made.client(f"{name}.services.test")
         assert certificate is not None
         assert key is not None
         _write(folder / "service.pem", certificate.read_text())

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.ledger.api import Message
 from gpuledger.local.servers.nats import NatsServer
-from gpuledger.local.servers.postgres import find_binaries
+from gpuledger.local.servers.postgres_binaries import find_binaries
 from gpuledger.tools.log_archive import messages, read_header
 from support.servers import short_directory
 

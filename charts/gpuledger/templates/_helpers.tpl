@@ -48,35 +48,77 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 {{- end }}
 
+{{/* Whether the release brings NATS, or PostgreSQL: "true" or nothing. Servers that are given take precedence. */}}
+{{- define "gpuledger.bringsNats" -}}
+{{- if and .Values.nats.enabled (not .Values.servers.existingSecret) (not .Values.servers.natsUrl) }}true{{ end }}
+{{- end }}
+
+{{- define "gpuledger.bringsPostgres" -}}
+{{- if and .Values.postgresql.enabled (not .Values.servers.existingSecret) (not .Values.servers.databaseUrl) }}true{{ end }}
+{{- end }}
+
+{{- define "gpuledger.bringsServers" -}}
+{{- if or (include "gpuledger.bringsNats" .) (include "gpuledger.bringsPostgres" .) }}true{{ end }}
+{{- end }}
+
 {{/* Refuses values that are incomplete, or contradictory, about the servers. */}}
 {{- define "gpuledger.checkServers" -}}
+{{- $brought := dict "natsUrl" (include "gpuledger.bringsNats" .) "databaseUrl" (include "gpuledger.bringsPostgres" .) }}
+{{- $switch := dict "natsUrl" "nats.enabled" "databaseUrl" "postgresql.enabled" }}
 {{- with .Values.servers }}
 {{- if and .existingSecret (or .natsUrl .databaseUrl) }}
 {{- fail "servers.existingSecret and URLs are both given. Give the name of a Secret, or servers.natsUrl and servers.databaseUrl." }}
 {{- end }}
 {{- if not .existingSecret }}
-{{- $hint := "is required: name a Secret that holds both URLs in servers.existingSecret, or give servers.natsUrl and servers.databaseUrl." }}
-{{- $_ := required (printf "servers.natsUrl %s" $hint) .natsUrl }}
-{{- $_ := required (printf "servers.databaseUrl %s" $hint) .databaseUrl }}
+{{- range $url := list "natsUrl" "databaseUrl" }}
+{{- if not (get $brought $url) }}
+{{- $hint := printf "servers.%s is required without %s: give it, name a Secret that holds both URLs in servers.existingSecret, or leave the server to the chart." $url (get $switch $url) }}
+{{- $_ := required $hint (get $.Values.servers $url) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- if and $brought.natsUrl (or .nats.credentialsSecret .nats.tlsSecret .operator.credentialsSecret .operator.tlsSecret .reader.credentialsSecret .reader.tlsSecret) }}
+{{- fail "servers.nats, servers.operator and servers.reader are logins for a NATS server of your own; give its URL, or leave them empty: the chart's NATS server has logins that the chart makes." }}
+{{- end }}
+{{- if and $brought.databaseUrl (or .database.tlsSecret .database.sslMode) }}
+{{- fail "servers.database is about a PostgreSQL server of your own; give its URL, or leave it empty: the chart's own server is always fully verified." }}
+{{- end }}
+{{- end }}
+{{- if and $brought.databaseUrl (ne (int .Values.postgresql.replicas) 1) }}
+{{- fail "postgresql.replicas must be 1: the chart runs one PostgreSQL server. For a replicated one, run it yourself (with an operator such as CloudNativePG), and give its URL in servers.databaseUrl." }}
 {{- end }}
 {{- end }}
 
-{{/* The data of the chart's own Secret. */}}
+{{/* The data of the chart's own Secret: the URLs that the values give. */}}
 {{- define "gpuledger.secretData" -}}
-{{ .Values.servers.natsUrlKey }}: {{ .Values.servers.natsUrl | quote }}
-{{ .Values.servers.databaseUrlKey }}: {{ .Values.servers.databaseUrl | quote }}
+{{- with .Values.servers.natsUrl }}
+{{ $.Values.servers.natsUrlKey }}: {{ . | quote }}
+{{- end }}
+{{- with .Values.servers.databaseUrl }}
+{{ $.Values.servers.databaseUrlKey }}: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* As whom a component works with the servers, by the name of its role. Call with the component. */}}
+{{- define "gpuledger.role" -}}
+{{- get (dict "migrate" "operator" "log-proof" "reader") . | default "services" }}
 {{- end }}
 
 {{/*
-How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret, clientCertificate. Call with
-(list $ "component"); `migrate` is the operator, `log-proof` a reader, all others are the services.
+How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret, clientCertificate, and brought for the
+chart's own server. Call with (list $ "component"); `migrate` is the operator, `log-proof` a reader, all others are the
+services.
 */}}
 {{- define "gpuledger.natsLogin" -}}
-{{- $servers := (index . 0).Values.servers -}}
+{{- $root := index . 0 -}}
+{{- $servers := $root.Values.servers -}}
+{{- $role := include "gpuledger.role" (index . 1) -}}
 {{- $login := $servers.nats -}}
-{{- with get (dict "migrate" "operator" "log-proof" "reader") (index . 1) }}
-{{- $own := get $servers . }}
+{{- if include "gpuledger.bringsNats" $root }}
+{{- $secret := printf "%s-%s" (include "gpuledger.fullname" $root) $role }}
+{{- $login = dict "credentialsSecret" $secret "credentialsKey" "nats.creds" "tlsSecret" $secret "clientCertificate" false "brought" true }}
+{{- else if ne $role "services" }}
+{{- $own := get $servers $role }}
 {{- $given := dict "clientCertificate" $login.clientCertificate }}
 {{- $key := ternary $own.credentialsKey $login.credentialsKey (not (empty $own.credentialsSecret)) }}
 {{- $_ := set $given "credentialsKey" $key }}
@@ -107,7 +149,7 @@ How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret
 {{- end }}
 
 {{- define "gpuledger.replicasEnv" -}}
-{{- with .Values.servers.nats.replicas -}}
+{{- with ternary .Values.nats.replicas .Values.servers.nats.replicas (eq (include "gpuledger.bringsNats" .) "true") -}}
 - name: GPULEDGER_NATS_REPLICAS
   value: {{ . | quote }}
 {{- end }}
@@ -136,21 +178,35 @@ How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret
 {{- end }}
 {{- if .tlsSecret }}
 - name: nats-tls
-  secret: {secretName: {{ .tlsSecret }}}
+  secret:
+    secretName: {{ .tlsSecret }}
+    {{- if .brought }}
+    items: [{key: ca.crt, path: ca.crt}]
+    {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* How a pod verifies PostgreSQL. libpq reads these variables where the URL does not say it. Call with $. */}}
+{{/* How a pod verifies PostgreSQL, as JSON: sslMode, tlsSecret, clientCertificate. Call with (list $ "component"). */}}
+{{- define "gpuledger.databaseTls" -}}
+{{- $root := index . 0 -}}
+{{- if include "gpuledger.bringsPostgres" $root -}}
+{{- $secret := printf "%s-%s" (include "gpuledger.fullname" $root) (include "gpuledger.role" (index . 1)) -}}
+{{- dict "sslMode" "" "tlsSecret" $secret "clientCertificate" false "brought" true | toJson }}
+{{- else -}}
+{{- $root.Values.servers.database | toJson }}
+{{- end }}
+{{- end }}
+
+{{/* libpq reads these variables where the URL does not say it. Call with the TLS. */}}
 {{- define "gpuledger.databaseTlsEnv" -}}
-{{- $database := .Values.servers.database -}}
-{{- with $database.sslMode | default (ternary "verify-full" "" (not (empty $database.tlsSecret))) }}
+{{- with .sslMode | default (ternary "verify-full" "" (not (empty .tlsSecret))) }}
 - name: PGSSLMODE
   value: {{ . }}
 {{- end }}
-{{- if $database.tlsSecret }}
+{{- if .tlsSecret }}
 - name: PGSSLROOTCERT
   value: /etc/gpuledger/postgres-tls/ca.crt
-{{- if $database.clientCertificate }}
+{{- if .clientCertificate }}
 - name: PGSSLCERT
   value: /etc/gpuledger/postgres-tls/tls.crt
 - name: PGSSLKEY
@@ -160,7 +216,7 @@ How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret
 {{- end }}
 
 {{- define "gpuledger.databaseTlsMounts" -}}
-{{- if .Values.servers.database.tlsSecret }}
+{{- if .tlsSecret }}
 - name: postgres-tls
   mountPath: /etc/gpuledger/postgres-tls
   readOnly: true
@@ -169,19 +225,37 @@ How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret
 
 {{/* libpq refuses a key that others may read; the pod's group may. */}}
 {{- define "gpuledger.databaseTlsVolumes" -}}
-{{- with .Values.servers.database.tlsSecret }}
+{{- if .tlsSecret }}
 - name: postgres-tls
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret:
+    secretName: {{ .tlsSecret }}
+    defaultMode: 0440
+    {{- if .brought }}
+    items: [{key: ca.crt, path: ca.crt}]
+    {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* The variables that name the servers. Call with (list $ "name of the Secret"). */}}
+{{/*
+The variables that name the servers. Call with (list $ "component" "Secret"), the latter being the one with the URLs that
+are given.
+*/}}
 {{- define "gpuledger.serverEnv" -}}
-{{- $servers := (index . 0).Values.servers -}}
+{{- $root := index . 0 -}}
+{{- $servers := $root.Values.servers -}}
+{{- $own := printf "%s-%s" (include "gpuledger.fullname" $root) (include "gpuledger.role" (index . 1)) -}}
 - name: NATS_URL
   valueFrom:
-    secretKeyRef: {name: {{ index . 1 }}, key: {{ $servers.natsUrlKey }}}
+    {{- if include "gpuledger.bringsNats" $root }}
+    secretKeyRef: {name: {{ $own }}, key: NATS_URL}
+    {{- else }}
+    secretKeyRef: {name: {{ index . 2 }}, key: {{ $servers.natsUrlKey }}}
+    {{- end }}
 - name: DATABASE_URL
   valueFrom:
-    secretKeyRef: {name: {{ index . 1 }}, key: {{ $servers.databaseUrlKey }}}
+    {{- if include "gpuledger.bringsPostgres" $root }}
+    secretKeyRef: {name: {{ $own }}, key: DATABASE_URL}
+    {{- else }}
+    secretKeyRef: {name: {{ index . 2 }}, key: {{ $servers.databaseUrlKey }}}
+    {{- end }}
 {{- end }}

@@ -9,10 +9,15 @@ A pod template that runs gpuledger, for the Deployment and for every job. Call w
   env         additional environment variables, as text
   container   additional fields of the container, as text
   pod         additional fields of the pod, as text
+  affinity    where the pod may run, as text, unless the values say so
+  init        the arguments of an init container that is as the container
+  mounts      additional mounts, as text
+  volumes     additional volumes, as text
   annotations additional annotations, as text
 */}}
 {{- define "gpuledger.podTemplate" -}}
 {{- $values := .root.Values -}}
+{{- $databaseTls := ternary (include "gpuledger.databaseTls" (list .root .component) | fromJson) dict (not (empty .secret)) -}}
 {{- $login := ternary (include "gpuledger.natsLogin" (list .root .component) | fromJson) dict (not (empty .secret)) -}}
 metadata:
   labels:
@@ -54,69 +59,90 @@ spec:
   tolerations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with $values.affinity }}
+  {{- if $values.affinity }}
   affinity:
-    {{- toYaml . | nindent 4 }}
+    {{- toYaml $values.affinity | nindent 4 }}
+  {{- else if .affinity }}
+  affinity:
+    {{- .affinity | nindent 4 }}
   {{- end }}
   {{- with $values.priorityClassName }}
   priorityClassName: {{ . }}
   {{- end }}
+  {{- with .init }}
+  initContainers:
+    - name: wait
+      args: {{ toJson . }}
+      {{- include "gpuledger.container" (dict "of" $ "login" $login "databaseTls" $databaseTls) | nindent 6 }}
+  {{- end }}
   containers:
     - name: gpuledger
-      image: {{ include "gpuledger.image" .root | quote }}
-      imagePullPolicy: {{ $values.image.pullPolicy }}
       args: {{ toJson .args }}
-      env:
-        - name: HOME
-          value: /tmp
-        {{- with .secret }}
-        {{- include "gpuledger.serverEnv" (list $.root .) | nindent 8 }}
-        {{- end }}
-        {{- with include "gpuledger.natsEnv" $login }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        {{- with and .secret (include "gpuledger.databaseTlsEnv" .root) }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        {{- with .env }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        {{- with $values.extraEnv }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+      {{- include "gpuledger.container" (dict "of" . "login" $login "databaseTls" $databaseTls) | nindent 6 }}
       {{- with .container }}
       {{- . | nindent 6 }}
       {{- end }}
-      {{- with .resources }}
-      resources:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $values.securityContext }}
-      securityContext:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      volumeMounts:
-        - name: tmp
-          mountPath: /tmp
-        {{- with include "gpuledger.natsMounts" $login }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        {{- with and .secret (include "gpuledger.databaseTlsMounts" .root) }}
-        {{- . | nindent 8 }}
-        {{- end }}
-        {{- with $values.extraVolumeMounts }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: 64Mi}
     {{- with include "gpuledger.natsVolumes" $login }}
     {{- . | nindent 4 }}
     {{- end }}
-    {{- with and .secret (include "gpuledger.databaseTlsVolumes" .root) }}
+    {{- with include "gpuledger.databaseTlsVolumes" $databaseTls }}
+    {{- . | nindent 4 }}
+    {{- end }}
+    {{- with .volumes }}
     {{- . | nindent 4 }}
     {{- end }}
     {{- with $values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end }}
+
+{{/* What the containers of a pod have in common. Call with a dict: of (as for the pod template), login, databaseTls. */}}
+{{- define "gpuledger.container" -}}
+{{- $values := .of.root.Values -}}
+image: {{ include "gpuledger.image" .of.root | quote }}
+imagePullPolicy: {{ $values.image.pullPolicy }}
+env:
+  - name: HOME
+    value: /tmp
+  {{- with .of.secret }}
+  {{- include "gpuledger.serverEnv" (list $.of.root $.of.component .) | nindent 2 }}
+  {{- end }}
+  {{- with include "gpuledger.natsEnv" .login }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with include "gpuledger.databaseTlsEnv" .databaseTls }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with .of.env }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with $values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .of.resources }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+volumeMounts:
+  - name: tmp
+    mountPath: /tmp
+  {{- with include "gpuledger.natsMounts" .login }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with include "gpuledger.databaseTlsMounts" .databaseTls }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with .of.mounts }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  {{- with $values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}

@@ -102,6 +102,17 @@ async def migrated(data_dir: Path | None) -> "tuple[MigrationResult, PreparedLed
         return await _migrate_all(Servers(servers.endpoints.nats_url, servers.endpoints.database_url))
 
 
+async def confirm_migrated(data_dir: Path | None) -> None:
+    """Return where somebody has migrated the database and made the ledger; changes nothing.
+
+    Raises:
+        SchemaOutdatedError: the database has to be migrated.
+        NoLedgerError: there is no ledger.
+    """
+    async with open_backend(data_dir, "migrate"):
+        pass
+
+
 async def _migrate_all(servers: Servers) -> "tuple[MigrationResult, PreparedLedger]":
     migration = await asyncio.to_thread(_migrate, servers.database_url)
     return migration, await prepare_ledger(

@@ -4,12 +4,13 @@ This is the only place that knows the error trees of all packages. No command pr
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 import psycopg
 
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.render import message
 from gpuledger.db.errors import DatabaseError, DatabaseUnavailableError
 from gpuledger.edge.kube.errors import KubeConfigError, KubeError, UnavailableError
 from gpuledger.events.errors import EventError
@@ -43,6 +44,26 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (UnavailableError, ExitCode.UNAVAILABLE),
     (KubeError, ExitCode.ERROR),
 )
+
+
+AWAY: Final = (LedgerUnavailableError, DatabaseUnavailableError)
+"""The errors of servers that may be only starting."""
+
+ATTEMPT_INTERVAL_S: Final = 2.0
+
+
+async def patiently(work: Callable[[], Awaitable[T]], wait_s: float, errors: tuple[type[Exception], ...]) -> T:
+    """Try again after these errors for so long; the last one is raised."""
+    clock = asyncio.get_running_loop().time
+    ends_s = clock() + wait_s
+    while True:
+        try:
+            return await work()
+        except errors as error:
+            if clock() >= ends_s:
+                raise
+            message(f"Waiting: {error}")
+        await asyncio.sleep(ATTEMPT_INTERVAL_S)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -4,13 +4,14 @@ import asyncio
 import re
 import ssl
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 
 from gpuledger.ledger.credentials import Login, Logins
+from gpuledger.runtime.backoff import Backoff, Retries, system_jitter
 from gpuledger.runtime.settings import ANONYMOUS
 
 _DELIVERED = b"$JS.ACK."
@@ -20,10 +21,17 @@ _REFUSAL = re.compile(r"authori[sz]ation|authentication")
 _PERMISSION = "permissions violation"
 
 
+REFUSED: Final = Backoff(first_s=0.2, max_s=10.0)
+"""Pauses after logins in a row that a server refused; ten thousand agents may be refused at once."""
+
+
 def is_refusal(error: str) -> bool:
     """Whether the server does not know us, or not any more: a user was removed, or a JWT has expired."""
     text = error.lower()
     return _PERMISSION not in text and _REFUSAL.search(text) is not None
+
+
+HUNG_UP: Final = "the server hung up before it let us in, as one does whose authentication takes too long"
 
 
 class Receiver(Protocol):
@@ -53,6 +61,8 @@ class LedgerClient(Client):
         self.receivers: dict[int, Receiver] = {}
         self.logins = Logins(ANONYMOUS, ())
         self._login = Login()
+        self._refused = Retries(REFUSED, system_jitter)
+        self._pause_s = 0.0
         self._is_over = False
 
     async def close(self) -> None:
@@ -69,12 +79,34 @@ class LedgerClient(Client):
         """Log in with the files as they are now, at every connect; close what is left of an attempt that failed."""
         if self._is_over:
             raise asyncio.CancelledError
+        if self._pause_s:
+            await asyncio.sleep(self._pause_s)
         if isinstance(self._transport, TcpTransport):
             self._transport.close()  # type: ignore[no-untyped-call] # the library's own
         login = self._login = self.logins.current()
         self._signature_cb, self._user_jwt_cb, self._public_nkey = login.sign, login.jwt, login.nkey
         self.options |= {"user": login.user, "password": login.password, "token": login.token}
         await super()._connect_to_server(s)
+
+    async def _process_connect_init(self) -> None:
+        """Log in; each refusal in a row makes the next attempt later. A server that hangs up has not let us in."""
+        try:
+            await super()._process_connect_init()
+            if not self.is_connected:
+                self._end_tasks()
+                raise NatsError(HUNG_UP)
+        except NatsError as error:
+            if is_refusal(str(error)):
+                self._pause_s = self._refused.pause_s()
+            raise
+        self._refused.reset()
+        self._pause_s = 0.0
+
+    def _end_tasks(self) -> None:
+        """End what the library has started for a connection that is none."""
+        for task in (self._reading_task, self._ping_interval_task, self._flusher_task):
+            if task is not None:
+                task.cancel()
 
     def _connect_command(self) -> bytes:
         """The login as sent to the server. The library would send it in the clear to a server that offers no TLS."""

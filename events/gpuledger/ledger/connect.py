@@ -25,6 +25,10 @@ from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from gpuledger.runtime.tasks import abandon, within
 
 CONNECT_TIMEOUT_S = 5.0
+ATTEMPT_TIMEOUT_S = 2
+TOKEN_ATTEMPT_TIMEOUT_S = 5
+"""How long a server may take for each step of a login, and where it first has to ask others about a token."""
+
 RECONNECT_WAIT_S = 0.2
 REQUEST_TIMEOUT_S = 30.0
 REQUEST_ATTEMPT_S = 1.0
@@ -251,6 +255,7 @@ class Connection:
             max_reconnect_attempts=-1,
             reconnect_time_wait=RECONNECT_WAIT_S,  # type: ignore[arg-type] # declared as int, used as seconds
             ping_interval=PING_INTERVAL_S,
+            connect_timeout=ATTEMPT_TIMEOUT_S if self._identity.token is None else TOKEN_ATTEMPT_TIMEOUT_S,
             pending_size=UNSENT_BYTES_MAX,
             flush_timeout=FLUSH_TIMEOUT_S,
             error_cb=self._on_error,

@@ -5,7 +5,6 @@ module; only its signatures go to the server.
 """
 
 import base64
-import binascii
 import json
 import ssl
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +17,15 @@ from urllib.parse import urlsplit
 
 from nats.errors import Error as NatsError
 
+from gpuledger.ledger.nkeys import KeyKind, KeyTextError, public_text, seed_key
+from gpuledger.ledger.server_config import TOKEN_CHARS_MAX
 from gpuledger.runtime.settings import NatsIdentity
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-_SEED: Final = 18 << 3
-_USER: Final = 20 << 3
-"""The first bytes of seeds and of users' public keys, which make their texts begin with S and U."""
-
 _JWT_LABEL: Final = "NATS USER JWT"
 _SEED_LABEL: Final = "USER NKEY SEED"
-
 
 _WORDS: Final = (frozenset({"user", "password"}), frozenset({"token"}))
 """What the lines of a credentials file without a seed may name, as `user: NAME`."""
@@ -71,8 +67,8 @@ class Logins:
 
     @property
     def is_stale(self) -> bool:
-        """Whether a file has changed since the last login was made."""
-        return _state_of(self.identity) != self._files
+        """Whether a file has changed since the last login was made, other than a token, which serves only to log in."""
+        return self._files is None or _state_of(self.identity)[:-1] != self._files[:-1]
 
 
 class _Credentials(NamedTuple):
@@ -92,6 +88,8 @@ def login_of(identity: NatsIdentity, servers: Sequence[str]) -> Login:
     tls = _tls(identity, servers)
     # A WebSocket's TLS may end at a proxy, and the server then does not know about it.
     login = Login(tls, requires_tls=tls is not None and _schemes(servers).isdisjoint({"ws", "wss"}))
+    if identity.token is not None:
+        return login._replace(token=_token(identity.token))
     file = identity.credentials
     if file is None:
         return login
@@ -140,14 +138,15 @@ def _schemes(servers: Sequence[str]) -> set[str]:
 
 
 def _tls(identity: NatsIdentity, servers: Sequence[str]) -> ssl.SSLContext | None:
-    if not any(identity[1:]) and _schemes(servers).isdisjoint({"tls", "wss"}):
+    files = (identity.ca, identity.certificate, identity.key)
+    if not any(files) and _schemes(servers).isdisjoint({"tls", "wss"}):
         return None
     try:
         context = ssl.create_default_context(cafile=identity.ca)
         if identity.certificate is not None:
             context.load_cert_chain(identity.certificate, identity.key)
     except (OSError, ValueError) as error:
-        named = ", ".join(str(file) for file in identity[1:] if file is not None)
+        named = ", ".join(str(file) for file in files if file is not None)
         raise NatsError(f"the certificates {named} cannot be used: {error}") from error
     return context
 
@@ -188,6 +187,20 @@ def _words(lines: Sequence[str], file: Path) -> Mapping[str, str]:
     return words
 
 
+def _token(file: Path) -> str:
+    """The token of a file that holds nothing else, such as the one that a kubelet renews."""
+    try:
+        token = file.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise NatsError(f"the token file {file} cannot be read: {error}") from error
+    if not token or len(token) > TOKEN_CHARS_MAX or not token.isascii() or not token.isprintable() or " " in token:
+        raise NatsError(
+            f"the token file {file} has no token of a service account; project one there (a volume of the pod, "
+            "`serviceAccountToken`)"
+        )
+    return token
+
+
 def _below(lines: Sequence[str], label: str) -> str | None:
     """The line below the one that begins what has this label."""
     return next((value for head, value in pairwise(lines) if f"BEGIN {label}" in head), None)
@@ -196,23 +209,14 @@ def _below(lines: Sequence[str], label: str) -> str | None:
 def _decoded(seed: str, file: Path) -> bytes:
     """The 32 bytes behind a user's seed."""
     try:
-        raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
-    except binascii.Error:
-        raw = b""
-    prefix = bytes((_SEED | _USER >> 5, (_USER & 31) << 3))
-    if len(raw) != 36 or raw[:2] != prefix or _checksum(raw[:-2]) != raw[-2:]:
-        raise NatsError(f"the seed in the credentials file {file} is damaged, or no user's; write it anew")
-    return raw[2:-2]
+        return seed_key(KeyKind.USER, seed)
+    except KeyTextError as error:
+        raise NatsError(f"the seed in the credentials file {file} is damaged, or no user's; write it anew") from error
 
 
 def _public(seed: bytes) -> str:
     """The user's public key as text, which begins with U."""
-    raw = bytes((_USER,)) + _key(seed).public_key().public_bytes_raw()
-    return base64.b32encode(raw + _checksum(raw)).decode().rstrip("=")
-
-
-def _checksum(raw: bytes) -> bytes:
-    return binascii.crc_hqx(raw, 0).to_bytes(2, "little")
+    return public_text(KeyKind.USER, _key(seed).public_key().public_bytes_raw())
 
 
 def _key(seed: bytes) -> "Ed25519PrivateKey":

@@ -19,6 +19,12 @@ NAME_TEMPLATE: Final = "{{name()}}"
 
 LEDGER_ACCOUNT: Final = "LEDGER"
 AGENTS_ACCOUNT: Final = "AGENTS"
+CALLOUT_ACCOUNT: Final = "AUTH"
+"""The account of the auth callout service, which nobody else may enter: the server sends it every login."""
+
+CALLOUT_USER: Final = "gpuledger-callout"
+CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
+"""The subject on which a server asks about a login."""
 
 API: Final = "$JS.API"
 IMPORTED_API: Final = "$JS.LEDGER.API"
@@ -103,7 +109,12 @@ def role_permissions(role: Role) -> Permissions:
 
 def role_text(role: Role) -> str:
     """The user of a role as an entry of `users` in the server's configuration; its secret is to be added."""
-    return _user_text(f"gpuledger-{role}", role_permissions(role))
+    return _user_text(role_user(role), role_permissions(role))
+
+
+def role_user(role: Role) -> str:
+    """The name of a role's user."""
+    return f"gpuledger-{role}"
 
 
 def templated_permissions() -> Permissions:

@@ -59,6 +59,8 @@ DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespace
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
+TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
+
 RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice")
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True)
 RESOURCE_CLAIM_TEMPLATES: Final = Resource(

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from secrets import token_bytes
 from typing import Any
 from uuid import uuid4
 
@@ -23,3 +24,8 @@ def system_clock() -> datetime:
 def random_id() -> str:
     """A random UUID."""
     return str(uuid4())
+
+
+def random_secret() -> bytes:
+    """32 bytes that nobody can guess."""
+    return token_bytes(32)

@@ -11,9 +11,13 @@ NATS_CREDENTIALS = "GPULEDGER_NATS_CREDENTIALS"
 NATS_CA = "GPULEDGER_NATS_CA"
 NATS_CERTIFICATE = "GPULEDGER_NATS_CERTIFICATE"
 NATS_KEY = "GPULEDGER_NATS_KEY"
-NATS_FILES = (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY)
+NATS_TOKEN_FILE = "GPULEDGER_NATS_TOKEN_FILE"  # noqa: S105 - the name of a variable
+NATS_FILES = (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY, NATS_TOKEN_FILE)
 """The variables of a `NatsIdentity`, in its order."""
 
+CALLOUT_SEED = "GPULEDGER_CALLOUT_SEED"
+CALLOUT_SERVICE_ACCOUNT = "GPULEDGER_CALLOUT_SERVICE_ACCOUNT"
+CALLOUT_AUDIENCE = "GPULEDGER_CALLOUT_AUDIENCE"
 NATS_REPLICAS = "GPULEDGER_NATS_REPLICAS"
 DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
@@ -31,6 +35,7 @@ SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/toke
 DEFAULT_DATA_DIR = Path("~/.local/share/gpuledger")
 DEFAULT_METRICS_LISTEN = "127.0.0.1:0"
 DEFAULT_NAMESPACE = "d8-gpu-operator"
+DEFAULT_CALLOUT_AUDIENCE = "gpuledger-agents"
 
 
 COMPONENT_NAMES = ("validator", "gfd", "dcgm", "dcgm-exporter")
@@ -45,13 +50,15 @@ class NatsIdentity(NamedTuple):
 
     `credentials` is a `.creds` file with a user's JWT and seed, or one with a seed alone (an NKEY), with a user and
     password, or with a token. `ca` has the authorities of trusted servers, and without it the system's count;
-    `certificate` and `key` go together.
+    `certificate` and `key` go together. `token` holds the token of a service account and nothing else, for a server
+    that asks an auth callout service; it is read again at every connect.
     """
 
     credentials: Path | None = None
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    token: Path | None = None
 
 
 ANONYMOUS: Final = NatsIdentity()
@@ -93,6 +100,22 @@ class WebhookSettings:
 
     listen: str | None = None
     namespace: str = DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class CalloutSettings:
+    """The auth callout service: its server, the file with its issuer's key, and whose tokens it accepts for what.
+
+    `service_account` is the agents', as (namespace, name).
+    """
+
+    nats_url: str
+    nats_identity: NatsIdentity
+    seed: Path
+    service_account: tuple[str, str]
+    audience: str
+    metrics_listen: str
+    kubeconfig: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +174,35 @@ def read_nats_identity(environ: Mapping[str, str]) -> NatsIdentity:
     identity = NatsIdentity(*(_file(environ, name) for name in NATS_FILES))
     if (identity.certificate is None) != (identity.key is None):
         raise SettingsError(f"A certificate and its key belong together; set both {NATS_CERTIFICATE} and {NATS_KEY}.")
+    if identity.token is not None and identity.credentials is not None:
+        raise SettingsError(f"One login is enough; set either {NATS_TOKEN_FILE} or {NATS_CREDENTIALS}.")
     return identity
+
+
+def read_callout_settings(environ: Mapping[str, str]) -> CalloutSettings:
+    """The settings of the auth callout service.
+
+    Raises:
+        SettingsError: one is missing or invalid.
+    """
+    url, account = environ.get(NATS_URL), environ.get(CALLOUT_SERVICE_ACCOUNT, "")
+    if not url:
+        raise SettingsError(f"The server's URL is missing; set {NATS_URL}, such as to nats://127.0.0.1:4222.")
+    seed = _file(environ, CALLOUT_SEED)
+    if seed is None:
+        raise SettingsError(f"The issuer's key is missing; set {CALLOUT_SEED} to the file that has it.")
+    namespace, slash, name = account.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise SettingsError(f"{CALLOUT_SERVICE_ACCOUNT} is {account!r}; it is the agents' account as NAMESPACE/NAME.")
+    return CalloutSettings(
+        url,
+        read_nats_identity(environ),
+        seed,
+        (namespace, name),
+        environ.get(CALLOUT_AUDIENCE) or DEFAULT_CALLOUT_AUDIENCE,
+        environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
+        environ.get(KUBECONFIG) or None,
+    )
 
 
 def _replicas(environ: Mapping[str, str]) -> int | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from gpuledger.api.bundled import PARTS, BundledServers
 from gpuledger.api.kinds import (
     CA_SECRET,
     CLUSTER_GPU_POOLS,
@@ -35,27 +36,34 @@ RELEASE_TRIES_MAX: Final = 5
 
 
 class Uninstalled(NamedTuple):
-    """What was removed, the pools whose finalizer was, and how many pools remain; pools as `NAMESPACE/NAME`."""
+    """What was removed, the pools whose finalizer was, and how many pools remain; pools as `NAMESPACE/NAME`.
+
+    `servers` are those that the release brought, if any.
+    """
 
     removed: tuple[str, ...]
     released: tuple[str, ...]
     pools: int
+    servers: BundledServers | None = None
 
 
-async def uninstall(client: KubeClient, namespace: str) -> Uninstalled:
+async def uninstall(client: KubeClient, namespace: str, servers: BundledServers | None = None) -> Uninstalled:
     """Remove what gpuledger keeps in a cluster; `namespace` is the one that it ran in. It can be repeated.
+
+    The logins of `servers` that the release brought go as well; their data stay.
 
     Raises:
         KubeError: the API server cannot be used, or does not let us.
     """
     removed = await remove_webhooks(client)
     removed += [f"DaemonSet {name}" for name in await _remove_daemon_sets(client, namespace)]
-    removed += [f"Secret {name}" for name in OUR_SECRETS if await _removed(client, SECRETS, name, namespace)]
+    secrets = (*OUR_SECRETS, *(servers.secret(part) for part in PARTS)) if servers else OUR_SECRETS
+    removed += [f"Secret {name}" for name in secrets if await _removed(client, SECRETS, name, namespace)]
     found = [(kind, pool) for kind in (GPU_POOLS, CLUSTER_GPU_POOLS) for pool in await _pools(client, kind)]
     at_once = asyncio.Semaphore(POOLS_AT_ONCE)
     released = await asyncio.gather(*(_release(client, kind, pool, at_once) for kind, pool in found))
     names = [_name(pool) for (_, pool), was_released in zip(found, released, strict=True) if was_released]
-    return Uninstalled(tuple(removed), tuple(names), len(found))
+    return Uninstalled(tuple(removed), tuple(names), len(found), servers)
 
 
 def report(done: Uninstalled) -> Iterator[str]:
@@ -65,7 +73,12 @@ def report(done: Uninstalled) -> Iterator[str]:
         yield f"Released, so that they can be deleted: {', '.join(done.released)}."
     yield f"Remaining in Kubernetes: {done.pools} pools, the CRDs with all objects of their kinds, the NodeFeatureRule,"
     yield "and the ConfigMap that names the cluster's ledger; docs/installing.md has the commands that remove them."
-    yield "Remaining elsewhere: the ledger in NATS, the database, and the partitions that agents made on nodes."
+    if done.servers is None:
+        yield "Remaining elsewhere: the ledger in NATS, the database, and the partitions that agents made on nodes."
+        return
+    yield f"Remaining in namespace {done.servers.namespace}: the PersistentVolumeClaims that begin with"
+    yield f"data-{done.servers.name}-, which hold the ledger and the database. A release of the same name goes on with them."
+    yield "Remaining elsewhere: the partitions that agents made on nodes."
 
 
 async def _remove_daemon_sets(client: KubeClient, namespace: str) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.api.bundled import BundledServers
 from gpuledger.api.kinds import NODE_FEATURE_RULE
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
@@ -128,13 +129,18 @@ def remove(kubeconfig: PlainKubeconfig = None) -> None:
 
 def uninstall(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="The namespace that gpuledger ran in.")],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="How the names of its objects began, if the release brought its servers."),
+    ] = None,
     kubeconfig: PlainKubeconfig = None,
 ) -> None:
     """Remove what gpuledger keeps in a cluster, and release people's pools, once its services have ended.
 
     Pools, the CRDs and the ledger remain. A `gpuledger up` that still runs in the cluster puts everything back.
     """
-    for line in report(run(_uninstall(kubeconfig, namespace))):
+    servers = BundledServers(name, namespace) if name else None
+    for line in report(run(_uninstall(kubeconfig, namespace, servers))):
         message(line)
 
 
@@ -169,9 +175,9 @@ async def _coverage(access: KubeAccess) -> Coverage:
             raise CliError(str(error), "Use a build whose check and rule belong together") from error
 
 
-async def _uninstall(kubeconfig: Path | None, namespace: str) -> Uninstalled:
+async def _uninstall(kubeconfig: Path | None, namespace: str, servers: BundledServers | None) -> Uninstalled:
     async with open_client(kubeconfig) as client:
-        return await uninstall_from(client, namespace)
+        return await uninstall_from(client, namespace, servers)
 
 
 async def _remove(kubeconfig: Path | None) -> list[str]:

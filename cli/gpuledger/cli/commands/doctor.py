@@ -22,7 +22,7 @@ from gpuledger.local.servers.datadir import DataDir as DataDirectory
 from gpuledger.local.servers.datadir import read_running
 from gpuledger.local.servers.errors import EmbeddedError
 from gpuledger.local.servers.nats import find_binary
-from gpuledger.local.servers.postgres import find_binaries
+from gpuledger.local.servers.postgres_binaries import find_binaries
 from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.doctor import Check, DatabaseChecks, LedgerChecks, Status, failed, ok, warning
 from gpuledger.tools.queries.backend import all_projections

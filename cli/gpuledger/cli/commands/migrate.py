@@ -2,24 +2,41 @@
 
 import platform
 from importlib.metadata import version as version_of
+from typing import Annotated
 
-from gpuledger.cli.backend import migrated
+import typer
+
+from gpuledger.cli.backend import confirm_migrated, migrated
 from gpuledger.cli.errors import ExitCode
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
-from gpuledger.cli.run import run
+from gpuledger.cli.run import AWAY, patiently, run
+from gpuledger.db.errors import SchemaOutdatedError
 from gpuledger.db.revision import HEAD_REVISION
 from gpuledger.events.catalogue import registry
+from gpuledger.ledger.errors import NoLedgerError
 
 _VERSION = View("component", (Column("component"), Column("version")), "component")
 
 
-def migrate(data_dir: DataDir = None) -> ExitCode:
+Wait = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for servers that are only starting."),
+]
+Check = Annotated[bool, typer.Option("--check", help="Change nothing, and fail where there is something to do.")]
+
+
+def migrate(data_dir: DataDir = None, wait: Wait = 0.0, check: Check = False) -> ExitCode:
     """Migrate the database schema to the revision that this build needs, and make the ledger where there is none.
 
-    Running it again changes nothing. Its NATS user must be allowed to create and update streams.
+    Running it again changes nothing. Its NATS user must be allowed to create and update streams. With --check it waits
+    until somebody else has migrated.
     """
-    result, ledger = run(migrated(data_dir))
+    if check:
+        run(patiently(lambda: confirm_migrated(data_dir), wait, (*AWAY, SchemaOutdatedError, NoLedgerError)))
+        message("The database and the ledger are as this build needs them.")
+        return ExitCode.OK
+    result, ledger = run(patiently(lambda: migrated(data_dir), wait, AWAY))
     before = result.from_revision or "an empty database"
     if result.from_revision == result.to_revision:
         message(f"The database is at revision {result.to_revision}; there is nothing to migrate.")

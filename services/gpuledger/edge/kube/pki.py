@@ -35,8 +35,11 @@ def new_authority(name: str, now: datetime, life: timedelta) -> Issued:
     return Issued(certificate, key)
 
 
-def new_serving(name: str, hosts: Iterable[str], signer: Issued, now: datetime, life: timedelta) -> Issued:
-    """A server's certificate for host names and addresses."""
+def new_serving(
+    name: str, hosts: Iterable[str], signer: Issued, now: datetime, life: timedelta, *, is_peer: bool = False
+) -> Issued:
+    """A server's certificate for host names and addresses; a peer shows it to other servers as well."""
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if is_peer else [])]
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key())
     certificate = (
@@ -44,7 +47,7 @@ def new_serving(name: str, hosts: Iterable[str], signer: Issued, now: datetime, 
         .add_extension(x509.SubjectAlternativeName([general_name(host) for host in hosts]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(issuer, critical=False)
         .sign(signer.key, hashes.SHA256())
     )

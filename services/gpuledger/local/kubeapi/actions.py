@@ -2,17 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from gpuledger.api.kinds import TOKEN_REVIEWS
 from gpuledger.edge.kube.schema.causes import Object
 from gpuledger.local.kubeapi import reviews
 from gpuledger.local.kubeapi.access import policies_of
 from gpuledger.local.kubeapi.controllers import BUDGETS
-from gpuledger.local.kubeapi.errors import not_implemented
 from gpuledger.local.kubeapi.options import DeleteOptions, WriteOptions
 from gpuledger.local.kubeapi.reading import presented
 from gpuledger.local.kubeapi.registry import Target
 from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.store import copy_of
 from gpuledger.local.kubeapi.strategies import pods, policy
+from gpuledger.local.kubeapi.tokens import Find
 from gpuledger.local.kubeapi.writing import Writer
 
 REVIEW_GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
@@ -62,29 +63,32 @@ async def evict(writer: Writer, request: ApiRequest, body: Object, options: Writ
 
 
 async def review(writer: Writer, request: ApiRequest, body: Object, _: WriteOptions) -> Object:
-    """Answer an access review from the stored RBAC objects.
+    """Answer an access review from the stored RBAC objects, or the review of a token.
 
     Raises:
         ApiError: the review is invalid.
     """
+    if request.target.resource.plural == TOKEN_REVIEWS.plural:
+        return writer.tokens.review(body, _core_objects(writer), request.now)
     target, policies = request.target, policies_of(writer.store)
     reviewer = reviews.Reviewer(target.namespace, request.user, request.groups, policies, request.now)
     return presented(target.resource, reviews.review(target.resource.plural, body, reviewer))
 
 
-async def no_token(*_: object) -> Object:
-    """Refuse a token request, since the server issues no tokens.
+async def request_token(writer: Writer, request: ApiRequest, body: Object, _: WriteOptions) -> Object:
+    """Issue a token of a service account.
 
     Raises:
-        ApiError: 501, always.
+        ApiError: there is no such account, or no such token may be requested.
     """
-    raise not_implemented("tokens of service accounts")
+    account = writer.found(request.target)
+    return writer.tokens.request(account, body, _core_objects(writer), request.now)
 
 
 ACTIONS: Mapping[tuple[str, str, str], Action] = {
     ("", "pods", "binding"): bind,
     ("", "pods", "eviction"): evict,
-    ("", "serviceaccounts", "token"): no_token,
+    ("", "serviceaccounts", "token"): request_token,
 }
 """POST on a subresource, by group, plural and subresource."""
 
@@ -94,6 +98,10 @@ def action_of(target: Target) -> Action | None:
     if target.resource.group in REVIEW_GROUPS:
         return review
     return ACTIONS.get((*target.resource.key, target.subresource))
+
+
+def _core_objects(writer: Writer) -> Find:
+    return lambda plural, namespace, name: writer.store.collection(("", plural)).get(namespace, name)
 
 
 def _success(code: int) -> Object:

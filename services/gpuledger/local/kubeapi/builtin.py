@@ -15,7 +15,7 @@ from gpuledger.local.kubeapi.crds import CrdStrategy
 from gpuledger.local.kubeapi.resources import ALL_VERBS, Form, ServedResource, Strategy, Subresource
 from gpuledger.local.kubeapi.strategies import core_data, core_workloads, dra, rbac, webhook_configurations
 from gpuledger.local.kubeapi.strategies.core_namespaces import NamespaceStrategy
-from gpuledger.local.kubeapi.strategies.core_workloads import StoredStrategy
+from gpuledger.local.kubeapi.strategies.core_workloads import StatefulSetStrategy, StoredStrategy
 from gpuledger.local.kubeapi.strategies.events import CoreEventStrategy, EventStrategy
 from gpuledger.local.kubeapi.strategies.leases import LeaseStrategy
 from gpuledger.local.kubeapi.strategies.nodes import NodeStrategy
@@ -92,6 +92,7 @@ _ROLE, _BINDING, _REVIEW = rbac.RoleStrategy(), rbac.RoleBindingStrategy(), Stra
 _core = _Group("")
 _apps = _Group("apps")
 _batch = _Group("batch")
+_authentication = _Group("authentication.k8s.io")
 _authorization = _Group("authorization.k8s.io")
 _rbac = _Group("rbac.authorization.k8s.io")
 _admission = _Group("admissionregistration.k8s.io")
@@ -175,11 +176,21 @@ _WORKLOADS = (
         lacks=("scale",),
         strategy=StoredStrategy(core_workloads.DEPLOYMENT_SPEC, {}, template=core_workloads.TEMPLATE),
     ),
+    _apps.namespaced(
+        "StatefulSet",
+        "statefulsets",
+        "sts",
+        categories=_ALL,
+        sub=("status",),
+        lacks=("scale",),
+        strategy=StatefulSetStrategy(),
+    ),
     replace(_Group("events.k8s.io").namespaced("Event", "events", "ev", strategy=EventStrategy()), form=_EVENTS),
 )
 
 _ACCESS = (
-    _Group("authentication.k8s.io").cluster("SelfSubjectReview", "selfsubjectreviews", verbs=CREATE, strategy=_REVIEW),
+    _authentication.cluster("SelfSubjectReview", "selfsubjectreviews", verbs=CREATE, strategy=_REVIEW),
+    _authentication.cluster("TokenReview", "tokenreviews", verbs=CREATE, strategy=_REVIEW),
     _authorization.namespaced("LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=CREATE, strategy=_REVIEW),
     _authorization.cluster("SelfSubjectAccessReview", "selfsubjectaccessreviews", verbs=CREATE, strategy=_REVIEW),
     _authorization.cluster("SelfSubjectRulesReview", "selfsubjectrulesreviews", verbs=CREATE, strategy=_REVIEW),

@@ -92,6 +92,7 @@ BUILTIN_TABLES: dict[tuple[str, str], Cells] = {
         ("Age", age),
         *_SECONDS,
     ),
+    ("apps", "statefulsets"): named(("Ready", ratio("status.readyReplicas", "spec.replicas")), ("Age", age), *_SECONDS),
     ("batch", "jobs"): named(
         ("Status", job_state),
         ("Completions", ratio("status.succeeded", "spec.completions")),

@@ -21,6 +21,7 @@ from gpuledger.local.kubeapi.resources import ServedResource, timestamp
 from gpuledger.local.kubeapi.store import Store, copy_of, key_of
 from gpuledger.local.kubeapi.strategies.core_privileges import privilege_causes
 from gpuledger.local.kubeapi.terminating import BEGIN, CRDS, IMMORTAL, NAMESPACES
+from gpuledger.local.kubeapi.tokens import TokenIssuer
 from gpuledger.local.kubeapi.write_checks import (
     check_preconditions,
     check_uid,
@@ -69,6 +70,7 @@ class Writer:
         self._clock = clock
         self._new_id = new_id
         self._admission = admission
+        self.tokens = TokenIssuer(new_id)
         self._allow_privileged = allow_privileged
 
     async def create(self, request: ApiRequest, obj: Object, options: WriteOptions, *, applies: bool = False) -> Object:

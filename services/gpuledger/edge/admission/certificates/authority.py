@@ -26,11 +26,21 @@ AUTHORITIES_MAX: Final = 4
 """How many authorities the bundle holds; the oldest is dropped first."""
 
 _AUTHORITY_NAME: Final = "gpu-control-plane webhook CA"
-_SERVING_NAME: Final = "gpu-control-plane webhooks"
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 BUNDLE: Final = "ca.crt"
+
+
+class Profile(NamedTuple):
+    """What the certificates of a kind of server have in common; peers show theirs to each other."""
+
+    name: str
+    life: timedelta = SERVING_LIFE
+    is_peer: bool = False
+
+
+WEBHOOKS: Final = Profile("gpu-control-plane webhooks")
 
 
 class Pair(NamedTuple):
@@ -62,23 +72,25 @@ def read_pair(data: Mapping[str, bytes]) -> Pair:
     return pair
 
 
-def authority_at(current: Pair | None, now: datetime) -> Pair:
+def authority_at(current: Pair | None, now: datetime, name: str = _AUTHORITY_NAME) -> Pair:
     """The authority to use: the current one, or a new one whose bundle also has the former ones until they expire."""
     if current is not None and _is_in_force(current, now):
         return current
-    issued = pki.new_authority(_AUTHORITY_NAME, now, AUTHORITY_LIFE)
+    issued = pki.new_authority(name, now, AUTHORITY_LIFE)
     made = pki.certificate_pem(issued.certificate)
     older = [] if current is None else x509.load_pem_x509_certificates(current.bundle)
     kept = [pki.certificate_pem(one) for one in older if one.not_valid_after_utc > now]
     return Pair(made, pki.key_pem(issued.key), b"".join([made, *kept][:AUTHORITIES_MAX]))
 
 
-def serving_at(current: Pair | None, authority: Pair, names: tuple[str, ...], now: datetime) -> Pair:
+def serving_at(
+    current: Pair | None, authority: Pair, names: tuple[str, ...], now: datetime, profile: Profile = WEBHOOKS
+) -> Pair:
     """The certificate to show for these host names and addresses: the current one, or a new one."""
     if current is not None and _still_serves(current, authority, names, now):
         return current
     signer = pki.Issued(_certificate(authority), _key(authority))
-    issued = pki.new_serving(_SERVING_NAME, names, signer, now, SERVING_LIFE)
+    issued = pki.new_serving(profile.name, names, signer, now, profile.life, is_peer=profile.is_peer)
     return Pair(pki.certificate_pem(issued.certificate), pki.key_pem(issued.key), authority.bundle)
 
 

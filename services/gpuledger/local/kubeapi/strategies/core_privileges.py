@@ -10,6 +10,7 @@ _SPECS = {
     ("", "pods"): ("spec",),
     ("apps", "daemonsets"): ("spec", *TEMPLATE),
     ("apps", "deployments"): ("spec", *TEMPLATE),
+    ("apps", "statefulsets"): ("spec", *TEMPLATE),
     ("batch", "jobs"): ("spec", *TEMPLATE),
     ("batch", "cronjobs"): ("spec", *JOB_TEMPLATE),
 }

@@ -28,6 +28,15 @@ DAEMON_SET_STATUS: Mapping[str, Any] = {
     "desiredNumberScheduled": 0,
     "numberReady": 0,
 }
+STATEFUL_SET_SPEC: Mapping[str, Any] = {
+    "replicas": 1,
+    "revisionHistoryLimit": 10,
+    "podManagementPolicy": "OrderedReady",
+    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+    "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+}
+STATEFUL_SET_STATUS: Mapping[str, Any] = {"replicas": 0, "availableReplicas": 0}
+CLAIM: Mapping[str, Any] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
 JOB_SPEC: Mapping[str, Any] = {
     "completions": 1,
     "parallelism": 1,
@@ -78,3 +87,17 @@ class StoredStrategy(BuiltinStrategy):
             default_pod_spec(template)
         if self.status_on_create and "status" in obj:
             obj["status"] = {**self.status_on_create, **(obj["status"] or {})}
+
+
+class StatefulSetStrategy(StoredStrategy):
+    """A StatefulSet, whose claims have defaults of their own."""
+
+    def __init__(self) -> None:
+        super().__init__(STATEFUL_SET_SPEC, STATEFUL_SET_STATUS, template=TEMPLATE)
+
+    def default(self, obj: Object) -> None:
+        """Fill in the spec, its pod template and its claims."""
+        super().default(obj)
+        for claim in part_of(obj, "spec").get("volumeClaimTemplates") or ():
+            fill(claim, deepcopy(dict(CLAIM)))
+            fill(part_of(claim, "spec"), {"volumeMode": "Filesystem"})

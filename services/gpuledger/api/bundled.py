@@ -1,0 +1,63 @@
+"""The servers that the chart brings: the names of their objects, and the keys of their Secrets.
+
+The job that makes the Secrets, the commands that run the servers and the chart agree by this module. Data only.
+"""
+
+from typing import Final, NamedTuple
+
+NATS_URL_KEY: Final = "NATS_URL"
+DATABASE_URL_KEY: Final = "DATABASE_URL"
+CREDENTIALS_KEY: Final = "nats.creds"
+PASSWORD_KEY: Final = "password"  # noqa: S105 - the name of a key
+SEED_KEY: Final = "seed"
+ISSUER_KEY: Final = "issuer"
+ROUTES_KEY: Final = "routes"
+"""The password that the servers of a NATS cluster show each other."""
+
+CALLOUT: Final = "callout"
+
+NATS_PORT: Final = 4222
+POSTGRES_PORT: Final = 5432
+NATS_REPLICAS_MAX: Final = 3
+
+DATABASE: Final = "gpuledger"
+DATABASE_USER: Final = "gpuledger"
+
+
+class BundledServers(NamedTuple):
+    """Which servers a release brings, and what its objects are called."""
+
+    name: str
+    namespace: str
+    nats: bool = True
+    postgres: bool = True
+
+    def secret(self, part: str) -> str:
+        """The Secret of a server, or of one of its clients."""
+        return f"{self.name}-{part}"
+
+    @property
+    def nats_host(self) -> str:
+        """Where clients find NATS."""
+        return f"{self.name}-nats.{self.namespace}.svc"
+
+    @property
+    def postgres_host(self) -> str:
+        """Where clients find PostgreSQL."""
+        return f"{self.name}-postgres.{self.namespace}.svc"
+
+    def nats_peers(self, replicas: int = NATS_REPLICAS_MAX) -> tuple[str, ...]:
+        """Where the servers of the NATS cluster find each other."""
+        service = f"{self.name}-nats-peers.{self.namespace}.svc"
+        return tuple(f"{self.name}-nats-{number}.{service}" for number in range(replicas))
+
+
+AUTHORITY_PART: Final = "ca"
+NATS_PART: Final = "nats"
+POSTGRES_PART: Final = "postgres"
+AGENTS_PART: Final = "agents"
+DATABASE_CLIENTS: Final = ("services", "operator", "reader")
+"""Who works with both servers; by these names they log in to NATS."""
+
+PARTS: Final = (AUTHORITY_PART, NATS_PART, POSTGRES_PART, AGENTS_PART, CALLOUT, *DATABASE_CLIENTS)
+"""The ends of the names of all Secrets."""

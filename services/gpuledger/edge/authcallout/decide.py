@@ -1,0 +1,188 @@
+"""Decides whether an agent may log in, and as which node.
+
+The node is what the API server says about the token, never what the client says. A login ends with its token, and soon:
+who loses the right to a node loses the connection within minutes.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from gpuledger.edge.authcallout.jwt import Claims, JwtError, unverified
+from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
+from gpuledger.ledger.permissions import AGENTS_ACCOUNT, agent_permissions, user_name
+from gpuledger.ledger.server_config import TOKEN_CHARS_MAX
+from gpuledger.runtime.settings import NATS_TOKEN_FILE
+
+LOGIN_LIFE_MAX_S: Final = 600
+"""How long a login lasts before the agent has to show its token again."""
+
+SPREAD_S: Final = 120
+"""By how much less it may be, by node, so that not all agents come back at once after a restart of the server."""
+
+LOGIN_LIFE_MIN_S: Final = 5
+"""A token that ends sooner is no use; the kubelet renews tokens long before."""
+
+NODE_NAME: Final = "authentication.kubernetes.io/node-name"
+"""Where a review of a token that is bound to a pod names the pod's node, since Kubernetes 1.30."""
+
+REQUEST_TYPE: Final = "authorization_request"
+CONNECTION_TYPES: Final = ("STANDARD", "WEBSOCKET")
+JWT_VERSION: Final = 2
+UNLIMITED: Final = -1
+
+
+class Reason(StrEnum):
+    """Why somebody is not let in."""
+
+    NO_TOKEN = "NoToken"  # noqa: S105 - a word for a metric
+    NOT_AUTHENTICATED = "NotAuthenticated"
+    OTHER_AUDIENCE = "OtherAudience"
+    OTHER_ACCOUNT = "OtherAccount"
+    NO_NODE = "NoNode"
+    EXPIRED = "Expired"
+    REVIEW_FAILED = "ReviewFailed"
+    OVERLOADED = "Overloaded"
+    INVALID_REQUEST = "InvalidRequest"
+
+
+FAILURES: Final = frozenset({Reason.REVIEW_FAILED, Reason.OVERLOADED, Reason.INVALID_REQUEST})
+"""Reasons that are about us; all others are about who logs in."""
+
+
+class LoginRules(NamedTuple):
+    """For which audience a token has to be, and whose: the user's name of a service account."""
+
+    audience: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRequest:
+    """What a server asks about a client. The token stays out of every text."""
+
+    server: str
+    user_key: str
+    host: str
+    token: str = field(repr=False)
+
+
+class Granted(NamedTuple):
+    """The node whose agent may log in, and until when, in seconds since 1970."""
+
+    node: str
+    expires_s: int
+
+
+class Denied(NamedTuple):
+    """Why a login is refused. `message` is for the logs, and holds no part of a token."""
+
+    reason: Reason
+    message: str
+
+
+def login_request(claims: Claims) -> LoginRequest | Denied:
+    """The request in the claims of a server."""
+    nats = _mapping(claims.get("nats"))
+    options, client = _mapping(nats.get("connect_opts")), _mapping(nats.get("client_info"))
+    server, user_key = _mapping(nats.get("server_id")).get("id"), nats.get("user_nkey")
+    if nats.get("type") != REQUEST_TYPE or not _is_text(server) or not _is_text(user_key) or server != claims["iss"]:
+        return Denied(Reason.INVALID_REQUEST, "it is no request of a server to authorize a client")
+    token, host = options.get("auth_token"), str(client.get("host") or "an unknown address")
+    return LoginRequest(str(server), str(user_key), host, token if isinstance(token, str) else "")
+
+
+def without_token(request: LoginRequest) -> Denied | None:
+    """Why there is nothing to review; None where there is a token."""
+    if not request.token:
+        advice = f"agents set {NATS_TOKEN_FILE}, and other users have to be in auth_users"
+        return Denied(Reason.NO_TOKEN, f"it came without a token, or with a wrong password; {advice}")
+    if len(request.token) > TOKEN_CHARS_MAX:
+        return Denied(Reason.NO_TOKEN, f"its token is longer than {TOKEN_CHARS_MAX} characters")
+    return None
+
+
+def decide(token: str, status: Mapping[str, Any], rules: LoginRules, now_s: int) -> Granted | Denied:
+    """Whether the agent with a token may log in, by the status of the token's review."""
+    if status.get("authenticated") is not True:
+        return Denied(Reason.NOT_AUTHENTICATED, f"the API server does not accept its token: {_error_of(status, token)}")
+    audiences = status.get("audiences")
+    if not isinstance(audiences, list) or rules.audience not in audiences:
+        return Denied(Reason.OTHER_AUDIENCE, f"its token is not for the audience {rules.audience}")
+    user = _mapping(status.get("user"))
+    if user.get("username") != rules.user:
+        return Denied(Reason.OTHER_ACCOUNT, f"it is {_shown(user.get('username'))}, and agents are {rules.user}")
+    node = _node(_mapping(user.get("extra")).get(NODE_NAME))
+    if node is None:
+        advice = "it has to be a projected token of a pod, reviewed by Kubernetes 1.30 or newer"
+        return Denied(Reason.NO_NODE, f"its token is bound to no node; {advice}")
+    expires_s = _token_end_s(token, now_s + _life_s(node))
+    if expires_s < now_s + LOGIN_LIFE_MIN_S:
+        return Denied(Reason.EXPIRED, f"the token of {node}'s agent has expired; the kubelet renews the file in time")
+    return Granted(node, expires_s)
+
+
+def user_claims(request: LoginRequest, granted: Granted, now_s: int) -> Claims:
+    """The claims of the user that the agent of a node becomes: confined to the node, in the agents' account."""
+    publish, subscribe = agent_permissions(granted.node)
+    return {
+        "iat": now_s,
+        "exp": granted.expires_s,
+        "aud": AGENTS_ACCOUNT,
+        "sub": request.user_key,
+        "name": user_name(granted.node),
+        "nats": {
+            "type": "user",
+            "version": JWT_VERSION,
+            "pub": {"allow": list(publish)},
+            "sub": {"allow": list(subscribe)},
+            "subs": UNLIMITED,
+            "data": UNLIMITED,
+            "payload": UNLIMITED,
+            "allowed_connection_types": list(CONNECTION_TYPES),
+        },
+    }
+
+
+def response_claims(request: LoginRequest, content: Mapping[str, str], now_s: int) -> Claims:
+    """The claims of the answer to a server: `jwt` of a user, or `error`."""
+    nats = {"type": "authorization_response", "version": JWT_VERSION, **content}
+    return {"iat": now_s, "aud": request.server, "sub": request.user_key, "name": request.user_key, "nats": nats}
+
+
+def _life_s(node: str) -> int:
+    return LOGIN_LIFE_MAX_S - zlib.crc32(node.encode()) % SPREAD_S
+
+
+def _token_end_s(token: str, bound_s: int) -> int:
+    """When a token ends that the API server has verified, at most the bound, which holds for one that does not say."""
+    try:
+        end = unverified(token).get("exp")
+    except JwtError:
+        return bound_s
+    return int(max(end, 0)) if isinstance(end, int | float) and end < bound_s else bound_s
+
+
+def _node(names: object) -> str | None:
+    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
+        return None
+    return None if dns_subdomain_problem(names[0]) else names[0]
+
+
+def _error_of(status: Mapping[str, Any], token: str) -> str:
+    return _shown(str(status.get("error") or "it gives no reason").replace(token, "..."))
+
+
+def _shown(text: object) -> str:
+    """What somebody else has written, cut and in one line."""
+    return "".join(one if one.isprintable() else "?" for one in str(text)[:200])
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)

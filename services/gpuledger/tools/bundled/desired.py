@@ -1,0 +1,115 @@
+"""Decides what the Secrets of the servers that the chart brings should hold. Pure but for chance.
+
+What is there is kept: a password never changes by itself, and a certificate only where its time has come. Each client's
+Secret holds its own login and nothing of others.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from gpuledger.api.bundled import (
+    AGENTS_PART,
+    AUTHORITY_PART,
+    CALLOUT,
+    CREDENTIALS_KEY,
+    DATABASE,
+    DATABASE_CLIENTS,
+    DATABASE_URL_KEY,
+    DATABASE_USER,
+    ISSUER_KEY,
+    NATS_PART,
+    NATS_PORT,
+    NATS_URL_KEY,
+    PASSWORD_KEY,
+    POSTGRES_PART,
+    POSTGRES_PORT,
+    ROUTES_KEY,
+    SEED_KEY,
+    BundledServers,
+)
+from gpuledger.edge.admission.certificates.authority import (
+    BUNDLE,
+    Pair,
+    Profile,
+    authority_at,
+    read_pair,
+    serving_at,
+)
+from gpuledger.edge.admission.errors import CertificateError
+from gpuledger.ledger import nkeys
+from gpuledger.ledger.permissions import CALLOUT_USER, Role, role_user
+
+SERVER_LIFE: Final = timedelta(days=365)
+AUTHORITY_NAME: Final = "gpuledger servers CA"
+_NATS: Final = Profile("gpuledger NATS", SERVER_LIFE, is_peer=True)
+_POSTGRES: Final = Profile("gpuledger PostgreSQL", SERVER_LIFE)
+_LOCAL: Final = ("localhost", "127.0.0.1")
+"""For commands in the server's own pod, and those of `kubectl port-forward`."""
+
+Data = Mapping[str, bytes]
+Draw = Callable[[], bytes]
+"""Draws 32 bytes that nobody can guess."""
+
+
+def desired_secrets(
+    current: Mapping[str, Data], servers: BundledServers, now: datetime, draw: Draw
+) -> dict[str, dict[str, bytes]]:
+    """The data of each Secret, by the end of its name; `current` has those that exist."""
+    authority = authority_at(_pair(current.get(AUTHORITY_PART)), now, AUTHORITY_NAME)
+    made = {AUTHORITY_PART: authority.data()}
+    clients: dict[str, dict[str, bytes]] = {part: {BUNDLE: authority.bundle} for part in DATABASE_CLIENTS}
+    if servers.nats:
+        made |= _nats(current, servers, authority, now, draw, clients)
+    if servers.postgres:
+        made[POSTGRES_PART] = _postgres(current.get(POSTGRES_PART, {}), servers, authority, now, draw)
+        password = made[POSTGRES_PART][PASSWORD_KEY].decode()
+        address = f"{servers.postgres_host}:{POSTGRES_PORT}"
+        for data in clients.values():
+            data[DATABASE_URL_KEY] = f"postgresql://{DATABASE_USER}:{password}@{address}/{DATABASE}".encode()
+    return made | clients
+
+
+def nats_logins() -> dict[str, str]:
+    """The users of the NATS server by the keys of their passwords."""
+    return {part: role_user(Role(part)) for part in DATABASE_CLIENTS} | {CALLOUT: CALLOUT_USER}
+
+
+def _nats(
+    current: Mapping[str, Data],
+    servers: BundledServers,
+    authority: Pair,
+    now: datetime,
+    draw: Draw,
+    clients: dict[str, dict[str, bytes]],
+) -> dict[str, dict[str, bytes]]:
+    """The Secrets of the server, the auth callout and the agents; the other clients get their logins."""
+    before = current.get(NATS_PART, {})
+    hosts = (servers.nats_host, *servers.nats_peers(), *_LOCAL)
+    certificate = serving_at(_pair(before), authority, hosts, now, _NATS)
+    passwords = {key: before.get(key) or draw().hex().encode() for key in (*nats_logins(), ROUTES_KEY)}
+    seed = current.get(CALLOUT, {}).get(SEED_KEY) or nkeys.seed_text(nkeys.ACCOUNT, draw()).encode()
+    url = {NATS_URL_KEY: f"tls://{servers.nats_host}:{NATS_PORT}".encode()}
+    callout: dict[str, bytes] = {BUNDLE: authority.bundle, SEED_KEY: seed}
+    for key, user in nats_logins().items():
+        login = f"user: {user}\npassword: {passwords[key].decode()}\n".encode()
+        (clients | {CALLOUT: callout})[key].update(url, **{CREDENTIALS_KEY: login})
+    issuer = nkeys.public_text(nkeys.ACCOUNT, nkeys.seed_bytes(nkeys.ACCOUNT, seed.decode().strip()))
+    return {
+        NATS_PART: certificate.data() | passwords | {ISSUER_KEY: issuer.encode()},
+        CALLOUT: callout,
+        AGENTS_PART: {BUNDLE: authority.bundle, **url},
+    }
+
+
+def _postgres(before: Data, servers: BundledServers, authority: Pair, now: datetime, draw: Draw) -> dict[str, bytes]:
+    hosts = (servers.postgres_host, *_LOCAL)
+    certificate = serving_at(_pair(before), authority, hosts, now, _POSTGRES)
+    return certificate.data() | {PASSWORD_KEY: before.get(PASSWORD_KEY) or draw().hex().encode()}
+
+
+def _pair(data: Data | None) -> Pair | None:
+    try:
+        return read_pair(data or {})
+    except CertificateError:
+        return None
