@@ -13,7 +13,8 @@ from typing import Any, Final
 
 SUBNET: Final = "10.213.77"
 GATEWAY: Final = f"{SUBNET}.1"
-FIRST, LAST: Final = 10, 250
+FIRST: Final = 10
+LAST: Final = 250
 DOMAIN: Final = "cluster.local"
 
 Object = dict[str, Any]

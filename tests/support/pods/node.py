@@ -31,6 +31,8 @@ class Node:
         await create(self._client, NODES, {"metadata": {"name": self.name, "labels": {"kubernetes.io/hostname": self.name}}})
         await self.kubelet.start()
         await self.publish()
+        # What a new node is tainted with until it is Ready.
+        await self._client.merge_patch(NODES, self.name, {"spec": {"taints": None}})
 
     async def publish(self) -> None:
         """Write what the node has, if that changed."""

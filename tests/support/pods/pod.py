@@ -11,7 +11,7 @@ import aiohttp
 import psutil
 
 from gpuledger.api.kinds import PODS
-from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.client import KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
@@ -280,7 +280,9 @@ class RunningPod:
     async def remove(self) -> None:
         """Tell the API server that nothing of it runs any more."""
         with suppress(KubeError):
-            await self._client.delete(PODS, self.name, self.namespace, grace_period_s=0)
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+            await self._client.send(KubeRequest("delete", "DELETE", path, body=options))
 
 
 def _now() -> str:
