@@ -1,8 +1,25 @@
+{{/* Whether agents run: "true" or nothing. They do where they can reach the ledger, unless the values say otherwise. */}}
+{{- define "gpuledger.runsAgents" -}}
+{{- $enabled := toString .Values.agent.enabled }}
+{{- $reach := or (include "gpuledger.bringsNats" .) .Values.agent.nats.url .Values.agent.nats.urlSecret }}
+{{- if or (eq $enabled "true") (and (eq $enabled "") $reach) }}true{{ end }}
+{{- end }}
+
+{{/* Whether agents log in by the tokens of their ServiceAccount: "true" or nothing. */}}
+{{- define "gpuledger.agentsByToken" -}}
+{{- $given := or .Values.agent.nats.url .Values.agent.nats.urlSecret }}
+{{- if and (include "gpuledger.runsAgents" .) (include "gpuledger.bringsNats" .) (not $given) }}true{{ end }}
+{{- end }}
+
 {{/* Refuses values that are incomplete, or contradictory, about how the agents reach the ledger. */}}
 {{- define "gpuledger.checkAgent" -}}
 {{- $services := .Values.servers.existingSecret | default (include "gpuledger.fullname" .) }}
+{{- $byToken := include "gpuledger.agentsByToken" . }}
 {{- with .Values.agent.nats }}
-{{- if not (or .url .urlSecret) }}
+{{- if and $byToken (or .credentialsSecret .credentialsPath .tlsVolume) }}
+{{- fail "agent.nats.credentialsSecret, agent.nats.credentialsPath and agent.nats.tlsVolume are for a NATS server of your own; give agent.nats.url as well, or leave them empty: agents log in to the chart's NATS server by the tokens of their ServiceAccount." }}
+{{- end }}
+{{- if not (or .url .urlSecret $byToken) }}
 {{- fail "agent.enabled needs to know where the ledger is: give agent.nats.url, or in agent.nats.urlSecret a Secret that holds the URL; docs/agent-credentials.md says which rights an agent needs." }}
 {{- end }}
 {{- if and .url .urlSecret }}
@@ -61,7 +78,7 @@ it without.
 - name: NVIDIA_MIG_MONITOR_DEVICES
   value: all
 {{- end }}
-{{- include "gpuledger.agentLedgerEnv" $agent.nats | nindent 0 }}
+{{- include "gpuledger.agentLedgerEnv" . | nindent 0 }}
 - name: GPULEDGER_METRICS_LISTEN
   value: 0.0.0.0:8080
 - name: GPULEDGER_EXPORTER_URL
@@ -89,8 +106,27 @@ it without.
 {{- end }}
 {{- end }}
 
-{{/* The ledger's address and the agent's credentials. Call with agent.nats. */}}
+{{/* Where clients find the release's own NATS server. */}}
+{{- define "gpuledger.natsAddress" -}}
+tls://{{ include "gpuledger.fullname" . }}-nats.{{ .Release.Namespace }}.svc:4222
+{{- end }}
+
+{{/* The ledger's address and the agent's credentials. */}}
 {{- define "gpuledger.agentLedgerEnv" -}}
+{{- if include "gpuledger.agentsByToken" . -}}
+- name: NATS_URL
+  value: {{ include "gpuledger.natsAddress" . }}
+- name: GPULEDGER_NATS_CA
+  value: /etc/gpuledger/tls/ca.crt
+- name: GPULEDGER_NATS_TOKEN_FILE
+  value: /etc/gpuledger/token/token
+{{- else -}}
+{{- include "gpuledger.agentOwnLedgerEnv" .Values.agent.nats }}
+{{- end }}
+{{- end }}
+
+{{/* The same for a NATS server of one's own. Call with agent.nats. */}}
+{{- define "gpuledger.agentOwnLedgerEnv" -}}
 - name: NATS_URL
 {{- if .urlSecret }}
   valueFrom:
@@ -166,9 +202,15 @@ readinessProbe:
   mountPath: /etc/gpuledger/agent.creds
   readOnly: true
 {{- end }}
-{{- if $agent.nats.tlsVolume }}
+{{- $byToken := include "gpuledger.agentsByToken" . }}
+{{- if or $agent.nats.tlsVolume $byToken }}
 - name: tls
   mountPath: /etc/gpuledger/tls
+  readOnly: true
+{{- end }}
+{{- if $byToken }}
+- name: token
+  mountPath: /etc/gpuledger/token
   readOnly: true
 {{- end }}
 {{- with $agent.extraVolumeMounts }}
@@ -199,9 +241,19 @@ readinessProbe:
 - name: credentials
   hostPath: {path: {{ $agent.nats.credentialsPath }}, type: File}
 {{- end }}
-{{- with $agent.nats.tlsVolume }}
+{{- if include "gpuledger.agentsByToken" . }}
 - name: tls
-  {{- toYaml . | nindent 2 }}
+  secret:
+    secretName: {{ include "gpuledger.fullname" . }}-agents
+    items: [{key: ca.crt, path: ca.crt}]
+# The kubelet renews it; it names the pod and its node, and is good for nothing else.
+- name: token
+  projected:
+    sources:
+      - serviceAccountToken: {audience: gpuledger-agents, expirationSeconds: 3600, path: token}
+{{- else if $agent.nats.tlsVolume }}
+- name: tls
+  {{- toYaml $agent.nats.tlsVolume | nindent 2 }}
 {{- end }}
 {{- with $agent.extraVolumes }}
 {{ toYaml . }}

@@ -11,12 +11,11 @@ CREDENTIALS_KEY: Final = "nats.creds"
 PASSWORD_KEY: Final = "password"  # noqa: S105 - the name of a key
 SEED_KEY: Final = "seed"
 ISSUER_KEY: Final = "issuer"
-ROUTES_KEY: Final = "routes"
-"""The password that the servers of a NATS cluster show each other."""
-
 CALLOUT: Final = "callout"
 
 NATS_PORT: Final = 4222
+NATS_CLUSTER_PORT: Final = 6222
+NATS_MONITORING_PORT: Final = 8222
 POSTGRES_PORT: Final = 5432
 NATS_REPLICAS_MAX: Final = 3
 
@@ -58,6 +57,9 @@ POSTGRES_PART: Final = "postgres"
 AGENTS_PART: Final = "agents"
 DATABASE_CLIENTS: Final = ("services", "operator", "reader")
 """Who works with both servers; by these names they log in to NATS."""
+
+NATS_LOGINS: Final = (*DATABASE_CLIENTS, CALLOUT)
+"""The logins of the NATS server, which are the keys of their passwords."""
 
 PARTS: Final = (AUTHORITY_PART, NATS_PART, POSTGRES_PART, AGENTS_PART, CALLOUT, *DATABASE_CLIENTS)
 """The ends of the names of all Secrets."""

@@ -77,7 +77,8 @@ def report(done: Uninstalled) -> Iterator[str]:
         yield "Remaining elsewhere: the ledger in NATS, the database, and the partitions that agents made on nodes."
         return
     yield f"Remaining in namespace {done.servers.namespace}: the PersistentVolumeClaims that begin with"
-    yield f"data-{done.servers.name}-, which hold the ledger and the database. A release of the same name goes on with them."
+    yield f"data-{done.servers.name}-, which hold the ledger and the database; a release of the same name goes on with"
+    yield "them."
     yield "Remaining elsewhere: the partitions that agents made on nodes."
 
 

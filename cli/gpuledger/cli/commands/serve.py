@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.api.bundled import NATS_PORT, POSTGRES_PORT
+from gpuledger.api.bundled import NATS_MONITORING_PORT, NATS_PORT, POSTGRES_PORT
 from gpuledger.cli.render import message_unless_closed
 from gpuledger.cli.run import run
-from gpuledger.ledger.server_config import MONITORING_PORT
 from gpuledger.local.pods.foreground import PodServer, serve
 from gpuledger.local.pods.nats import NatsOptions, PodNats
 from gpuledger.local.pods.postgres import PodPostgres, PostgresOptions, link_programs
@@ -44,7 +43,7 @@ def nats(
     peer: Peers = None,
     name: Name = None,
     port: Port = NATS_PORT,
-    monitoring_port: MonitoringPort = MONITORING_PORT,
+    monitoring_port: MonitoringPort = NATS_MONITORING_PORT,
 ) -> None:
     """Run nats-server with JetStream, over TLS, with the logins of the Secret."""
     peers = tuple(peer or ())

@@ -6,25 +6,18 @@ The configuration is written anew at each start, so the rights of roles are thos
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from gpuledger.api.bundled import ISSUER_KEY, ROUTES_KEY
-from gpuledger.ledger.server_config import (
-    CLUSTER_PORT,
-    ClusterRoutes,
-    ServerConfig,
-    TlsFiles,
-    server_config_text,
-)
+from gpuledger.api.bundled import ISSUER_KEY, NATS_CLUSTER_PORT, NATS_LOGINS
+from gpuledger.ledger.server_config import ClusterConfig, ServerConfig, TlsFiles, config_text
 from gpuledger.local.pods.foreground import PodServer
 from gpuledger.local.servers.errors import ServerStartError
 from gpuledger.local.servers.files import write_private
 from gpuledger.local.servers.nats import find_binary
 from gpuledger.local.servers.privileges import Launch, as_ourselves
-from gpuledger.tools.bundled.desired import nats_logins
 
-CLUSTER: str = "gpuledger"
-ROUTES_USER: str = "routes"
+CLUSTER: Final = "gpuledger"
+EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in a pod, whose address only the cluster knows
 
 
 class NatsOptions(NamedTuple):
@@ -73,21 +66,20 @@ def configuration(options: NatsOptions) -> str:
         ServerStartError: the Secret lacks something.
     """
     secret = options.secret
-    passwords = {user: _text(secret / key) for key, user in nats_logins().items()}
     cluster = None
     if len(options.peers) > 1:
-        routes = tuple(f"nats://{host}:{CLUSTER_PORT}" for host in options.peers)
-        cluster = ClusterRoutes(CLUSTER, routes, ROUTES_USER, _text(secret / ROUTES_KEY))
-    return server_config_text(
+        routes = [f"nats://{host}:{NATS_CLUSTER_PORT}" for host in options.peers]
+        cluster = ClusterConfig(CLUSTER, f"{EVERYWHERE}:{NATS_CLUSTER_PORT}", routes)
+    return config_text(
         ServerConfig(
+            f"{EVERYWHERE}:{options.port}",
+            f"{EVERYWHERE}:{options.monitoring_port}",
+            options.data / "jetstream",
             options.server_name,
-            str(options.data / "jetstream"),
-            passwords,
+            {login: _text(secret / login) for login in NATS_LOGINS},
             _text(secret / ISSUER_KEY),
-            port=options.port,
-            monitoring_port=options.monitoring_port,
-            tls=TlsFiles(str(secret / "tls.crt"), str(secret / "tls.key"), str(secret / "ca.crt")),
-            cluster=cluster,
+            TlsFiles(secret / "tls.crt", secret / "tls.key", secret / "ca.crt"),
+            cluster,
         )
     )
 

@@ -124,8 +124,8 @@ def _password(path: Path) -> str:
     text = _read(path).strip()
     if not _PASSWORD.fullmatch(text):
         raise ServerStartError(
-            f"The password in {path} is not 16 to 128 letters, digits, `_` and `-`. Delete its key from the Secret, and "
-            "run `gpuledger credentials create`, as `helm upgrade` does."
+            f"The password in {path} is not 16 to 128 letters, digits, `_` and `-`. Delete its key from the Secret, "
+            "and run `gpuledger credentials create`, as `helm upgrade` does."
         )
     return text
 
@@ -135,8 +135,8 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ServerStartError(
-            f"The Secret of PostgreSQL has no {path.name} ({error.strerror}). Run `gpuledger credentials create`, as the "
-            "chart's job does, and mount the Secret."
+            f"The Secret of PostgreSQL has no {path.name} ({error.strerror}). Run `gpuledger credentials create`, as "
+            "the chart's job does, and mount the Secret."
         ) from error
 
 

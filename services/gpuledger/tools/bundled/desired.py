@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from gpuledger.api.bundled import (
     AGENTS_PART,
     AUTHORITY_PART,
@@ -18,13 +20,13 @@ from gpuledger.api.bundled import (
     DATABASE_URL_KEY,
     DATABASE_USER,
     ISSUER_KEY,
+    NATS_LOGINS,
     NATS_PART,
     NATS_PORT,
     NATS_URL_KEY,
     PASSWORD_KEY,
     POSTGRES_PART,
     POSTGRES_PORT,
-    ROUTES_KEY,
     SEED_KEY,
     BundledServers,
 )
@@ -37,8 +39,9 @@ from gpuledger.edge.admission.certificates.authority import (
     serving_at,
 )
 from gpuledger.edge.admission.errors import CertificateError
-from gpuledger.ledger import nkeys
-from gpuledger.ledger.permissions import CALLOUT_USER, Role, role_user
+from gpuledger.edge.authcallout.issuer_key import issuer_of
+from gpuledger.ledger.nkeys import KeyKind, KeyTextError, seed_key, seed_text
+from gpuledger.ledger.server_config import user_of
 
 SERVER_LIFE: Final = timedelta(days=365)
 AUTHORITY_NAME: Final = "gpuledger servers CA"
@@ -70,11 +73,6 @@ def desired_secrets(
     return made | clients
 
 
-def nats_logins() -> dict[str, str]:
-    """The users of the NATS server by the keys of their passwords."""
-    return {part: role_user(Role(part)) for part in DATABASE_CLIENTS} | {CALLOUT: CALLOUT_USER}
-
-
 def _nats(
     current: Mapping[str, Data],
     servers: BundledServers,
@@ -87,18 +85,18 @@ def _nats(
     before = current.get(NATS_PART, {})
     hosts = (servers.nats_host, *servers.nats_peers(), *_LOCAL)
     certificate = serving_at(_pair(before), authority, hosts, now, _NATS)
-    passwords = {key: before.get(key) or draw().hex().encode() for key in (*nats_logins(), ROUTES_KEY)}
-    seed = current.get(CALLOUT, {}).get(SEED_KEY) or nkeys.seed_text(nkeys.ACCOUNT, draw()).encode()
+    passwords = {login: before.get(login) or draw().hex().encode() for login in NATS_LOGINS}
+    raw = _raw_seed(current.get(CALLOUT, {})) or draw()
     url = {NATS_URL_KEY: f"tls://{servers.nats_host}:{NATS_PORT}".encode()}
-    callout: dict[str, bytes] = {BUNDLE: authority.bundle, SEED_KEY: seed}
-    for key, user in nats_logins().items():
-        login = f"user: {user}\npassword: {passwords[key].decode()}\n".encode()
-        (clients | {CALLOUT: callout})[key].update(url, **{CREDENTIALS_KEY: login})
-    issuer = nkeys.public_text(nkeys.ACCOUNT, nkeys.seed_bytes(nkeys.ACCOUNT, seed.decode().strip()))
+    callout: dict[str, bytes] = {BUNDLE: authority.bundle, SEED_KEY: seed_text(KeyKind.ACCOUNT, raw).encode()}
+    for login, data in (clients | {CALLOUT: callout}).items():
+        lines = f"user: {user_of(login)}\npassword: {passwords[login].decode()}\n"
+        data.update(url, **{CREDENTIALS_KEY: lines.encode()})
+    issuer = issuer_of(Ed25519PrivateKey.from_private_bytes(raw))
     return {
         NATS_PART: certificate.data() | passwords | {ISSUER_KEY: issuer.encode()},
         CALLOUT: callout,
-        AGENTS_PART: {BUNDLE: authority.bundle, **url},
+        AGENTS_PART: {BUNDLE: authority.bundle},
     }
 
 
@@ -106,6 +104,14 @@ def _postgres(before: Data, servers: BundledServers, authority: Pair, now: datet
     hosts = (servers.postgres_host, *_LOCAL)
     certificate = serving_at(_pair(before), authority, hosts, now, _POSTGRES)
     return certificate.data() | {PASSWORD_KEY: before.get(PASSWORD_KEY) or draw().hex().encode()}
+
+
+def _raw_seed(data: Data) -> bytes | None:
+    """The callout's key, unless there is none yet or somebody damaged it."""
+    try:
+        return seed_key(KeyKind.ACCOUNT, data.get(SEED_KEY, b"").decode(errors="replace").strip())
+    except KeyTextError:
+        return None
 
 
 def _pair(data: Data | None) -> Pair | None:

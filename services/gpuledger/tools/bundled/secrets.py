@@ -77,9 +77,7 @@ def _decoded(secret: dict[str, Any]) -> dict[str, bytes]:
     return decoded
 
 
-def _secret(
-    servers: BundledServers, part: str, data: dict[str, bytes], version: str | None = None
-) -> dict[str, Any]:
+def _secret(servers: BundledServers, part: str, data: dict[str, bytes], version: str | None = None) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "name": servers.secret(part),
         "namespace": servers.namespace,
