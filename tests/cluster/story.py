@@ -95,8 +95,8 @@ class Story:
         tools.apply(MODULE_CONFIG)
         tools.kubectl("create", "namespace", tools.namespace)
         repository, _, tag = self._image.rpartition(":")
-        chosen = [f"image.repository={repository}", f"image.tag={tag}", "agent.enabled=true"]
-        chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}", "components.manage=false"]
+        chosen = [f"image.repository={repository}", f"image.tag={tag}", "components.manage=false"]
+        chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
         options = [word for value in (*chosen, *self._values) for word in ("--set", value)]
         tools.helm("install", RELEASE, str(CHART), "--timeout", "5m", *options, timeout_s=HELM_S)
 

@@ -51,7 +51,8 @@ class Workloads:
 
     async def _of(self, resource: Resource) -> list[Object]:
         found = (await self._client.list(resource)).items
-        return [one for one in found if not one["metadata"].get("deletionTimestamp")]
+        present = [one for one in found if not one["metadata"].get("deletionTimestamp")]
+        return [{**one, "kind": resource.kind} for one in present]
 
     async def _follow(self, resource: Resource, one: Object, plan: Plan) -> None:
         namespace, name = one["metadata"]["namespace"], one["metadata"]["name"]

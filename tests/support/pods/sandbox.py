@@ -140,10 +140,24 @@ def missing() -> str:
     """Why containers cannot run here, and what to do; empty where they can."""
     if not (BUNDLE / "config.json").exists():
         return f"{BUNDLE} is not there: make image"
+    if stale := _stale():
+        return f"{BUNDLE} is of another tree, which differs in {stale}: make image"
     if os.geteuid() != 0:
         return "only root can run containers of the image: sudo make test-long"
     if absent := [tool for tool in TOOLS if shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin") is None]:
-        return f"{', '.join(absent)} is not there: apt-get install --no-install-recommends util-linux iproute2"
+        return f"{', '.join(absent)} is not there: make image-tools"
     command = ("unshare", "--mount", "--pid", "--net", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt")
     tried = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_MAX_S, check=False)
     return f"this machine lets nobody make namespaces: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def _stale() -> str:
+    """A module of the tree that the image has not, or has differently."""
+    (installed,) = (BUNDLE / "rootfs/opt/gpuledger/lib").glob("python*/site-packages")
+    for root in ("events", "schemas", "services", "cli", "migrations"):
+        for path in sorted((ROOT / root / "gpuledger").rglob("*.py")):
+            name = path.relative_to(ROOT / root)
+            copy = installed / name
+            if not copy.exists() or copy.read_bytes() != path.read_bytes():
+                return str(name)
+    return ""
