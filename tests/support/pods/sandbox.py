@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ BUNDLE: Final = FOLDER / "bundle"
 USER: Final = 65532
 TOOLS: Final = ("unshare", "mount", "chroot", "ip", "sh")
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+LINKS_MAX: Final = 64
 PROBE_MAX_S: Final = 20.0
 
 _SCRIPT: Final = """
@@ -80,7 +81,8 @@ def command_of(container: Container, base: Path) -> list[str]:
     """The command that runs the container; `base` is an empty folder of its own."""
     rootfs, config = BUNDLE / "rootfs", image_config()
     root = base / "root"
-    mounts = sorted(container.mounts, key=lambda one: one.target)
+    resolved = [replace(one, target=resolved_in(rootfs, one.target)) for one in container.mounts]
+    mounts = sorted(resolved, key=lambda one: one.target)
     points = [_point(one, root) for one in mounts]
     devices = [f"touch {root}/dev/{name} && mount --bind /dev/{name} {root}/dev/{name}" for name in DEVICES]
     text = _SCRIPT.format(
@@ -94,6 +96,24 @@ def command_of(container: Container, base: Path) -> list[str]:
     network = ["ip", "netns", "exec", container.network] if container.network else []
     pids = [] if container.shares_pids else ["--pid", "--kill-child=KILL"]
     return [*network, "unshare", "--mount", "--propagation", "private", *pids, "--fork", "sh", "-c", text]
+
+
+def resolved_in(rootfs: Path, target: str) -> str:
+    """The path without the image's symbolic links, which would lead out of it to the machine's own files."""
+    done = "/"
+    todo = [part for part in target.split("/") if part]
+    for _ in range(LINKS_MAX):
+        if not todo:
+            return done
+        part, *todo = todo
+        path = rootfs / done.lstrip("/") / part
+        if path.is_symlink():
+            link = os.readlink(path)
+            done = "/" if link.startswith("/") else done
+            todo = [*(one for one in link.split("/") if one), *todo]
+        else:
+            done = f"{done.rstrip('/')}/{part}"
+    raise AssertionError(f"{target} has too many parts, or links that lead in circles")
 
 
 def _with_rights(container: Container, config: dict[str, Any]) -> list[str]:
