@@ -105,7 +105,7 @@ class Manifests(NamedTuple):
     def templates(self) -> Iterator[tuple[Object, Object]]:
         """Every object that makes pods, with its pod template."""
         for one in self.objects:
-            if one["kind"] in {"Deployment", "Job"}:
+            if one["kind"] in {"Deployment", "Job", "StatefulSet"}:
                 yield one, one["spec"]["template"]
             elif one["kind"] == "CronJob":
                 yield one, one["spec"]["jobTemplate"]["spec"]["template"]

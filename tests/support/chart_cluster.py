@@ -17,6 +17,8 @@ from support.chart import CHART, NAME, NAMESPACE, RELEASE, HelmResult, Object, h
 from support.kube_accounts import ADMIN, AccountServer, Kubelet, Permission, config_file
 from support.kube_fleet import create
 from support.kube_server import free_ports
+from support.pod_files import PodFiles
+from support.servers import short_directory
 from support.up import COMMAND, DEADLINE_S
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
@@ -67,7 +69,7 @@ class Cluster:
     async def pod_environment(self) -> dict[str, str]:
         """That of the Deployment's pods; the webhooks listen where this API server finds them."""
         pod = (await self.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["template"]["spec"]
-        environ = await self.kubelet.environment(NAMESPACE, pod)
+        environ = await self.kubelet.environment(NAMESPACE, pod, NAME)
         return environ | ({ADMISSION_LISTEN: f"{HOST}:{self.webhooks_port}"} if ADMISSION_LISTEN in environ else {})
 
     def requested_by(self, account: str) -> set[Permission]:
@@ -90,7 +92,8 @@ async def cluster_for_helm(directory: Path) -> AsyncIterator[Cluster]:
         client = await stack.enter_async_context(open_client(config))
         await crds.install(client, crds.foreign())
         await create(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        kubelet = await stack.enter_async_context(Kubelet(client, directory).running())
+        files = PodFiles(client, stack.enter_context(short_directory()))
+        kubelet = await stack.enter_async_context(Kubelet(client, directory, files).running())
         yield Cluster(config, server, client, kubelet, webhooks_port)
 
 

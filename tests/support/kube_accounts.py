@@ -24,7 +24,8 @@ from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
 from gpuledger.local.kubeapi.server import ApiServer
 from support.kube_fleet import create
-from support.up import COMMAND, DEADLINE_S
+from support.pod_files import PodFiles
+from support.up import COMMAND
 
 JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
@@ -33,6 +34,9 @@ APPLY = "application/apply-patch+yaml"
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 ADMIN = ""
 """Stands for the administrator among accounts."""
+
+JOB_MAX_S = 180.0
+"""How long a job may take, which may wait for servers that are only starting."""
 
 Object = dict[str, Any]
 
@@ -107,9 +111,10 @@ class Ran(NamedTuple):
 class Kubelet:
     """Runs the container of every Job, as its account and with its environment, and records how it ended."""
 
-    def __init__(self, client: KubeClient, directory: Path) -> None:
+    def __init__(self, client: KubeClient, directory: Path, files: PodFiles) -> None:
         self._client = client
         self._directory = directory
+        self.files = files
         self.ran: dict[str, Ran] = {}
 
     @asynccontextmanager
@@ -137,7 +142,7 @@ class Kubelet:
 
     async def _finish(self, job: Object) -> None:
         metadata, name = job["metadata"], job["metadata"]["name"]
-        self.ran[name] = ran = await self._container(metadata["namespace"], job["spec"]["template"]["spec"])
+        self.ran[name] = ran = await self.container(metadata["namespace"], job["spec"]["template"]["spec"], name)
         kinds = ("SuccessCriteriaMet", "Complete") if ran.code == 0 else ("FailureTarget", "Failed")
         now = metadata["creationTimestamp"]
         conditions = [{"type": kind, "status": "True", "reason": "Ended", "lastTransitionTime": now} for kind in kinds]
@@ -145,25 +150,31 @@ class Kubelet:
         status = {"startTime": now, "conditions": conditions, **counted}
         await self._client.merge_patch(JOBS, name, {"status": status}, metadata["namespace"], subresource="status")
 
-    async def environment(self, namespace: str, pod: Object) -> dict[str, str]:
+    async def environment(self, namespace: str, pod: Object, owner: str) -> dict[str, str]:
         """The environment of a pod's container; a kubeconfig stands for the token of its account."""
-        (container,) = pod["containers"]
+        (container,), folders = pod["containers"], await self.files.mount(namespace, pod, owner)
         environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
         for variable in container["env"]:
-            environ[variable["name"]] = await self._value(namespace, variable)
+            environ[variable["name"]] = self.files.here(await self._value(namespace, variable), folders)
         if pod["automountServiceAccountToken"]:
             account = f"{namespace}:{pod['serviceAccountName']}"
             environ["KUBECONFIG"] = str(config_file(self._directory, self._client.url, account))
         return environ
 
-    async def _container(self, namespace: str, pod: Object) -> Ran:
-        (container,), environ = pod["containers"], await self.environment(namespace, pod)
+    async def container(self, namespace: str, pod: Object, owner: str) -> Ran:
+        """Run the container of a pod to its end."""
+        (container,), environ = pod["containers"], await self.environment(namespace, pod, owner)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *COMMAND, *container["args"], env=environ, stdout=pipe, stderr=asyncio.subprocess.STDOUT
         )
-        async with asyncio.timeout(DEADLINE_S):
-            log, _ = await process.communicate()
+        try:
+            async with asyncio.timeout(JOB_MAX_S):
+                log, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
         return Ran(process.returncode or 0, log.decode())
 
     async def _value(self, namespace: str, variable: Object) -> str:

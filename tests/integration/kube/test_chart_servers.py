@@ -1,0 +1,148 @@
+"""The chart with its default values: real helm, and the commands of its pods as processes with their own Secrets.
+
+Names of the cluster stand for ports of this machine; the servers' certificates are held against its address.
+"""
+
+import asyncio
+import re
+import urllib.error
+import urllib.request
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.api.bundled import PARTS
+from gpuledger.api.kinds import SECRETS
+from gpuledger.runtime.settings import METRICS_LISTEN
+from support.chart import IMAGE, NAME, NAMESPACE, needs_helm, render
+from support.chart_cluster import DEPLOYMENTS, HOST, WITHOUT_POLICY, Cluster
+from support.chart_servers import ChartServers, PodProcess, pod_process
+from support.kube_accounts import JOBS
+from support.rights import beyond, granted, unused
+from support.waiting import eventually
+
+pytestmark = [needs_helm, pytest.mark.long]
+
+VALUES: dict[str, Any] = {**IMAGE, **WITHOUT_POLICY}
+OURS = {f"{NAME}-{part}" for part in PARTS}
+CALLOUT = "gpu-agent-auth"
+HEALTH = re.compile(r"health +(http://\S+/healthz)").search
+
+
+async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: Path) -> None:
+    servers = ChartServers(cluster, tmp_path)
+    installed = await cluster.helm("install", VALUES)
+    assert installed.code == 0, (installed, cluster.kubelet.ran)
+    assert cluster.kubelet.ran[f"{NAME}-credentials"].log.count("created") == len(PARTS)
+    assert OURS <= await names(cluster)
+    assert cluster.server.refused == []
+
+    async with servers.running() as (nats, postgres):
+        await ran(cluster, f"{NAME}-migrate-1", nats, postgres)
+        assert "Migrated from an empty database" in cluster.kubelet.ran[f"{NAME}-migrate-1"].log
+        pod = (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["template"]["spec"]
+        (waits,) = pod["initContainers"]
+        waited = await cluster.kubelet.container(NAMESPACE, {**pod, "containers": [waits]}, NAME)
+        assert waited.code == 0, waited
+        async with services(cluster, pod) as up:
+            await healthy(up)
+            await an_agent_can_log_in(cluster)
+
+            before = await data(cluster)
+            upgraded = await cluster.helm("upgrade", {**VALUES, "replicas": 1})
+            assert upgraded.code == 0, (upgraded, cluster.kubelet.ran)
+            assert "nothing to migrate" in cluster.kubelet.ran[f"{NAME}-migrate"].log
+            assert cluster.kubelet.ran[f"{NAME}-credentials"].log.count("unchanged") == len(PARTS)
+            assert await data(cluster) == before
+            assert await cluster.names(JOBS) == set()
+
+    uninstalled = await cluster.helm("uninstall")
+    assert uninstalled.code == 0, uninstalled
+    assert OURS & await names(cluster) == set()
+    assert f"data-{NAME}-" in cluster.kubelet.ran[f"{NAME}-uninstall"].log
+
+
+async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(cluster: Cluster) -> None:
+    account, made = f"{NAME}-credentials", render(VALUES)
+    assert (await cluster.helm("install", VALUES)).code == 0
+    await cluster.client.merge_patch(SECRETS, f"{NAME}-nats", {"data": {"tls.crt": None, "reader": None}}, NAMESPACE)
+    for part in set(PARTS) - {"nats"}:
+        await cluster.client.merge_patch(SECRETS, f"{NAME}-{part}", {"data": {"ca.crt": None}}, NAMESPACE)
+    await cluster.client.merge_patch(SECRETS, f"{NAME}-ca", {"data": {"tls.key": None}}, NAMESPACE)
+    job = made.one("Job", account)["spec"]["template"]["spec"]
+    again = await cluster.kubelet.container(NAMESPACE, job, account)
+    assert again.code == 1, "its account was there only for the time of the hook"
+    renewal = made.one("CronJob", f"{NAME}-renewal")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    renewed = await cluster.kubelet.container(NAMESPACE, renewal, "renewal")
+    assert (renewed.code, renewed.log.count("updated")) == (0, len(PARTS)), renewed
+    requested = cluster.requested_by(account) | cluster.requested_by(f"{NAME}-renewal")
+    for name in (account, f"{NAME}-renewal"):
+        rules = granted(made, name)
+        assert (beyond(requested, rules), unused(requested, rules)) == (set(), set()), name
+
+
+async def test_each_client_has_its_own_login_and_no_other(cluster: Cluster) -> None:
+    assert (await cluster.helm("install", VALUES)).code == 0
+    kept = await data(cluster)
+    passwords = {login: kept["nats"][login] for login in ("services", "operator", "reader", "callout")}
+    assert len(set(passwords.values())) == len(passwords)
+    for login, password in passwords.items():
+        holders = {part for part, content in kept.items() if any(password in value for value in content.values())}
+        assert holders == {"nats", login}
+    seed = kept["callout"]["seed"]
+    assert [part for part, content in kept.items() if seed in content.values()] == ["callout"]
+    assert set(kept["agents"]) == {"ca.crt"}
+
+
+def services(cluster: Cluster, pod: dict[str, Any]) -> Any:
+    """`up` as the Deployment's pods run it, but for the ports."""
+    admission = {"GPULEDGER_ADMISSION_LISTEN": f"{HOST}:{cluster.webhooks_port}"}
+    return pod_process(cluster, pod, NAME, ("--listen", f"{HOST}:0"), **admission)
+
+
+async def healthy(up: PodProcess) -> None:
+    """Return when it is ready."""
+
+    async def is_ready() -> bool:
+        assert up.process.returncode is None, up.output
+        found = HEALTH(up.output)
+        return found is not None and await asyncio.to_thread(answers, found[1])
+
+    await eventually(is_ready)
+
+
+async def an_agent_can_log_in(cluster: Cluster) -> None:
+    """The auth callout reaches the server with its own login, and is ready to answer."""
+    pod = (await cluster.client.get(DEPLOYMENTS, CALLOUT, NAMESPACE))["spec"]["template"]["spec"]
+    async with pod_process(cluster, pod, CALLOUT, **{METRICS_LISTEN: f"{HOST}:0"}) as callout:
+        await healthy(callout)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+async def ran(cluster: Cluster, job: str, *servers: PodProcess) -> None:
+    """Return when a job has succeeded."""
+
+    async def is_over() -> bool:
+        return job in cluster.kubelet.ran
+
+    await eventually(is_over)
+    assert cluster.kubelet.ran[job].code == 0, (cluster.kubelet.ran[job], *(one.output for one in servers))
+
+
+async def names(cluster: Cluster) -> set[str]:
+    return {one["metadata"]["name"] for one in (await cluster.client.list(SECRETS)).items}
+
+
+async def data(cluster: Cluster) -> dict[str, dict[str, bytes]]:
+    """The content of each Secret of the servers, by the end of its name."""
+    found = {part: await cluster.client.get(SECRETS, f"{NAME}-{part}", NAMESPACE) for part in PARTS}
+    return {part: {key: b64decode(value) for key, value in one["data"].items()} for part, one in found.items()}
