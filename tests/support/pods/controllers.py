@@ -76,7 +76,8 @@ class Workloads:
             for number in range(spec.get("replicas", 1)):
                 name = f"{template['metadata']['name']}-{metadata['name']}-{number}"
                 own = {"name": name, "namespace": metadata["namespace"], "labels": template["metadata"].get("labels")}
-                with suppress(AlreadyExistsError):
+                # The embedded API server has no claims; the nodes have the folders by their names all the same.
+                with suppress(AlreadyExistsError, NotFoundError):
                     await create(self._client, CLAIMS, {"metadata": own, "spec": template["spec"]})
 
     async def _make_accounts(self) -> None:
