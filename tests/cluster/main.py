@@ -28,12 +28,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tests/cluster/run",
-        description="Installs gpuledger on an empty cluster as docs/installing.md says, gives pods simulated GPUs, breaks "
-        "and recovers one, upgrades, uninstalls, and looks for what is left. It needs kubectl and helm, and an "
+        description="Installs gpuledger on an empty cluster as docs/installing.md says, gives pods simulated GPUs, "
+        "breaks and recovers one, upgrades, uninstalls, and looks for what is left. It needs kubectl and helm, and an "
         "administrator's kubeconfig. Never run it on a cluster that is used.",
     )
     parser.add_argument("--kubeconfig", required=True, help="an administrator's kubeconfig of an empty cluster")
-    parser.add_argument("--image", required=True, help="the image that the nodes can pull, such as registry/gpuledger:1")
+    parser.add_argument(
+        "--image", required=True, help="the image that the nodes can pull, such as registry/gpuledger:1"
+    )
     parser.add_argument("--hardware", default="2xH100", help="the simulated cards of each node, at least two")
     parser.add_argument("--release-namespace", default="gpu-system", help="the namespace to install into")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further value for helm")

@@ -125,7 +125,7 @@ class Story:
         )
         tools.kubectl("annotate", "gpudevice", "--all", f"cluster.gpu.deckhouse.io/assignment={POOL}")
         self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
-        self._allocatable_become({node: self._cards_a_node for node in self._nodes})
+        self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
 
     def run_pods(self) -> None:
         """A pod with a GPU ends, and another one keeps its GPU."""
@@ -162,7 +162,7 @@ class Story:
         """The card comes back: its GPUDevice is Assigned again, and the kubelet offers all."""
         self._inject("recover")
         self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
-        self._allocatable_become({node: self._cards_a_node for node in self._nodes})
+        self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
 
     def upgrade(self) -> None:
         """helm upgrades the release: all pods are new, and devices and workloads keep what they have."""
@@ -174,7 +174,7 @@ class Story:
         )
         self._rolled_out()
         self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
-        self._allocatable_become({node: self._cards_a_node for node in self._nodes})
+        self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
         after = self._tools.one("pod", "holds", "--namespace", TEAM)
         if (after["metadata"]["uid"], after["status"]["phase"]) != (before, "Running"):
             raise StepError(f"the pod that holds a GPU is {after['status']['phase']} after the upgrade")

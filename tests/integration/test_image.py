@@ -77,6 +77,8 @@ async def test_an_agent_has_root_and_the_one_capability_that_the_chart_lists(fol
     ended = await run(folder, "python", "-c", LOOK, **rights)
     sys_admin = 1 << 21
     assert ended == (0, f"0;0;{sys_admin};{sys_admin};{sys_admin};Read-only file system\n")
+    refused = await run(folder, "python", "-m", "gpuledger.agent", **rights)
+    assert "NODE_NAME" in refused.output, "it starts, and says what it needs"
     probed = await run(folder, "gpuledger", "agent", "probe", "--hardware", "simulated:2xH100", **rights)
     assert probed.code == 0, probed.output
     assert probed.output.count("H100") >= 2
@@ -130,4 +132,3 @@ def test_the_image_says_of_itself_what_the_chart_relies_on() -> None:
     annotations = orjson.loads((BUNDLE / "config.json").read_bytes())["annotations"]
     assert annotations["org.opencontainers.image.exposedPorts"] == f"{values['service']['port']}/tcp"
     assert annotations["org.opencontainers.image.title"] == "gpuledger"
-

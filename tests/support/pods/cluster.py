@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from gpuledger.api.kinds import NODES, PODS, Resource
 from gpuledger.edge.kube.client import KubeClient, KubeRequest, open_client
-from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.local.kubeapi.tls import certificates
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
@@ -157,7 +156,9 @@ def _has_ended(pod: Object) -> bool:
 
 
 def _port(pod: Object, target: Any) -> int:
-    ports = {port.get("name"): port["containerPort"] for one in pod["spec"]["containers"] for port in one.get("ports", [])}
+    ports = {
+        port.get("name"): port["containerPort"] for one in pod["spec"]["containers"] for port in one.get("ports", [])
+    }
     return int(ports.get(target, target))
 
 

@@ -45,9 +45,7 @@ class Workloads:
             await self._follow(DAEMON_SETS, one, plan)
         for one in await self._of(STATEFUL_SETS):
             await self._make_claims(one)
-            await self._follow(
-                STATEFUL_SETS, one, workloads.stateful_set_plan(one, _owned(one, pods, leaving=True))
-            )
+            await self._follow(STATEFUL_SETS, one, workloads.stateful_set_plan(one, _owned(one, pods, leaving=True)))
 
     async def _of(self, resource: Resource) -> list[Object]:
         found = (await self._client.list(resource)).items
@@ -66,9 +64,7 @@ class Workloads:
                     await self._client.delete(PODS, pod["metadata"]["name"], namespace)
         if plan.status != {key: one.get("status", {}).get(key) for key in plan.status}:
             with suppress(NotFoundError):
-                await self._client.merge_patch(
-                    resource, name, {"status": plan.status}, namespace, subresource="status"
-                )
+                await self._client.merge_patch(resource, name, {"status": plan.status}, namespace, subresource="status")
 
     async def _make_claims(self, stateful_set: Object) -> None:
         metadata, spec = stateful_set["metadata"], stateful_set["spec"]
@@ -81,8 +77,11 @@ class Workloads:
                     await create(self._client, CLAIMS, {"metadata": own, "spec": template["spec"]})
 
     async def _make_accounts(self) -> None:
-        present = {one["metadata"]["namespace"] for one in (await self._client.list(SERVICE_ACCOUNTS)).items
-                   if one["metadata"]["name"] == "default"}
+        present = {
+            one["metadata"]["namespace"]
+            for one in (await self._client.list(SERVICE_ACCOUNTS)).items
+            if one["metadata"]["name"] == "default"
+        }
         for namespace in await self._of(NAMESPACES):
             if (name := namespace["metadata"]["name"]) not in present:
                 with suppress(KubeError):

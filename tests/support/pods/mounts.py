@@ -36,8 +36,10 @@ class PodFiles:
         for volume in self._pod["spec"].get("volumes", []):
             self._volumes[volume["name"]] = await self._volume(volume)
 
-    async def _volume(self, volume: Object) -> Path:
-        folder = self._folder / volume["name"]
+    async def _volume(self, volume: Any) -> Path:
+        folder: Path = self._folder / volume["name"]
+        source: Any
+        rest: Any
         match volume:
             case {"hostPath": {"path": path, **rest}}:
                 source = self._node.folder(path)
@@ -64,7 +66,8 @@ class PodFiles:
                 raise AssertionError(f"no such volume is run here: {volume}")
         return folder
 
-    async def _projected(self, source: Object) -> dict[str, bytes]:
+    async def _projected(self, source: Any) -> dict[str, bytes]:
+        rest: Any
         match source:
             case {"serviceAccountToken": {"path": path, **rest}}:
                 token = await self._issue(self._pod, rest.get("audience"), rest.get("expirationSeconds", 3600))

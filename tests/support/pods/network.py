@@ -1,4 +1,4 @@
-"""A network for pods: one bridge, an address for each pod, and a hosts file in which Services have the address of a pod.
+"""A network for pods: one bridge, an address for each pod, and a hosts file where Services are pods.
 
 There is no proxy: a name leads straight to a pod, so that a Service's port must equal the pod's.
 """

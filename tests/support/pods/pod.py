@@ -81,7 +81,7 @@ class RunningPod:
         self.containers = {one["name"]: Running(one) for one in pod["spec"]["containers"]}
         self.init = {one["name"]: Running(one) for one in pod["spec"].get("initContainers", [])}
         self._network, self._client, self._api = network, client, api
-        self.folder = files[0] / pod["metadata"]["uid"]
+        self.folder: Path = files[0] / pod["metadata"]["uid"]
         self._files = PodFiles(pod, self.folder / "volumes", node, client, files[1], files[2])
         self._units: dict[str, dict[str, str]] = {}
         self.address = ""
@@ -146,7 +146,9 @@ class RunningPod:
             if not again:
                 return one.code == 0
             one.restarts += 1
-            assert one.restarts <= RESTARTS_MAX, f"{self.name} ends again and again:\n{self.log(one.spec['name']).read_text()}"
+            assert one.restarts <= RESTARTS_MAX, (
+                f"{self.name} ends again and again:\n{self.log(one.spec['name']).read_text()}"
+            )
             await asyncio.sleep(RESTART_AFTER_S)
 
     async def _once(self, one: Running) -> int:

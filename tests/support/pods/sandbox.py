@@ -108,7 +108,7 @@ def resolved_in(rootfs: Path, target: str) -> str:
         part, *todo = todo
         path = rootfs / done.lstrip("/") / part
         if path.is_symlink():
-            link = os.readlink(path)
+            link = str(path.readlink())
             done = "/" if link.startswith("/") else done
             todo = [*(one for one in link.split("/") if one), *todo]
         else:
@@ -144,7 +144,7 @@ def _mount(one: Mount, root: Path) -> str:
 
 async def start(container: Container, base: Path, output: int) -> asyncio.subprocess.Process:
     """Start a container; its output goes to a file descriptor, and its process group is its own."""
-    base.mkdir(parents=True, exist_ok=True)
+    base.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - it is in memory
     return await asyncio.create_subprocess_exec(
         *command_of(container, base),
         stdin=asyncio.subprocess.DEVNULL,

@@ -96,3 +96,7 @@ class Places(Mapping[tuple[str, str], tuple[str, int]]):
 
     def __len__(self) -> int:
         return len(self.found)
+
+    def __bool__(self) -> bool:
+        """It is in use even while it has nothing."""
+        return True
