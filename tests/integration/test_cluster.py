@@ -1,4 +1,4 @@
-"""`tests/cluster/run` on the embedded API server: the steps are those of a real cluster, and only who runs pods differs.
+"""`tests/cluster/run` on the embedded API server: the steps of a real cluster, where only who runs pods differs.
 
 That server has no admission policies, so that the release comes without them.
 """

@@ -36,46 +36,46 @@ class PodFiles:
         for volume in self._pod["spec"].get("volumes", []):
             self._volumes[volume["name"]] = await self._volume(volume)
 
-    async def _volume(self, volume: Any) -> Path:
+    async def _volume(self, volume: Object) -> Path:
         folder: Path = self._folder / volume["name"]
-        source: Any
-        rest: Any
-        match volume:
-            case {"hostPath": {"path": path, **rest}}:
-                source = self._node.folder(path)
-                if rest.get("type") == "DirectoryOrCreate":
-                    source.mkdir(parents=True, exist_ok=True)
-                assert source.exists(), f"the node has no {path}"
-                return source
-            case {"emptyDir": _}:
-                folder.mkdir(parents=True)
-                self._own(folder, 0o777)
-            case {"persistentVolumeClaim": {"claimName": name}}:
-                folder = self._node.folder(f"volumes/{self._namespace}/{name}")
-                if not folder.exists():
-                    folder.mkdir(parents=True)
-                    self._own(folder, 0o2775)
-            case {"secret": {"secretName": name, **rest}}:
-                self._write(folder, await self._data(SECRETS, name, rest), rest.get("defaultMode"))
-            case {"configMap": {"name": name, **rest}}:
-                self._write(folder, await self._data(CONFIG_MAPS, name, rest), rest.get("defaultMode"))
-            case {"projected": {"sources": sources, **rest}}:
-                for source in sources:
-                    self._write(folder, await self._projected(source), rest.get("defaultMode"))
-            case _:
-                raise AssertionError(f"no such volume is run here: {volume}")
+        if host := volume.get("hostPath"):
+            return self._of_node(host["path"], host.get("type", ""))
+        if "emptyDir" in volume:
+            self._make(folder, 0o777)
+        elif claim := volume.get("persistentVolumeClaim"):
+            folder = self._node.folder(f"volumes/{self._namespace}/{claim['claimName']}")
+            self._make(folder, 0o2775)
+        elif secret := volume.get("secret"):
+            self._write(folder, await self._data(SECRETS, secret["secretName"], secret), secret.get("defaultMode"))
+        elif config := volume.get("configMap"):
+            self._write(folder, await self._data(CONFIG_MAPS, config["name"], config), config.get("defaultMode"))
+        elif projected := volume.get("projected"):
+            for source in projected["sources"]:
+                self._write(folder, await self._projected(source), projected.get("defaultMode"))
+        else:
+            raise AssertionError(f"no such volume is run here: {volume}")
         return folder
 
-    async def _projected(self, source: Any) -> dict[str, bytes]:
-        rest: Any
-        match source:
-            case {"serviceAccountToken": {"path": path, **rest}}:
-                token = await self._issue(self._pod, rest.get("audience"), rest.get("expirationSeconds", 3600))
-                return {path: token.encode()}
-            case {"secret": {"name": name, **rest}}:
-                return await self._data(SECRETS, name, rest)
-            case {"configMap": {"name": name, **rest}}:
-                return await self._data(CONFIG_MAPS, name, rest)
+    def _of_node(self, path: str, kind: str) -> Path:
+        source = self._node.folder(path)
+        if kind == "DirectoryOrCreate":
+            source.mkdir(parents=True, exist_ok=True)
+        assert source.exists(), f"the node has no {path}"
+        return source
+
+    def _make(self, folder: Path, mode: int) -> None:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            self._own(folder, mode)
+
+    async def _projected(self, source: Object) -> dict[str, bytes]:
+        if token := source.get("serviceAccountToken"):
+            text = await self._issue(self._pod, token.get("audience"), token.get("expirationSeconds", 3600))
+            return {token["path"]: text.encode()}
+        if secret := source.get("secret"):
+            return await self._data(SECRETS, secret["name"], secret)
+        if config := source.get("configMap"):
+            return await self._data(CONFIG_MAPS, config["name"], config)
         raise AssertionError(f"no such source is run here: {source}")
 
     async def _data(self, resource: Resource, name: str, how: Object) -> dict[str, bytes]:
