@@ -9,7 +9,10 @@ from support.kube_fleet import create
 from support.kubelet import FakeKubelet
 from support.pods.network import GATEWAY
 
-KUBELET: Final = "var/lib/kubelet"
+KUBELET_PATH: Final = "/var/lib/kubelet"
+KUBELET: Final = "k"
+"""The folder that stands for it; the paths of the sockets in it must stay short."""
+
 BASE: Final = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 
 Object = dict[str, Any]
@@ -58,4 +61,6 @@ class Node:
 
     def folder(self, path: str) -> Path:
         """What of the machine stands for a path of the node."""
+        if path.startswith(KUBELET_PATH):
+            path = KUBELET + path.removeprefix(KUBELET_PATH)
         return self.root / path.lstrip("/")
