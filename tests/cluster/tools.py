@@ -62,7 +62,7 @@ class Tools:
 
     def apply(self, *objects: Object) -> None:
         """Apply objects."""
-        self.kubectl("apply", "--filename", "-", given="\n---\n".join(map(json.dumps, objects)))
+        self.kubectl("apply", "--filename", "-", given="\n".join(map(json.dumps, objects)))
 
     def items(self, *what: str) -> list[Object]:
         """The objects that `kubectl get` lists."""
