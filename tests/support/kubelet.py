@@ -151,7 +151,14 @@ class FakeKubelet:
         return {name: "Healthy" if name in healthy else "Unhealthy" for name in (plugin.devices if plugin else {})}
 
     async def allocate(
-        self, resource: str, count: int, pod: str, container: str = "main", *, after: str = "", namespace: str = "default"
+        self,
+        resource: str,
+        count: int,
+        pod: str,
+        container: str = "main",
+        *,
+        after: str = "",
+        namespace: str = "default",
     ) -> ContainerAllocateResponse:
         """Give a container of a pod so many devices, as its plugin prefers.
 
