@@ -157,6 +157,13 @@ class Story:
         self._devices_become("Faulted", 1)
         self._allocatable_become({one: self._cards_a_node - (one == node) for one in self._nodes})
         self._pod_becomes("holds", "Running")
+        # A card that comes back before its agent missed it counts as faulted for five minutes.
+        wait("the card is missed", self._not_missed, DEVICES_S)
+
+    def _not_missed(self) -> str:
+        device = self._tools.one("gpudevice", self._broken["metadata"]["name"])
+        conditions = {one["type"]: one["status"] for one in device["status"]["conditions"]}
+        return "" if conditions.get("Missing") == "True" else f"its conditions are {conditions}"
 
     def recover_the_card(self) -> None:
         """The card comes back: its GPUDevice is Assigned again, and the kubelet offers all."""
