@@ -146,23 +146,6 @@ async def test_what_was_sent_in_the_clear_never_gets_into_the_encrypted_session(
         writer.close()
 
 
-async def test_a_long_query_can_be_cancelled(place: Place) -> None:
-    async with running(place.postgres()):
-        await eventually(place.answers)
-        async with await psycopg.AsyncConnection.connect(place.url(), autocommit=True) as session:
-            query = asyncio.create_task(session.execute("SELECT pg_sleep(3600)"))
-            async with await psycopg.AsyncConnection.connect(place.url(), autocommit=True) as other:
-
-                async def sleeps() -> bool:
-                    found = await other.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
-                    return await found.fetchone() is not None
-
-                await eventually(sleeps)
-            await asyncio.to_thread(session.cancel)
-            with pytest.raises(psycopg.errors.QueryCanceled):
-                await query
-
-
 async def test_rows_of_many_megabytes_come_through_whole(place: Place) -> None:
     async with running(place.postgres()):
         await eventually(place.answers)

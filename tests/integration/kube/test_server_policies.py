@@ -53,6 +53,7 @@ WORKLOADS: Final[list[tuple[str, Json, str]]] = [
     (PODS, pod_spec(), "spec"),
     (f"{APPS}/daemonsets", {"selector": {"matchLabels": LABELS}, "template": template()}, "spec.template.spec"),
     (f"{APPS}/deployments", {"selector": {"matchLabels": LABELS}, "template": template()}, "spec.template.spec"),
+    (f"{APPS}/statefulsets", {"selector": {"matchLabels": LABELS}, "template": template()}, "spec.template.spec"),
     (f"{BATCH}/jobs", {"template": template(restartPolicy="Never")}, "spec.template.spec"),
     (
         f"{BATCH}/cronjobs",

@@ -38,7 +38,9 @@ _SSL_REQUEST: Final = 80877103
 _GSS_REQUEST: Final = 80877104
 _CANCEL_REQUEST: Final = 80877102
 _REQUEST: Final = struct.Struct("!II")
-_CANCEL_REST_BYTES: Final = 8
+_CANCEL_BYTES_MAX: Final = 268
+"""The longest request to cancel: its head, a process, and a secret of at most 256 bytes."""
+
 _PLAIN: Final = "no connection without TLS is accepted: set sslmode to require, or better verify-full"
 
 log = structlog.get_logger("gpuledger.serve")
@@ -123,13 +125,13 @@ async def _hello(client: socket.socket) -> bytes | None:
     """
     loop = asyncio.get_running_loop()
     request = await _exactly(client, _REQUEST.size)
-    code = _REQUEST.unpack(request)[1]
+    size, code = _REQUEST.unpack(request)
     if code == _GSS_REQUEST:
         await loop.sock_sendall(client, b"N")
         request = await _exactly(client, _REQUEST.size)
-        code = _REQUEST.unpack(request)[1]
-    if code == _CANCEL_REQUEST:
-        return request + await _exactly(client, _CANCEL_REST_BYTES)
+        size, code = _REQUEST.unpack(request)
+    if code == _CANCEL_REQUEST and _REQUEST.size < size <= _CANCEL_BYTES_MAX:
+        return request + await _exactly(client, size - _REQUEST.size)
     if code == _SSL_REQUEST:
         await loop.sock_sendall(client, b"S")
         return b""

@@ -111,7 +111,7 @@ def test_a_config_map_is_refused_under_its_field(parts: Object, expected: set[tu
     assert _found(("", "configmaps"), **parts) == expected
 
 
-@pytest.mark.parametrize("plural", ["deployments", "daemonsets"])
+@pytest.mark.parametrize("plural", ["deployments", "daemonsets", "statefulsets"])
 def test_workloads_take_the_defaults_of_pods(plural: str) -> None:
     made = _made(("apps", plural), spec=WORKLOAD)
     template = made["spec"]["template"]["spec"]
