@@ -131,7 +131,7 @@ async def test_nothing_comes_to_the_database_without_tls_nor_as_its_superuser(pl
         await eventually(place.answers)
         with pytest.raises(psycopg.OperationalError, match="no connection without TLS is accepted"):
             await psycopg.AsyncConnection.connect(place.url(sslmode="disable"))
-        with pytest.raises(psycopg.OperationalError, match="pg_hba.conf rejects"):
+        with pytest.raises(psycopg.OperationalError, match=r"pg_hba.conf rejects"):
             await psycopg.AsyncConnection.connect(place.url(user="postgres"))
 
 

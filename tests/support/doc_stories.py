@@ -117,7 +117,7 @@ KUBE_COMMANDS: Final = Story(
 CHART: Final = Story(
     "chart",
     (
-        *((INSTALLING, section) for section in ("Install", "The agent of the nodes", "Automatic approval")),
+        *((INSTALLING, section) for section in ("Servers of your own", "The agent of the nodes", "Automatic approval")),
         ("docs/kubernetes.md", "Settings of the module"),
         *((INSTALLING, section) for section in ("Roles for people", "The coverage job", "Upgrade")),
         ("docs/presets.md", "Policies"),
@@ -137,6 +137,12 @@ NOT_RUN: Final = (
         frozenset({"Service account tokens"}),
     ),
     NotRun("docs/agent-credentials.md", "nsc ", "a program of NATS, which is not here"),
+    NotRun(
+        INSTALLING,
+        "helm --namespace gpu-system install",
+        "tests/integration/test_cluster_script.py installs so, and runs the pods",
+        frozenset({"Install"}),
+    ),
     NotRun(INSTALLING, "docker ", "there is no container engine, and no registry"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system logs ", "the embedded API server serves no logs"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system exec ", "the embedded API server runs nothing in pods"),

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 import pytest
 
 from gpuledger.api.kinds import (
@@ -20,13 +19,10 @@ from gpuledger.edge.admission.settings import SERVICE
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.edge.watchers.api_discovery import CLUSTER_NAMESPACE
-from gpuledger.edge.watchers.resources import moduleconfig
 from gpuledger.runtime.settings import (
     COMPONENT_NAMES,
-    MODULE_SETTINGS,
     ComponentSettings,
     read_components,
-    read_settings,
 )
 from support.chart import (
     CHART,
@@ -263,40 +259,6 @@ def test_the_services_can_read_the_components_setting() -> None:
     own = {"images": {"gfd": "registry.example/gfd:1"}, "runtimeClassName": "nvidia"}
     settings = settings_of({**WITH_SECRET, "components": own})
     assert (settings.images["gfd"], settings.runtime_class) == ("registry.example/gfd:1", "nvidia")
-
-
-def test_the_services_get_the_modules_settings_and_the_schema_is_the_services_own() -> None:
-    given = {"bootstrap": {"validationTimeout": "10m"}, "deviceApproval": {"mode": "Manual"}}
-    env = render({**WITH_SECRET, "settings": given}).one("Deployment")["spec"]["template"]["spec"]["containers"][0][
-        "env"
-    ]
-    value = next(one["value"] for one in env if one["name"] == MODULE_SETTINGS)
-    settings = read_settings({MODULE_SETTINGS: value})
-    assert settings.module == given
-    assert moduleconfig.understand(settings.module).problems == ()
-    shipped = orjson.loads((CHART / "values.schema.json").read_bytes())["properties"]["settings"]
-    assert shipped == moduleconfig.schema()
-
-
-@pytest.mark.parametrize(
-    ("settings", "replicas", "pods", "spread"),
-    [
-        ({}, 2, 2, "ScheduleAnyway"),
-        ({"highAvailability": True}, 1, 2, "DoNotSchedule"),
-        ({"highAvailability": True}, 3, 3, "DoNotSchedule"),
-        ({"highAvailability": True}, 0, 0, "DoNotSchedule"),
-        ({"highAvailability": False}, 2, 1, "ScheduleAnyway"),
-    ],
-)
-def test_high_availability_is_two_pods_on_different_nodes(
-    settings: dict[str, Any], replicas: int, pods: int, spread: str
-) -> None:
-    made = render({**WITH_SECRET, "replicas": replicas, "settings": settings})
-    spec = made.one("Deployment")["spec"]
-    nodes, zones = spec["template"]["spec"]["topologySpreadConstraints"]
-    assert (spec["replicas"], nodes["whenUnsatisfiable"]) == (pods, spread)
-    assert (nodes["topologyKey"], zones["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
-    assert (NAME in made.names("PodDisruptionBudget")) is (pods > 1)
 
 
 def test_a_budget_is_about_the_pods_of_its_component() -> None:
