@@ -1,5 +1,6 @@
 """The servers that the chart brings unless others are named: what runs, as whom, and who gets which Secret."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -117,9 +118,7 @@ def test_three_servers_find_each_other_and_one_may_be_drained() -> None:
     made, name = render(THREE), f"{NAME}-nats"
     spec = made.one("StatefulSet", name)["spec"]
     args = spec["template"]["spec"]["containers"][0]["args"]
-    assert [host for option, host in zip(args, args[1:], strict=False) if option == "--peer"] == list(
-        SERVERS.nats_peers()
-    )
+    assert [host for option, host in pairwise(args) if option == "--peer"] == list(SERVERS.nats_peers())
     assert (spec["replicas"], spec["podManagementPolicy"]) == (3, "Parallel")
     peers = made.one("Service", spec["serviceName"])["spec"]
     assert (peers["clusterIP"], peers["publishNotReadyAddresses"]) == ("None", True)
