@@ -14,7 +14,6 @@ from cluster.tools import Object, StepError, Tools, wait
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "charts" / "gpuledger"
-MODULE_CONFIGS: Final = ROOT / "schemas/gpuledger/schemas/foreign/moduleconfigs.deckhouse.io.yaml"
 RELEASE: Final = "gpuledger"
 TEAM: Final = "gpuledger-check"
 POOL: Final = "check"
@@ -30,18 +29,8 @@ POLLS_S: Final = 15.0
 PODS_S: Final = 120.0
 GONE_S: Final = 180.0
 
-OFF: Final = {"enabled": False}
-MODULE_CONFIG: Final[Object] = {
-    "apiVersion": "deckhouse.io/v1alpha1",
-    "kind": "ModuleConfig",
-    "metadata": {"name": "gpu-control-plane"},
-    "spec": {
-        "enabled": True,
-        "version": 1,
-        "settings": {"bootstrap": {"validator": OFF, "gfd": OFF, "dcgm": OFF, "dcgmExporter": OFF}},
-    },
-}
-"""No component looks at GPUs that are simulated."""
+COMPONENTS: Final = ("validator", "gfd", "dcgm", "dcgmExporter")
+"""None of them looks at GPUs that are simulated."""
 
 PROBE: Final = ["gpuledger", "agent", "probe", "--hardware", "simulated:1xH100"]
 HOLD: Final = "import os, time; print(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True); time.sleep(3600)"
@@ -91,13 +80,10 @@ class Story:
     def install(self) -> None:
         """helm installs the chart."""
         tools = self._tools
-        if not any("moduleconfigs.deckhouse.io" in one for one in self._before):
-            tools.kubectl("apply", "--filename", str(MODULE_CONFIGS))
-            tools.kubectl("wait", "--for=condition=Established", "crd/moduleconfigs.deckhouse.io", "--timeout=30s")
-        tools.apply(MODULE_CONFIG)
         tools.kubectl("create", "namespace", tools.namespace)
         repository, _, tag = self._image.rpartition(":")
         chosen = [f"image.repository={repository}", f"image.tag={tag}", "components.manage=false"]
+        chosen += [f"settings.bootstrap.{component}.enabled=false" for component in COMPONENTS]
         chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
         options = [word for value in (*chosen, *self._values) for word in ("--set", value)]
         tools.helm("install", RELEASE, str(CHART), "--timeout", "5m", *options, timeout_s=HELM_S)
@@ -200,9 +186,6 @@ class Story:
             "clustergpupools.gpu.deckhouse.io",
         )
         tools.kubectl("--namespace", "kube-system", "delete", "configmap", absent, "gpuledger-ledger")
-        tools.kubectl("delete", "moduleconfig", "gpu-control-plane")
-        if not any("moduleconfigs.deckhouse.io" in one for one in self._before):
-            tools.kubectl("delete", "customresourcedefinition", "moduleconfigs.deckhouse.io")
         tools.kubectl("delete", "namespace", tools.namespace, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
         tools.kubectl("label", "node", *self._nodes, *(f"{label}-" for label in NODE_LABELS))
 

@@ -140,13 +140,19 @@ NOT_RUN: Final = (
     NotRun(
         INSTALLING,
         "helm --namespace gpu-system install",
-        "tests/integration/test_cluster_script.py installs so, and runs the pods",
+        "tests/integration/test_cluster.py installs so, and runs the pods",
         frozenset({"Install"}),
     ),
     NotRun(INSTALLING, "docker ", "there is no container engine, and no registry"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system logs ", "the embedded API server serves no logs"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system exec ", "the embedded API server runs nothing in pods"),
     NotRun("docs/kube-api.md", "KUBEBUILDER_ASSETS=", "the programs of a real API server are not here"),
+    NotRun(
+        "docs/operations.md",
+        "kubectl --namespace gpu-system exec ",
+        "the embedded API server runs nothing in pods",
+        frozenset({"A pair of the chart's servers"}),
+    ),
     NotRun("docs/operations.md", "", "tests/integration/test_restore_drills.py runs these very commands", DRILLS),
     NotRun("docs/presets.md", "helm ", "the embedded API server lacks Deckhouse's kinds; the page's file is templated"),
 )
