@@ -86,7 +86,8 @@ def test_every_command_of_gpuledger_exists_with_its_options() -> None:
 def after_kubectl(words: list[str]) -> list[str]:
     """The words from `gpuledger` on, as a plugin or in a pod; none where kubectl does something itself."""
     if words[0] == "kubectl" and "exec" in words:
-        return words[words.index("--") + 1 :]
+        inside = words[words.index("--") + 1 :]
+        return inside if inside[0] == "gpuledger" else []
     return words[1:] if words[:2] == ["kubectl", "gpuledger"] else [word for word in words if words[0] == "gpuledger"]
 
 
