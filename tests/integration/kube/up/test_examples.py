@@ -179,7 +179,7 @@ async def test_quotas_are_shown_with_their_pool(
 
 def test_every_setting_is_understood() -> None:
     (config,) = manifests("moduleconfig")
-    understood = understand(config)
+    understood = understand(config["spec"]["settings"], config["spec"]["enabled"])
     assert understood.problems == ()
     assert understood.values == {
         "enabled": True,
