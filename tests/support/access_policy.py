@@ -36,7 +36,12 @@ class Variables(dict[str, Any]):
 
 def value(expression: str, inputs: Json) -> Any:
     """What an expression gives."""
-    return cel.compile(expression).execute(inputs)
+    return _program(expression).execute(inputs)
+
+
+@cache
+def _program(expression: str) -> Any:
+    return cel.compile(expression)
 
 
 def allows(
