@@ -56,7 +56,8 @@ class Cluster:
 
     async def have_webhooks(self) -> None:
         """The configurations are there, as the services apply them."""
-        for resource, configuration in configurations(AdmissionSettings(namespace=NAMESPACE), WebhookAddress(), b""):
+        settings = AdmissionSettings(namespace=NAMESPACE)
+        for resource, configuration in configurations(settings, WebhookAddress(), b"", "token"):
             await self.client.apply(resource, configuration)
 
     async def webhooks(self) -> list[Object]:
