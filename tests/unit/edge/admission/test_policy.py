@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.api.kinds import NAMESPACE
-from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_IGNORE
+from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, ANNOTATION_RETIRED, LABEL_IGNORE
 from gpuledger.edge.admission.rules.access import BREAK_GLASS, trusted_groups
 from support.access_policy import EDITORS, allows, manifest
 from support.admission import Json
@@ -39,6 +39,7 @@ TO_A = {ANNOTATION_ASSIGNMENT: "a"}
     [
         (DEVICE, device(annotations=TO_A)),
         (DEVICE, device(annotations={ANNOTATION_CLUSTER_ASSIGNMENT: "b"})),
+        (DEVICE, device(annotations={ANNOTATION_RETIRED: "true"})),
         (device(annotations=TO_A), DEVICE),
         (device(annotations=TO_A | {"x": "y"}), device(annotations={"x": "y"})),
         (DEVICE, device({LABEL_IGNORE: "true"})),
