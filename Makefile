@@ -8,6 +8,8 @@ STAMP := $(VENV)/.installed
 # Processes that run tests side by side; each starts servers of its own.
 # They take files in the order of the folders: at the end come those of tests/unit, which keep all busy equally long.
 WORKERS ?= auto
+# mmdebstrap, buildah and umoci build the image; the others run it in tests.
+IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount
 PROTOS := schemas/gpuledger/schemas/proto
 KUBELET := services/gpuledger/agent/kubelet
 
@@ -15,7 +17,7 @@ KUBELET := services/gpuledger/agent/kubelet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long check fmt lint bench vectors test-faults schemas protos recordings clean
+.PHONY: help install demo image image-tools test test-long check fmt lint bench vectors test-faults schemas protos recordings clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +35,13 @@ $(STAMP): pyproject.toml uv.lock | $(UV)
 
 demo: $(STAMP) ## Import a fleet's history, query it, verify the tables (under two minutes)
 	$(RUN) gpuledger demo
+
+image: $(STAMP) ## Build the image without docker, on Debian's packages, into dist/image (root, Debian)
+	image/build dist/image $(UV)
+
+image-tools: ## Install what builds and runs the image, from Debian (root)
+	apt-get update --quiet --quiet
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --quiet --yes --no-install-recommends $(IMAGE_TOOLS)
 
 test: $(STAMP) ## Run the whole suite, on real NATS and PostgreSQL servers that it starts
 	$(RUN) pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -62,7 +71,7 @@ bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
 test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 30 stories of faults, every recorded verdict
-	$(RUN) pytest -q -m long
+	$(RUN) pytest -q -rs -m long
 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }

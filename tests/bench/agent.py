@@ -76,15 +76,19 @@ class Running(NamedTuple):
     kubelet: FakeKubelet
     ledger: Ledger
 
+    def healthy(self) -> int:
+        """How many units the kubelet may hand out."""
+        return _healthy(self.kubelet)
+
 
 async def agent(sizes: AgentSizes = FULL) -> list[Figure]:
     """Memory and processor time at rest, and the 99th percentile of how long an error takes to be known."""
-    async with _running() as running:
+    async with running() as at_work:
         whole_mib = await _imported_mib(WHOLE)
-        cpu_percent, loop_percent, rss_mib = await _at_rest(running, sizes.rest_s)
-        recorded = [await _recorded(running, f"xid:{xid}@{card}") for xid in HARMLESS for card in range(CARDS)]
-        device_list_s = [seconds for _ in range(sizes.rounds) for seconds in await _faults(running)]
-        bare = [await _bare(running.ledger, number) for number in range(len(recorded))]
+        cpu_percent, loop_percent, rss_mib = await _at_rest(at_work, sizes.rest_s)
+        recorded = [await _recorded(at_work, f"xid:{xid}@{card}") for xid in HARMLESS for card in range(CARDS)]
+        device_list_s = [seconds for _ in range(sizes.rounds) for seconds in await _faults(at_work)]
+        bare = [await _bare(at_work.ledger, number) for number in range(len(recorded))]
     name, peer = f"agent of {CARDS} cards at rest", "an acknowledgement of the ledger"
     return [
         Figure(f"{name}, RSS", rss_mib, "MiB", "its imports as the CLI's process", whole_mib, RSS_MIB, False),
@@ -97,14 +101,16 @@ async def agent(sizes: AgentSizes = FULL) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _running() -> AsyncIterator[Running]:
+async def running(*, with_orders: bool = True) -> AsyncIterator[Running]:
+    """An agent with its kubelet; with orders, all its cards are a pool's, and the kubelet has them."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(servers.short_directory())
         nats = stack.enter_context(servers.nats_server())
         ledger = await stack.enter_async_context(new_ledger(nats.url, name="bench"))
         kubelet = await stack.enter_async_context(a_kubelet(folder))
         exporter = await stack.enter_async_context(_exporter())
-        await ledger.publish(_pending())
+        if with_orders:
+            await ledger.publish(orders())
         environ = {
             "NODE_NAME": NODE,
             "NATS_URL": nats.url,
@@ -118,12 +124,13 @@ async def _running() -> AsyncIterator[Running]:
         os.environ |= {**ENVIRONMENT, **environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
         await _imported_mib(WHOLE)
         child = await stack.enter_async_context(process("-c", AGENT, silent=True))
-        await _until(lambda: _healthy(kubelet) == CARDS and (folder / "state" / SOCKET).exists())
+        expected = CARDS if with_orders else 0
+        await _until(lambda: _healthy(kubelet) == expected and (folder / "state" / SOCKET).exists())
         yield Running(child.pid, folder / "state", kubelet, ledger)
 
 
-def _pending() -> Outgoing:
-    """All cards are a pool's."""
+def orders(cards_number: int = CARDS) -> Outgoing:
+    """So many cards are a pool's."""
     now = datetime.now(UTC)
     cards = SimulatedHardware(SPEC, node=NODE).survey().cards
     devices = tuple(
@@ -136,10 +143,10 @@ def _pending() -> Outgoing:
             unit="Card",
             asked_at=now,
         )
-        for number, card in enumerate(cards)
+        for number, card in enumerate(cards[:cards_number])
     )
     data = NodeDevicesWanted(devices=devices)
-    event = Event("pending", "/services/pools", data.TYPE, NODE, now, data, "bench", 1)
+    event = Event(f"pending-{cards_number}", "/services/pools", data.TYPE, NODE, now, data, "bench", cards_number)
     return Outgoing(nats_subject_of(event), event.id, encode(event))
 
 
@@ -211,7 +218,7 @@ def _healthy(kubelet: FakeKubelet) -> int:
 
 
 async def _bare(ledger: Ledger, number: int) -> float:
-    pending = _pending()
+    pending = orders()
     elsewhere = pending.subject.replace(NODE, "node-2")
     began = perf_counter()
     await ledger.publish(Outgoing(elsewhere, f"bare-{number}", pending.data))

@@ -39,6 +39,9 @@ from bench.pools import QUICK as QUICK_POOLS
 from bench.pools import pools
 from bench.pools_edge import PoolsSizes
 from bench.report import Figure, show, write
+from bench.setting_up import FULL as SETTING_UP
+from bench.setting_up import QUICK as QUICK_SETTING_UP
+from bench.setting_up import SettingUpSizes, setting_up
 from bench.throughput import projecting, publishing
 from gpuledger.db.migrate import migrate
 from gpuledger.runtime.garbage import short_walks
@@ -62,6 +65,7 @@ class Sizes:
     pools: PoolsSizes = POOLS
     agents: AgentsSizes = AGENTS
     agent: AgentSizes = AGENT
+    setting_up: SettingUpSizes = SETTING_UP
     cluster: ClusterSizes = CLUSTER
 
 
@@ -80,6 +84,7 @@ QUICK = Sizes(
     pools=QUICK_POOLS,
     agents=QUICK_AGENTS,
     agent=QUICK_AGENT,
+    setting_up=QUICK_SETTING_UP,
     cluster=QUICK_CLUSTER,
 )
 NAMES = (
@@ -93,6 +98,7 @@ NAMES = (
     "pools",
     "agents",
     "agent",
+    "setting-up",
     "cluster",
 )
 
@@ -148,6 +154,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
         "agent": lambda: agent(sizes.agent),
+        "setting-up": lambda: setting_up(sizes.setting_up),
         "cluster": lambda: cluster(database_url, sizes.cluster),
     }
     return measures[name]()

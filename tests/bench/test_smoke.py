@@ -13,6 +13,7 @@ FIGURES |= {"claim change -> status", "burst of", "a claim's change, folded"}
 FIGURES |= {
     "annotation -> pool in the GPUDevice's status",
     "annotation -> assigned, and counted",
+    "orders -> unit offered to the kubelet",
     "events for an annotation",
     "published -> committed, 1,000/s, three servers",
 }

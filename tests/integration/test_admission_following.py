@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from gpuledger.edge.admission.rules.access import BREAK_GLASS
 from gpuledger.edge.admission.service import AdmissionService
-from gpuledger.edge.admission.serving.review import AdmissionResponse
+from gpuledger.edge.admission.serving.review import DELETE, AdmissionResponse, Requester
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import UnavailableError
+from gpuledger.events.device import DeviceBreakGlassUsed
+from gpuledger.events.envelope import decode
 from gpuledger.events.position import number_of
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Message, Outgoing
@@ -99,6 +102,25 @@ async def test_nothing_is_answered_before_the_ledgers_end(ledger: Faltering) -> 
         assert not admission.health().is_ready
         ledger.may_be_read.set()
         assert (await until_answering(admission)).is_allowed
+
+
+async def test_the_glass_is_watched_before_the_ledgers_end_and_at_the_end_of_the_service(ledger: Faltering) -> None:
+    member = Requester("eva", frozenset({BREAK_GLASS}))
+    deletion = review("gpudevices", None, {"metadata": {"name": "d1"}}, operation=DELETE, user=member)
+    ledger.may_be_read.clear()
+    async with following(ledger) as admission:
+
+        async def listens() -> bool:
+            return admission.health().url is not None
+
+        await eventually(listens)
+        admission.watch(deletion)
+        admission.watch(deletion)
+        admission.watch(QUESTION)
+    ledger.may_be_read.set()
+    (batch,) = [batch async for batch in ledger.history()]
+    (found,) = [decode(one.data) for one in batch]
+    assert (found.subject, found.data) == ("d1", DeviceBreakGlassUsed(user="eva", operation="DELETE"))
 
 
 async def test_it_waits_for_a_ledger_that_is_away(ledger: Faltering) -> None:

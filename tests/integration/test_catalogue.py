@@ -1,6 +1,7 @@
 """Events of a type that a later build brings: they count alike in every build, live, verified and rebuilt."""
 
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.events.catalogue import registry
 from gpuledger.events.position import number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -11,6 +12,9 @@ from gpuledger.readmodels.projections import DevicesProjection
 from support.later_build import DeviceMelted, LaterDevices, later_build, melted
 from support.projections import QUICK_SERVICE, assert_true, publish, reaches, running, table
 from support.runners import decided, failures
+
+ENFORCED = len([*Rule, *registry.introduced])
+"""How much this build brings into force: all rules, and the types of events that came later."""
 
 
 async def run_build(ledger: JetStreamLedger, url: str, devices: Projection, *numbers: int, enforced: int) -> None:
@@ -42,7 +46,7 @@ async def changes_of_type(ledger: JetStreamLedger) -> list[int]:
 
 
 async def test_a_type_counts_from_where_a_build_brought_it_into_force(ledger: JetStreamLedger, url: str) -> None:
-    await run_build(ledger, url, DevicesProjection(), 1, enforced=len(Rule))
+    await run_build(ledger, url, DevicesProjection(), 1, enforced=ENFORCED)
     assert (unknown(url), await changes_of_type(ledger)) == ([1], [])
     with later_build():
         await run_build(ledger, url, LaterDevices(), 2, enforced=1)
@@ -54,7 +58,7 @@ async def test_a_type_counts_from_where_a_build_brought_it_into_force(ledger: Je
 
 async def test_a_build_that_goes_back_and_forth_counts_what_was_in_force(ledger: JetStreamLedger, url: str) -> None:
     with later_build():
-        await run_build(ledger, url, LaterDevices(), 1, enforced=len(Rule) + 1)
+        await run_build(ledger, url, LaterDevices(), 1, enforced=ENFORCED + 1)
     await run_build(ledger, url, DevicesProjection(), 2, enforced=1)
     await assert_true(ledger, url, [SourcesProjection()])
     with later_build():
@@ -69,6 +73,6 @@ async def test_a_build_that_stays_records_nothing(ledger: JetStreamLedger, url: 
         head = number_of(await ledger.head())
         async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK_SERVICE)):
             await reaches(url, "sources", await publish(ledger, failures(range(number, number + 1))))
-            await reaches(url, "sources", head + 1 + (len(Rule) if number == 1 else 0))
+            await reaches(url, "sources", head + 1 + (ENFORCED if number == 1 else 0))
     assert await changes_of_type(ledger) == []
-    assert await ledger.head() == 2 + len(Rule)
+    assert await ledger.head() == 2 + ENFORCED

@@ -6,6 +6,7 @@ from datetime import timedelta
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.allocation import AllocationObserved
+from gpuledger.events.catalogue import registry
 from gpuledger.events.device import Card, DeviceFailed, DevicePoolReleased
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesObserved, NodeObserved, NodeRegistered
@@ -22,6 +23,9 @@ from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT, IMPORT, event
 from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, reaches, running, table
 from support.runners import decided
+
+ENFORCED: list[str] = [*Rule, *sorted(registry.introduced)]
+"""What `sources` enforces in this build: the rules, and the types of events that came later."""
 
 REBUILT: list[Projection] = [SourcesProjection(), NodesProjection()]
 
@@ -54,7 +58,7 @@ async def enforce(ledger: JetStreamLedger, url: str) -> int:
     """Have the service `sources` enforce all rules; returns the position of the last one."""
     before = number_of(await ledger.head())
     async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK_SERVICE)):
-        await reaches(url, "sources", before + len(Rule))
+        await reaches(url, "sources", before + len(ENFORCED))
     return number_of(await ledger.head())
 
 
@@ -155,8 +159,8 @@ async def test_a_ledger_of_an_earlier_build_stays_as_it_was_folded(ledger: JetSt
     assert table(url, "node") == nodes
     assert rejected(url) == [last + place for place in range(1, 6)]
     await assert_true(ledger, url, all_projections())
-    positions = range(last - len(Rule) + 1, last + 1)
-    at = tuple(sorted(zip(Rule, positions, strict=True)))
+    positions = range(last - len(ENFORCED) + 1, last + 1)
+    at = tuple(sorted(zip(ENFORCED, positions, strict=True)))
     assert enforced(url) == {(projection.name, at) for projection in all_projections()}
 
 
@@ -189,7 +193,7 @@ async def test_a_second_service_and_a_restart_record_no_rule_again(ledger: JetSt
         head = await publish(ledger, [event(DeviceFailed(kind="DBE"), "d", number=3, source=IMPORT)])
         await reaches(url, "sources", head)
     assert head == last + 1
-    assert [one.subject for one in await decided(ledger)] == [*Rule]
+    assert [one.subject for one in await decided(ledger)] == ENFORCED
 
 
 async def test_a_command_that_reads_enforces_nothing(ledger: JetStreamLedger, url: str) -> None:

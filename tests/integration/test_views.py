@@ -28,6 +28,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import SourceKind
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
+from support.doc_pages import blocks
 from support.paths import ROOT
 
 T0 = datetime(2024, 1, 1, tzinfo=UTC)
@@ -310,6 +311,14 @@ def test_the_documentation_agrees_with_the_comments(database: str) -> None:
         ).fetchall()
     assert [line for (line,) in names if line not in text] == []
     assert [report for report in REPORTS if f"### {report}\n" not in text] == []
+
+
+async def test_the_queries_of_the_page_are_answered(database: str) -> None:
+    shown = blocks("docs/reports.md", "sql")
+    assert shown
+    async with read_only(database) as connection:
+        for section, text in shown:
+            assert (await query(connection, text)).description, section
 
 
 def test_views_follow_tables_that_changed_places(database: str) -> None:

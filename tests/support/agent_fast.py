@@ -24,7 +24,6 @@ PAUSES: Final[dict[str, dict[str, float]]] = {
     "gpuledger.agent.plugin.part": {"POLL_PERIOD_S": 0.1, "RESTART_AFTER_S": 0.5},
     "gpuledger.agent.plugin.resource": {"POLL_PERIOD_S": 0.1, "WITHDRAW_GRACE_S": 0.3},
     "gpuledger.agent.setup.part": {"RECONCILE_PERIOD_S": 1.0},
-    "gpuledger.agent.setup.timing": {"DEBOUNCE_S": 0.2, "DEBOUNCE_MAX_S": 2.0},
     "gpuledger.agent.setup.situation": {"SETTLE_S": 2.0},
 }
 

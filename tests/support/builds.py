@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from support.kube_accounts import Image
 from support.paths import ROOT
 from support.up import DEADLINE_S, SERVERS, Up
 
@@ -41,6 +42,11 @@ class Build(NamedTuple):
 
     folder: Path
     servers: dict[str, str]
+
+    @property
+    def image(self) -> Image:
+        """What a container of the build runs."""
+        return Image(self._command(_MAIN, ()), self._environment["PYTHONPATH"])
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command, run to its end."""

@@ -24,6 +24,7 @@ NATS, DATABASE = "nats://u:p@nats.example:4222", "postgresql://u:p@db.example/gp
 ROLES_OF_PEOPLE = (
     *(f"d8:user-authz:gpu-control-plane:{who}" for who in ("user", "editor", "cluster-admin")),
     *(f"gpu-control-plane:aggregate-to-{role}" for role in ("view", "edit")),
+    "gpu-control-plane:break-glass",
 )
 
 IMAGE: dict[str, Any] = {"image": {"repository": "registry.example/gpuledger"}}

@@ -14,12 +14,12 @@ from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.runtime.settings import ADMISSION_LISTEN
 from support.chart import CHART, NAME, NAMESPACE, RELEASE, HelmResult, Object, helm
-from support.kube_accounts import ADMIN, AccountServer, Kubelet, Permission, config_file
+from support.kube_accounts import ADMIN, THIS_TREE, AccountServer, Image, Kubelet, Permission, config_file
 from support.kube_fleet import create
 from support.kube_server import free_ports
 from support.pod_files import PodFiles
 from support.servers import short_directory
-from support.up import COMMAND, DEADLINE_S
+from support.up import DEADLINE_S
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 WAIT = ("--timeout", f"{DEADLINE_S:.0f}s")
@@ -40,10 +40,12 @@ class Cluster:
         self.client = client
         self.kubelet = kubelet
 
-    async def helm(self, verb: str, values: dict[str, Any] | None = None, *options: str) -> HelmResult:
+    async def helm(
+        self, verb: str, values: dict[str, Any] | None = None, *options: str, chart: Path = CHART
+    ) -> HelmResult:
         """Run helm on the release."""
-        chart = () if verb == "uninstall" else (str(CHART), *WAIT)
-        arguments = (verb, RELEASE, *chart, "--namespace", NAMESPACE, *options)
+        given = () if verb == "uninstall" else (str(chart), *WAIT)
+        arguments = (verb, RELEASE, *given, "--namespace", NAMESPACE, *options)
         return await asyncio.to_thread(helm, *arguments, values=values, kubeconfig=self.config)
 
     async def names(self, resource: Resource) -> set[str]:
@@ -54,7 +56,8 @@ class Cluster:
 
     async def have_webhooks(self) -> None:
         """The configurations are there, as the services apply them."""
-        for resource, configuration in configurations(AdmissionSettings(namespace=NAMESPACE), WebhookAddress(), b""):
+        settings = AdmissionSettings(namespace=NAMESPACE)
+        for resource, configuration in configurations(settings, WebhookAddress(), b"", "token"):
             await self.client.apply(resource, configuration)
 
     async def webhooks(self) -> list[Object]:
@@ -98,12 +101,12 @@ async def cluster_for_helm(directory: Path) -> AsyncIterator[Cluster]:
 
 
 @asynccontextmanager
-async def serving(environ: dict[str, str]) -> AsyncIterator[None]:
-    """`gpuledger up` as the Deployment's pods run it, but for the port."""
-    command = (*COMMAND, "up", "--listen", "127.0.0.1:0")
-    process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.DEVNULL)
+async def serving(environ: dict[str, str], image: Image = THIS_TREE) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`gpuledger up` as the Deployment's pods run it, but for the port, which it prints."""
+    command = (*image.command, "up", "--listen", "127.0.0.1:0")
+    process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.PIPE)
     try:
-        yield
+        yield process
         assert process.returncode is None
     finally:
         process.terminate()

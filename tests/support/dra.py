@@ -139,9 +139,10 @@ class RecordedSlices:
 
 
 def without_times(status: Document) -> Document:
-    """A status without the times of its conditions."""
+    """A status without the times of its conditions, and without their generation, which is that of the status."""
     for condition in status.get("poolStatus", {}).get("conditions", ()):
         del condition["lastTransitionTime"]
+        assert condition.pop("observedGeneration") == status["observedGeneration"]
     return status
 
 

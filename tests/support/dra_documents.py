@@ -23,6 +23,7 @@ def summary(total: int, allocated: int, available: int, partial: int = 0, **capa
     }
 
 
+AGREES = "The slices of the pool agree with each other."
 AGREES_SO_FAR = "The slices that are there agree, and others are missing."
 
 
@@ -37,7 +38,7 @@ def pool(
     """A pool's status: how many slices of how many, why it is invalid or undecided, and its errors."""
     is_complete = seen == of
     message = f"{seen} of {of} slices of generation {generation} are there."
-    valid = ("False", "ValidationFailed", invalid) if invalid else ("True", "ValidationPassed", "")
+    valid = ("False", "ValidationFailed", invalid) if invalid else ("True", "ValidationPassed", AGREES)
     if not is_complete and not invalid:
         valid = ("Unknown", "PoolIncomplete", undecided)
     recorded = (("Complete", *_complete(is_complete), message), ("Valid", *valid))

@@ -108,12 +108,26 @@ class Ran(NamedTuple):
     log: str
 
 
+class Image(NamedTuple):
+    """What containers run: a build's command, and where its Python finds the modules."""
+
+    command: tuple[str, ...]
+    python_path: str
+
+
+THIS_TREE = Image(COMMAND, os.pathsep.join(sys.path))
+
+
 class Kubelet:
-    """Runs the container of every Job, as its account and with its environment, and records how it ended."""
+    """Runs the container of every Job, as its account and with its environment, and records how it ended.
+
+    `image` is what every container runs, whatever its pod names.
+    """
 
     def __init__(self, client: KubeClient, directory: Path, files: PodFiles) -> None:
         self._client = client
         self._directory = directory
+        self.image = THIS_TREE
         self.files = files
         self.ran: dict[str, Ran] = {}
 
@@ -153,7 +167,7 @@ class Kubelet:
     async def environment(self, namespace: str, pod: Object, owner: str) -> dict[str, str]:
         """The environment of a pod's container; a kubeconfig stands for the token of its account."""
         (container,), folders = pod["containers"], await self.files.mount(namespace, pod, owner)
-        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": self.image.python_path}
         for variable in container["env"]:
             environ[variable["name"]] = self.files.here(await self._value(namespace, variable), folders)
         if pod["automountServiceAccountToken"]:
@@ -166,7 +180,7 @@ class Kubelet:
         (container,), environ = pod["containers"], await self.environment(namespace, pod, owner)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *COMMAND, *container["args"], env=environ, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+            *self.image.command, *container["args"], env=environ, stdout=pipe, stderr=asyncio.subprocess.STDOUT
         )
         try:
             async with asyncio.timeout(JOB_MAX_S):

@@ -151,15 +151,22 @@ class FakeKubelet:
         return {name: "Healthy" if name in healthy else "Unhealthy" for name in (plugin.devices if plugin else {})}
 
     async def allocate(
-        self, resource: str, count: int, pod: str, container: str = "main", *, after: str = ""
+        self,
+        resource: str,
+        count: int,
+        pod: str,
+        container: str = "main",
+        *,
+        after: str = "",
+        namespace: str = "default",
     ) -> ContainerAllocateResponse:
-        """Give a container of a pod in `default` so many devices, as its plugin prefers.
+        """Give a container of a pod so many devices, as its plugin prefers.
 
         It reuses the units of the init container `after` which it comes, whatever the plugin prefers.
         """
         plugin = self.resources[resource]
         taken = {name for had in self.held.values() for name in had.get(resource, [])}
-        again = sorted(self.held.get(("default", pod, after), {}).get(resource, []))[:count]
+        again = sorted(self.held.get((namespace, pod, after), {}).get(resource, []))[:count]
         free = sorted(set(plugin.healthy) - taken)
         if len(again) + len(free) < count:
             raise LookupError(f"{count} of {resource} were asked for, {len(free)} are left")
@@ -168,7 +175,7 @@ class FakeKubelet:
         chosen = (again + preferred + [name for name in free if name not in preferred])[:count]
         request = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=chosen)])
         answer: AllocateResponse = await plugin.method("Allocate", AllocateResponse)(request)
-        self.held.setdefault(("default", pod, container), {}).setdefault(resource, []).extend(chosen)
+        self.held.setdefault((namespace, pod, container), {}).setdefault(resource, []).extend(chosen)
         return answer.container_responses[0]
 
     async def _preferred(self, plugin: Registered, free: list[str], again: list[str], count: int) -> list[str]:

@@ -71,7 +71,7 @@ def later_build() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for model in TYPES:
             patch.setitem(registry._models, (model.AGGREGATE, model.EVENT), model)
-        patch.setattr(registry, "_introduced", {model.TYPE for model in TYPES})
+        patch.setattr(registry, "_introduced", {*registry.introduced, *(model.TYPE for model in TYPES)})
         try:
             yield
         finally:

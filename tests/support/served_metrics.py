@@ -13,7 +13,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
-import gpuledger.compose.up  # noqa: F401 - imports all that registers metrics in the process of `gpuledger up`
+import gpuledger.compose.up
+import gpuledger.edge.authcallout.metrics  # noqa: F401 - of a process of its own, which is scraped alike
 from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics

@@ -48,6 +48,19 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 {{- end }}
 
+{{/*
+Refuses values without the defaults of what an earlier chart did not have. The first template that helm renders calls it,
+because any other one ends with a nil pointer.
+*/}}
+{{- define "gpuledger.checkDefaults" -}}
+{{- $values := .Values -}}
+{{- range list "admission" "agent" "components" "dashboards" "logProof" "nats" "postgresql" "presets" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
+{{- if not (hasKey $values .) }}
+{{- fail (printf "the values lack the defaults of %s, because they are those of an earlier chart (--reuse-values). Upgrade with --reset-then-reuse-values." .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Whether the release brings NATS, or PostgreSQL: "true" or nothing. Servers that are given take precedence. */}}
 {{- define "gpuledger.bringsNats" -}}
 {{- if and .Values.nats.enabled (not .Values.servers.existingSecret) (not .Values.servers.natsUrl) }}true{{ end }}

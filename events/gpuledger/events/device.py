@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
+from gpuledger.events.break_glass import BY_ADMISSION, BreakGlassUse
 from gpuledger.events.payload import Count, Name, Number, Payload, Text
 from gpuledger.events.publishing import (
     BY_IMPORTERS,
@@ -290,3 +291,8 @@ class DeviceReportRejected(JudgedReport):
 
     located_on: Name
     last_of_hour: bool = False
+
+
+@registry.event("device", "break-glass-used", BY_ADMISSION, introduced=True)
+class DeviceBreakGlassUsed(BreakGlassUse):
+    """It was the GPUDevice named by the subject."""

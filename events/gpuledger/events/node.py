@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
+from gpuledger.events.break_glass import BY_ADMISSION, BreakGlassUse
 from gpuledger.events.device import Card, PciAddress, Uuid
 from gpuledger.events.payload import NAME_LENGTH_MAX, Count, Name, Number, Payload, Text
 from gpuledger.events.publishing import BY_IMPORTERS, BY_WATCHERS, DropClass, SourceKind, by_agents, by_service
@@ -264,3 +265,8 @@ class NodeBootstrapWaited(Payload):
 
     component: Literal["validator", "gfd", "dcgm", "node-agent", "dcgm-exporter"]
     since: AwareDatetime
+
+
+@registry.event("node", "break-glass-used", BY_ADMISSION, introduced=True)
+class NodeBreakGlassUsed(BreakGlassUse):
+    """It was the GPUNodeState of the node."""

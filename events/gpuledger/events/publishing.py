@@ -65,6 +65,7 @@ class SourceKind(StrEnum):
     BOOTSTRAP = "bootstrap"
     POOLS = "pools"
     SEALS = "seals"
+    ADMISSION = "admission"
 
 
 class Authority(Enum):
@@ -159,6 +160,7 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.BOOTSTRAP,
         SourceKind.POOLS,
         SourceKind.SEALS,
+        SourceKind.ADMISSION,
         SourceKind.WATCHERS,
     ),
     Authority.OWN_SOURCE,

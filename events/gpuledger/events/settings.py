@@ -6,6 +6,7 @@ from pydantic import Field
 
 from gpuledger.events.payload import BIGINT_MAX, Name, Payload, Text
 from gpuledger.events.publishing import BY_WATCHERS
+from gpuledger.events.reach import REQUIREMENTS_MAX, NodeRequirement
 from gpuledger.events.registry import registry
 
 SELECTOR_LABELS_MAX = 256
@@ -28,8 +29,9 @@ class SettingsChanged(Payload):
 
     `high_availability` None follows the cluster: two replicas if the control plane has several. `dra_availability` is
     the feature gate `DRAResourceAvailabilityVisibility`. gpuledger neither runs nor waits for a component that is not
-    enabled. `heartbeats` is how many in a row make monitoring stable, `recovery_heartbeats` how many a device needs
-    after a fault.
+    enabled. With the mode Selector a device needs all of `approval_selector` and `approval_requirements`, and without
+    any no device is selected. `heartbeats` is how many in a row make monitoring stable, `recovery_heartbeats` how many
+    a device needs after a fault.
     """
 
     enabled: bool = True
@@ -37,6 +39,7 @@ class SettingsChanged(Payload):
     enabled_by_default: bool = True
     approval_mode: Literal["Manual", "Automatic", "Selector"] = "Automatic"
     approval_selector: Annotated[dict[Name, Text], Field(max_length=SELECTOR_LABELS_MAX)] = {}
+    approval_requirements: Annotated[tuple[NodeRequirement, ...], Field(max_length=REQUIREMENTS_MAX)] = ()
     scheduling_strategy: Name = "Spread"
     topology_key: Name = "topology.kubernetes.io/zone"
     resync_period_s: Annotated[int, Field(ge=1, le=BIGINT_MAX)] = 30

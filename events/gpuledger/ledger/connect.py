@@ -268,7 +268,7 @@ class Connection:
         """Why there is no connection. A server that refuses us may hang up before we have read that it does."""
         reason = self._refusal or self.last_error or error
         hint = " (a server that refuses the authorization hangs up like this)"
-        return f"{reason or 'no answer'}{hint if isinstance(reason, ConnectionResetError) else ''}"
+        return f"{str(reason) or 'no answer in time'}{hint if isinstance(reason, ConnectionResetError) else ''}"
 
     def _refuse_denied(self, denials: Sequence[Denial]) -> None:
         """Stop waiting for the answer to a request of JetStream that the server has not let through."""

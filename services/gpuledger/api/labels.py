@@ -51,6 +51,12 @@ COMPONENT_BY_APP: Final = {
 }
 """What prepares a node's GPUs and watches over them, by the label of its pods."""
 
+LABEL_APP_NAME: Final = "app.kubernetes.io/name"
+"""On pods of charts: what they run."""
+
+COMPONENT_BY_APP_NAME: Final = {"dcgm-exporter": "dcgm-exporter"}
+"""Components whose own charts give their pods only this label."""
+
 LABEL_PRESENT: Final = f"{GPU_GROUP}/present"
 LABEL_DEVICE_COUNT: Final = f"{GPU_GROUP}/device-count"
 LABEL_DEVICE_PREFIX: Final = f"{GPU_GROUP}/device."

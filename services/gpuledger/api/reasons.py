@@ -129,6 +129,7 @@ class EventReason(StrEnum):
     CONDITION_CHANGED = "GPUInventoryConditionChanged"
     ANNOTATION_MISMATCH = "GPUAnnotationMismatch"
     NODE_WITHOUT_POOL = "GPUNodeWithoutPool"
+    LABELS_CHECKED = "GPUNodeLabelsChecked"
     PHASE_CHANGED = "GPUBootstrapPhaseChanged"
     DEVICE_FAULTED = "GPUDeviceFaulted"
     MAINTENANCE = "Maintenance"

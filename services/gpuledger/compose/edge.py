@@ -25,12 +25,13 @@ from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.edge.kube.ownership import owner, take_over
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.edge.watchers.resources.moduleconfig import understand
 from gpuledger.edge.watchers.service import run as watch
 from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
-from gpuledger.runtime.settings import ADMISSION_LISTEN, KUBECONFIG, Settings
+from gpuledger.runtime.settings import ADMISSION_LISTEN, KUBECONFIG, MODULE_SETTINGS, Settings, SettingsError
 from gpuledger.runtime.tasks import Work
 from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import RequestError, ToolError
@@ -155,6 +156,16 @@ def check_fleet(settings: Settings, fleet: FleetOptions | None) -> None:
     raise RequestError(f"--fleet would make up Nodes in the cluster {which}", hint)
 
 
+def check_module(settings: Settings) -> None:
+    """Refuse module settings of the installation that cannot be understood, all at once.
+
+    Raises:
+        SettingsError: it names each.
+    """
+    if problems := understand(settings.module).problems:
+        raise SettingsError(f"{MODULE_SETTINGS} cannot be used: {'; '.join(problems)}. docs/kubernetes.md lists all.")
+
+
 async def _warn_of_foreign(
     client: KubeClient, fleet: FleetOptions, data_dir: Path, warn: Callable[[str], None]
 ) -> None:
@@ -177,7 +188,7 @@ def _edge(
     limits = StatusWriterSettings(components=settings.components)
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client)
-    watchers = WatcherSettings(components_namespace=settings.components.namespace)
+    watchers = WatcherSettings(components_namespace=settings.components.namespace, module=settings.module)
     work: list[Work] = [watch(client, ledger, database_url, followed, settings=watchers), writer.run()]
     if webhooks is not None:
         work.append(_serve(webhooks))

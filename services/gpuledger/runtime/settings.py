@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 NATS_URL = "NATS_URL"
 NATS_CREDENTIALS = "GPULEDGER_NATS_CREDENTIALS"
@@ -23,6 +23,7 @@ DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
 COMPONENTS = "GPULEDGER_COMPONENTS"
+MODULE_SETTINGS = "GPULEDGER_MODULE_SETTINGS"
 ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
 NAMESPACE = "GPULEDGER_NAMESPACE"
 KUBECONFIG = "KUBECONFIG"
@@ -123,7 +124,7 @@ class Settings:
     """The settings of one process. Without `servers`, embedded ones run under `data_dir`.
 
     `kubeconfig` names a real cluster, which replaces the embedded API server. Without it a pod with a service account
-    (`has_service_account`) uses its own cluster.
+    (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them.
     """
 
     data_dir: Path
@@ -133,6 +134,7 @@ class Settings:
     has_service_account: bool = False
     components: ComponentSettings = ComponentSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    module: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_cluster(self) -> bool:
@@ -162,6 +164,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         bool(environ.get(KUBERNETES_SERVICE_HOST)) and SERVICE_ACCOUNT_TOKEN.is_file(),
         read_components(environ.get(COMPONENTS)),
         WebhookSettings(environ.get(ADMISSION_LISTEN) or None, environ.get(NAMESPACE) or DEFAULT_NAMESPACE),
+        _module(environ.get(MODULE_SETTINGS)),
     )
 
 
@@ -224,6 +227,16 @@ def _file(environ: Mapping[str, str], name: str) -> Path | None:
     if not path.is_file():
         raise SettingsError(f"{name} names {text}, which is not a file; mount it there, or leave the variable unset.")
     return path
+
+
+def _module(text: str | None) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise SettingsError(f"{MODULE_SETTINGS} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise SettingsError(f"{MODULE_SETTINGS} is no JSON object; it has the names of a ModuleConfig's spec.settings.")
+    return found
 
 
 def read_components(text: str | None) -> ComponentSettings:

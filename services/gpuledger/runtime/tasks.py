@@ -112,12 +112,12 @@ async def run_until_stopped(work: Work, say: Callable[[str], None], *, ending_ma
         say("Stopped.")
 
 
-async def ticking(items: AsyncIterator[T], interval_s: float) -> AsyncGenerator[T | None]:
-    """The items as they come, and None whenever none came for `interval_s`."""
+async def ticking(items: AsyncIterator[T], interval_s: Callable[[], float]) -> AsyncGenerator[T | None]:
+    """The items as they come, and None whenever none came for `interval_s`, which is asked before each wait."""
     while True:
         following = asyncio.create_task(_next(items))
         try:
-            while not (await asyncio.wait([following], timeout=interval_s))[0]:
+            while not (await asyncio.wait([following], timeout=interval_s()))[0]:
                 yield None
         finally:
             await end([following])

@@ -1,16 +1,11 @@
-"""Checks the labels that Node Feature Discovery gives GPU nodes against the shipped NodeFeatureRule; lists rare models.
+"""Checks the labels of GPU nodes against the shipped NodeFeatureRule, and lists rare models."""
 
-The rule's conditions and fixed labels are read from the rule itself. The labels of its templates are computed here a
-second time, per rule, on purpose: a check that ran the same template would make the same mistakes.
-"""
-
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.api.kinds import NODE_FEATURE_RULE, NODE_FEATURE_RULES, NODE_FEATURES, NODES
 from gpuledger.api.labels import (
@@ -20,17 +15,13 @@ from gpuledger.api.labels import (
     LABEL_DRIVER_MODULE_PREFIX,
     LABEL_DRIVER_NAME,
     LABEL_KERNEL_PREFIX,
-    LABEL_OS_ID,
-    LABEL_OS_VERSION_ID,
     LABEL_PRESENT,
     LABEL_TRUE,
-    NFD_KERNEL_VERSION,
     NFD_NODE_NAME,
-    NFD_OS_RELEASE,
     NFD_PCI_DEVICE,
     VENDOR_NVIDIA,
-    device_label,
 )
+from gpuledger.domain.inventory.feature_rule import OS_LABELS, Features, expected_labels, holds
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.tools.cluster import object_or_none
@@ -44,15 +35,9 @@ RARE_SHARE: Final = 0.01
 GPU_LIKE_CLASSES: Final = ("03", "0b40", "12")
 """PCI classes of display controllers, co-processors and processing accelerators: what may be a GPU."""
 
-OS_LABELS: Final = {"ID": LABEL_OS_ID, "VERSION_ID": LABEL_OS_VERSION_ID}
 GOVERNED: Final = (LABEL_PRESENT, LABEL_DEVICE_COUNT, LABEL_DRIVER_NAME, *OS_LABELS.values())
 GOVERNED_PREFIXES: Final = (LABEL_DEVICE_PREFIX, LABEL_DRIVER_MODULE_PREFIX, LABEL_KERNEL_PREFIX)
 """Labels that nobody but the rule sets."""
-
-_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?").fullmatch
-
-Matches = Mapping[str, Any]
-"""What matched, by feature: a list of attributes for `pci.device`, values by name for the others."""
 
 
 class LabelFinding(StrEnum):
@@ -75,15 +60,6 @@ class FindingRow(NamedTuple):
     expected: str | None = None
     actual: str | None = None
     detail: str | None = None
-
-
-@dataclass(slots=True)
-class Features:
-    """The features that Node Feature Discovery found on a node, as far as the rule uses them."""
-
-    instances: dict[str, list[dict[str, str]]] = field(default_factory=dict)
-    attributes: dict[str, dict[str, str]] = field(default_factory=dict)
-    flags: dict[str, set[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +89,6 @@ class Coverage:
     def is_complete(self) -> bool:
         """Whether every GPU node has the labels that it should have, and no others."""
         return self.wrong_nodes == 0
-
-
-class UnknownRuleError(Exception):
-    """This check does not know the rule."""
 
 
 async def coverage_of(client: KubeClient) -> Coverage:
@@ -177,91 +149,13 @@ def uncovered(devices: Iterable[Mapping[str, str]], rule: Object) -> Iterator[Ma
     terms = [term for one in rule["spec"]["rules"] for term in one.get("matchFeatures") or ()]
     matching_any = [term.get("matchExpressions") or {} for term in terms if term["feature"] == NFD_PCI_DEVICE]
     for device in devices:
-        if _may_be_gpu(device) and not any(_holds(device, expressions) for expressions in matching_any):
+        if _may_be_gpu(device) and not any(holds(device, expressions) for expressions in matching_any):
             yield device
 
 
 def is_governed(label: str) -> bool:
     """Whether the label is the rule's to set."""
     return label in GOVERNED or label.startswith(GOVERNED_PREFIXES)
-
-
-def expected_labels(features: Features, rule: Object) -> dict[str, str]:
-    """The labels that a NodeFeatureRule derives from features.
-
-    Node Feature Discovery drops labels whose value Kubernetes would not take, and so does this.
-
-    Raises:
-        UnknownRuleError: the rule has a template, or an operator, that this check does not know.
-    """
-    labels: dict[str, str] = {}
-    for one in rule["spec"]["rules"]:
-        matches = matching(features, one.get("matchFeatures") or ())
-        if matches is None:
-            continue
-        labels |= one.get("labels") or {}
-        if "labelsTemplate" in one:
-            labels |= _template(one["name"])(matches)
-    return {label: value for label, value in labels.items() if len(value) <= 63 and _VALUE(value)}
-
-
-def matching(features: Features, terms: Sequence[Object]) -> Matches | None:
-    """What matches all terms, by feature; None where one of them matches nothing."""
-    matches: dict[str, Any] = {}
-    for term in terms:
-        name, expressions = term["feature"], term.get("matchExpressions") or {}
-        found = _matching(features, name, expressions)
-        if not found:
-            return None
-        matches[name] = found
-    return matches
-
-
-def _matching(features: Features, name: str, expressions: Mapping[str, Object]) -> Any:  # noqa: ANN401 - as `Matches`
-    if name in features.instances:
-        return [one for one in features.instances[name] if _holds(one, expressions)]
-    values = {**dict.fromkeys(features.flags.get(name, ()), ""), **features.attributes.get(name, {})}
-    return {key: values[key] for key in expressions} if _holds(values, expressions) else {}
-
-
-def _holds(values: Mapping[str, str], expressions: Mapping[str, Object]) -> bool:
-    return all(_operator(values.get(key), expression) for key, expression in expressions.items())
-
-
-def _operator(value: str | None, expression: Object) -> bool:
-    match expression["op"]:
-        case "Exists":
-            return value is not None
-        case "In":
-            return value in expression["value"]
-    raise UnknownRuleError(f"The operator {expression['op']!r} of the NodeFeatureRule is unknown to this check.")
-
-
-def _gpu_labels(matches: Matches) -> dict[str, str]:
-    devices = matches[NFD_PCI_DEVICE]
-    labels = {LABEL_PRESENT: LABEL_TRUE, LABEL_DEVICE_COUNT: str(len(devices))}
-    for index, device in enumerate(devices):
-        labels |= {device_label(index, fact): device.get(fact, "") for fact in ("vendor", "device", "class")}
-    return labels
-
-
-def _system_labels(matches: Matches) -> dict[str, str]:
-    kernel, release = matches[NFD_KERNEL_VERSION], matches[NFD_OS_RELEASE]
-    labels = {f"{LABEL_KERNEL_PREFIX}{name}": value for name, value in kernel.items()}
-    return labels | {OS_LABELS[name]: value for name, value in release.items() if name in OS_LABELS}
-
-
-TEMPLATES: Final[Mapping[str, Callable[[Matches], dict[str, str]]]] = {
-    "deckhouse.gpu.nvidia": _gpu_labels,
-    "deckhouse.system.kernel-os": _system_labels,
-}
-"""The labels of the templates of the shipped rule, by the name of the rule that has one."""
-
-
-def _template(name: str) -> Callable[[Matches], dict[str, str]]:
-    if name not in TEMPLATES:
-        raise UnknownRuleError(f"The template of the rule {name!r} is unknown to this check.")
-    return TEMPLATES[name]
 
 
 def _finding(desired: str | None, found: str | None) -> LabelFinding:

@@ -10,7 +10,7 @@ from gpuledger.db.readonly import read_only
 from gpuledger.domain.devices.fold import CONTRADICTION, INSTALLATION
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.inventory.state import GPU_DEVICE
-from gpuledger.events.device import DeviceAssignmentChanged, DeviceStateChanged
+from gpuledger.events.device import DeviceAssignmentChanged, DeviceBreakGlassUsed, DeviceStateChanged
 from gpuledger.events.position import ORIGIN, Position, order
 from gpuledger.tools.cluster import KubeEvent
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
@@ -21,8 +21,8 @@ from gpuledger.tools.queries.rows import RowDict, rows_where, slots_of
 DEVICES_MAX = 256
 """Devices whose events a node's timeline holds."""
 
-DECISIONS = (DeviceStateChanged, DeviceAssignmentChanged)
-"""The decisions about a GPUDevice, which a node's timeline holds for all its devices."""
+OF_GPU_DEVICES = (DeviceStateChanged, DeviceAssignmentChanged, DeviceBreakGlassUsed)
+"""What a node's timeline holds of all its GPUDevices: decisions about them, and uses of the break-glass group."""
 
 
 class Timeline(NamedTuple):
@@ -43,7 +43,7 @@ async def device_timeline(backend: Backend, name: str) -> Timeline:
 
 
 async def node_timeline(backend: Backend, name: str) -> Timeline:
-    """The events of a node, of the devices while they were in its slots, and the decisions about its GPUDevices."""
+    """The events of a node, of the devices while they were in its slots, and decisions about its GPUDevices."""
     await bring_current(backend, named_projections(["devices", "inventory"]))
     rows = event_rows(backend, await recorded_events(backend, "node", name))
     async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
@@ -57,7 +57,7 @@ async def node_timeline(backend: Backend, name: str) -> Timeline:
     rows += event_rows(backend, here)
     for gpu in sorted({*registered_as(here), *(str(row["name"]) for row in registered)})[:DEVICES_MAX]:
         events = await recorded_events(backend, "device", gpu)
-        rows += event_rows(backend, (one for one in events if isinstance(one.event.data, DECISIONS)))
+        rows += event_rows(backend, (one for one in events if isinstance(one.event.data, OF_GPU_DEVICES)))
     if len(devices) > DEVICES_MAX:
         backend.reporter.message(f"{len(devices)} devices sat in this node; the events of {DEVICES_MAX} are shown.")
     gpus = [(GPU_DEVICES.kind, obj) for obj in registered_as(here)]

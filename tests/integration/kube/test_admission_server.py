@@ -10,6 +10,7 @@ import orjson
 import pytest
 from prometheus_client import REGISTRY
 
+from gpuledger.edge.admission.certificates.caller_token import CallerTokens
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionResponse
 from gpuledger.edge.admission.serving.server import WebhookServer
@@ -86,6 +87,27 @@ async def test_a_body_that_does_not_come_is_given_up_on() -> None:
             return (await posted(session, "/validate", question(pod_with("cpu"))))[0] == 200
 
         await eventually(answers)
+
+
+async def test_only_callers_with_the_token_report_a_use() -> None:
+    watched: list[str] = []
+    callers = CallerTokens()
+    callers.accept("t0k3n")
+    bounds = AdmissionSettings(listen="127.0.0.1:0", reviews_at_once_max=1, review_timeout_s=0.05)
+    found = WebhookServer(lambda _: None, bounds, lambda request: watched.append(request.uid), callers)
+    before = {reason: unrecorded(reason) for reason in ("unknown-caller", "busy")}
+    async with found.serving(None) as url, aiohttp.ClientSession(url) as session:
+        assert await posted(session, "/break-glass/t0k3n", question({})) == (200, {"uid": "u1", "allowed": True})
+        for path, code in (("/break-glass/other", 403), ("/break-glass/", 404), ("/break-glass", 404)):
+            assert (await posted(session, path, question({})))[0] == code
+        assert (watched, unrecorded("unknown-caller")) == (["u1"], before["unknown-caller"] + 1)
+        async with found._slots:
+            assert (await posted(session, "/break-glass/t0k3n", question({})))[0] == 503
+    assert (watched, unrecorded("busy")) == (["u1"], before["busy"] + 1)
+
+
+def unrecorded(reason: str) -> float:
+    return counted("gpuledger_admission_break_glass_unrecorded_total", reason=reason)
 
 
 async def test_other_paths_and_methods_are_not_served() -> None:

@@ -344,7 +344,7 @@ async def test_an_administrator_may_act_as_another(kubectl: Kubectl) -> None:
 @pytest.mark.embedded_only("it says what the embedded server does not implement")
 @pytest.mark.parametrize(
     "command",
-    [("logs", "p"), ("exec", "p", "--", "ls"), ("attach", "p"), ("create", "token", "default")],
+    [("logs", "p"), ("exec", "p", "--", "ls"), ("attach", "p")],
     ids=lambda command: command[0],
 )
 async def test_unimplemented_commands_are_errors(kubectl: Kubectl, command: tuple[str, ...]) -> None:

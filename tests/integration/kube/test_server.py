@@ -191,12 +191,6 @@ async def test_what_is_not_there_or_not_done(things: Api, method: str, path: str
     assert (await things(method, path, body, media=MERGE if method == "PATCH" else "application/json")).code == code
 
 
-@UNSERVED
-async def test_tokens_are_not_issued(api: Api) -> None:
-    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    assert (await api("POST", f"{DEFAULT}/serviceaccounts/default/token", token)).code == 501
-
-
 @pytest.mark.parametrize("selector", ["((", "a in (", "a=b c", "=", "a notin (", "!", "a" * 64])
 async def test_a_label_selector_that_is_none_is_refused(api: Api, selector: str) -> None:
     for query in (f"labelSelector={quote(selector)}", f"watch=1&labelSelector={quote(selector)}"):

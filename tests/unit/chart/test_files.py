@@ -29,7 +29,7 @@ def _leaves(values: Object, schema: Object, path: str = "") -> Iterator[tuple[st
     assert set(schema["properties"]) - {"global"} == set(values), path
     for key, value in values.items():
         kind = schema["properties"][key]
-        if "properties" in kind:
+        if "properties" in kind and value != {}:  # what has no default is documented elsewhere
             yield from _leaves(value, kind, f"{path}{key}.")
         else:
             yield f"{path}{key}", value

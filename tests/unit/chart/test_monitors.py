@@ -37,6 +37,14 @@ def test_a_pod_monitor_finds_the_exporters_and_names_their_nodes(components: Obj
     assert made.one("PodMonitor", EXPORTER)["metadata"]["labels"]["release"] == "prom"
 
 
+def test_the_exporters_own_chart_is_scraped_in_the_same_way_and_no_pod_twice() -> None:
+    made = render(MONITORED)
+    ours, theirs = (made.one("PodMonitor", name)["spec"] for name in (EXPORTER, "dcgm-exporter"))
+    assert theirs["selector"]["matchLabels"] == {"app.kubernetes.io/name": "dcgm-exporter"}
+    assert theirs["selector"]["matchExpressions"] == [{"key": "app", "operator": "NotIn", "values": [EXPORTER]}]
+    assert {**theirs, "selector": None} == {**ours, "selector": None}
+
+
 @pytest.mark.shared
 @pytest.mark.skipif(not RECORDED.is_dir(), reason=f"no recordings in {RECORDED}")
 def test_both_spellings_of_the_exporters_label_become_one() -> None:

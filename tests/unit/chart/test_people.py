@@ -13,7 +13,7 @@ pytestmark = needs_helm
 
 ACCESS_LEVEL = "user-authz.deckhouse.io/access-level"
 AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
-USER, EDITOR, CLUSTER_ADMIN, *_ = ROLES_OF_PEOPLE
+USER, EDITOR, CLUSTER_ADMIN, *_, BREAKS_GLASS = ROLES_OF_PEOPLE
 LEVELS = {USER: "User", EDITOR: "Editor", CLUSTER_ADMIN: "ClusterAdmin"}
 AGGREGATED = ("view", "edit", "admin")
 TEAM = "team-a"
@@ -30,11 +30,14 @@ RIGHTS: dict[str, dict[str, tuple[str, ...]]] = {
     CLUSTER_ADMIN: SEES
     | dict.fromkeys(("gpupools", "clustergpupools"), VERBS)
     | dict.fromkeys(("gpudevices", "gpunodestates"), (*READ, *CHANGE, "delete")),
+    BREAKS_GLASS: dict.fromkeys(("gpudevices", "gpunodestates"), VERBS)
+    | dict.fromkeys(("gpudevices:status", "gpunodestates:status"), ("get", *CHANGE)),
     "view": SEES,
     "edit": SEES | {"gpupools": VERBS},
     "admin": SEES | {"gpupools": VERBS},
 }
-RESOURCES = ("gpupools", "clustergpupools", "gpudevices", "gpunodestates", STATUSES)
+PRODUCTS = ("gpudevices", "gpunodestates", "gpudevices:status", "gpunodestates:status")
+RESOURCES = ("gpupools", "clustergpupools", *PRODUCTS, STATUSES)
 
 
 class Binding(NamedTuple):
@@ -60,8 +63,9 @@ def aggregated(name: str, ours: list[Object]) -> Object:
 
 
 def may(role: str, verb: str, resource: str, binding: Binding, namespace: str = "") -> bool:
-    """Whether alice may do this in a namespace, or without one in the whole cluster."""
+    """Whether alice may do this in a namespace, or without one in the whole cluster; `:` precedes a subresource."""
     group, _, plural = resource.rpartition("/")
+    plural, _, subresource = plural.partition(":")
     bound = {
         "metadata": {"name": "alice", "namespace": binding.namespace},
         "roleRef": {"kind": "ClusterRole", "name": role},
@@ -69,6 +73,7 @@ def may(role: str, verb: str, resource: str, binding: Binding, namespace: str = 
     }
     policies = {"clusterroles": roles(), f"{binding.kind.lower()}s": [bound]}
     attributes = {"verb": verb, "group": group or GPU_GROUP, "resource": plural, "namespace": namespace}
+    attributes |= {"subresource": subresource}
     return rbac.allowed("alice", [], attributes, policies)[0]
 
 
@@ -87,5 +92,8 @@ def test_an_editor_of_a_namespace_writes_its_pools_and_nothing_of_the_cluster(ro
 
 
 def test_deckhouse_grants_its_roles_by_their_level() -> None:
-    levels = {one["metadata"]["name"]: one["metadata"].get("annotations", {}).get(ACCESS_LEVEL) for one in roles()[:5]}
+    levels = {
+        one["metadata"]["name"]: one["metadata"].get("annotations", {}).get(ACCESS_LEVEL)
+        for one in roles()[: len(ROLES_OF_PEOPLE)]
+    }
     assert levels == {name: LEVELS.get(name) for name in ROLES_OF_PEOPLE}

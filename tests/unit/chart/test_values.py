@@ -19,7 +19,11 @@ from gpuledger.edge.admission.settings import SERVICE
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.edge.watchers.api_discovery import CLUSTER_NAMESPACE
-from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings, read_components
+from gpuledger.runtime.settings import (
+    COMPONENT_NAMES,
+    ComponentSettings,
+    read_components,
+)
 from support.chart import (
     CHART,
     DATABASE,
@@ -335,6 +339,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**WITH_SECRET, "components": {"enabled": True}}, "Additional property enabled is not allowed"),
     ({**WITH_SECRET, "components": {"namespace": "gpu-operator"}}, "where somebody else's components run"),
     ({**WITH_SECRET, "admission": {"enabled": "on"}}, "admission.enabled: Invalid type. Expected: boolean"),
+    (
+        {**WITH_SECRET, "settings": {"bootstrap": {"gdf": {}}}},
+        "Additional property gdf is not allowed",
+    ),
+    (
+        {**WITH_SECRET, "settings": {"inventory": {"resyncPeriod": "5s"}}},
+        "settings.inventory.resyncPeriod: Does not match",
+    ),
     ({**WITH_SECRET, "service": {"port": 0}}, "service.port: Must be greater than or equal to 1"),
 ]
 

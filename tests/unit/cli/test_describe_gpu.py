@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from gpuledger.cli.describe.sections import RELEASE, UNDECIDED, Decided, assignment_section, preparation_section
+from gpuledger.cli.describe.sections import RELEASE, SET_UP, UNDECIDED, Decided, assignment_section, preparation_section
 from gpuledger.cli.render import Console
 from gpuledger.cli.render.page import Page
 from gpuledger.domain.bootstrap.state import PreparedDevice
@@ -51,6 +51,7 @@ def test_a_fault_and_an_assignment_show_why_and_since_when() -> None:
         "Automatic: true",
         "Reason: ApprovedAutomatically",
         "Since: 2026-01-01T03:00:00Z",
+        f"Waits for: {SET_UP}",
     ]
 
 
@@ -81,4 +82,6 @@ def test_phase_and_why_on_one_line(decided: Decided, phase: str | None, why: str
 def test_a_device_that_leaves_its_pool_shows_what_that_waits_for() -> None:
     leaving = PENDING._replace(phase="Unassigning", reason="Unassigned")
     assert shown(Decided(READY, leaving))[-1] == f"Waits for: {RELEASE}"
-    assert not any(line.startswith("Waits for") for line in shown(Decided(READY, PENDING)))
+    assert shown(Decided(READY, PENDING))[-1] == f"Waits for: {SET_UP}"
+    assigned = PENDING._replace(phase="Assigned", reason="ConfirmedByAgent")
+    assert not any(line.startswith("Waits for") for line in shown(Decided(READY, assigned)))

@@ -36,7 +36,14 @@ MODELS = {f"{model.AGGREGATE}.{model.EVENT}": model for model in registry.models
 HEARD = [name for name in MODELS if name != "device.report-accepted"]
 """No fold handles a report that was accepted; it handles the report in it."""
 
-OURS = {SourceKind.SOURCES, SourceKind.INVENTORY, SourceKind.BOOTSTRAP, SourceKind.POOLS, SourceKind.SEALS}
+OURS = {
+    SourceKind.SOURCES,
+    SourceKind.INVENTORY,
+    SourceKind.BOOTSTRAP,
+    SourceKind.POOLS,
+    SourceKind.SEALS,
+    SourceKind.ADMISSION,
+}
 SOURCES = {
     SourceKind.AGENTS: "/nodes/n1/agent",
     SourceKind.IMPORTERS: "/import/titan",
@@ -51,6 +58,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/agent": {SourceKind.AGENTS},
     "services/gpuledger/tools/simulation": {SourceKind.AGENTS, SourceKind.IMPORTERS},
     "services/gpuledger/tools/importers": {SourceKind.IMPORTERS},
+    "services/gpuledger/edge/admission": {SourceKind.ADMISSION},
     "services/gpuledger/edge/watchers": {SourceKind.WATCHERS},
     "services/gpuledger/deciders/sources": {SourceKind.SOURCES},
     "services/gpuledger/deciders/inventory": {SourceKind.INVENTORY},

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.allocation import AllocationObserved
+from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded, encode
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesObserved, NodeObserved, NodeRegistered
@@ -151,11 +152,12 @@ def test_the_sources_service_decides_each_rule_once() -> None:
         fold.enforce(tuple(Rule), START)
     decided = fold.take_decided()
     assert [(one.subject, one.data) for one in decided] == [
-        (rule, RuleEnforced(version=RULE_VERSIONS[rule])) for rule in Rule
+        *((rule, RuleEnforced(version=RULE_VERSIONS[rule])) for rule in Rule),
+        *((introduced, RuleEnforced(version=1)) for introduced in sorted(registry.introduced)),
     ]
     assert fold.enforced.rules == {}, "it is enforced where it stands in the log"
     fold.apply_all(log_of([event(DeviceFailed(kind="DBE"), "d"), *decided]))
-    assert [one.sequence for one in fold.enforced.rules.values()] == [2 + place for place in range(len(Rule))]
+    assert [one.sequence for one in fold.enforced.rules.values()] == [2 + place for place in range(len(decided))]
     fold.enforce(tuple(Rule), START)
     assert fold.take_decided() == []
     assert fold.outstanding() == []

@@ -116,7 +116,7 @@ async def test_ticks_come_between_items_and_lose_none() -> None:
         yield 2
 
     seen: list[int | None] = []
-    async with aclosing(ticking(items(), 0.01)) as ticks:
+    async with aclosing(ticking(items(), lambda: 0.01)) as ticks:
         async for one in ticks:
             seen.append(one)
             if seen.count(None) == 2:

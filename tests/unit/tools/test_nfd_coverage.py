@@ -6,16 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuledger.domain.inventory.feature_rule import TEMPLATES, Features, UnknownRuleError, expected_labels
 from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.tools.nfd_coverage import (
-    TEMPLATES,
     Coverage,
     FeaturedNode,
-    Features,
     LabelFinding,
-    UnknownRuleError,
     coverage,
-    expected_labels,
     features_by_node,
     is_governed,
 )

@@ -12,6 +12,7 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
+from gpuledger.domain.inventory.feature_rule import UnknownRuleError
 from gpuledger.edge.admission.certificates.rotation import remove_webhooks
 from gpuledger.edge.kube import crds as definitions
 from gpuledger.edge.kube.client import KubeClient, open_client
@@ -22,7 +23,6 @@ from gpuledger.tools.nfd_coverage import (
     RARE_NODES,
     RARE_SHARE,
     Coverage,
-    UnknownRuleError,
     coverage_of,
 )
 from gpuledger.tools.uninstall import Uninstalled, report

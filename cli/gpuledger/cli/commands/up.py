@@ -81,7 +81,7 @@ def up(
     """
     with seldom_collected():
         from gpuledger.cli.local_servers import local_servers  # noqa: PLC0415 - takes a second to import
-        from gpuledger.compose.edge import FleetOptions, check_fleet  # noqa: PLC0415
+        from gpuledger.compose.edge import FleetOptions, check_fleet, check_module  # noqa: PLC0415
         from gpuledger.compose.up import Reports, UpOptions, serve  # noqa: PLC0415
 
     configure_logging()
@@ -94,6 +94,7 @@ def up(
     if no_kube and (kube or take_over):
         raise CliError("--kube and --take-over are about a cluster", "Leave out --no-kube", code=ExitCode.USAGE)
     if not no_kube:
+        check_module(settings)
         check_fleet(settings, fleet_options)
     options = UpOptions(address, not no_kube, fleet_options, joins_cluster=kube, takes_over=take_over)
     show = partial(_show_endpoints, settings)

@@ -14,7 +14,7 @@ from gpuledger.domain.inventory.status import held_state
 from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.status import pool_status
-from gpuledger.domain.pools.validation import unsupported
+from gpuledger.domain.pools.validation import unsupported, warning_of
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolDefined, PoolTaint
 from gpuledger.events.reach import NodeRequirement
@@ -72,7 +72,8 @@ async def read_pool(backend: Backend, name: PoolName) -> PoolDescription | None:
         return None
     pods = uses_of(state.pod.rows, row.subject)
     used = sum(one.units for one in pods if one.node is not None)
-    status = pool_status(state.total.get(row.subject), state.condition.where("pool", row.subject), used)
+    total, conditions = state.total.get(row.subject), state.condition.where("pool", row.subject)
+    status = pool_status(total, conditions, used, warning_of(row.spec.definition))
     held = sorted(state.assignment.where("pool", row.subject))
     return PoolDescription(row, status, [_device(state, one) for one in held], pods, list(excluded_devices(state, row)))
 

@@ -93,6 +93,14 @@ RELEASE: Final = (
 )
 """Why a card that nothing uses leaves its pool only after a while."""
 
+SET_UP: Final = (
+    "the node's agent, which gets its orders from the ledger, sets the card up and reports it; if this stays so, see "
+    "whether the agent is ready (`gpuledger describe node`), and whether it reports a refusal"
+)
+"""What a card waits for that has a pool and is not Assigned yet."""
+
+WAITS_FOR: Final = {AssignmentPhase.PENDING.value: SET_UP, AssignmentPhase.UNASSIGNING.value: RELEASE}
+
 
 async def holders_of(connection: AsyncConnection[Any], devices: Sequence[str]) -> Holders:
     """The current and former holders of a device with these ids."""
@@ -179,6 +187,6 @@ def assignment_section(page: Page, assignment: Assignment | None) -> None:
         "Reason": assignment.reason,
         "Message": assignment.message or None,
         "Since": assignment.changed_at,
-        "Waits for": RELEASE if assignment.phase == AssignmentPhase.UNASSIGNING else None,
+        "Waits for": WAITS_FOR.get(assignment.phase or ""),
     }
     page.fields(present(fields), title="Assignment")

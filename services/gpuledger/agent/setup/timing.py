@@ -10,10 +10,10 @@ from gpuledger.agent.setup.offers import Used
 from gpuledger.events.node import WantedDevice
 from gpuledger.runtime.backoff import Backoff
 
-DEBOUNCE_S: Final = 2.0
-"""How long the desired devices must not change."""
+DEBOUNCE_S: Final = 0.2
+"""How long the desired devices must not change: what pools decide in one go arrives within a few milliseconds."""
 
-DEBOUNCE_MAX_S: Final = 20.0
+DEBOUNCE_MAX_S: Final = 2.0
 """How long a series of changes is waited out."""
 
 RETRY: Final = Backoff(first_s=1.0, max_s=60.0)

@@ -6,8 +6,6 @@ A pool that holds a device keeps it until the device has to leave, and then unti
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import orjson
-
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS
 from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
@@ -17,7 +15,7 @@ from gpuledger.deciders.pools.conditions import closed
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.rows import PoolDevice, SetupReport
-from gpuledger.domain.pools.spec import mismatch, selects
+from gpuledger.domain.pools.spec import approval_requirements, mismatch, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.node import CARDS_PER_NODE_MAX
@@ -203,7 +201,7 @@ def _takers(state: PoolFacts, device: PoolDevice) -> Iterator[Pool]:
     if any(device_obstacles(device)):
         return
     labels = state.labels_of(device)
-    if not _allows_approval(state.settings_in_force(), labels):
+    if not _allows_approval(state.settings_in_force(), device, labels):
         return
     keys = ("", *(f"{key}={value}" for key, value in labels.items()))
     pools = [pool for key in keys for pool in state.pool.where("approval", key)]
@@ -212,12 +210,12 @@ def _takers(state: PoolFacts, device: PoolDevice) -> Iterator[Pool]:
             yield pool
 
 
-def _allows_approval(settings: ModuleSettings, labels: dict[str, str]) -> bool:
+def _allows_approval(settings: ModuleSettings, device: PoolDevice, labels: dict[str, str]) -> bool:
     """Whether pools may approve a new device automatically; an empty selector selects nothing."""
     if settings.approval_mode != SELECTOR:
         return settings.approval_mode != MANUAL
-    selector = orjson.loads(settings.approval_selector)
-    return bool(selector) and selector.items() <= labels.items()
+    requirements = approval_requirements(settings.approval_selector)
+    return bool(requirements) and selects(requirements, device.name, labels)
 
 
 def _approves(pool: Pool, device: PoolDevice, labels: dict[str, str]) -> bool:

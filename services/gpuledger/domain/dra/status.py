@@ -6,6 +6,7 @@ Amounts of a device appear only where several claims can share it.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from gpuledger.api.condition_messages import message_of
 from gpuledger.api.conditions import rfc3339
 from gpuledger.domain.dra.device_state import AvailabilityState
 from gpuledger.domain.dra.evaluation import DeviceAvailability, PoolEvaluation
@@ -39,7 +40,9 @@ def slice_status(
         "observedGeneration": index.slices[name].spec_generation,
     }
     if evaluation.owner() == name:
-        status["poolStatus"] = _pool(index, evaluation, conditions, redacted=redacted)
+        generation = status["observedGeneration"]
+        shown = [_condition(one, generation) for one in conditions]
+        status["poolStatus"] = {"conditions": shown, **_pool(index, evaluation, redacted=redacted)}
     return status
 
 
@@ -146,20 +149,14 @@ def _add(sums: dict[str, Quantity], name: str, amount: Quantity) -> None:
     sums[name] = amount if before is None else before.as_much(before.nanos + amount.nanos)
 
 
-def _pool(
-    index: PoolIndex, evaluation: PoolEvaluation, conditions: Iterable[SlicePoolCondition], *, redacted: bool
-) -> Document:
+def _pool(index: PoolIndex, evaluation: PoolEvaluation, *, redacted: bool) -> Document:
     view = evaluation.view
     errors = [
         *view.errors,
         *vanished_errors(index.vanished(), redacted=redacted),
         *overdrawn_errors(evaluation),
     ]
-    found: Document = {
-        "conditions": [_condition(one) for one in conditions],
-        "observedSliceCount": view.observed,
-        "expectedSliceCount": view.expected,
-    }
+    found: Document = {"observedSliceCount": view.observed, "expectedSliceCount": view.expected}
     return found | ({"validationErrors": _first(errors, ERRORS_MAX)} if errors else {})
 
 
@@ -169,11 +166,13 @@ def _first(errors: Sequence[str], shown_max: int) -> list[str]:
     return [*errors[:shown_max], *([f"{more} more"] if more > 0 else [])]
 
 
-def _condition(one: SlicePoolCondition) -> Document:
+def _condition(one: SlicePoolCondition, generation: int) -> Document:
+    """A condition of the pool; the slice that shows it is the object whose spec was observed."""
     return {
         "type": one.type,
         "status": one.shown_status,
         "reason": one.reason,
-        "message": one.message,
+        "message": message_of(one.reason, one.message),
         "lastTransitionTime": rfc3339(one.changed_at),
+        "observedGeneration": generation,
     }

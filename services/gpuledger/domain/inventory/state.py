@@ -109,7 +109,10 @@ class GpuModule(NamedTuple):
 
 
 class ModuleSettings(NamedTuple):
-    """The module's settings in force; the selector is a JSON object. Defaults as in `settings.changed`."""
+    """The module's settings in force. Defaults as in `settings.changed`.
+
+    The selector is a JSON object of labels, or of `labels` and `requirements` where there are any of the latter.
+    """
 
     module: str
     changed_at: datetime | None
@@ -173,8 +176,10 @@ class Inventory(TableState):
 
 def settings_row(data: SettingsChanged, changed_at: datetime | None) -> ModuleSettings:
     """The settings as a row."""
-    selector = json_text(data.approval_selector)
-    values = {**data.model_dump(exclude={"approval_selector"}), "approval_selector": selector}
+    labels, requirements = data.approval_selector, [one.model_dump() for one in data.approval_requirements]
+    selector = json_text({"labels": labels, "requirements": requirements} if requirements else labels)
+    apart = {"approval_selector", "approval_requirements"}
+    values = {**data.model_dump(exclude=apart), "approval_selector": selector}
     return ModuleSettings(module=MODULE_CONFIG, changed_at=changed_at, **values)
 
 

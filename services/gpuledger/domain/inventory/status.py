@@ -1,13 +1,16 @@
 """Renders the statuses and labels of GPUDevices and GPUNodeStates from rows of inventory, bootstrap and assignments.
 
-A condition's lastTransitionTime comes from its row, so that equal rows always give equal statuses.
+A condition's lastTransitionTime comes from its row, so that equal rows always give equal statuses. Every condition has
+a message, if only the sentence for its reason. Its observedGeneration is added by whoever knows the object: a GPUDevice
+or a GPUNodeState has no desired state of its own, so no row says which generation was observed.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
+from gpuledger.api.condition_messages import message_of
 from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, DeviceConditionType, rfc3339
 from gpuledger.api.labels import LABEL_PRECISION_PREFIX, LABEL_PRODUCT, LABEL_TRUE, LABEL_VENDOR, VENDOR_NVIDIA
 from gpuledger.api.phases import AssignmentPhase, DeviceState
@@ -23,11 +26,19 @@ _BRANDS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
 
 Document = dict[str, Any]
 
+NO_INSTANCES: Final[Mapping[str, int]] = {}
+
 
 def device_status(
-    row: GpuDevice, prepared: PreparedDevice | None = None, assignment: Assignment | None = None
+    row: GpuDevice,
+    prepared: PreparedDevice | None = None,
+    assignment: Assignment | None = None,
+    instances: Mapping[str, int] = NO_INSTANCES,
 ) -> Document:
-    """The status of a GPUDevice; `prepared` is how far its preparation is, `assignment` which pool it belongs to."""
+    """The status of a GPUDevice; `prepared` is how far its preparation is, `assignment` which pool it belongs to.
+
+    `instances` are how many MIG instances of each profile its card has now.
+    """
     assigned = assignment if assignment is not None and assignment.phase is not None else None
     conditions = [*device_conditions(row), *_faulted(prepared), *_assignment_conditions(assigned)]
     status = {
@@ -35,7 +46,7 @@ def device_status(
         **({"inventoryID": row.inventory_id} if row.inventory_id else {}),
         "managed": row.managed,
         "state": device_state(row, prepared, assigned),
-        "hardware": hardware(row),
+        "hardware": hardware(row, instances),
         "conditions": conditions,
     }
     if assigned is not None and assigned.pool is not None:
@@ -86,12 +97,18 @@ def product_label(product: str) -> str:
     return _label_text("-".join(words[:model]))
 
 
-def hardware(row: GpuDevice) -> Document:
-    """`status.hardware`: the known facts about the card."""
+def hardware(row: GpuDevice, instances: Mapping[str, int] = NO_INSTANCES) -> Document:
+    """`status.hardware`: the known facts about the card; `mig.types` is left out while it has no MIG instances."""
     pci = {"vendor": row.pci_vendor, "device": row.pci_device, "class": row.pci_class, "address": row.pci_address}
     profiles, precisions = _listed(row.mig_profiles), _listed(row.precision)
     compute = {"major": row.compute_major, "minor": row.compute_minor}
-    mig = {"capable": row.mig_capable, "strategy": row.mig_strategy, "profilesSupported": profiles}
+    types = [{"name": profile, "count": count} for profile, count in sorted(instances.items())]
+    mig = {
+        "capable": row.mig_capable,
+        "strategy": row.mig_strategy,
+        "profilesSupported": profiles,
+        "types": types or None,
+    }
     return _without_none(
         {
             "uuid": row.uuid,
@@ -162,14 +179,14 @@ def _flag(kind: DeviceConditionType, holds: bool, reason: InventoryReason, chang
 
 
 def condition(kind: str, status: str, reason: str, changed_at: datetime, message: str) -> Document:
-    """A condition as Kubernetes objects have it."""
-    shown = {
+    """A condition as Kubernetes objects have it, without the generation that it was observed at."""
+    return {
         "type": str(kind),
         "status": str(status),
         "reason": str(reason),
+        "message": message_of(reason, message),
         "lastTransitionTime": rfc3339(changed_at),
     }
-    return {**shown, "message": message} if message else shown
 
 
 def _without_none(facts: Document) -> Document:

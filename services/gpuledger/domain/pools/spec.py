@@ -63,9 +63,9 @@ def read_spec(definition: str) -> Spec:
 def spec_of(definition: PoolDefined) -> Spec:
     """A spec, ready to compare. A pool that requires no annotation approves what its selector selects."""
     selector = None if definition.requires_annotation else definition.auto_approve
-    approves = None if selector is None else _requirements(selector)
+    approves = None if selector is None else requirements_of(selector)
     exclude = None if definition.exclude is None else _filter(definition.exclude)
-    return Spec(definition, _requirements(definition.node_selector), _filter(definition.include), exclude, approves)
+    return Spec(definition, requirements_of(definition.node_selector), _filter(definition.include), exclude, approves)
 
 
 def facts_of(row: GpuDevice) -> DeviceFacts:
@@ -124,7 +124,16 @@ def selects(requirements: tuple[NodeExpression, ...], name: str, labels: Mapping
     return not requirements or reaches(Reach(terms=(requirements,)), LabelledNode(name, labels))
 
 
-def _requirements(selector: LabelSelector) -> tuple[NodeExpression, ...]:
+@lru_cache(SPECS_CACHED_MAX)
+def approval_requirements(selector: str) -> tuple[NodeExpression, ...]:
+    """What the module's selector in a row of settings requires of a device that pools may approve."""
+    document = orjson.loads(selector)
+    has_requirements = isinstance(document.get("requirements"), list)  # a label of that name has a text
+    return requirements_of(LabelSelector.model_validate(document if has_requirements else {"labels": document}))
+
+
+def requirements_of(selector: LabelSelector) -> tuple[NodeExpression, ...]:
+    """All that a label selector requires."""
     given = (NodeExpression(one.key, one.operator, one.values, one.is_field) for one in selector.requirements)
     return (*(NodeExpression(key, "In", (value,)) for key, value in sorted(selector.labels.items())), *given)
 

@@ -43,6 +43,22 @@ def unsupported(definition: PoolDefined) -> PoolProblem | None:
     return None
 
 
+def without_approval(*, requires_annotation: bool, has_selector: bool) -> str:
+    """A warning about a pool that neither asks for annotations nor selects devices; empty for every other pool."""
+    if requires_annotation or has_selector:
+        return ""
+    return (
+        "spec.deviceAssignment: requireAnnotation is false, and without autoApproveSelector the pool takes only "
+        "devices that people annotate. Set autoApproveSelector ({} selects every device), or remove requireAnnotation."
+    )
+
+
+def warning_of(definition: PoolDefined) -> str:
+    """What a valid spec does not do although its author may expect it; empty where there is nothing."""
+    has_selector = definition.auto_approve is not None
+    return without_approval(requires_annotation=definition.requires_annotation, has_selector=has_selector)
+
+
 @lru_cache(SPECS_CACHED_MAX)
 def problem_of(pool: str, definition: str, cap: int) -> PoolProblem | None:
     """The first problem of the spec in a pool's row; `cap` is the module's setting `maxSlicesPerDevice`."""

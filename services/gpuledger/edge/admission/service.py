@@ -13,6 +13,8 @@ import structlog
 from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
 from gpuledger.edge.admission.certificates.rotation import CertificateRotation, ServedCertificate
 from gpuledger.edge.admission.metrics import READY
+from gpuledger.edge.admission.recorder import UseRecorder
+from gpuledger.edge.admission.rules.break_glass import name_of, use_of
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionResponse
 from gpuledger.edge.admission.serving.server import WebhookServer
@@ -67,6 +69,7 @@ class AdmissionService:
         self._clock = clock
         self._jitter = jitter
         self._certificate = ServedCertificate()
+        self._uses = UseRecorder(ledger, self._settings, clock, jitter)
         self._cache: AdmissionCache | None = None
         self._position = ORIGIN
         self._url: str | None = None
@@ -97,24 +100,33 @@ class AdmissionService:
         Raises:
             ListenError: the address in the settings cannot be listened on.
         """
-        server = WebhookServer(self.decide, self._settings)
-        async with server.serving(self._certificate.context) as url:
-            self._url = url
-            address = self._settings.address or WebhookAddress(url=url)
-            self._rotation = CertificateRotation(
-                self._client,
-                self._ledger.identity.ledger_id,
-                self._certificate,
-                address,
-                self._settings,
-                self._clock,
-                self._jitter,
-            )
-            await run_until_one_fails([self._rotation.run(), self._follow()])
+        server = WebhookServer(self.decide, self._settings, self.watch, self._certificate.callers)
+        try:
+            async with server.serving(self._certificate.context) as url:
+                self._url = url
+                address = self._settings.address or WebhookAddress(url=url)
+                self._rotation = CertificateRotation(
+                    self._client,
+                    self._ledger.identity.ledger_id,
+                    self._certificate,
+                    address,
+                    self._settings,
+                    self._clock,
+                    self._jitter,
+                )
+                await run_until_one_fails([self._rotation.run(), self._follow(), self._uses.run()])
+        finally:
+            await self._uses.drain()
 
     def decide(self, request: AdmissionRequest) -> AdmissionResponse | None:
         """The response by the cache as it is now; None while there is none."""
         return None if self._cache is None else decide(request, self._cache)
+
+    def watch(self, request: AdmissionRequest) -> None:
+        """Have it recorded if a request is a use of the break-glass group, even while there is no cache."""
+        use = use_of(request, self._cache, self._settings.namespace)
+        if use is not None:
+            self._uses.add(request.uid, request.plural, name_of(request), use)
 
     async def _follow(self) -> None:
         retries, fold = Retries(self._settings.backoff, self._jitter), None

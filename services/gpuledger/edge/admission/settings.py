@@ -35,6 +35,9 @@ class AdmissionSettings:
     `connections_max` is more than three API servers need that each change 200 objects at once. The server closes a
     connection without a complete request for `idle_timeout_s`; an API server gives up its own idle connections after
     90 s, so it does not send a request on one that is being closed.
+
+    Of uses of the break-glass group, so many wait for the ledger at most, a replica records so many in a minute, and
+    recognizes a repeat among so many; when it stops, it tries for `drain_timeout_s` to record those that wait.
     """
 
     listen: str = "0.0.0.0:9443"
@@ -49,6 +52,10 @@ class AdmissionSettings:
     review_timeout_s: float = 4.0
     shutdown_timeout_s: float = 5.0
     messages_per_batch: int = 1024
+    uses_waiting_max: int = 4096
+    uses_per_minute_max: int = 600
+    uses_remembered_max: int = 4096
+    drain_timeout_s: float = 0.5
     certificates_check_s: float = 60.0
     stopped_retry_s: float = 60.0
     backoff: Backoff = field(default_factory=Backoff)

@@ -12,10 +12,13 @@ import orjson
 from gpuledger.api.conditions import PREREQUISITE_NOT_MET
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, OUR_MANAGERS, RESOURCE_SLICES
 from gpuledger.api.labels import POOL_FINALIZER, is_our_label
-from gpuledger.edge.statuswriter.objects import POOL_KINDS, Document, Key, Kind, ObservedObject
+from gpuledger.edge.statuswriter.objects import POOL_KINDS, DesiredObject, Document, Key, Kind, ObservedObject
 
 DIGEST_BYTES: Final = 12
 METADATA_FIELDS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+
+WITHOUT_DESIRED_STATE: Final = (Kind.DEVICE, Kind.NODE)
+"""Kinds whose conditions follow from facts alone, whatever the object's spec says."""
 
 
 def digest(document: object) -> bytes:
@@ -35,7 +38,21 @@ def observe(kind: Kind, obj: Document) -> ObservedObject:
         _changed_by(metadata),
         about=(obj.get("spec") or {}).get("sliceUID") if kind is Kind.SLICE else None,
         approved=_approved(metadata) if kind is Kind.DEVICE else None,
+        generation=metadata.get("generation") or 0,
     )
+
+
+def at_generation(kind: Kind, desired: DesiredObject | None, observed: ObservedObject | None) -> DesiredObject | None:
+    """The desired form with the generation that each condition was observed at, where no decision names one.
+
+    As core controllers do, such a condition names the present metadata.generation of its own object: it is never out of
+    date. A status does not change the generation, so that writing it leads to no further write.
+    """
+    if desired is None or observed is None or kind not in WITHOUT_DESIRED_STATE or not observed.generation:
+        return desired
+    generation = {"observedGeneration": observed.generation}
+    conditions = [one | generation for one in desired.status.get("conditions", ())]
+    return desired._replace(status=desired.status | {"conditions": conditions}) if conditions else desired
 
 
 def main_of(kind: Kind, obj: Document) -> Document:

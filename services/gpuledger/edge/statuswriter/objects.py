@@ -98,7 +98,7 @@ class ObservedObject(NamedTuple):
 
     `changed_by` is the last field manager other than ours. `sent_main`, `sent_status` and `sent_approved` are digests
     of what was sent and what the server keeps differently: sending it again would change nothing. `about` is as in
-    DesiredObject; `approved` is None where the annotation is missing.
+    DesiredObject; `approved` is None where the annotation is missing. `generation` is that of the object's metadata.
     """
 
     uid: str
@@ -112,3 +112,4 @@ class ObservedObject(NamedTuple):
     about: str | None = None
     approved: bytes | None = None
     sent_approved: bytes | None = None
+    generation: int = 0

@@ -22,6 +22,7 @@ from gpuledger.edge.kube.errors import ForeignClusterError
 from gpuledger.edge.kube.ownership import owner
 from gpuledger.edge.statuswriter.cache.informer import Informer
 from gpuledger.edge.statuswriter.desired.components import Components
+from gpuledger.edge.statuswriter.desired.coverage import CoverageChecks
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.desired.unpooled import UnpooledNodes
@@ -245,12 +246,14 @@ class _Leader:
         return [self._follow_ledger(), self._recorder.run(), self._check_pools(), *informers, *writers]
 
     async def _check_pools(self) -> None:
-        """From time to time, announce nodes without a pool."""
-        grace_s = self._context.settings.without_pool_grace_s
+        """From time to time, announce nodes without a pool, and those whose inventory stays incomplete."""
+        grace_s, after_s = self._context.settings.without_pool_grace_s, self._context.settings.coverage_after_s
         unpooled = UnpooledNodes(self._desired, self._context.clock, grace_s)
+        coverage = CoverageChecks(self._desired.coverage, node_feature_rule(), self._context.clock, after_s)
         while True:
             await asyncio.sleep(max(grace_s / POOL_CHECKS_PER_GRACE, POOL_CHECK_FIRST_S))
-            self._announce(unpooled.take_occurrences() if self._desired.enabled else ())
+            if self._desired.enabled:
+                self._announce([*unpooled.take_occurrences(), *coverage.take_occurrences()])
 
     async def _follow_ledger(self) -> None:
         async with self._ledger.read(self._fold.sequence, anchor=self._fold.anchor) as reader:

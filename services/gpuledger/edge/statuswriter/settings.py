@@ -19,6 +19,8 @@ class StatusWriterSettings:
     `slice_status_pause_s` is the least time between two writes of one ResourceSliceStatus's status, and
     `orphan_grace_s` how long a deleted one stays away before it is created again: it may have gone with its slice.
     `without_pool_grace_s` is how long a node's GPUs are ready without a pool before an Event says so.
+    `coverage_after_s` is how long a node's inventory is incomplete before an Event says which of its labels differ from
+    those that the NodeFeatureRule derives; it is less than `event_age_max_s`.
     `event_age_max_s` is how old an occurrence may be to become an Event. `ownership_check_s` is how often the writer
     looks which ledger the cluster belongs to, and so how long it may go on after another ledger took the cluster over.
     `reclaim_pause_s` is how long who had a cluster lets others claim it, who look more often than that.
@@ -30,6 +32,7 @@ class StatusWriterSettings:
     corrections_per_hour_max: int = 6
     slice_status_pause_s: float = 0.2
     without_pool_grace_s: float = 30.0
+    coverage_after_s: float = 300.0
     orphan_grace_s: float = 0.5
     relist_period_s: float = 600.0
     lock_check: LockCheck = field(default_factory=LockCheck)

@@ -7,6 +7,7 @@ label says that a node is managed, so the Nodes are listed again whenever the le
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -110,11 +111,12 @@ class AllWatchers:
     """All watchers of an instance; their journals are kept while another instance is the leader."""
 
     def __init__(self, context: WatchContext, ledger: Ledger, new_id: NewId) -> None:
-        self._context = context
+        self._in_force = SettingsInForce()
+        self._context = replace(context, resync_period_s=self._in_force.resync_period_s)
         self._ledger = ledger
-        self._label_key = ManagedLabelKey()
-        self._settings = Journal(ledger, moduleconfig.KIND, new_id, self._label_key.listen)
-        self._nodes = Journal(ledger, nodes.kind(self._label_key.value), new_id)
+        self._module = moduleconfig.kind(context.settings.module)
+        self._settings = Journal(ledger, self._module, new_id, self._in_force.listen)
+        self._nodes = Journal(ledger, nodes.kind(self._in_force.label_key), new_id)
         kinds = (*INDEPENDENT_KINDS, components.kind(context.settings.components_namespace))
         self._independent = [(kind, Journal(ledger, kind, new_id)) for kind in kinds]
         self._has_run = False
@@ -127,7 +129,7 @@ class AllWatchers:
         """
         await self._confirm_journals()
         self._has_run = True
-        settings = Watcher(moduleconfig.KIND, self._settings, self._context)
+        settings = Watcher(self._module, self._settings, self._context)
         metrics.active(True)
         try:
             await run_until_one_ends(
@@ -154,26 +156,35 @@ class AllWatchers:
             async with asyncio.timeout(self._context.settings.first_list_s):
                 await settings_listed.wait()
         while True:
-            key = self._label_key.value
+            key = self._in_force.label_key
             watcher = Watcher(nodes.kind(key), self._nodes, self._context)
-            await run_until_one_ends(watcher.run(), self._label_key.differs(key))
+            await run_until_one_ends(watcher.run(), self._in_force.differs(key))
 
 
-class ManagedLabelKey:
-    """The key of the label that says whether a node is managed, as the ledger has it."""
+class SettingsInForce:
+    """What watching depends on of the module's settings, as the ledger has them: which Nodes are managed, how often."""
 
     def __init__(self) -> None:
-        self.value = SettingsChanged().managed_label_key
+        self._settings = SettingsChanged()
         self._changed = asyncio.Event()
 
+    @property
+    def label_key(self) -> str:
+        """The key of the label that says whether a node is managed."""
+        return self._settings.managed_label_key
+
+    def resync_period_s(self) -> float:
+        """How often idle watchers compare their objects with the ledger."""
+        return float(max(self._settings.resync_period_s, moduleconfig.RESYNC_MIN_S))
+
     def listen(self, payload: Payload) -> None:
-        """Take it from the settings."""
-        if isinstance(payload, SettingsChanged) and payload.managed_label_key != self.value:
-            self.value = payload.managed_label_key
+        """Take them from an event."""
+        if isinstance(payload, SettingsChanged):
+            self._settings = payload
             self._changed.set()
 
     async def differs(self, key: str) -> None:
-        """Return once it is another one."""
-        while self.value == key:
+        """Return once the label has another key."""
+        while self.label_key == key:
             self._changed.clear()
             await self._changed.wait()

@@ -8,10 +8,10 @@ counted. Nothing here decides what a fact is.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -46,6 +46,9 @@ FACTS_PER_PUBLISH: Final = BATCH_MESSAGES_MAX
 SUBJECTS_PER_TURN: Final = 250
 """How many subjects of a list are compared before other tasks run; about 50 ms."""
 
+RESYNC_DEFAULT_S: Final = 30.0
+"""How often an idle watcher compares its objects with the ledger, before the settings are known."""
+
 CORRECTIONS_MAX: Final = 5
 """How often the ledger may still differ after it was read back, before that counts as an error."""
 
@@ -67,27 +70,36 @@ TRANSIENT: Final = (LedgerUnavailableError, PublishError, ReadBackError, ClockAh
 class WatcherSettings:
     """Settings of the watchers.
 
-    `audit_interval_s` is how often an idle watcher checks whether somebody else recorded under its name. The Nodes wait
-    for a first list of the settings for `first_list_s`, and then use those in the ledger. Components run in
-    `components_namespace`; pods in other namespaces do not count, whoever created them.
+    `audit_interval_s` is how often an idle watcher compares its objects with the ledger again; None follows the
+    module's setting `inventory.resyncPeriod`. The Nodes wait for a first list of the settings for `first_list_s`, and
+    then use those in the ledger. Components run in `components_namespace`; pods in other namespaces do not count,
+    whoever created them. `module` are the module's settings as the installation gives them; those of a ModuleConfig
+    take precedence.
     """
 
-    audit_interval_s: float = 30.0
+    audit_interval_s: float | None = None
     first_list_s: float = 10.0
     lock_check: LockCheck = field(default_factory=LockCheck)
     backoff: Backoff = field(default_factory=Backoff)
     components_namespace: str = NAMESPACE
+    module: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchContext:
-    """What all watchers share: API server, clock, chance and settings."""
+    """What all watchers share: API server, clock, chance and settings; `resync_period_s` is that in force."""
 
     client: KubeClient
     clock: Clock
     jitter: Jitter
     sleep: Sleep
     settings: WatcherSettings
+    resync_period_s: Callable[[], float] = lambda: RESYNC_DEFAULT_S
+
+    def audit_interval_s(self) -> float:
+        """How often an idle watcher compares its objects with the ledger."""
+        given = self.settings.audit_interval_s
+        return self.resync_period_s() if given is None else given
 
 
 class Watcher:
@@ -132,7 +144,7 @@ class Watcher:
         listed = False
         async with (
             aclosing(self._reflector().run()) as run,
-            aclosing(ticking(run, self._context.settings.audit_interval_s)) as ticks,
+            aclosing(ticking(run, self._context.audit_interval_s)) as ticks,
         ):
             async for one in ticks:
                 if not isinstance(one, Listed | Interrupted) and await self._is_elsewhere():

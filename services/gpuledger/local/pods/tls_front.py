@@ -166,10 +166,13 @@ async def _streams(
         yield reader, writer
     finally:
         writer.close()
-        with suppress(OSError, TimeoutError):
+        try:
             async with asyncio.timeout(CLOSE_MAX_S):
                 await writer.wait_closed()
-        transport.abort()
+        except TimeoutError:
+            transport.abort()
+        except OSError:
+            pass  # the peer has ended it, which is what this does
 
 
 async def _both_ways(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:

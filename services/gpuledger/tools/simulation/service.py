@@ -16,6 +16,7 @@ import structlog
 
 from gpuledger.api.kinds import GPU_DEVICES, PODS, Resource
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
+from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.clock import Clock, Sleep
@@ -123,16 +124,28 @@ class KindWatch(Generic[T]):
         self._resource = resource
         self._reflector = Reflector(client, resource, read, selection=selection, sleep=sleep)
         self._queue: asyncio.Queue[Listed[T] | ChangeBatch[T]] = asyncio.Queue(QUEUE_MAX)
+        self._failing: type[KubeError] | None = None
 
     async def run(self) -> None:
         """Collect changes until cancelled."""
         async with aclosing(self._reflector.run()) as stream:
             async for one in stream:
                 if isinstance(one, Interrupted):
-                    kind, reason = self._resource.plural, str(one.error)
-                    log.warning("a kind cannot be followed", kind=kind, reason=reason, pause_s=one.pause_s)
+                    self._log(one)
                 else:
+                    self._failing = None
                     await self._queue.put(one)
+
+    def _log(self, one: Interrupted) -> None:
+        """Log the first of a row of equal failures; that a cluster lacks a kind is none."""
+        is_new, self._failing = self._failing is not type(one.error), type(one.error)
+        if not is_new:
+            return
+        if isinstance(one.error, NotFoundError):
+            log.info("simulation.kind-absent", resource=self._resource.full_name)
+        else:
+            reason = str(one.error)
+            log.warning("simulation.watch-interrupted", resource=self._resource.full_name, reason=reason)
 
     def taken(self) -> list[Listed[T] | ChangeBatch[T]]:
         """The changes since the last call."""

@@ -9,13 +9,14 @@ from typing import Final
 
 import pytest
 
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, PODS, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, PODS, Resource
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_PRODUCT
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ForbiddenError
 from gpuledger.edge.watchers.resources.moduleconfig import understand
 from support.chart import WITH_SECRET, needs_helm, render
+from support.conditions import conditions_in, lacking
 from support.examples import FOLDER, KINDS, apply, commands, fleet, manifests
 from support.kube_http import Json
 from support.refusals import is_refused, refusal
@@ -96,6 +97,10 @@ async def test_pools_have_the_devices_that_they_are_given(offered: KubeClient) -
             "CapacityLow": "False",
             "Maintenance": "False",
         }
+    for resource in (GPU_POOLS, CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES):
+        for one in (await offered.list(resource)).items:
+            assert lacking(one) == []
+            assert all(kind["observedGeneration"] <= one["metadata"]["generation"] for kind in conditions_in(one))
     for product, place, _, pool in GIVEN:
         status = (await devices(offered, product))[place]["status"]
         assert (status["state"], status["poolRef"]["name"]) == ("Assigned", pool)
@@ -174,7 +179,7 @@ async def test_quotas_are_shown_with_their_pool(
 
 def test_every_setting_is_understood() -> None:
     (config,) = manifests("moduleconfig")
-    understood = understand(config)
+    understood = understand(config["spec"]["settings"], config["spec"]["enabled"])
     assert understood.problems == ()
     assert understood.values == {
         "enabled": True,

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, Final
 
 import pytest
+from yarl import URL
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, NAMESPACES, PODS
 from gpuledger.api.labels import ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_ENABLED, LABEL_TRUE
@@ -95,7 +96,7 @@ async def test_pools_and_devices_are_validated(client: KubeClient) -> None:
 async def places(client: KubeClient) -> set[str]:
     """Where the API server is told to ask."""
     found = [await client.get(kind, NAME) for kind in (MUTATING, VALIDATING)]
-    return {hook["clientConfig"]["url"].rpartition("/")[0] for one in found for hook in one["webhooks"]}
+    return {str(URL(hook["clientConfig"]["url"]).origin()) for one in found for hook in one["webhooks"]}
 
 
 async def test_a_new_start_is_in_force_again() -> None:

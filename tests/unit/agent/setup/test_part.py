@@ -196,10 +196,10 @@ async def test_a_step_that_fails_is_reported_the_card_restored_and_tried_again(f
     node.calls.fail_at = fail_at
     node.set_desired(desired(node, mig_profile=SMALL))
     await node.reconcile(DEBOUNCE_S)
-    await node.reconcile(DEBOUNCE_S - 1.1)
+    await node.reconcile(DEBOUNCE_S / 2)
     assert node.recorded() == []
     before = node.card()
-    await node.reconcile(1.2)
+    await node.reconcile(DEBOUNCE_S)
     assert node.recorded() == [("gpu-0", "refused", "p", "HardwareRefused")]
     assert node.card() == before
     assert node.offered() == {}

@@ -182,6 +182,7 @@ def test_the_status_has_the_shape_of_the_resource() -> None:
         "type": "ManagedDisabled",
         "status": "False",
         "reason": "Enabled",
+        "message": "gpuledger manages the node.",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     assert device_labels(device) == {

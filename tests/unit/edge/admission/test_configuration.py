@@ -1,6 +1,7 @@
 """The webhook configurations: what API servers are told to ask, and about which pods."""
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from gpuledger.edge.admission.certificates.webhook_configuration import (
     configurations,
     server_names,
 )
+from gpuledger.edge.admission.rules.access import BREAK_GLASS
 from gpuledger.edge.admission.rules.requests import containers_with_units
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.local.kubeapi.strategies.webhook_configurations import (
@@ -20,15 +22,19 @@ from gpuledger.local.kubeapi.strategies.webhook_configurations import (
 from gpuledger.local.kubeapi.webhook_matching import KindVersion, Question, applies
 from support.admission import Json, pod_with
 
+TOKEN = "t0k3n"
 SETTINGS = AdmissionSettings()
 LOCAL, CLUSTER = "gpu.deckhouse.io/x", "cluster.gpu.deckhouse.io/x"
+BREAK_GLASS_HOOK = "break-glass.gpu-control-plane.deckhouse.io"
 POD = KindVersion("", "v1", "Pod", "pods")
 POOL = KindVersion("gpu.deckhouse.io", "v1alpha1", "GPUPool", "gpupools")
 DEVICE = KindVersion("gpu.deckhouse.io", "v1alpha1", "GPUDevice", "gpudevices")
+NODE_STATE = KindVersion("gpu.deckhouse.io", "v1alpha1", "GPUNodeState", "gpunodestates")
+MEMBER = {"username": "eva", "groups": ["system:authenticated", BREAK_GLASS]}
 
 
 def configured(reached: WebhookAddress | None = None) -> dict[str, Json]:
-    found = configurations(SETTINGS, reached or WebhookAddress(), b"PEM")
+    found = configurations(SETTINGS, reached or WebhookAddress(), b"PEM", TOKEN)
     return {resource.kind: configuration for resource, configuration in found}
 
 
@@ -41,6 +47,8 @@ def test_api_servers_accept_them() -> None:
 def test_everything_but_deletions_fails_closed_in_time() -> None:
     for configuration in configured().values():
         for hook in configuration["webhooks"]:
+            if hook["name"] == BREAK_GLASS_HOOK:
+                continue
             (rule,) = hook["rules"]
             assert hook["failurePolicy"] == ("Ignore" if "DELETE" in rule["operations"] else "Fail")
             assert "DELETE" not in rule["operations"] or rule["operations"] == ["DELETE"]
@@ -165,3 +173,30 @@ def test_the_product_marks_devices_though_nobody_answers(user: Json, is_theirs: 
     new: Json = {"metadata": {"labels": {"a": "b"}}}
     old: Json = {"metadata": {}}
     assert len([hook for hook in hooks if applies(hook, question, new, old, lambda _: {})]) == is_theirs
+
+
+def called(question: Question, new: Json | None, old: Json | None) -> list[str]:
+    """The names of the validating webhooks that an API server calls."""
+    hooks: list[Any] = configured()[VALIDATING.kind]["webhooks"]
+    return [hook["name"] for hook in hooks if applies(hook, question, new, old, lambda _: {})]
+
+
+@pytest.mark.parametrize("resource", [DEVICE, NODE_STATE])
+@pytest.mark.parametrize("sub", ["", "status"])
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
+def test_what_members_of_the_break_glass_group_write_is_watched_and_nothing_else(
+    resource: KindVersion, sub: str, operation: str
+) -> None:
+    old: Json = {"metadata": {"labels": {"a": "b"}}}
+    new: Json = {"metadata": {}}
+    objects = (None if operation == "DELETE" else new, None if operation == "CREATE" else old)
+    question = Question(operation, resource, "d", subresource=sub, is_namespaced=False, user=MEMBER)
+    assert called(question, *objects) == [BREAK_GLASS_HOOK]
+    for user in ({"username": "alice", "groups": ["devs"]}, {"username": "anonymous"}):
+        assert BREAK_GLASS_HOOK not in called(replace(question, user=user), *objects)
+
+
+def test_what_watches_the_break_glass_group_never_stands_in_its_way() -> None:
+    (hook,) = [one for one in configured()[VALIDATING.kind]["webhooks"] if one["name"] == BREAK_GLASS_HOOK]
+    assert (hook["failurePolicy"], hook["sideEffects"]) == ("Ignore", "NoneOnDryRun")
+    assert hook["clientConfig"]["service"]["path"] == f"/break-glass/{TOKEN}"

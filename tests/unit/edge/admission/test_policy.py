@@ -1,60 +1,17 @@
 """The policy that keeps the inventory: its expressions, as an API server would evaluate them."""
 
 from copy import deepcopy
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import cel
 import pytest
-import yaml
 
 from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_IGNORE
-from gpuledger.edge.admission.rules.access import trusted_groups
+from gpuledger.edge.admission.rules.access import BREAK_GLASS, trusted_groups
+from support.access_policy import EDITORS, allows, manifest
 from support.admission import Json
 
-EDITORS = ("devs", "system:authenticated")
 NAME = "gpu-control-plane-restricted-access"
-
-
-@cache
-def manifest(name: str) -> Json:
-    read: Json = yaml.safe_load((files("gpuledger.schemas") / "manifests" / f"{name}.yaml").read_text())
-    return read
-
-
-class Variables(dict[str, Any]):
-    """The policy's variables. Each is evaluated when it stands in an expression that is asked for, as a server does."""
-
-    def __init__(self, inputs: Json) -> None:
-        super().__init__()
-        for variable in manifest("restricted-access-policy")["spec"]["variables"]:
-            if self._is_needed(variable["name"], inputs):
-                self[variable["name"]] = value(variable["expression"], inputs | {"variables": dict(self)})
-
-    @staticmethod
-    def _is_needed(name: str, inputs: Json) -> bool:
-        """Only changes get as far as comparing objects."""
-        return not name.startswith("keeps") or inputs["request"]["operation"] == "UPDATE"
-
-
-def value(expression: str, inputs: Json) -> Any:
-    return cel.compile(expression).execute(inputs)
-
-
-def allows(
-    old: Json | None, new: Json | None, *, groups: tuple[str, ...] = EDITORS, plural: str = "gpudevices", sub: str = ""
-) -> bool:
-    operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
-    request: Json = {"operation": operation, "resource": {"resource": plural}, "userInfo": {"groups": list(groups)}}
-    if sub:
-        request["subResource"] = sub
-    inputs = {"request": request, "object": new, "oldObject": old}
-    (validation,) = manifest("restricted-access-policy")["spec"]["validations"]
-    found = value(validation["expression"], inputs | {"variables": dict(Variables(inputs))})
-    assert isinstance(found, bool)
-    return found
 
 
 DEVICE: Json = {
@@ -130,6 +87,15 @@ def test_the_webhooks_trust_the_same_groups(group: str) -> None:
     assert allows(None, DEVICE, groups=(group,))
     (trusted, *_) = manifest("restricted-access-policy")["spec"]["variables"]
     assert trusted["expression"].count("'system:") == len(trusted_groups(NAMESPACE))
+
+
+@pytest.mark.parametrize("plural", ["gpudevices", "gpunodestates"])
+@pytest.mark.parametrize("sub", ["", "status"])
+def test_whoever_breaks_the_glass_may_do_anything(plural: str, sub: str) -> None:
+    groups = ("system:authenticated", BREAK_GLASS)
+    for old, new in ((None, DEVICE), (DEVICE, None), (DEVICE, device({"team": "a"}, status={"state": "Faulted"}))):
+        assert allows(old, new, groups=groups, plural=plural, sub=sub)
+        assert not allows(old, new, groups=("system:authenticated", f"{BREAK_GLASS}-drill"), plural=plural, sub=sub)
 
 
 @pytest.mark.parametrize("groups", [(), EDITORS, ("system:serviceaccounts:default",), ("system:serviceaccounts",)])

@@ -180,6 +180,24 @@ def test_dra_is_accepted_with_a_warning() -> None:
     assert "not served yet" in judged(with_("backend", "DRA")).warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("assignment", "number"),
+    [
+        ({}, 0),
+        ({"requireAnnotation": True}, 0),
+        (AUTO, 0),
+        ({"requireAnnotation": False, "autoApproveSelector": {}}, 0),
+        ({"requireAnnotation": False}, 1),
+        ({"requireAnnotation": False, "autoApproveSelector": None}, 1),
+    ],
+)
+def test_approval_without_a_selector_is_one_warning(assignment: Json, number: int) -> None:
+    verdict = judged(with_("deviceAssignment", assignment))
+    assert verdict.is_allowed
+    assert len(verdict.warnings) == number
+    assert all("Set autoApproveSelector" in one for one in verdict.warnings)
+
+
 IMMUTABLE = [
     ("backend", "DRA"),
     ("resource", {"unit": "MIG", "migProfile": "1g.10gb"}),

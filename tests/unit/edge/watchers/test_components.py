@@ -153,7 +153,19 @@ def test_long_messages_are_cut() -> None:
 def test_a_label_identifies_every_component(app: str, name: str) -> None:
     payload = WatchedObjects(components.kind(NAMESPACE), [components.read(component(app, status=READY))]).payload("w1")
     assert payload == NodeComponentsObserved(pods=(ComponentPod(component=name, pod="p", ready=True),))  # type: ignore[arg-type] # the table's
-    assert app in components.kind(NAMESPACE).labels
+
+
+def test_the_exporters_own_chart_is_identified_by_its_label_and_nothing_else_is() -> None:
+    def named(**labels: str) -> str | None:
+        given = {name.replace("__", ".").replace("_", "-"): value for name, value in labels.items()}
+        pod = component("other", labels={"app.kubernetes.io/name": "dcgm-exporter"} | given, status=READY)
+        payload = WatchedObjects(components.kind(NAMESPACE), [components.read(pod)]).payload("w1")
+        return payload.pods[0].component if isinstance(payload, NodeComponentsObserved) else None
+
+    assert named() == "dcgm-exporter"
+    assert named(app="nvidia-dcgm") == "dcgm"
+    assert components.read(component("other", labels={"app.kubernetes.io/name": "other"})).subject is None
+    assert components.kind(NAMESPACE).labels == ""
 
 
 @pytest.mark.parametrize(

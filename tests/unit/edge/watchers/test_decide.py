@@ -24,7 +24,6 @@ from gpuledger.edge.watchers.fields import packed
 from gpuledger.edge.watchers.resources import gpudevices, moduleconfig, nodefeatures, nodes
 from gpuledger.events.device import DeviceMarked
 from gpuledger.events.node import NodeFeaturesGone, NodeFeaturesObserved, NodeGone, NodeObserved, PciDevice
-from gpuledger.events.settings import SettingsChanged
 from support.events import START, hour
 
 NODES = nodes.kind(LABEL_ENABLED)
@@ -57,10 +56,6 @@ def feature(
     }
 
 
-def module_config(settings: object, **spec: Any) -> dict[str, Any]:
-    return {"metadata": {"name": MODULE_CONFIG}, "spec": {"settings": settings, **spec}}
-
-
 def marked(labels: dict[str, str], annotations: dict[str, str], *managed: dict[str, Any]) -> DeviceMarked | None:
     metadata = {"name": "d0", "labels": labels, "annotations": annotations, "managedFields": list(managed)}
     watched = WatchedObjects(gpudevices.KIND, [gpudevices.read({"metadata": metadata, "status": {"state": "Ready"}})])
@@ -71,16 +66,6 @@ def marked(labels: dict[str, str], annotations: dict[str, str], *managed: dict[s
 
 def seen(kind: AnyKind, subject: str, *objects: dict[str, Any]) -> Any:
     return WatchedObjects(kind, map(kind.read, objects)).payload(subject)
-
-
-UNSET = SettingsChanged(claim_references="Redacted")
-"""The settings of a ModuleConfig that leaves everything out."""
-
-
-def settings(given: object, **spec: Any) -> SettingsChanged:
-    payload = seen(moduleconfig.KIND, MODULE_CONFIG, module_config(given, **spec))
-    assert isinstance(payload, SettingsChanged)
-    return payload
 
 
 def known_of(kind: AnyKind, *facts: NewFact) -> dict[str, LastRecord]:
@@ -184,86 +169,6 @@ def owned(manager: str) -> dict[str, Any]:
 )
 def test_an_assignment_that_we_wrote_ourselves_is_no_fact(managers: tuple[str, ...], is_peoples: bool) -> None:
     assert (marked({}, {ANNOTATION_ASSIGNMENT: "pool"}, *map(owned, managers)) is not None) == is_peoples
-
-
-def test_without_a_module_config_the_defaults_are_in_force() -> None:
-    (fact,) = compared(moduleconfig.KIND, {})
-    assert (fact.subject, fact.data) == (MODULE_CONFIG, UNSET)
-    assert compared(moduleconfig.KIND, known_of(moduleconfig.KIND, fact)) == []
-
-
-def test_every_setting_is_read() -> None:
-    given = {
-        "managedNodes": {"labelKey": "example.com/gpu", "enabledByDefault": False},
-        "deviceApproval": {"mode": "Selector", "selector": {"matchLabels": {"team": "a"}}},
-        "scheduling": {"defaultStrategy": "BinPack", "topologyKey": "rack"},
-        "inventory": {"resyncPeriod": "5m"},
-        "highAvailability": True,
-        "bootstrap": {
-            **{name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")},
-            "heartbeats": 1,
-            "recoveryHeartbeats": 10,
-            "validationTimeout": "10m",
-        },
-        "maxSlicesPerDevice": 64,
-    }
-    assert settings(given, enabled=False) == SettingsChanged(
-        enabled=False,
-        managed_label_key="example.com/gpu",
-        enabled_by_default=False,
-        approval_mode="Selector",
-        approval_selector={"team": "a"},
-        scheduling_strategy="BinPack",
-        topology_key="rack",
-        resync_period_s=300,
-        high_availability=True,
-        validator_enabled=False,
-        gfd_enabled=False,
-        dcgm_enabled=False,
-        dcgm_exporter_enabled=False,
-        heartbeats=1,
-        recovery_heartbeats=10,
-        validation_timeout_s=600,
-        max_slices_per_device=64,
-        claim_references="Redacted",
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "expected", "field"),
-    [
-        ({"inventory": {"resyncPeriod": "0s"}}, {}, "inventory.resyncPeriod"),
-        ({"inventory": {"resyncPeriod": "1d"}}, {}, "inventory.resyncPeriod"),
-        ({"inventory": {"resyncPeriod": 30}}, {}, "inventory.resyncPeriod"),
-        ({"managedNodes": {"labelKey": ""}}, {}, "managedNodes.labelKey"),
-        ({"highAvailability": "yes"}, {}, "highAvailability"),
-        ({"bootstrap": {"gfd": {"enabled": "no"}}}, {}, "bootstrap.gfd.enabled"),
-        ({"bootstrap": {"heartbeats": 0}}, {}, "bootstrap.heartbeats"),
-        ({"bootstrap": {"heartbeats": True}}, {}, "bootstrap.heartbeats"),
-        ({"bootstrap": {"recoveryHeartbeats": 11}}, {}, "bootstrap.recoveryHeartbeats"),
-        ({"bootstrap": {"validationTimeout": "0m"}}, {}, "bootstrap.validationTimeout"),
-        ({"maxSlicesPerDevice": 65}, {}, "maxSlicesPerDevice"),
-        ({"maxSlicesPerDevice": "8"}, {}, "maxSlicesPerDevice"),
-        ({"deviceApproval": {"mode": "Auto"}}, {"approval_mode": "Manual"}, "deviceApproval.mode"),
-        ({"deviceApproval": {"mode": []}}, {"approval_mode": "Manual"}, "deviceApproval.mode"),
-        (
-            {"deviceApproval": {"mode": "Selector", "selector": {"matchExpressions": []}}},
-            {"approval_mode": "Manual"},
-            "deviceApproval.selector",
-        ),
-    ],
-)
-def test_a_setting_that_is_not_understood_is_a_problem_and_approves_nothing(
-    given: Any, expected: Any, field: str
-) -> None:
-    assert settings(given) == UNSET.model_copy(update=expected)
-    (problem,) = moduleconfig.read(module_config(given)).problems
-    assert problem.startswith(f"{field} is ")
-
-
-def test_the_configuration_of_another_module_is_none_of_ours() -> None:
-    other = {"metadata": {"name": "other"}, "spec": {"enabled": False}}
-    assert seen(moduleconfig.KIND, MODULE_CONFIG, other) == UNSET
 
 
 _json = st.recursive(

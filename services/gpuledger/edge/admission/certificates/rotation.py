@@ -16,6 +16,7 @@ import structlog
 
 from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET
 from gpuledger.edge.admission.certificates.authority import Pair, authority_at, expires_at, serving_at
+from gpuledger.edge.admission.certificates.caller_token import CallerTokens, caller_token
 from gpuledger.edge.admission.certificates.secrets import stored_pair
 from gpuledger.edge.admission.certificates.webhook_configuration import (
     MUTATING,
@@ -38,9 +39,13 @@ log = structlog.get_logger("gpuledger.admission")
 
 
 class ServedCertificate:
-    """The certificate that the server shows. Later connections get a new one from `context` without a restart."""
+    """The certificate that the server shows, and the tokens of those who call it about the break-glass group.
+
+    Later connections get a new certificate from `context` without a restart.
+    """
 
     def __init__(self) -> None:
+        self.callers = CallerTokens()
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.shown: Pair | None = None
@@ -91,10 +96,12 @@ class CertificateRotation:
         """
         now = self._clock()
         await confirm_owner(self._client, self._ledger_id, self._client.url)
-        serving, bundle = await self._pairs(now)
+        serving, authority = await self._pairs(now)
+        token = caller_token(authority)
+        self._certificate.callers.accept(token)
         if self._certificate.shown is None:
             self._certificate.show(serving)
-        for resource, configuration in configurations(self._settings, self._address, bundle):
+        for resource, configuration in configurations(self._settings, self._address, authority.bundle, token):
             await self._client.apply(resource, configuration, force=True)
         self._certificate.show(serving)
         self.rounds += 1
@@ -114,15 +121,15 @@ class CertificateRotation:
                 log.warning("admission.rotation-failed", reason=self.problem, retry_s=round(pause_s, 3))
             await asyncio.sleep(pause_s)
 
-    async def _pairs(self, now: datetime) -> tuple[Pair, bytes]:
-        """The certificate to show, and the authorities to trust."""
+    async def _pairs(self, now: datetime) -> tuple[Pair, Pair]:
+        """The certificate to show, and the authority, with all that are to be trusted."""
         namespace = self._settings.namespace
         names = server_names(namespace, self._address)
         authority = await stored_pair(self._client, namespace, CA_SECRET, lambda current: authority_at(current, now))
         serving = await stored_pair(
             self._client, namespace, CONTROLLER_TLS_SECRET, lambda current: serving_at(current, authority, names, now)
         )
-        return serving, authority.bundle
+        return serving, authority
 
 
 async def remove_webhooks(client: KubeClient) -> list[str]:

@@ -2,16 +2,17 @@
 
 Match conditions keep away what needs no check: pods without GPU resources, which start even while no webhook runs;
 GPUDevices whose labels and annotations stay, or are set by the product; pools whose spec and annotations stay. A pool
-can be deleted while no webhook answers, because a deletion is never denied. Everything else fails closed.
+can be deleted while no webhook answers, because a deletion is never denied. Members of the break-glass group change
+GPUDevices unchecked; what they do is only watched. Everything else fails closed.
 """
 
 import base64
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, MANAGED_BY, PODS, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, MANAGED_BY, PODS, Resource
 from gpuledger.api.labels import POOL_RESOURCES
-from gpuledger.edge.admission.rules.access import product_group
+from gpuledger.edge.admission.rules.access import BREAK_GLASS, product_group
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 
 NAME: Final = "gpu-control-plane"
@@ -26,6 +27,8 @@ POOL_KINDS: Final = (GPU_POOLS, CLUSTER_GPU_POOLS)
 
 MUTATE_PATH: Final = "/mutate"
 VALIDATE_PATH: Final = "/validate"
+BREAK_GLASS_PATH: Final = "/break-glass"
+"""A token follows, which shows that the caller is an API server."""
 
 
 def _requests_units(containers: str) -> str:
@@ -63,6 +66,10 @@ def is_by_others(home: str) -> str:
     return f"!(has(request.userInfo.groups) && '{product_group(home)}' in request.userInfo.groups)"
 
 
+BREAKS_GLASS: Final = f"has(request.userInfo.groups) && '{BREAK_GLASS}' in request.userInfo.groups"
+"""In CEL: whether the request is by a member of the break-glass group."""
+
+
 class WebhookTarget(NamedTuple):
     """The address of the webhooks, and the authorities to trust (PEM in base64)."""
 
@@ -80,15 +87,16 @@ class WebhookTarget(NamedTuple):
 
 
 def configurations(
-    settings: AdmissionSettings, address: WebhookAddress, bundle: bytes
+    settings: AdmissionSettings, address: WebhookAddress, bundle: bytes, token: str
 ) -> list[tuple[Resource, dict[str, Any]]]:
-    """Both configurations, as they are applied; `bundle` has the authorities to trust."""
+    """Both configurations, as they are applied: `bundle` has the authorities to trust, `token` is the callers'."""
     target = WebhookTarget(settings.namespace, address, base64.b64encode(bundle).decode())
     pods = {"matchConditions": [{"name": "uses-gpus", "expression": USES_GPUS}]}
     changes = {"matchConditions": [{"name": "changes-pool", "expression": CHANGES_POOL}]}
     marks = {
         "matchConditions": [
             {"name": "is-by-others", "expression": is_by_others(settings.namespace)},
+            {"name": "breaks-no-glass", "expression": f"!({BREAKS_GLASS})"},
             {"name": "changes-marks", "expression": CHANGES_MARKS},
         ]
     }
@@ -98,6 +106,7 @@ def configurations(
         *(_hook(settings, target, kind, ["CREATE", "UPDATE"], VALIDATE_PATH) | changes for kind in POOL_KINDS),
         *(_deletion_hook(settings, target, kind) for kind in POOL_KINDS),
         _hook(settings, target, GPU_DEVICES, ["UPDATE"], VALIDATE_PATH) | marks,
+        _break_glass_hook(settings, target, token),
     ]
     metadata = {"name": NAME, "labels": {"app.kubernetes.io/managed-by": MANAGED_BY}}
     return [
@@ -116,6 +125,19 @@ def server_names(namespace: str, address: WebhookAddress) -> tuple[str, ...]:
 def _deletion_hook(settings: AdmissionSettings, target: WebhookTarget, resource: Resource) -> dict[str, Any]:
     name = f"{resource.plural}-deletion.{NAME}.deckhouse.io"
     return _hook(settings, target, resource, ["DELETE"], VALIDATE_PATH) | {"name": name, "failurePolicy": "Ignore"}
+
+
+def _break_glass_hook(settings: AdmissionSettings, target: WebhookTarget, token: str) -> dict[str, Any]:
+    """Sees what the group's members write, of both kinds and their statuses, and never stands in their way."""
+    hook = _hook(settings, target, GPU_DEVICES, ["CREATE", "UPDATE", "DELETE"], f"{BREAK_GLASS_PATH}/{token}")
+    plurals = (GPU_DEVICES.plural, GPU_NODE_STATES.plural)
+    hook["rules"][0]["resources"] = [name for plural in plurals for name in (plural, f"{plural}/status")]
+    return hook | {
+        "name": f"break-glass.{NAME}.deckhouse.io",
+        "failurePolicy": "Ignore",
+        "sideEffects": "NoneOnDryRun",
+        "matchConditions": [{"name": "breaks-glass", "expression": BREAKS_GLASS}],
+    }
 
 
 def _hook(

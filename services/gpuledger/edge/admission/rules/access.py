@@ -5,10 +5,13 @@ The policy `gpu-control-plane-restricted-access` names the same groups.
 
 from typing import Final
 
-from gpuledger.api.kinds import OUR_MANAGERS
+from gpuledger.api.kinds import GPU_GROUP, OUR_MANAGERS
 from gpuledger.edge.admission.serving.review import AdmissionRequest, Requester
 
 MASTERS: Final = "system:masters"
+BREAK_GLASS: Final = f"{GPU_GROUP}/break-glass"
+"""The group whose members nothing of ours keeps from changing GPUDevices and GPUNodeStates; each use is recorded."""
+
 _ACCOUNTS: Final = "system:serviceaccounts:"
 
 

@@ -5,6 +5,7 @@ namespaces and kinds. Two pools that are created in the same moment may both pas
 NameCollision.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
@@ -16,6 +17,7 @@ from gpuledger.api.pool_spec import (
     MAINTENANCE_ENABLED,
     PROVIDER_NVIDIA,
 )
+from gpuledger.domain.pools.validation import without_approval
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.pool_manifest import manifest_problems
@@ -53,7 +55,19 @@ def review_pool(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionRe
         _check_name(request, cache)
     else:
         _check_immutable(spec, old)
-    return AdmissionResponse(warnings=(DRA_IS_NOT_SERVED,)) if spec.get("backend") == BACKEND_DRA else ALLOWED
+    return AdmissionResponse(warnings=tuple(_warnings(spec)))
+
+
+def _warnings(spec: Object) -> Iterator[str]:
+    """What is allowed, and does not do what its author may expect."""
+    if spec.get("backend") == BACKEND_DRA:
+        yield DRA_IS_NOT_SERVED
+    assignment = mapping(spec, "deviceAssignment")
+    if warning := without_approval(
+        requires_annotation=assignment.get("requireAnnotation") is not False,
+        has_selector=assignment.get("autoApproveSelector") is not None,
+    ):
+        yield warning
 
 
 def _check_maintenance(request: AdmissionRequest) -> None:

@@ -34,7 +34,7 @@ class Requester(NamedTuple):
 class AdmissionRequest(NamedTuple):
     """A change of an object that the API server asks about. `new` is empty in a deletion, `old` in a creation.
 
-    `manager` is the field manager that the request names; anybody may name any.
+    `manager` is the field manager that the request names; anybody may name any. A dry run stores nothing.
     """
 
     uid: str
@@ -46,6 +46,8 @@ class AdmissionRequest(NamedTuple):
     new: Object = NOTHING
     old: Object = NOTHING
     manager: str = ""
+    subresource: str = ""
+    is_dry_run: bool = False
 
 
 class AdmissionResponse(NamedTuple):
@@ -87,6 +89,8 @@ def read_request(document: object) -> AdmissionRequest:
         mapping(request, "object"),
         mapping(request, "oldObject"),
         str(mapping(request, "options").get("fieldManager") or ""),
+        str(request.get("subResource") or ""),
+        request.get("dryRun") is True,
     )
 
 

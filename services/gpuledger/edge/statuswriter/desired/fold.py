@@ -12,9 +12,12 @@ from gpuledger.domain.fact import Fact, Handler, Handlers, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice
 from gpuledger.domain.pools.agent_reports import partitions_reported
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
+from gpuledger.edge.statuswriter.desired.coverage import HANDLERS as COVERAGE_HANDLERS
+from gpuledger.edge.statuswriter.desired.instances import HANDLERS as INSTANCE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import pool_key
-from gpuledger.edge.statuswriter.desired.state import DesiredState, Since
+from gpuledger.edge.statuswriter.desired.since import Since
+from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.events.device import (
@@ -88,6 +91,8 @@ _FOLD: Handlers = _combined(
     within("bootstrap", BOOTSTRAP_HANDLERS),
     within("pools", POOLS_HANDLERS),
     within("pool_usage", POOL_USAGE_HANDLERS),
+    within("instances", INSTANCE_HANDLERS),
+    within("coverage", COVERAGE_HANDLERS),
     {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()},
 )
 
@@ -159,7 +164,16 @@ def _inventory_changed(state: DesiredState, fact: Fact, data: NodeInventoryChang
                 ConditionStatus.FALSE,
             )
             _announce_condition(state, fact, key, EventReason.CONDITION_CHANGED, condition, is_warning=is_warning)
+        if condition.type == NodeConditionType.INVENTORY_COMPLETE:
+            _note_completeness(state, fact, condition)
     _fold(state, fact, data)
+
+
+def _note_completeness(state: DesiredState, fact: Fact, condition: Condition) -> None:
+    if condition.status == ConditionStatus.FALSE.value:
+        state.coverage.note_incomplete(fact.event.subject, Since(fact.event.time, fact.recorded_ns))
+    else:
+        state.coverage.note_complete(fact.event.subject)
 
 
 def _announce_condition(
@@ -172,6 +186,7 @@ def _announce_condition(
 
 def _inventory_withdrawn(state: DesiredState, fact: Fact, data: NodeInventoryWithdrawn) -> None:
     _fold(state, fact, data)
+    state.coverage.note_complete(fact.event.subject)
     state.withdraw(Key(Kind.NODE, fact.event.subject))
 
 

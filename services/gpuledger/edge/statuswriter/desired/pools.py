@@ -13,6 +13,7 @@ from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.pools.pools import Pools
 from gpuledger.domain.pools.spec import units
 from gpuledger.domain.pools.status import pool_status
+from gpuledger.domain.pools.validation import warning_of
 from gpuledger.edge.statuswriter.fields import canonical
 from gpuledger.edge.statuswriter.objects import DesiredObject, Key, Kind, key_of
 from gpuledger.events.pod import PodGone, PodObserved
@@ -55,7 +56,8 @@ def desired_pool(pools: Pools, usage: PoolUsage, key: Key) -> DesiredObject | No
     row = pools.pool.get(key.id)
     if row is None:
         return None
-    status = pool_status(pools.total.get(key.id), pools.condition.where("pool", key.id), usage.used[key.id])
+    total, conditions = pools.total.get(key.id), pools.condition.where("pool", key.id)
+    status = pool_status(total, conditions, usage.used[key.id], warning_of(row.spec.definition))
     finalizers = [] if row.released else [POOL_FINALIZER]
     return DesiredObject({"finalizers": finalizers}, canonical(status), uid=row.uid)
 

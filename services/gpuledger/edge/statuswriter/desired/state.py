@@ -5,10 +5,9 @@ worth a Kubernetes Event, and which nodes could give devices to a pool but have 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from gpuledger.api.conditions import TRUE, NodeConditionType
+from gpuledger.api.conditions import FALSE, TRUE, NodeConditionType
 from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.bootstrap.state import Bootstrap
@@ -22,7 +21,10 @@ from gpuledger.domain.inventory.status import (
 )
 from gpuledger.domain.pools.pools import Assignment, Pools
 from gpuledger.domain.table import Changes, Table
+from gpuledger.edge.statuswriter.desired.coverage import LabelCoverage
+from gpuledger.edge.statuswriter.desired.instances import MigInstances
 from gpuledger.edge.statuswriter.desired.pools import PoolUsage, desired_pool, pool_key
+from gpuledger.edge.statuswriter.desired.since import Since
 from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desired_slice
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.fields import canonical
@@ -31,13 +33,6 @@ from gpuledger.events.settings import REDACTED
 
 HOLDING = frozenset({AssignmentPhase.PENDING, AssignmentPhase.ASSIGNED})
 """Phases in which a pool that approves devices automatically says so on the device."""
-
-
-class Since(NamedTuple):
-    """When something began, and when that was recorded."""
-
-    at: datetime
-    recorded_ns: int
 
 
 class DesiredState(Inventory):
@@ -52,6 +47,8 @@ class DesiredState(Inventory):
         self.pools = Pools()
         self.pools.end.never_written()
         self.pool_usage = PoolUsage()
+        self.instances = MigInstances()
+        self.coverage = LabelCoverage()
         self.slices = PresentAvailability()
         self._slice_settings_before = self._slice_settings()
         self.withdrawn: dict[Key, None] = {}
@@ -83,10 +80,13 @@ class DesiredState(Inventory):
         yield from (Key(Kind.DEVICE, row.name) for row in _rows(self.device))
         yield from (Key(Kind.DEVICE, row.name) for row in _rows(self.bootstrap.state))
         yield from (Key(Kind.DEVICE, row.device) for row in _rows(self.pools.assignment))
+        for node in self.instances.take_touched():
+            yield from (Key(Kind.DEVICE, row.name) for row in self.device.where("node", node))
 
     def _changed_nodes(self) -> Iterator[Key]:
         self.bootstrap.phase.take_changes()
         yield from (Key(Kind.NODE, row.node) for row in _rows(self.node))
+        yield from (Key(Kind.NODE, node) for node in self.coverage.take_touched())
         for table in (self.condition, self.bootstrap.preparation):
             changes = table.take_changes()
             yield from (Key(Kind.NODE, row.node) for row in (*changes.new, *changes.changed))
@@ -164,6 +164,8 @@ def desired_object(state: DesiredState, key: Key, rule: Document) -> DesiredObje
     """How an object should be; None where the ledger has none. `rule` is the NodeFeatureRule that is shipped."""
     if key.kind is Kind.RULE:
         return DesiredObject({"spec": rule["spec"]}, {}) if key == rule_key(rule) else None
+    if key.kind is Kind.NODE:
+        return _node(state, key, rule)
     return _DESIRED[key.kind](state, key)
 
 
@@ -177,7 +179,8 @@ def _device(state: DesiredState, key: Key) -> DesiredObject | None:
     if row is None:
         return None
     assignment = state.pools.assignment.get(row.name)
-    status = device_status(row, state.bootstrap.state.get(row.name), assignment)
+    instances = state.instances.of_card(row.node, row.uuid)
+    status = device_status(row, state.bootstrap.state.get(row.name), assignment, instances)
     return DesiredObject({"labels": device_labels(row)}, canonical(status), approved=_approved(assignment))
 
 
@@ -188,13 +191,17 @@ def _approved(assignment: Assignment | None) -> Document | None:
     return PoolRef.parse(assignment.pool).assignment
 
 
-def _node(state: DesiredState, key: Key) -> DesiredObject | None:
-    """A node without any decided condition has nothing to show."""
+def _node(state: DesiredState, key: Key, rule: Document) -> DesiredObject | None:
+    """A node without any decided condition has nothing to show; InventoryComplete says which labels differ."""
     row = state.node.get(key.name)
     conditions = [*state.condition.where("node", key.name), *state.bootstrap.preparation.where("node", key.name)]
     if row is None or not conditions:
         return None
-    return DesiredObject({"spec": {"nodeName": row.node}}, canonical(node_status(row, conditions)))
+    status = node_status(row, conditions)
+    for one in status["conditions"]:
+        if one["type"] == NodeConditionType.INVENTORY_COMPLETE and one["status"] == FALSE:
+            one["message"] = f"{one['message']} {state.coverage.result(row.node, rule)}"
+    return DesiredObject({"spec": {"nodeName": row.node}}, canonical(status))
 
 
 def _module(state: DesiredState, key: Key) -> DesiredObject | None:
@@ -213,7 +220,6 @@ def _pool(state: DesiredState, key: Key) -> DesiredObject | None:
 
 _DESIRED: Mapping[Kind, Callable[[DesiredState, Key], DesiredObject | None]] = {
     Kind.DEVICE: _device,
-    Kind.NODE: _node,
     Kind.MODULE: _module,
     Kind.SLICE: _slice,
     Kind.POOL: _pool,

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from gpuledger.api.reasons import EventReason
-from gpuledger.edge.statuswriter.desired.state import DesiredState, Since
+from gpuledger.edge.statuswriter.desired.since import Since
+from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.runtime.clock import Clock

@@ -8,7 +8,7 @@ wrong ledger, or an empty one, deletes nothing.
 
 from enum import StrEnum
 
-from gpuledger.edge.statuswriter.fields import digest
+from gpuledger.edge.statuswriter.fields import at_generation, digest
 from gpuledger.edge.statuswriter.objects import (
     POOL_KINDS,
     USER_KINDS,
@@ -72,5 +72,8 @@ def is_drift(kind: Kind, desired: DesiredObject | None, before: ObservedObject, 
     """Whether somebody else changed an object that was as desired, while the desired form stayed the same."""
     if desired is None or before.deleting or (after is not None and after.deleting):
         return False
-    was_right = decide(kind, desired, withdrawn=False, observed=before) is Action.NOTHING
-    return was_right and decide(kind, desired, withdrawn=False, observed=after) is not Action.NOTHING
+    was_right, is_right = (
+        decide(kind, at_generation(kind, desired, one), withdrawn=False, observed=one) is Action.NOTHING
+        for one in (before, after)
+    )
+    return was_right and not is_right

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from gpuledger.edge.statuswriter.cache.objects import ObjectCache
 from gpuledger.edge.statuswriter.desired.components import NO_COMPONENTS, Components
 from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object, rule_key
+from gpuledger.edge.statuswriter.fields import at_generation
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind, ObservedObject
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
 
@@ -59,7 +60,8 @@ class Planner:
         """The next step; none while the kind is not kept, or before it was listed."""
         if not self.state.keeps(key.kind) or not self.cache.kinds[key.kind].is_listed:
             return IDLE
-        desired, observed = self.desired(key), self.observed(key)
+        observed = self.observed(key)
+        desired = at_generation(key.kind, self.desired(key), observed)
         withdrawn = key in self.state.withdrawn or key.kind is Kind.COMPONENT
         return PlannedStep(decide(key.kind, desired, withdrawn=withdrawn, observed=observed), desired, observed)
 

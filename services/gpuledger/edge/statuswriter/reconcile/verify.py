@@ -13,7 +13,7 @@ from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.edge.statuswriter.cache.objects import ListedObject, read
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.state import DesiredState
-from gpuledger.edge.statuswriter.fields import main_of, status_of
+from gpuledger.edge.statuswriter.fields import at_generation, main_of, status_of
 from gpuledger.edge.statuswriter.objects import (
     POOL_KINDS,
     RESOURCES,
@@ -85,8 +85,9 @@ async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | 
     kinds = [kind for kind in COMPARED if kind is not Kind.SLICE or state.settings_in_force().dra_availability]
     planner = Planner(state, node_feature_rule())
     planned = {key: planner.desired(key) for kind in kinds for key in planner.keys(kind)}
-    desired = {key: one for key, one in planned.items() if one is not None}
     observed = await observed_objects(client, kinds)
+    complete = {key: at_generation(key.kind, one, observed.get(key)) for key, one in planned.items()}
+    desired = {key: one for key, one in complete.items() if one is not None}
     keys = list(differing(desired, observed))
     shown = [await _difference(client, key, desired) for key in sorted(keys)[:SHOWN_MAX]]
     first = tuple(one for one in shown if one is not None)

@@ -6,7 +6,7 @@ All pods of components on a node make one fact, in the order of their namespaces
 import orjson
 
 from gpuledger.api.kinds import PODS
-from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP
+from gpuledger.api.labels import COMPONENT_BY_APP, COMPONENT_BY_APP_NAME, LABEL_APP, LABEL_APP_NAME
 from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import key_of, name_of, packed, skipped, subject_text, text
@@ -16,8 +16,9 @@ from gpuledger.events.node import COMPONENT_PODS_MAX, ComponentPod, NodeComponen
 
 def read(obj: Object) -> ObjectPart:
     """The relevant content of a component's Pod; one without a node is skipped."""
-    app = text(mapping(obj, "metadata", "labels").get(LABEL_APP))
-    component = COMPONENT_BY_APP.get(app or "")
+    labels = mapping(obj, "metadata", "labels")
+    component = COMPONENT_BY_APP.get(text(labels.get(LABEL_APP)) or "")
+    component = component or COMPONENT_BY_APP_NAME.get(text(labels.get(LABEL_APP_NAME)) or "")
     node, name = subject_text(text(mapping(obj, "spec").get("nodeName"))), name_of(obj)
     if component is None or node is None or name is None:
         return skipped(obj)
@@ -32,9 +33,7 @@ def merge(parts: list[bytes]) -> NodeComponentsObserved:
 
 
 def kind(namespace: str) -> WatchedKind[NodeComponentsObserved]:
-    """The components' pods in one namespace."""
-    apps = f"{LABEL_APP} in ({','.join(COMPONENT_BY_APP)})"
+    """The components' pods in one namespace; no selector of labels finds either of two labels, so all are read."""
     return WatchedKind(
-        "components", PODS, NodeComponentsObserved, NodeComponentsObserved, read, merge,
-        namespace=namespace, labels=apps,
-    )  # fmt: skip
+        "components", PODS, NodeComponentsObserved, NodeComponentsObserved, read, merge, namespace=namespace
+    )

@@ -1,29 +1,33 @@
-"""The ModuleConfig as a fact: the module's settings, with a default for everything that it leaves out. Pure.
+"""The module's settings as a fact: from the ModuleConfig, else from the installation, else their defaults. Pure.
 
-A setting that cannot be understood is a problem and has its default, except where mistakes are hard to revert: then
-people approve devices, and statuses do not name claims.
+A setting that cannot be understood, or that nobody knows, is a problem. It has its default, except where mistakes are
+hard to revert: then people approve devices, and statuses do not name claims.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from gpuledger.api.kinds import MODULE_CONFIG, MODULE_CONFIGS
+from gpuledger.api.pool_spec import SELECTOR_OPERATORS
 from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import chosen, key_of, name_of, number, packed, shown, skipped, text
-from gpuledger.events.payload import TEXT_LENGTH_MAX
+from gpuledger.edge.watchers.fields import FieldReader, key_of, name_of, number, packed, shown, skipped, text
+from gpuledger.edge.watchers.resources.selectors import labels_selected
 from gpuledger.events.settings import (
     DEFAULT_CLAIM_REFERENCES,
     HEARTBEATS_MAX,
     REDACTED,
-    SELECTOR_LABELS_MAX,
     SLICES_PER_UNIT_MAX,
     SettingsChanged,
 )
+
+RESYNC_MIN_S: Final = 30
+"""The shortest `inventory.resyncPeriod`."""
 
 _PERIOD: Final = re.compile(r"([1-9]\d{0,8})([smh])", re.ASCII).fullmatch
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
@@ -39,38 +43,92 @@ class Understood(NamedTuple):
     problems: tuple[str, ...]
 
 
-def read(obj: Object) -> ObjectPart:
+class Values(NamedTuple):
+    """What a setting may be: a parser (None for nonsense), words for people, and a JSON Schema."""
+
+    parse: Callable[[object], object]
+    words: str
+    schema: Mapping[str, Any]
+
+
+class Setting(NamedTuple):
+    """A setting: its path, its name in `settings.changed`, and what it may be."""
+
+    path: str
+    name: str
+    values: Values
+
+
+def kind(installed: Mapping[str, Any]) -> WatchedKind[SettingsChanged]:
+    """The watched kind, where the installation gives these settings; those of a ModuleConfig take precedence."""
+    return WatchedKind(
+        "moduleconfig", MODULE_CONFIGS, SettingsChanged, SettingsChanged,
+        partial(read, installed), partial(merge, installed),
+        only_named=MODULE_CONFIG, always=(MODULE_CONFIG,),
+    )  # fmt: skip
+
+
+def read(installed: Mapping[str, Any], obj: Object) -> ObjectPart:
     """The settings in a ModuleConfig; those of other modules are irrelevant."""
     if name_of(obj) != MODULE_CONFIG:
         return skipped(obj)
-    understood = understand(obj)
-    return ObjectPart(key_of(obj), MODULE_CONFIG, packed(understood.values), understood.problems)
+    spec = mapping(obj, "spec")
+    found = understand(_over(installed, mapping(spec, "settings")), spec.get("enabled"))
+    return ObjectPart(key_of(obj), MODULE_CONFIG, packed(found.values), found.problems)
 
 
-def merge(parts: list[bytes]) -> SettingsChanged:
-    """The payload; all defaults without a ModuleConfig."""
-    given = orjson.loads(parts[0]) if parts else {}
+def merge(installed: Mapping[str, Any], parts: list[bytes]) -> SettingsChanged:
+    """The payload; without a ModuleConfig, the installation's settings."""
+    given = orjson.loads(parts[0]) if parts else orjson.loads(packed(understand(installed).values))
     return SettingsChanged.model_validate({"claim_references": DEFAULT_CLAIM_REFERENCES} | given)
 
 
-def understand(obj: Object) -> Understood:
-    """The settings that a ModuleConfig gives."""
-    spec, settings = mapping(obj, "spec"), mapping(obj, "spec", "settings")
+def understand(settings: Mapping[str, Any], enabled: object = None) -> Understood:
+    """The settings that are given; `enabled` is the ModuleConfig's own field."""
     values: dict[str, Any] = {}
     problems: list[str] = []
-    for path, name, parse in _FIELDS:
-        holder = spec if path == "enabled" else settings
-        *above, last = path.split(".")
-        given = mapping(holder, *above).get(last)
-        if given is not None:
-            value = parse(given)
-            if value is None:
-                problems.append(f"{path} is {shown(given)}")
-            else:
-                values[name] = value
+    given = {"enabled": enabled} | {one.path: _at(settings, one.path) for one in _SETTINGS}
+    for one in (_ENABLED, *_SETTINGS):
+        if given[one.path] is None:
+            continue
+        value = one.values.parse(given[one.path])
+        if value is None:
+            problems.append(f"{one.path} is {shown(given[one.path])}, and not {one.values.words}")
+        else:
+            values[one.name] = value
     problems += _approve(values, mapping(settings, "deviceApproval"))
     problems += _refer(values, mapping(settings, "dra").get("claimReferences"))
+    problems += _unknown(settings, _TREE)
     return Understood(values, tuple(problems))
+
+
+def _at(settings: Mapping[str, Any], path: str) -> object:
+    *above, last = path.split(".")
+    return mapping(settings, *above).get(last)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any], tree: "Tree | None" = None) -> Mapping[str, Any]:
+    """Settings of which those `above` take precedence, each as a whole."""
+    names = _TREE if tree is None else tree
+    merged = {**below, **above}
+    for key in below.keys() & above.keys():
+        if names.get(key) and isinstance(below[key], Mapping) and isinstance(above[key], Mapping):
+            merged[key] = _over(below[key], above[key], names[key])
+    return merged
+
+
+def _unknown(settings: Mapping[str, Any], names: "Tree", place: str = "") -> Iterator[str]:
+    """What nobody knows, and what it may have been meant to be."""
+    for key in sorted(map(str, settings.keys() - names.keys())):
+        close = get_close_matches(key, names, n=1)
+        yield f"{place}{key} is no setting" + (f"; did you mean {place}{close[0]}?" if close else "")
+    for key in sorted(settings.keys() & names.keys()):
+        if below := names[key]:
+            given = settings[key]
+            if isinstance(given, Mapping):
+                yield from _unknown(given, below, f"{place}{key}.")
+            elif given is not None:
+                yield f"{place}{key} is {shown(given)}, and not an object with {', '.join(sorted(below))}"
 
 
 def _approve(values: dict[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
@@ -78,20 +136,18 @@ def _approve(values: dict[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     mode = given.get("mode")
     if mode is not None and mode not in _MODES:
         values["approval_mode"] = MANUAL
-        yield f"deviceApproval.mode is {shown(mode)}"
+        yield f"deviceApproval.mode is {shown(mode)}, and not {_one_of(_MODES)}"
     elif mode is not None:
         values["approval_mode"] = mode
-    selector = given.get("selector")
-    if selector is None:
+    if given.get("selector") is None:
         return
-    labels = mapping(selector, "matchLabels")
-    fit = chosen(labels, lambda _key: True, SELECTOR_LABELS_MAX, TEXT_LENGTH_MAX)
-    if not isinstance(selector, Mapping) or set(selector) - {"matchLabels"} or len(fit) != len(labels):
-        if mode == SELECTOR:
-            values["approval_mode"] = MANUAL
-        yield f"deviceApproval.selector is {shown(selector)}, where only matchLabels is understood"
-    else:
-        values["approval_selector"] = fit
+    reader = FieldReader(place="deviceApproval.")
+    selector = labels_selected(given, "selector", reader)
+    if not reader.problems:
+        values |= {"approval_selector": selector["labels"], "approval_requirements": selector["requirements"]}
+    elif mode == SELECTOR:
+        values["approval_mode"] = MANUAL
+    yield from reader.problems
 
 
 def _refer(values: dict[str, Any], given: object) -> Iterator[str]:
@@ -101,40 +157,117 @@ def _refer(values: dict[str, Any], given: object) -> Iterator[str]:
     is_known = given in _REFERENCES
     values["claim_references"] = given if is_known else REDACTED
     if not is_known:
-        yield f"dra.claimReferences is {shown(given)}"
+        yield f"dra.claimReferences is {shown(given)}, and not {_one_of(_REFERENCES)}"
+
+
+def _one_of(allowed: tuple[str, ...]) -> str:
+    return f"{', '.join(allowed[:-1])} or {allowed[-1]}"
 
 
 def _boolean(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _period_s(value: object) -> int | None:
+def _period_s(value: object, least: int = 1) -> int | None:
     """Seconds of a period such as `30s`, `5m` or `1h`."""
     match = _PERIOD(value) if isinstance(value, str) else None
-    return int(match[1]) * _SECONDS[match[2]] if match else None
+    seconds = int(match[1]) * _SECONDS[match[2]] if match else 0
+    return seconds if seconds >= least else None
 
 
-_FIELDS: Final[tuple[tuple[str, str, Callable[[object], object]], ...]] = (
-    ("enabled", "enabled", _boolean),
-    ("managedNodes.labelKey", "managed_label_key", text),
-    ("managedNodes.enabledByDefault", "enabled_by_default", _boolean),
-    ("scheduling.defaultStrategy", "scheduling_strategy", text),
-    ("scheduling.topologyKey", "topology_key", text),
-    ("inventory.resyncPeriod", "resync_period_s", _period_s),
-    ("highAvailability", "high_availability", _boolean),
-    ("featureGates.DRAResourceAvailabilityVisibility", "dra_availability", _boolean),
-    ("bootstrap.validator.enabled", "validator_enabled", _boolean),
-    ("bootstrap.gfd.enabled", "gfd_enabled", _boolean),
-    ("bootstrap.dcgm.enabled", "dcgm_enabled", _boolean),
-    ("bootstrap.dcgmExporter.enabled", "dcgm_exporter_enabled", _boolean),
-    ("bootstrap.heartbeats", "heartbeats", partial(number, most=HEARTBEATS_MAX)),
-    ("bootstrap.recoveryHeartbeats", "recovery_heartbeats", partial(number, most=HEARTBEATS_MAX)),
-    ("bootstrap.validationTimeout", "validation_timeout_s", _period_s),
-    ("maxSlicesPerDevice", "max_slices_per_device", partial(number, most=SLICES_PER_UNIT_MAX)),
+def _up_to(most: int) -> Values:
+    schema = {"type": "integer", "minimum": 1, "maximum": most}
+    return Values(partial(number, most=most), f"a number from 1 to {most}", schema)
+
+
+_BOOLEAN: Final = Values(_boolean, "true or false", {"type": "boolean"})
+_TEXT: Final = Values(text, "a text", {"type": "string", "minLength": 1})
+_ANY_PERIOD: Final = Values(
+    _period_s, "a period such as 30s, 5m or 1h", {"type": "string", "pattern": "^[1-9][0-9]{0,8}[smh]$"}
 )
-"""The path of a setting, its name in `settings.changed`, and its parser, which returns None for nonsense."""
+_RESYNC_PERIOD: Final = Values(
+    partial(_period_s, least=RESYNC_MIN_S),
+    f"a period of at least {RESYNC_MIN_S}s, such as 30s, 5m or 1h",
+    {"type": "string", "pattern": "^(([3-9][0-9]|[1-9][0-9]{2,8})s|[1-9][0-9]{0,8}[mh])$"},
+)
 
-KIND: Final = WatchedKind(
-    "moduleconfig", MODULE_CONFIGS, SettingsChanged, SettingsChanged, read, merge,
-    only_named=MODULE_CONFIG, always=(MODULE_CONFIG,),
-)  # fmt: skip
+_ENABLED: Final = Setting("enabled", "enabled", _BOOLEAN)
+
+_SETTINGS: Final = (
+    Setting("managedNodes.labelKey", "managed_label_key", _TEXT),
+    Setting("managedNodes.enabledByDefault", "enabled_by_default", _BOOLEAN),
+    Setting("scheduling.defaultStrategy", "scheduling_strategy", _TEXT),
+    Setting("scheduling.topologyKey", "topology_key", _TEXT),
+    Setting("inventory.resyncPeriod", "resync_period_s", _RESYNC_PERIOD),
+    Setting("highAvailability", "high_availability", _BOOLEAN),
+    Setting("featureGates.DRAResourceAvailabilityVisibility", "dra_availability", _BOOLEAN),
+    Setting("bootstrap.validator.enabled", "validator_enabled", _BOOLEAN),
+    Setting("bootstrap.gfd.enabled", "gfd_enabled", _BOOLEAN),
+    Setting("bootstrap.dcgm.enabled", "dcgm_enabled", _BOOLEAN),
+    Setting("bootstrap.dcgmExporter.enabled", "dcgm_exporter_enabled", _BOOLEAN),
+    Setting("bootstrap.heartbeats", "heartbeats", _up_to(HEARTBEATS_MAX)),
+    Setting("bootstrap.recoveryHeartbeats", "recovery_heartbeats", _up_to(HEARTBEATS_MAX)),
+    Setting("bootstrap.validationTimeout", "validation_timeout_s", _ANY_PERIOD),
+    Setting("maxSlicesPerDevice", "max_slices_per_device", _up_to(SLICES_PER_UNIT_MAX)),
+)
+
+_SELECTOR_SCHEMA: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "matchExpressions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["key", "operator"],
+                "properties": {
+                    "key": {"type": "string", "minLength": 1},
+                    "operator": {"enum": list(SELECTOR_OPERATORS)},
+                    "values": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+    },
+}
+
+_APART: Final[Mapping[str, Mapping[str, Any]]] = {
+    "deviceApproval.mode": {"enum": list(_MODES)},
+    "deviceApproval.selector": _SELECTOR_SCHEMA,
+    "dra.claimReferences": {"enum": list(_REFERENCES)},
+}
+"""The schemas of settings that are not simply a value or nonsense."""
+
+Tree = dict[str, Any]
+"""Names of settings, and of what is below them; nothing is below a setting."""
+
+
+def _tree(paths: Iterable[str]) -> Tree:
+    tree: Tree = {}
+    for path in paths:
+        place = tree
+        for name in path.split("."):
+            place = place.setdefault(name, {})
+    return tree
+
+
+_TREE: Final = _tree((*(one.path for one in _SETTINGS), *_APART))
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the settings, as the chart's values have it."""
+    document: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}
+    leaves = {**{one.path: one.values.schema for one in _SETTINGS}, **_APART}
+    for path, leaf in leaves.items():
+        *above, last = path.split(".")
+        place = document
+        for name in above:
+            branch = {"type": "object", "additionalProperties": False, "properties": {}}
+            place = place["properties"].setdefault(name, branch)
+        place["properties"][last] = dict(leaf)
+    return document
+
+
+KIND: Final = kind({})
+"""The watched kind, where the installation gives no settings."""

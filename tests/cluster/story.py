@@ -1,0 +1,261 @@
+"""The steps: what an administrator does with a cluster and gpuledger, and what must be true after each.
+
+Nothing here may look behind the Kubernetes API, because the same steps run on every cluster.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from cluster.inventory import inventory
+from cluster.tools import Object, StepError, Tools, wait
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CHART: Final = ROOT / "charts" / "gpuledger"
+RELEASE: Final = "gpuledger"
+TEAM: Final = "gpuledger-check"
+POOL: Final = "check"
+RESOURCE: Final = f"cluster.gpu.deckhouse.io/{POOL}"
+NODE_LABELS: Final = ("gpu.deckhouse.io/present", "feature.node.kubernetes.io/pci-10de.present")
+"""What Node Feature Discovery sets on nodes with GPUs; these nodes have simulated ones."""
+
+HELM_S: Final = 360.0
+ROLLOUT_S: Final = 300.0
+DEVICES_S: Final = 180.0
+RECOVERY_S: Final = 180.0
+POLLS_S: Final = 15.0
+PODS_S: Final = 120.0
+GONE_S: Final = 180.0
+
+COMPONENTS: Final = ("validator", "gfd", "dcgm", "dcgmExporter")
+"""None of them looks at GPUs that are simulated."""
+
+PROBE: Final = ["gpuledger", "agent", "probe", "--hardware", "simulated:1xH100"]
+HOLD: Final = "import os, time; print(os.environ['NVIDIA_VISIBLE_DEVICES'], flush=True); time.sleep(3600)"
+
+
+class Story:
+    """What happens, in order; a step's first line says what it is about."""
+
+    def __init__(self, tools: Tools, image: str, hardware: str, values: Sequence[str]) -> None:
+        self._tools = tools
+        self._image = image
+        self._hardware = hardware
+        self._values = values
+        self._cards_a_node = sum(int(part.partition("x")[0]) for part in hardware.split(","))
+        self._nodes: list[str] = []
+        self._before: set[str] = set()
+        self._broken: Object = {}
+
+    def steps(self) -> tuple[Callable[[], None], ...]:
+        """All steps, in order."""
+        return (
+            self.look_at_the_cluster,
+            self.install,
+            self.wait_until_all_run,
+            self.wait_for_devices,
+            self.make_a_pool,
+            self.run_pods,
+            self.break_a_card,
+            self.recover_the_card,
+            self.upgrade,
+            self.uninstall,
+            self.remove_what_remains,
+            self.find_nothing_left,
+        )
+
+    def look_at_the_cluster(self) -> None:
+        """The cluster is empty, and its nodes are labelled as those with GPUs are."""
+        self._before = inventory(self._tools)
+        taken = [one for one in self._before if one.endswith((f"/{self._tools.namespace}", ".gpu.deckhouse.io"))]
+        if taken:
+            raise StepError(f"the cluster has {', '.join(sorted(taken))}: it is not empty")
+        self._nodes = [one["metadata"]["name"] for one in self._tools.items("nodes") if _is_ready(one)]
+        if not self._nodes:
+            raise StepError("the cluster has no node that is Ready")
+        self._tools.kubectl("label", "node", *self._nodes, *(f"{label}=true" for label in NODE_LABELS))
+
+    def install(self) -> None:
+        """helm installs the chart."""
+        tools = self._tools
+        tools.kubectl("create", "namespace", tools.namespace)
+        repository, _, tag = self._image.rpartition(":")
+        chosen = [f"image.repository={repository}", f"image.tag={tag}", "components.manage=false"]
+        chosen += [f"settings.bootstrap.{component}.enabled=false" for component in COMPONENTS]
+        chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
+        options = [word for value in (*chosen, *self._values) for word in ("--set", value)]
+        tools.helm("install", RELEASE, str(CHART), "--timeout", "5m", *options, timeout_s=HELM_S)
+
+    def wait_until_all_run(self) -> None:
+        """The Deployment and the agents of all nodes are Ready."""
+        self._rolled_out()
+
+    def _rolled_out(self) -> None:
+        for what in ("deployment/gpuledger", "daemonset/gpu-node-agent"):
+            self._tools.here("rollout", "status", what, f"--timeout={ROLLOUT_S:.0f}s", timeout_s=ROLLOUT_S + 10)
+
+    def wait_for_devices(self) -> None:
+        """Every card is a GPUDevice, and Ready."""
+        self._devices_become("Ready", len(self._nodes) * self._cards_a_node)
+
+    def make_a_pool(self) -> None:
+        """A pool gets all devices, and the kubelets offer them."""
+        tools = self._tools
+        tools.apply(
+            {
+                "apiVersion": "gpu.deckhouse.io/v1alpha1",
+                "kind": "ClusterGPUPool",
+                "metadata": {"name": POOL},
+                "spec": {"resource": {"unit": "Card"}},
+            }
+        )
+        tools.kubectl("annotate", "gpudevice", "--all", f"cluster.gpu.deckhouse.io/assignment={POOL}")
+        self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
+        self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
+
+    def run_pods(self) -> None:
+        """A pod with a GPU ends, and another one keeps its GPU."""
+        tools = self._tools
+        tools.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": TEAM, "labels": {"gpu.deckhouse.io/enabled": "true"}},
+            }
+        )
+        wait("the namespace has its service account", self._without_account, PODS_S)
+        tools.apply(self._pod("ends", PROBE), self._pod("holds", ["python", "-c", HOLD]))
+        self._pod_becomes("ends", "Succeeded")
+        self._pod_becomes("holds", "Running")
+        wait("the pod's log names its GPU", lambda: "" if self._held() else "the log is empty", PODS_S)
+        if "H100" not in (text := tools.kubectl("--namespace", TEAM, "logs", "ends")):
+            raise StepError(f"the log of the pod that ended is {text!r}")
+
+    def break_a_card(self) -> None:
+        """A free card falls off the bus: its GPUDevice is Faulted, and the kubelet offers one less."""
+        held = self._held()
+        node = self._tools.one("pod", "holds", "--namespace", TEAM)["spec"]["nodeName"]
+        free = [one for one in self._devices() if one["status"]["nodeName"] == node and _uuid(one) not in held]
+        if not free:
+            raise StepError(f"node {node} has no card that is free; --hardware needs at least two")
+        self._broken = free[0]
+        self._inject(f"xid:79@{_uuid(self._broken)}")
+        self._devices_become("Faulted", 1)
+        self._allocatable_become({one: self._cards_a_node - (one == node) for one in self._nodes})
+        self._pod_becomes("holds", "Running")
+        # A card that comes back between two polls of its agent counts as faulted for five minutes; docs/node-agent.md.
+        time.sleep(POLLS_S)
+
+    def recover_the_card(self) -> None:
+        """The card comes back: its GPUDevice is Assigned again, and the kubelet offers all."""
+        self._inject("recover")
+        self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
+        self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
+
+    def upgrade(self) -> None:
+        """helm upgrades the release: all pods are new, and devices and workloads keep what they have."""
+        before = self._tools.one("pod", "holds", "--namespace", TEAM)["metadata"]["uid"]
+        self._tools.helm(
+            *("upgrade", RELEASE, str(CHART), "--reset-then-reuse-values", "--timeout", "5m"),
+            *("--set-string", "podAnnotations.gpuledger-check=upgraded"),
+            timeout_s=HELM_S,
+        )
+        self._rolled_out()
+        self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
+        self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
+        after = self._tools.one("pod", "holds", "--namespace", TEAM)
+        if (after["metadata"]["uid"], after["status"]["phase"]) != (before, "Running"):
+            raise StepError(f"the pod that holds a GPU is {after['status']['phase']} after the upgrade")
+
+    def uninstall(self) -> None:
+        """helm uninstalls the release while a pool has devices, and the pool can be deleted."""
+        tools = self._tools
+        tools.kubectl("delete", "namespace", TEAM, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
+        tools.helm("uninstall", RELEASE, "--timeout", "5m", timeout_s=HELM_S)
+        print(tools.here("logs", "job/gpuledger-uninstall"))
+        tools.kubectl("delete", "clustergpupool", POOL, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
+
+    def remove_what_remains(self) -> None:
+        """What docs/installing.md names as remaining is removed."""
+        tools, absent = self._tools, "--ignore-not-found"
+        tools.kubectl(
+            *("delete", "customresourcedefinition", "gpudevices.gpu.deckhouse.io", "gpunodestates.gpu.deckhouse.io"),
+            *("resourceslicestatuses.resource.gpuledger.io", "gpupools.gpu.deckhouse.io"),
+            "clustergpupools.gpu.deckhouse.io",
+        )
+        tools.kubectl("--namespace", "kube-system", "delete", "configmap", absent, "gpuledger-ledger")
+        tools.kubectl("delete", "namespace", tools.namespace, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
+        tools.kubectl("label", "node", *self._nodes, *(f"{label}-" for label in NODE_LABELS))
+
+    def find_nothing_left(self) -> None:
+        """The cluster has what it had before, and nothing else."""
+
+        def difference() -> str:
+            left = inventory(self._tools) - self._before
+            return f"left are {', '.join(sorted(left))}" if left else ""
+
+        wait("nothing is left", difference, GONE_S)
+
+    def _pod(self, name: str, command: list[str]) -> Object:
+        container = {
+            "name": "main",
+            "image": self._image,
+            "command": command,
+            "resources": {"limits": {RESOURCE: "1"}},
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": TEAM},
+            "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]},
+        }
+
+    def _held(self) -> str:
+        return self._tools.kubectl("--namespace", TEAM, "logs", "holds").strip()
+
+    def _devices(self) -> list[Object]:
+        return self._tools.items("gpudevices")
+
+    def _inject(self, fault: str) -> None:
+        node = self._broken["status"]["nodeName"]
+        chosen = ("--selector=app=gpu-node-agent", f"--field-selector=spec.nodeName={node},status.phase=Running")
+        (agent, *_) = json.loads(self._tools.here("get", "pods", *chosen, "--output=json"))["items"]
+        self._tools.here("exec", agent["metadata"]["name"], "--", "gpuledger", "agent", "inject", fault)
+
+    def _devices_become(self, state: str, count: int) -> None:
+        def missing() -> str:
+            states = {one["metadata"]["name"]: one.get("status", {}).get("state") for one in self._devices()}
+            return "" if list(states.values()).count(state) == count else f"the devices are {states}"
+
+        wait(f"{count} GPUDevices {state}", missing, max(DEVICES_S, RECOVERY_S))
+
+    def _allocatable_become(self, expected: dict[str, int]) -> None:
+        def missing() -> str:
+            nodes = {one["metadata"]["name"]: one for one in self._tools.items("nodes")}
+            found = {name: int(nodes[name]["status"]["allocatable"].get(RESOURCE, 0)) for name in expected}
+            return "" if found == expected else f"the nodes offer {found}"
+
+        wait(f"allocatable {RESOURCE} {expected}", missing, DEVICES_S)
+
+    def _pod_becomes(self, name: str, phase: str) -> None:
+        def missing() -> str:
+            status = self._tools.one("pod", name, "--namespace", TEAM).get("status", {})
+            return "" if status.get("phase") == phase else f"its status is {json.dumps(status)}"
+
+        wait(f"pod {name} {phase}", missing, PODS_S)
+
+    def _without_account(self) -> str:
+        accounts = self._tools.items("serviceaccounts", "--namespace", TEAM)
+        names = [one["metadata"]["name"] for one in accounts]
+        return "" if "default" in names else f"there are {names}"
+
+
+def _is_ready(node: Object) -> bool:
+    found = node.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in found)
+
+
+def _uuid(device: Object) -> str:
+    return str(device["status"]["hardware"]["uuid"])

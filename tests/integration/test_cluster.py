@@ -1,0 +1,46 @@
+"""`tests/cluster/run` on the embedded API server: the steps of a real cluster, where only who runs pods differs.
+
+That server has no admission policies, so that the release comes without them.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.chart import needs_helm
+from support.paths import ROOT
+from support.pods.cluster import pod_cluster
+from support.pods.sandbox import missing
+from support.servers import short_directory
+
+SCRIPT = ROOT / "tests" / "cluster" / "run"
+RUN_MAX_S = 1500.0
+WITHOUT_POLICIES = ("--set", "restrictedAccess.enabled=false")
+IMAGE = "localhost/gpuledger:0.1.0"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(RUN_MAX_S + 60)
+@needs_helm
+@pytest.mark.skipif(bool(missing()), reason=missing())
+async def test_a_cluster_that_nobody_prepared_is_as_it_was_after_all_steps(tmp_path: Path) -> None:
+    programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    with short_directory() as work:
+        # Neither the commands of the image's user nor those of root without capabilities pass a private folder.
+        work.chmod(0o755)
+        async with pod_cluster(tmp_path, work, "w1") as kubeconfig:
+            command = (
+                sys.executable,
+                str(SCRIPT),
+                "--kubeconfig",
+                str(kubeconfig),
+                "--image",
+                IMAGE,
+                *WITHOUT_POLICIES,
+            )
+            process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "PATH": programs})
+            async with asyncio.timeout(RUN_MAX_S):
+                assert await process.wait() == 0

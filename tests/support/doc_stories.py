@@ -1,0 +1,173 @@
+"""Which commands of the pages a test runs, in which order and with which outcome, and which none can run, and why.
+
+A command of a page is in a section of a story, or in `NOT_RUN`; a test says where one is in neither.
+"""
+
+from typing import Final, NamedTuple
+
+from support.doc_pages import Command
+
+
+class Expected(NamedTuple):
+    """What becomes of the commands that begin so, or whose comment does; all others succeed.
+
+    They are repeated until it is so.
+    """
+
+    begins: str
+    code: int = 0
+    shows: str = ""
+    """A pattern of the output. A watch ends when it has shown it."""
+
+    until: str = ""
+    """For a `sleep`, and for what serves: what succeeds when the reader has waited long enough."""
+
+
+class Story(NamedTuple):
+    """Sections that are read one after the other, in one folder."""
+
+    name: str
+    sections: tuple[tuple[str, str], ...]
+    expected: tuple[Expected, ...] = ()
+
+    def outcome(self, command: Command) -> Expected:
+        """What becomes of a command."""
+        return next((one for one in self.expected if _begins(command, one.begins)), Expected(""))
+
+
+def _begins(command: Command, beginning: str) -> bool:
+    return command.text.startswith(beginning) or command.comment.startswith(beginning)
+
+
+class NotRun(NamedTuple):
+    """Commands of a page that begin so, and why no test runs them; that they exist is checked all the same."""
+
+    page: str
+    begins: str
+    reason: str
+    sections: frozenset[str] = frozenset()
+    """Where; empty: on the whole page."""
+
+    def names(self, command: Command) -> bool:
+        """Whether it is about a command."""
+        there = command.page == self.page and (not self.sections or command.section in self.sections)
+        return there and command.text.startswith(self.begins)
+
+
+README: Final = "README.md"
+INSTALLING: Final = "docs/installing.md"
+
+FIRST_STEPS: Final = Story("first-steps", ((README, "First steps"),))
+LAB: Final = Story(
+    "lab",
+    tuple(
+        (README, section) for section in ("A simulated fleet for kubectl", "Devices shared by claims", "On the node")
+    ),
+    (
+        Expected("kubectl get gpudevices -w", shows=r" false "),
+        Expected("kubectl get resourceslicestatuses", shows=r"\nshelf-gpus +2 +0 +1 "),
+        Expected("gpuledger describe slice", shows=r"Tainted"),
+        Expected("kubectl gpuledger why claim", shows=r"2 devices requested, 1 available: 1 tainted"),
+        Expected("gpuledger agent probe  ", code=1),
+    ),
+)
+POOLS: Final = Story(
+    "pools",
+    ((README, "GPUs in pools"), ("docs/kubernetes.md", "What if a pool were different")),
+    (
+        Expected("kubectl get gpudevices    ", shows=r" Ready "),
+        Expected("kubectl get gpudevices -l", shows=r" Assigned "),
+        Expected("kubectl get clustergpupools", shows=r"training.* 2 "),
+        Expected("gpuledger timeline device", shows=r"assignment"),
+        Expected("kubectl create -f -", code=1, shows=r"NamespaceNotEnabled"),
+    ),
+)
+NODE_AGENT: Final = Story(
+    "node-agent",
+    (("docs/node-agent.md", "Try it without a GPU"),),
+    (
+        Expected("NATS_URL=", until="curl -s 127.0.0.1:9500/healthz"),
+        Expected("gpuledger get failures", shows=r"XID 79 .*w1/0000:31:00.0"),
+        Expected("curl -s 127.0.0.1:9500/metrics", shows=r"card_unfit"),
+        Expected("sleep 10", until="gpuledger log tail | grep health-changed"),
+        Expected("sleep 20", until="test $(gpuledger log tail | grep -c health-changed) -ge 2"),
+        Expected("the last except heartbeats", shows=r"health-changed"),
+        Expected("node.devices-wanted", shows=r"node.devices-wanted +w1"),
+        Expected("kubectl get gpudevices", shows=r"(?s)( Ready .*){8}"),
+        Expected("gpuledger describe pool", shows=r"training"),
+    ),
+)
+KUBE_COMMANDS: Final = Story(
+    "kube-commands",
+    (
+        *(("docs/kube-commands.md", section) for section in ("Without a ledger", "get", "why", "As a kubectl plugin")),
+        ("docs/reports.md", "Drawings"),
+    ),
+    (
+        Expected(
+            "gpuledger why claim team-a/train --at", code=1, shows="not found at 2026-03-01"
+        ),  # the lab is younger
+        Expected("gpuledger why claim", shows="Answer:"),
+        Expected("kubectl gpuledger why claim", shows="Answer:"),
+        Expected("gpuledger describe slice", shows="gpu-0"),
+        Expected("gpuledger get slices", shows="w1-gpu"),
+        Expected("gpuledger get nodes --kube", shows="w1"),
+    ),
+)
+CHART: Final = Story(
+    "chart",
+    (
+        *((INSTALLING, section) for section in ("Servers of your own", "The agent of the nodes", "Automatic approval")),
+        ("docs/kubernetes.md", "Settings of the module"),
+        *((INSTALLING, section) for section in ("Roles for people", "The coverage job", "Upgrade")),
+        ("docs/presets.md", "Policies"),
+        (INSTALLING, "Uninstall"),
+    ),
+)
+STORIES: Final = (FIRST_STEPS, LAB, POOLS, NODE_AGENT, KUBE_COMMANDS, CHART)
+
+DRILLS: Final = frozenset({"Take a pair", "Bring back both", "Bring back PostgreSQL alone", "Bring back NATS alone"})
+NOT_RUN: Final = (
+    NotRun(README, "make demo", "tests/golden/test_transcript.py runs `gpuledger demo`"),
+    NotRun(README, "make test", "it is what runs this test"),
+    NotRun(
+        "docs/agent-credentials.md",
+        "gpuledger ",
+        "tests/integration/test_auth_callout.py and tests/unit/cli/test_auth_callout.py run them on real servers",
+        frozenset({"Service account tokens"}),
+    ),
+    NotRun("docs/agent-credentials.md", "nsc ", "a program of NATS, which is not here"),
+    NotRun(
+        INSTALLING,
+        "helm --namespace gpu-system install",
+        "tests/integration/test_cluster.py installs so, and runs the pods",
+        frozenset({"Install"}),
+    ),
+    NotRun(INSTALLING, "docker ", "there is no container engine, and no registry"),
+    NotRun(INSTALLING, "kubectl --namespace gpu-system logs ", "the embedded API server serves no logs"),
+    NotRun(INSTALLING, "kubectl --namespace gpu-system exec ", "the embedded API server runs nothing in pods"),
+    NotRun("docs/kube-api.md", "KUBEBUILDER_ASSETS=", "the programs of a real API server are not here"),
+    NotRun(
+        "docs/operations.md",
+        "kubectl --namespace gpu-system exec ",
+        "the embedded API server runs nothing in pods",
+        frozenset({"A pair of the chart's servers"}),
+    ),
+    NotRun("docs/operations.md", "", "tests/integration/test_restore_drills.py runs these very commands", DRILLS),
+    NotRun("docs/presets.md", "helm ", "the embedded API server lacks Deckhouse's kinds; the page's file is templated"),
+)
+
+
+def reason_not_to_run(command: Command) -> NotRun | None:
+    """Why no test runs a command; None if one does."""
+    return next((one for one in NOT_RUN if one.names(command)), None)
+
+
+def commands_of(story: Story, commands: tuple[Command, ...]) -> list[Command]:
+    """The commands that a story runs, in its order."""
+    return [
+        command
+        for section in story.sections
+        for command in commands
+        if (command.page, command.section) == section and reason_not_to_run(command) is None
+    ]

@@ -1,0 +1,291 @@
+"""Runs one pod as a kubelet does: its volumes, init containers, containers, readiness, restarts, and its end."""
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import psutil
+
+from gpuledger.api.kinds import PODS
+from gpuledger.edge.kube.client import KubeClient, KubeRequest
+from gpuledger.edge.kube.errors import KubeError, NotFoundError
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.tasks import end
+from support.pods.mounts import Issuer, PodFiles, expanded
+from support.pods.network import GATEWAY, PodNetwork
+from support.pods.node import Node
+from support.pods.sandbox import Container, Mount, image_config, start
+
+RESTART_AFTER_S: Final = 1.0
+RESTARTS_MAX: Final = 60
+PROBE_EVERY_S: Final = 0.5
+PROBE_MAX_S: Final = 5.0
+GRACE_MAX_S: Final = 20.0
+
+Object = dict[str, Any]
+
+
+class Running:
+    """A container of a pod, as it runs."""
+
+    def __init__(self, spec: Object) -> None:
+        self.spec = spec
+        self.process: asyncio.subprocess.Process | None = None
+        self.container: Container | None = None
+        self.restarts = 0
+        self.code: int | None = None
+        self.ready = False
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process runs."""
+        return self.process is not None and self.process.returncode is None
+
+    def command_pid(self) -> int:
+        """The number of its own process, below those that made its namespaces."""
+        assert self.process is not None, "it was started"
+        children = psutil.Process(self.process.pid).children()
+        assert children, "it starts or ends just now"
+        return children[0].pid
+
+    def status(self) -> Object:
+        """As the API server shows it."""
+        state: Object = {"waiting": {"reason": "ContainerCreating"}}
+        if self.lives:
+            state = {"running": {"startedAt": _now()}}
+        elif self.code is not None:
+            reason = "Completed" if self.code == 0 else "Error"
+            state = {"terminated": {"exitCode": self.code, "reason": reason}}
+        fields = {"name": self.spec["name"], "image": self.spec["image"], "imageID": self.spec["image"]}
+        return {**fields, "ready": self.ready, "restartCount": self.restarts, "state": state}
+
+
+class RunningPod:
+    """A pod on a node, until it has ended or is deleted."""
+
+    def __init__(
+        self,
+        pod: Object,
+        node: Node,
+        network: PodNetwork,
+        client: KubeClient,
+        files: tuple[Path, bytes, Issuer],
+        api: tuple[str, int],
+    ) -> None:
+        self.pod, self.node = pod, node
+        self.name, self.namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        self.containers = {one["name"]: Running(one) for one in pod["spec"]["containers"]}
+        self.init = {one["name"]: Running(one) for one in pod["spec"].get("initContainers", [])}
+        self._network, self._client, self._api = network, client, api
+        self.folder: Path = files[0] / pod["metadata"]["uid"]
+        self._files = PodFiles(pod, self.folder / "volumes", node, client, files[1], files[2])
+        self._units: dict[str, dict[str, str]] = {}
+        self.address = ""
+        self.phase = "Pending"
+        self.message = ""
+        self.task: asyncio.Task[None] | None = None
+
+    def log(self, container: str) -> Path:
+        """The file with a container's output."""
+        return self.folder / f"{container}.log"
+
+    async def run(self) -> None:
+        """Run it until it has ended; cancelled, it is stopped in order."""
+        self.folder.mkdir(parents=True)
+        self.address = await self._network.attach(self.pod["metadata"]["uid"])
+        readiness = asyncio.create_task(self._watch_readiness())
+        try:
+            await self._prepared()
+            for one in self.init.values():
+                if not await self._to_its_end(one):
+                    await self._ended("Failed")
+                    return
+            self.phase = "Running"
+            await asyncio.gather(*(self._to_its_end(one) for one in self.containers.values()))
+            failed = any(one.code for one in self.containers.values())
+            await self._ended("Failed" if failed else "Succeeded")
+        finally:
+            await end([readiness])
+            await asyncio.shield(self._stop())
+
+    async def _prepared(self) -> None:
+        while True:
+            try:
+                await self._files.make()
+                break
+            except (NotFoundError, AssertionError) as error:
+                self.message = str(error)
+                await self.publish()
+                await asyncio.sleep(RESTART_AFTER_S)
+        self.message = ""
+        await self._allocate()
+        await self.publish()
+
+    async def _allocate(self) -> None:
+        for one in self.containers.values():
+            limits = one.spec.get("resources", {}).get("limits", {})
+            for resource in limits.keys() & self.node.kubelet.resources.keys():
+                answer = await self.node.kubelet.allocate(
+                    resource, int(limits[resource]), self.name, one.spec["name"], namespace=self.namespace
+                )
+                self._units.setdefault(one.spec["name"], {}).update(answer.envs)
+
+    async def _to_its_end(self, one: Running) -> bool:
+        """Run a container until it need not run again; returns whether it succeeded."""
+        policy = self.pod["spec"].get("restartPolicy", "Always")
+        is_init = one.spec["name"] in self.init
+        while True:
+            one.code = await self._once(one)
+            await self.publish()
+            again = policy == "Always" and not (is_init and one.code == 0)
+            again = again or (policy == "OnFailure" and one.code != 0)
+            if not again:
+                return one.code == 0
+            one.restarts += 1
+            assert one.restarts <= RESTARTS_MAX, (
+                f"{self.name} ends again and again:\n{self.log(one.spec['name']).read_text()}"
+            )
+            await asyncio.sleep(RESTART_AFTER_S)
+
+    async def _once(self, one: Running) -> int:
+        name = one.spec["name"]
+        one.container = await self._container(one.spec)
+        with self.log(name).open("ab") as output:
+            one.process = await start(one.container, self.folder / f"{name}.root", output.fileno())
+        await self.publish()
+        return await one.process.wait()
+
+    async def _container(self, spec: Object) -> Container:
+        host, port = self._api
+        environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port), "HOSTNAME": self.name}
+        environ |= await self._files.environment(spec, self.address, GATEWAY)
+        environ |= self._units.get(spec["name"], {})
+        pod_rights, rights = self.pod["spec"].get("securityContext") or {}, spec.get("securityContext") or {}
+        config = image_config()
+        uid = rights.get("runAsUser", pod_rights.get("runAsUser", config["user"]["uid"]))
+        gid = rights.get("runAsGroup", pod_rights.get("runAsGroup", config["user"]["gid"]))
+        group = pod_rights.get("fsGroup")
+        command = spec.get("command") or config["args"]
+        mounts = await self._files.mounts(spec, environ)
+        return Container(
+            expanded([*command, *spec.get("args", [])], environ),
+            environ,
+            uid=uid,
+            gid=gid,
+            groups=[group] if group is not None else [],
+            capabilities=(rights.get("capabilities") or {}).get("add") or [],
+            mounts=[*mounts, Mount(self._network.hosts, "/etc/hosts", read_only=True)],
+            network=self._network.namespace(self.pod["metadata"]["uid"]),
+            shares_pids=bool(self.pod["spec"].get("hostPID")),
+            working_dir=spec.get("workingDir", ""),
+        )
+
+    async def _watch_readiness(self) -> None:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_MAX_S)) as session:
+            while True:
+                before = [one.ready for one in self.containers.values()]
+                for one in self.containers.values():
+                    one.ready = one.lives and await self._is_ready(one, session)
+                if [one.ready for one in self.containers.values()] != before:
+                    await self.publish()
+                await asyncio.sleep(PROBE_EVERY_S)
+
+    async def _is_ready(self, one: Running, session: aiohttp.ClientSession) -> bool:
+        probe = one.spec.get("readinessProbe") or {}
+        ports = {port["name"]: port["containerPort"] for port in one.spec.get("ports", []) if "name" in port}
+        match probe:
+            case {"httpGet": {"path": path, "port": port, **rest}}:
+                assert rest.get("scheme", "HTTP") == "HTTP", "no probe over TLS is run here"
+                with suppress(aiohttp.ClientError, TimeoutError):
+                    url = f"http://{self.address}:{ports.get(port, port)}{path}"
+                    async with session.get(url) as answer:
+                        return answer.status < 400
+                return False
+            case {"tcpSocket": {"port": port}}:
+                with suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(PROBE_MAX_S):
+                        _, writer = await asyncio.open_connection(self.address, ports.get(port, port))
+                    writer.close()
+                    return True
+                return False
+            case {"exec": {"command": command}}:
+                code, _, _ = await self.execute(one, command)
+                return code == 0
+        return True
+
+    async def execute(self, one: Running, command: list[str]) -> tuple[int, bytes, bytes]:
+        """Run a command in a container, with its rights; returns exit code, output and errors."""
+        assert one.container is not None, "it was started"
+        container = one.container
+        bounding = ",".join(["-all", *(f"+{name.lower()}" for name in container.capabilities)])
+        environ = dict(item.split("=", 1) for item in image_config()["env"]) | dict(container.environ)
+        pid = str(one.command_pid())
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *("nsenter", "--target", pid, "--mount", "--net", "--pid", f"--root=/proc/{pid}/root", "--"),
+            *("setpriv", "--reuid", str(container.uid), "--regid", str(container.gid), "--clear-groups"),
+            *("--inh-caps=-all", "--ambient-caps=-all", f"--bounding-set={bounding}", "--no-new-privs", "--"),
+            *("env", "-i", "-C", container.working_dir or image_config()["cwd"]),
+            *(f"{name}={value}" for name, value in environ.items()),
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+        )
+        output, errors = await process.communicate()
+        return process.returncode or 0, output, errors
+
+    async def _ended(self, phase: str) -> None:
+        self.phase = phase
+        await self.publish()
+
+    async def publish(self) -> None:
+        """Write the pod's status."""
+        ready = self.phase == "Running" and all(one.ready for one in self.containers.values())
+        condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": _now()}
+        status: Object = {
+            "phase": self.phase,
+            "message": self.message,
+            "podIP": self.address,
+            "podIPs": [{"ip": self.address}],
+            "hostIP": GATEWAY,
+            "startTime": self.pod["metadata"]["creationTimestamp"],
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}, condition],
+            "containerStatuses": [one.status() for one in self.containers.values()],
+            "initContainerStatuses": [one.status() for one in self.init.values()],
+        }
+        with suppress(NotFoundError):
+            await self._client.merge_patch(PODS, self.name, {"status": status}, self.namespace, subresource="status")
+
+    async def _stop(self) -> None:
+        grace = min(float(self.pod["spec"].get("terminationGracePeriodSeconds", 30)), GRACE_MAX_S)
+        for one in [*self.init.values(), *self.containers.values()]:
+            await self._stop_container(one, grace)
+        self.node.kubelet.release(self.name)
+        await self._network.detach(self.pod["metadata"]["uid"])
+
+    async def _stop_container(self, one: Running, grace: float) -> None:
+        if one.process is None or not one.lives:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(one.process.pid, number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await one.process.wait()
+                return
+
+    async def remove(self) -> None:
+        """Tell the API server that nothing of it runs any more."""
+        with suppress(KubeError):
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+            await self._client.send(KubeRequest("delete", "DELETE", path, body=options))
+
+
+def _now() -> str:
+    return system_clock().strftime("%Y-%m-%dT%H:%M:%SZ")
