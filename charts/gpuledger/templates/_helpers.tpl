@@ -97,9 +97,6 @@ because any other one ends with a nil pointer.
 {{- fail "servers.database is about a PostgreSQL server of your own; give its URL, or leave it empty: the chart's own server is always fully verified." }}
 {{- end }}
 {{- end }}
-{{- if and $brought.databaseUrl (ne (int .Values.postgresql.replicas) 1) }}
-{{- fail "postgresql.replicas must be 1: the chart runs one PostgreSQL server. For a replicated one, run it yourself (with an operator such as CloudNativePG), and give its URL in servers.databaseUrl." }}
-{{- end }}
 {{- end }}
 
 {{/* The data of the chart's own Secret: the URLs that the values give. */}}
@@ -202,7 +199,10 @@ services.
 {{/* How a pod verifies PostgreSQL, as JSON: sslMode, tlsSecret, clientCertificate. Call with (list $ "component"). */}}
 {{- define "gpuledger.databaseTls" -}}
 {{- $root := index . 0 -}}
-{{- if include "gpuledger.bringsPostgres" $root -}}
+{{- if include "gpuledger.postgresCluster" $root -}}
+{{- $secret := printf "%s-postgres-ca" (include "gpuledger.fullname" $root) -}}
+{{- dict "sslMode" "" "tlsSecret" $secret "clientCertificate" false "brought" true | toJson }}
+{{- else if include "gpuledger.bringsPostgres" $root -}}
 {{- $secret := printf "%s-%s" (include "gpuledger.fullname" $root) (include "gpuledger.role" (index . 1)) -}}
 {{- dict "sslMode" "" "tlsSecret" $secret "clientCertificate" false "brought" true | toJson }}
 {{- else -}}
@@ -266,7 +266,9 @@ are given.
     {{- end }}
 - name: DATABASE_URL
   valueFrom:
-    {{- if include "gpuledger.bringsPostgres" $root }}
+    {{- if include "gpuledger.postgresCluster" $root }}
+    secretKeyRef: {name: {{ include "gpuledger.fullname" $root }}-postgres-app, key: uri}
+    {{- else if include "gpuledger.bringsPostgres" $root }}
     secretKeyRef: {name: {{ $own }}, key: DATABASE_URL}
     {{- else }}
     secretKeyRef: {name: {{ index . 2 }}, key: {{ $servers.databaseUrlKey }}}
