@@ -143,6 +143,9 @@ NOT_RUN: Final = (
         "tests/integration/test_cluster.py installs so, and runs the pods",
         frozenset({"Install"}),
     ),
+    NotRun(
+        INSTALLING, "kubectl --namespace gpu-system delete clusters.postgresql", "the operator's kinds are not here"
+    ),
     NotRun(INSTALLING, "docker ", "there is no container engine, and no registry"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system logs ", "the embedded API server serves no logs"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system exec ", "the embedded API server runs nothing in pods"),
