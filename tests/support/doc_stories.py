@@ -148,9 +148,9 @@ NOT_RUN: Final = (
         "kubectl ",
         "tests/integration/kube/test_admission_break_glass.py acts as the group, which the embedded API server lets in",
         frozenset({"Break-glass"}),
-        INSTALLING,
-        "kubectl --namespace gpu-system delete clusters.postgresql",
-        "the operator's kinds are not here",
+    ),
+    NotRun(
+        INSTALLING, "kubectl --namespace gpu-system delete clusters.postgresql", "the operator's kinds are not here"
     ),
     NotRun(INSTALLING, "docker ", "there is no container engine, and no registry"),
     NotRun(INSTALLING, "kubectl --namespace gpu-system logs ", "the embedded API server serves no logs"),

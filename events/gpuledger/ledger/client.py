@@ -112,7 +112,17 @@ class LedgerClient(Client):
         """The login as sent to the server. The library would send it in the clear to a server that offers no TLS."""
         if self._login.requires_tls and not self._server_info.get("tls_required"):
             raise NatsError("the server does not ask for TLS, and without it nobody knows who listens")
+        self._mark_encrypted()
         return super()._connect_command()
+
+    def _mark_encrypted(self) -> None:
+        """Tell a stream that has TLS so; at its end it would ask for what TLS cannot do, and asyncio would warn."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is None or writer.get_extra_info("ssl_object") is None:
+            return
+        protocol = writer.transport.get_protocol()  # None once the connection is lost
+        if isinstance(protocol, asyncio.StreamReaderProtocol):
+            protocol._over_ssl = True  # type: ignore[attr-defined] # noqa: SLF001 - the library forgets it
 
     async def _process_err(self, err_msg: str) -> None:
         """Come back with the files as they are now, where the library would close a connection for good."""
