@@ -62,6 +62,8 @@ class ChartServers:
     async def _server(self, name: str, more: Sequence[str]) -> AsyncIterator[PodProcess]:
         found = await self._cluster.client.get(STATEFUL_SETS, name, NAMESPACE)
         async with pod_process(self._cluster, found["spec"]["template"]["spec"], f"{name}-0", more) as process:
+            status = {"status": {"replicas": 1, "readyReplicas": 1}}
+            await self._cluster.client.merge_patch(STATEFUL_SETS, name, status, NAMESPACE, subresource="status")
             yield process
 
 

@@ -64,6 +64,15 @@ async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: 
     assert f"data-{NAME}-" in cluster.kubelet.ran[f"{NAME}-uninstall"].log
 
 
+async def test_a_release_whose_servers_never_ran_is_migrated_beside_those_that_an_upgrade_brings(
+    cluster: Cluster,
+) -> None:
+    assert (await cluster.helm("install", VALUES)).code == 0
+    upgraded = await cluster.helm("upgrade", VALUES, "--no-hooks")
+    assert upgraded.code == 0, upgraded
+    assert await cluster.names(JOBS) == {f"{NAME}-migrate-2"}, "a hook would wait for servers that come after it"
+
+
 async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(cluster: Cluster) -> None:
     account, made = f"{NAME}-credentials", render(VALUES)
     assert (await cluster.helm("install", VALUES)).code == 0
