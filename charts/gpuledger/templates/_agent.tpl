@@ -17,10 +17,13 @@
 {{- $byToken := include "gpuledger.agentsByToken" . }}
 {{- with .Values.agent.nats }}
 {{- if and $byToken (or .credentialsSecret .credentialsPath .tlsVolume) }}
-{{- fail "agent.nats.credentialsSecret, agent.nats.credentialsPath and agent.nats.tlsVolume are for a NATS server of your own; give agent.nats.url as well, or leave them empty: agents log in to the chart's NATS server by the tokens of their ServiceAccount." }}
+{{- fail "agent.nats.credentialsSecret, agent.nats.credentialsPath and agent.nats.tlsVolume are for a NATS server of your own; leave them empty: agents log in to the chart's NATS server by the tokens of their ServiceAccount." }}
 {{- end }}
 {{- if not (or .url .urlSecret $byToken) }}
 {{- fail "agent.enabled needs to know where the ledger is: give agent.nats.url, or in agent.nats.urlSecret a Secret that holds the URL; docs/agent-credentials.md says which rights an agent needs." }}
+{{- end }}
+{{- if and (include "gpuledger.bringsNats" $) (or .url .urlSecret) }}
+{{- fail "agent.nats.url and agent.nats.urlSecret are for a NATS server of your own, but this release brings one, and its services would record elsewhere than the agents. Leave them empty, or name your server for the services as well (servers.natsUrl or servers.existingSecret)." }}
 {{- end }}
 {{- if and .url .urlSecret }}
 {{- fail "agent.nats.url and agent.nats.urlSecret are both given. Give one of them." }}

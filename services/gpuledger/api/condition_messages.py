@@ -35,7 +35,7 @@ MESSAGES: Final[Mapping[str, str]] = {
     PreparationReason.DRIVER_NOT_ANSWERING: "No driver answers the node's agent; look at the driver on this node.",
     PreparationReason.TOOLKIT_VALIDATION_FAILED: "The validator finds no working container toolkit on this node.",
     PreparationReason.VALIDATION_FAILED: "A later step of the validator fails; look at its pod on this node.",
-    PreparationReason.WAITING_FOR_DRIVER: "Nothing shows whether the toolkit works before the driver does.",
+    PreparationReason.WAITING_FOR_DRIVER: "This is not known before the driver works.",
     PreparationReason.GFD_PENDING: "GPU Feature Discovery is not ready on this node yet.",
     PreparationReason.GFD_FAILING: "GPU Feature Discovery fails on this node; look at its pod.",
     PreparationReason.GFD_TIMED_OUT: "GPU Feature Discovery was not ready in time; look at its pod on this node.",

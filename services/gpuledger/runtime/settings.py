@@ -191,15 +191,17 @@ def read_callout_settings(environ: Mapping[str, str]) -> CalloutSettings:
     url, account = environ.get(NATS_URL), environ.get(CALLOUT_SERVICE_ACCOUNT, "")
     if not url:
         raise SettingsError(f"The server's URL is missing; set {NATS_URL}, such as to nats://127.0.0.1:4222.")
-    seed = _file(environ, CALLOUT_SEED)
-    if seed is None:
-        raise SettingsError(f"The issuer's key is missing; set {CALLOUT_SEED} to the file that has it.")
+    if not Path(environ.get(CALLOUT_SEED, "")).is_file():
+        raise SettingsError(f"The issuer's key is missing; set {CALLOUT_SEED} to the file that has it (a seed, SA...).")
+    seed, identity = Path(environ[CALLOUT_SEED]), read_nats_identity(environ)
+    if identity.credentials is None and identity.certificate is None and "@" not in url:
+        raise SettingsError(f"The service has no login; set {NATS_CREDENTIALS} to a file with its user and password.")
     namespace, slash, name = account.partition("/")
     if not slash or not namespace or not name or "/" in name:
         raise SettingsError(f"{CALLOUT_SERVICE_ACCOUNT} is {account!r}; it is the agents' account as NAMESPACE/NAME.")
     return CalloutSettings(
         url,
-        read_nats_identity(environ),
+        identity,
         seed,
         (namespace, name),
         environ.get(CALLOUT_AUDIENCE) or DEFAULT_CALLOUT_AUDIENCE,

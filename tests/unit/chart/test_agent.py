@@ -26,6 +26,7 @@ from gpuledger.runtime.telemetry_http import parse_address
 from support.chart import (
     CHART,
     DATABASE,
+    IMAGE,
     KUBE_VERSION,
     NAME,
     WITH_SECRET,
@@ -337,6 +338,7 @@ def test_the_image_is_the_releases_or_its_own() -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({**WITH_SECRET, "agent": {"enabled": True}}, "agent.enabled needs to know where the ledger is"),
     (values({"url": LEDGER, "urlSecret": "agents"}), "agent.nats.url and agent.nats.urlSecret are both given"),
+    ({**IMAGE, "agent": {"nats": {"url": LEDGER}}}, "this release brings one"),
     (values({"urlSecret": NAME}), "agent.nats.urlSecret is the services' Secret"),
     ({**WITH_SECRET, "agent": {"enabled": True, "nats": {"urlSecret": "given"}}}, "is the services' Secret"),
     (

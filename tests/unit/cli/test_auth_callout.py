@@ -94,8 +94,10 @@ def test_a_configuration_that_cannot_be(options: list[str], advice: str) -> None
     [
         ({}, NATS_URL),
         ({NATS_URL: "nats://h:1"}, CALLOUT_SEED),
-        ({NATS_URL: "nats://h:1", CALLOUT_SEED: "seed"}, "NAMESPACE/NAME"),
-        ({NATS_URL: "nats://h:1", CALLOUT_SEED: "seed", CALLOUT_SERVICE_ACCOUNT: "a/b/c"}, "NAMESPACE/NAME"),
+        ({NATS_URL: "nats://h:1", CALLOUT_SEED: "absent"}, "issuer's key is missing"),
+        ({NATS_URL: "nats://h:1", CALLOUT_SEED: "seed"}, NATS_CREDENTIALS),
+        ({NATS_URL: "nats://u:p@h:1", CALLOUT_SEED: "seed"}, "NAMESPACE/NAME"),
+        ({NATS_URL: "nats://u:p@h:1", CALLOUT_SEED: "seed", CALLOUT_SERVICE_ACCOUNT: "a/b/c"}, "NAMESPACE/NAME"),
     ],
 )
 def test_settings_that_are_missing(environ: Mapping[str, str], advice: str, tmp_path: Path) -> None:

@@ -90,6 +90,8 @@ def expressing(operator: str) -> dict[str, Any]:
         ({"inventory": {"resyncPeriod": "1d"}}, {}, "inventory.resyncPeriod"),
         ({"inventory": {"resyncPeriod": 30}}, {}, "inventory.resyncPeriod"),
         ({"managedNodes": {"labelKey": ""}}, {}, "managedNodes.labelKey"),
+        ({"managedNodes": {"labelKey": "bad key"}}, {}, "managedNodes.labelKey"),
+        ({"scheduling": {"topologyKey": "a b"}}, {}, "scheduling.topologyKey"),
         ({"highAvailability": "yes"}, {}, "highAvailability"),
         ({"bootstrap": {"gfd": {"enabled": "no"}}}, {}, "bootstrap.gfd.enabled"),
         ({"bootstrap": {"heartbeats": 0}}, {}, "bootstrap.heartbeats"),

@@ -8,7 +8,10 @@ LABEL_MAX = 63
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_LABEL = re.compile(_LABEL)
 _DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+QUALIFIED_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+"""A pattern of label values, and of the last part of label and annotation keys."""
+
+_QUALIFIED = re.compile(QUALIFIED_NAME)
 
 
 def dns_subdomain_problem(name: str) -> str | None:

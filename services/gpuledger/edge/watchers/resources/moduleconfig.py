@@ -15,6 +15,7 @@ import orjson
 from gpuledger.api.kinds import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.api.pool_spec import SELECTOR_OPERATORS
 from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.kube.schema.object_names import QUALIFIED_NAME, qualified_name_problem
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import FieldReader, key_of, name_of, number, packed, shown, skipped, text
 from gpuledger.edge.watchers.resources.selectors import labels_selected
@@ -164,6 +165,11 @@ def _one_of(allowed: tuple[str, ...]) -> str:
     return f"{', '.join(allowed[:-1])} or {allowed[-1]}"
 
 
+def _label_key(value: object) -> str | None:
+    found = text(value)
+    return None if found is None or qualified_name_problem(found) else found
+
+
 def _boolean(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -182,6 +188,9 @@ def _up_to(most: int) -> Values:
 
 _BOOLEAN: Final = Values(_boolean, "true or false", {"type": "boolean"})
 _TEXT: Final = Values(text, "a text", {"type": "string", "minLength": 1})
+_LABEL_KEY: Final = Values(
+    _label_key, "the key of a label", {"type": "string", "pattern": f"^([a-z0-9.-]{{1,253}}/)?{QUALIFIED_NAME}$"}
+)
 _ANY_PERIOD: Final = Values(
     _period_s, "a period such as 30s, 5m or 1h", {"type": "string", "pattern": "^[1-9][0-9]{0,8}[smh]$"}
 )
@@ -194,10 +203,10 @@ _RESYNC_PERIOD: Final = Values(
 _ENABLED: Final = Setting("enabled", "enabled", _BOOLEAN)
 
 _SETTINGS: Final = (
-    Setting("managedNodes.labelKey", "managed_label_key", _TEXT),
+    Setting("managedNodes.labelKey", "managed_label_key", _LABEL_KEY),
     Setting("managedNodes.enabledByDefault", "enabled_by_default", _BOOLEAN),
     Setting("scheduling.defaultStrategy", "scheduling_strategy", _TEXT),
-    Setting("scheduling.topologyKey", "topology_key", _TEXT),
+    Setting("scheduling.topologyKey", "topology_key", _LABEL_KEY),
     Setting("inventory.resyncPeriod", "resync_period_s", _RESYNC_PERIOD),
     Setting("highAvailability", "high_availability", _BOOLEAN),
     Setting("featureGates.DRAResourceAvailabilityVisibility", "dra_availability", _BOOLEAN),
