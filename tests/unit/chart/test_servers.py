@@ -127,7 +127,7 @@ def test_three_servers_find_each_other_and_one_may_be_drained() -> None:
     assert f"{NAME}-nats" not in render(IMAGE).names("PodDisruptionBudget")
 
 
-def test_without_persistence_the_notes_say_what_is_lost() -> None:
+def test_without_persistence_there_is_no_volume() -> None:
     values = {**IMAGE, "nats": {"persistence": {"enabled": False}}}
     spec = render(values).one("StatefulSet", f"{NAME}-nats")["spec"]
     assert "volumeClaimTemplates" not in spec
