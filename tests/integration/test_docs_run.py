@@ -34,7 +34,7 @@ SERIAL = "0323812008256"
 
 
 async def follow(story: Story, folder: Path, replacing: dict[str, str] | None = None, **variables: str) -> None:
-    async with Reader(folder, replacing or {}, variables).sitting() as reader:
+    async with Reader(folder, replacing or {}, variables).reading() as reader:
         await reader.tell(story, commands_of(story, commands()))
 
 
@@ -115,13 +115,13 @@ async def test_commands_that_read_kubernetes(tmp_path: Path) -> None:
         kubeconfig.write_text(yaml.safe_dump(config))
         (tmp_path / "objects.yaml").write_text(KUBE_COMMANDS_OBJECTS)
         without = {"KUBECONFIG": str(kubeconfig), "GPULEDGER_DATA_DIR": str(tmp_path / "none")}
-        async with Reader(tmp_path, {}, without).sitting() as reader:
+        async with Reader(tmp_path, {}, without).reading() as reader:
             assert (await reader.type("kubectl apply -f objects.yaml")).code == 0
             shown = commands_of(KUBE_COMMANDS, commands())
             alone = [command for command in shown if command.section == "Without a ledger"]
             await reader.tell(KUBE_COMMANDS, alone)
             assert not (tmp_path / "none").exists(), "an empty ledger was started"
-        async with Reader(tmp_path, {}, without | {"GPULEDGER_DATA_DIR": str(up.data_dir)}).sitting() as reader:
+        async with Reader(tmp_path, {}, without | {"GPULEDGER_DATA_DIR": str(up.data_dir)}).reading() as reader:
             await reader.tell(KUBE_COMMANDS, shown[len(alone) :])
 
 
@@ -144,7 +144,7 @@ async def test_the_chart(tmp_path: Path, clean_nats_url: str, database_url: str)
         for name in ("ml-team-a", "ml-team-b"):
             await create(cluster.client, NAMESPACES, {"metadata": {"name": name}})
         await eventually(partial(is_gone, cluster.client, NAMESPACE))
-        async with Reader(tmp_path, replacing, {"KUBECONFIG": str(cluster.config)}).sitting() as reader:
+        async with Reader(tmp_path, replacing, {"KUBECONFIG": str(cluster.config)}).reading() as reader:
             shown = commands_of(CHART, commands())
             await reader.tell(CHART, shown)
         ran = cluster.kubelet.ran

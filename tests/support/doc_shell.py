@@ -51,7 +51,7 @@ class Reader:
         (folder / ".exported").write_text("")
 
     @asynccontextmanager
-    async def sitting(self) -> AsyncIterator["Reader"]:
+    async def reading(self) -> AsyncIterator["Reader"]:
         """Until the block ends, as does what serves: the last first."""
         try:
             yield self

@@ -64,6 +64,12 @@ def test_a_key_in_pem_serves_too(tmp_path: Path) -> None:
             read_issuer_key(file)
 
 
+def test_a_key_is_written_into_a_folder_and_not_over_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CliError, match="is a file"):
+        invoke("nats-keys", str(tmp_path / "file"))
+
+
 def test_a_configuration_with_the_issuer_of_a_seed(tmp_path: Path, passwords: Path) -> None:
     invoke("nats-keys", str(tmp_path / "keys"))
     output = tmp_path / "nats.conf"
@@ -81,6 +87,8 @@ def test_a_configuration_with_the_issuer_of_a_seed(tmp_path: Path, passwords: Pa
         (["--cluster", "lab"], "a name and routes"),
         (["--issuer", "UABC"], "no public key of a NATS account"),
         (["--passwords", "/nowhere"], "No password in /nowhere/services"),
+        (["--listen", "foo"], "'foo' is not an address"),
+        (["--cluster", "lab", "--route", "foo"], "'foo' is no route"),
     ],
 )
 def test_a_configuration_that_cannot_be(options: list[str], advice: str) -> None:

@@ -1,6 +1,8 @@
 """`auth-callout`, `nats-keys` and `nats-config`: a NATS server whose agents log in by their service account."""
 
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -22,11 +24,14 @@ from gpuledger.ledger.server_config import (
 from gpuledger.runtime.settings import read_callout_settings
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
+from gpuledger.runtime.telemetry_http import ListenError, parse_address
 
 ENDING_MAX_S: Final = 10.0
 PRIVATE: Final = 0o600
 SEED_FILE: Final = "seed"
 ISSUER_FILE: Final = "issuer"
+
+_ROUTE: Final = re.compile(r"(nats|tls)://[^\s/:]+:\d{1,5}", re.ASCII)
 
 Passwords = Annotated[
     Path | None,
@@ -95,6 +100,8 @@ def nats_keys(
     texts = {SEED_FILE: seed_text(KeyKind.ACCOUNT, key.private_bytes_raw()), ISSUER_FILE: issuer_of(key)}
     if taken := [str(directory / name) for name in texts if (directory / name).exists()]:
         raise CliError(f"{' and '.join(taken)} would be overwritten", "Name another folder, or move them away first")
+    if directory.exists() and not directory.is_dir():
+        raise CliError(f"{directory} is a file", "Name a folder for the two files", ExitCode.USAGE)
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         _write(directory / name, f"{text}\n")
@@ -126,6 +133,7 @@ def nats_config(
         raise CliError("A certificate and its key belong together", "Give both, or neither", ExitCode.USAGE)
     if (cluster is None) != (not routes):
         raise CliError("A cluster has a name and routes", "Give --cluster and --route, or neither", ExitCode.USAGE)
+    _refuse_odd_addresses((listen, monitor, cluster_listen), routes or ())
     text = config_text(
         ServerConfig(
             listen,
@@ -144,6 +152,17 @@ def nats_config(
     console = Console.standard()
     with quiet_pipe(console.out):
         console.out.write(text)
+
+
+def _refuse_odd_addresses(addresses: Iterable[str], routes: Iterable[str]) -> None:
+    try:
+        for address in addresses:
+            parse_address(address)
+    except ListenError as error:
+        raise CliError(str(error), code=ExitCode.USAGE) from error
+    for route in routes:
+        if not _ROUTE.fullmatch(route):
+            raise CliError(f"{route!r} is no route", "Write nats://HOST:PORT", ExitCode.USAGE)
 
 
 def _issuer(seed: Path | None, issuer: str | None) -> str | None:
