@@ -59,6 +59,8 @@ async def test_three_servers_need_the_operator_which_brings_them(cluster: Cluste
     assert one.code != 0
     assert f"cannot become 1 while the Cluster {POSTGRES} is there" in one.err
 
+    ready = {"status": {"replicas": 1, "readyReplicas": 1}}
+    await cluster.client.merge_patch(STATEFUL_SETS, f"{NAME}-nats", ready, NAMESPACE, subresource="status")
     assert f"name: {MIGRATION}-2\n" in await planned(cluster)
     status = {"status": {"readyInstances": 1}}
     await cluster.client.merge_patch(CLUSTERS, POSTGRES, status, NAMESPACE, subresource="status")
