@@ -1,4 +1,5 @@
-# The image that the Helm chart runs (docs/installing.md). It stores nothing: NATS and PostgreSQL run elsewhere.
+# The image that the Helm chart runs (docs/installing.md). Its wheels hold the NATS and
+# PostgreSQL servers that the chart brings, which keep their data on volumes.
 # The agents of the nodes use it too, as root; NVIDIA's container runtime gives them the driver's library.
 #
 #   docker build --tag registry.example/gpuledger:0.1.0 .

@@ -99,7 +99,7 @@ def understand(settings: Mapping[str, Any], enabled: object = None) -> Understoo
             values[one.name] = value
     problems += _approve(values, mapping(settings, "deviceApproval"))
     problems += _refer(values, mapping(settings, "dra").get("claimReferences"))
-    problems += _unknown(settings, _TREE)
+    problems += _unknown_settings(settings, _TREE)
     return Understood(values, tuple(problems))
 
 
@@ -118,7 +118,7 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any], tree: "Tree | None
     return merged
 
 
-def _unknown(settings: Mapping[str, Any], names: "Tree", place: str = "") -> Iterator[str]:
+def _unknown_settings(settings: Mapping[str, Any], names: "Tree", place: str = "") -> Iterator[str]:
     """What nobody knows, and what it may have been meant to be."""
     for key in sorted(map(str, settings.keys() - names.keys())):
         close = get_close_matches(key, names, n=1)
@@ -127,7 +127,7 @@ def _unknown(settings: Mapping[str, Any], names: "Tree", place: str = "") -> Ite
         if below := names[key]:
             given = settings[key]
             if isinstance(given, Mapping):
-                yield from _unknown(given, below, f"{place}{key}.")
+                yield from _unknown_settings(given, below, f"{place}{key}.")
             elif given is not None:
                 yield f"{place}{key} is {shown(given)}, and not an object with {', '.join(sorted(below))}"
 
