@@ -1,5 +1,6 @@
 """What every test may ask for: real servers, and hypothesis settings that suit them."""
 
+import faulthandler
 import gc
 import logging
 import os
@@ -8,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 import structlog
@@ -29,6 +31,16 @@ for name in ("NATS_URL", "DATABASE_URL", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"
 if threading.current_thread() is threading.main_thread():
     # A shell lets what it starts in the background ignore SIGINT, and so would the commands that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+EXIT_MAX_S: Final = 60.0
+"""How long the process may take to end after the last test."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """What a failed test left running must not keep the process: it ends with the stacks of all its threads."""
+    faulthandler.dump_traceback_later(EXIT_MAX_S, exit=True, file=sys.__stderr__)
 
 
 def pytest_collection_finish() -> None:

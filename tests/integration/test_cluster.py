@@ -20,6 +20,8 @@ SCRIPT = ROOT / "tests" / "cluster" / "run"
 RUN_MAX_S = 1500.0
 WITHOUT_POLICIES = ("--set", "restrictedAccess.enabled=false")
 IMAGE = "localhost/gpuledger:0.1.0"
+LINES_MAX = 60
+"""How many lines of each container's log are shown where a step failed."""
 
 
 @pytest.mark.long
@@ -44,3 +46,13 @@ async def test_a_cluster_that_nobody_prepared_is_as_it_was_after_all_steps(tmp_p
             process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "PATH": programs})
             async with asyncio.timeout(RUN_MAX_S):
                 assert await process.wait() == 0
+
+
+def last_lines_of_pods(work: Path) -> str:
+    """What the containers of all pods wrote last."""
+    logs = sorted((work / "pods").glob("*/*.log"))
+    return "\n".join(f"{log.parent.name}/{log.stem}:\n{_tail(log)}" for log in logs)
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-LINES_MAX:])

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
@@ -18,6 +18,7 @@ from gpuledger.compose.log_metrics import measure_log
 from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
+from gpuledger.edge.admission.service import AdmissionHealth
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.position import number_of
@@ -28,6 +29,9 @@ from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
 from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import all_projections
+
+OK: Final = "ok"
+"""The status of a process that does all of its work."""
 
 
 class DataServers(NamedTuple):
@@ -141,12 +145,13 @@ async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[Dat
 
 
 def health_of(supervision: Supervision, edge: Edge | None) -> Health:
-    """The answer of `/healthz`."""
+    """The answer of `/healthz`, by which a pod is ready: an API server may call its webhooks from then on."""
+    webhooks = edge.webhooks.health() if edge and edge.webhooks else None
     problem = edge.followed.problem if edge else None
-    healthy = supervision.healthy and problem is None
+    status, reason = _status(supervision, problem, webhooks)
     document: dict[str, object] = {
-        "status": "ok" if healthy else "failing" if problem else _trouble(supervision),
-        "reason": None if healthy else problem or _reason(supervision),
+        "status": status,
+        "reason": reason,
         "generation": supervision.ledger.generation,
         "head": None if supervision.head is None else number_of(supervision.head),
         "projections": {name: found._asdict() for name, found in supervision.health().items()},
@@ -155,8 +160,20 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
     if edge is not None:
         document["watchers"] = {"refused_objects": refused_objects(), "reason": problem}
         document["statuswriter"] = edge.writer.health()._asdict()
-        document["admission"] = None if edge.webhooks is None else edge.webhooks.health()._asdict()
-    return Health(healthy, document)
+        document["admission"] = webhooks._asdict() if webhooks else None
+    return Health(status == OK, document)
+
+
+def _status(supervision: Supervision, problem: str | None, webhooks: AdmissionHealth | None) -> tuple[str, str | None]:
+    """The state as one word, and the reason unless all is well."""
+    if problem is not None:
+        return "failing", problem
+    if not supervision.healthy:
+        return _trouble(supervision), _reason(supervision)
+    if webhooks is not None and not webhooks.is_ready:
+        waits = f"The webhooks do not answer yet ({webhooks.state})."
+        return "failing" if webhooks.state == "stopped" else "starting", webhooks.reason or waits
+    return OK, None
 
 
 def _leader(holder: LockHolder | None) -> dict[str, str | None] | None:

@@ -174,6 +174,27 @@ async def test_the_webhooks_are_called_through_their_service_and_keep_nobody_els
     assert await _refusal(admin, _pod("gpu", "gpu.deckhouse.io/x")) == ""
 
 
+async def test_a_pod_is_not_ready_before_its_own_webhooks_answer(
+    pod: Pod, clean_nats_url: str, migrated_url: str
+) -> None:
+    """Another replica has told the API server of the webhooks: it calls whatever pod is ready."""
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        healthy = Supervision((), ledger, migrated_url, checked_at=system_clock())
+        async with kube_edge(pod.settings, parts(ledger, migrated_url)) as edge:
+            before = health_of(healthy, edge)
+            for work in edge.work:
+                work.close()
+            assert (before.ok, before.document["status"]) == (False, "starting")
+            assert before.document["reason"] == "The webhooks do not answer yet (folding)."
+        async with working(pod, ledger, migrated_url) as edge:
+
+            async def is_ready() -> bool:
+                return health_of(healthy, edge).ok
+
+            await eventually(is_ready)
+            assert await _is_refused(pod.admin)
+
+
 async def test_the_services_leave_the_cluster_and_a_log_alone_that_the_rows_do_not_follow(
     pod: Pod, clean_nats_url: str, migrated_url: str
 ) -> None:

@@ -19,6 +19,7 @@ from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
 from support.kube_accounts import config_file
 from support.pods.controllers import Workloads
+from support.pods.finish import finish
 from support.pods.network import GATEWAY, PodNetwork, endpoints_of, pod_network, service_names
 from support.pods.node import Node
 from support.pods.pod import RunningPod
@@ -68,7 +69,13 @@ class PodCluster:
                     await node.publish()
                 await asyncio.sleep(PASS_EVERY_S)
         finally:
+            # Pods take longer to end than `end` waits before it cancels again, and kubelets have to end after them.
+            await finish(self._stop())
+
+    async def _stop(self) -> None:
+        try:
             await end([one.task for one in self.pods.values() if one.task is not None])
+        finally:
             for node in self.nodes.values():
                 await node.kubelet.stop()
 

@@ -15,6 +15,7 @@ from gpuledger.edge.kube.client import KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
+from support.pods.finish import finish
 from support.pods.mounts import Issuer, PodFiles, expanded
 from support.pods.network import GATEWAY, PodNetwork
 from support.pods.node import Node
@@ -110,7 +111,7 @@ class RunningPod:
             await self._ended("Failed" if failed else "Succeeded")
         finally:
             await end([readiness])
-            await asyncio.shield(self._stop())
+            await finish(self._stop())
 
     async def _prepared(self) -> None:
         while True:
