@@ -40,7 +40,7 @@ EXIT_MAX_S: Final = 60.0
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
     """What a failed test left running must not keep the process: it ends with the stacks of all its threads."""
-    faulthandler.dump_traceback_later(EXIT_MAX_S, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(EXIT_MAX_S, exit=True)
 
 
 def pytest_collection_finish() -> None:
