@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # They take files in the order of the folders: at the end come those of tests/unit, which keep all busy equally long.
 WORKERS ?= auto
 # mmdebstrap, buildah and umoci build the image; the others run it in tests.
-IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount
+IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount containerd runc
 PROTOS := schemas/gpuledger/schemas/proto
 KUBELET := services/gpuledger/agent/kubelet
 

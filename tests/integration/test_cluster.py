@@ -13,13 +13,12 @@ import pytest
 from support.chart import needs_helm
 from support.paths import ROOT
 from support.pods.cluster import pod_cluster
-from support.pods.sandbox import missing
+from support.pods.sandbox import IMAGE, missing
 from support.servers import short_directory
 
 SCRIPT = ROOT / "tests" / "cluster" / "run"
 RUN_MAX_S = 1500.0
 WITHOUT_POLICIES = ("--set", "restrictedAccess.enabled=false")
-IMAGE = "localhost/gpuledger:0.1.0"
 LINES_MAX = 60
 """How many lines of each container's log are shown where a step failed."""
 

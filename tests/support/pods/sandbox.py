@@ -22,6 +22,9 @@ from support.paths import ROOT
 
 FOLDER: Final = ROOT / "dist" / "image"
 BUNDLE: Final = FOLDER / "bundle"
+IMAGE: Final = "localhost/gpuledger:0.1.0"
+"""What `make image` calls it."""
+
 USER: Final = 65532
 TOOLS: Final = ("unshare", "mount", "chroot", "ip", "sh")
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
