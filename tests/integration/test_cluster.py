@@ -44,7 +44,8 @@ async def test_a_cluster_that_nobody_prepared_is_as_it_was_after_all_steps(tmp_p
             )
             process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "PATH": programs})
             async with asyncio.timeout(RUN_MAX_S):
-                assert await process.wait() == 0
+                code = await process.wait()
+            assert code == 0, last_lines_of_pods(work)
 
 
 def last_lines_of_pods(work: Path) -> str:

@@ -20,7 +20,7 @@ from gpuledger.runtime.tasks import end
 from support.kube_accounts import config_file
 from support.pods.controllers import Workloads
 from support.pods.finish import finish
-from support.pods.network import GATEWAY, PodNetwork, endpoints_of, pod_network, service_names
+from support.pods.network import PodNetwork, endpoints_of, pod_network, service_names
 from support.pods.node import Node
 from support.pods.pod import RunningPod
 from support.pods.server import ADMIN_TOKEN, Places, PodServer
@@ -56,7 +56,7 @@ class PodCluster:
 
     async def add_node(self, name: str) -> None:
         """Have another node."""
-        self.nodes[name] = node = Node(name, self._work / name, self._client)
+        self.nodes[name] = node = Node(name, self._work / name, self._client, self._network.gateway)
         await node.start()
 
     async def run(self) -> None:
@@ -176,12 +176,12 @@ async def pod_cluster(directory: Path, work: Path, *nodes: str) -> AsyncIterator
     server = PodServer(places)
     async with AsyncExitStack() as stack:
         network = await stack.enter_async_context(pod_network(directory))
-        files = certificates(directory / "tls", GATEWAY, system_clock())
-        url = await stack.enter_async_context(server.serving(GATEWAY, 0, files.server_context()))
+        files = certificates(directory / "tls", network.gateway, system_clock())
+        url = await stack.enter_async_context(server.serving(network.gateway, 0, files.server_context()))
         config = config_file(directory, url, ADMIN_TOKEN, files.ca.read_bytes())
         client = await stack.enter_async_context(open_client(config))
         cluster = PodCluster(server, places, client, network, work)
-        cluster.serve_at(GATEWAY, int(url.rpartition(":")[2]), files.ca.read_bytes())
+        cluster.serve_at(network.gateway, int(url.rpartition(":")[2]), files.ca.read_bytes())
         for name in nodes:
             await cluster.add_node(name)
         running = asyncio.create_task(cluster.run())

@@ -1,18 +1,22 @@
 """A network for pods: one bridge, an address for each pod, and a hosts file where Services are pods.
 
-There is no proxy: a name leads straight to a pod, so that a Service's port must equal the pod's.
+There is no proxy: a name leads straight to a pod, so that a Service's port must equal the pod's. Several networks may
+be there at once, each with a subnet that it has claimed. What a killed process left goes when the next one claims it.
 """
 
 import asyncio
+import fcntl
 import os
+import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-SUBNET: Final = "10.213.77"
-GATEWAY: Final = f"{SUBNET}.1"
+PREFIX: Final = "10.213"
+SUBNETS: Final = range(77, 97)
 FIRST: Final = 10
 LAST: Final = 250
 DOMAIN: Final = "cluster.local"
@@ -24,23 +28,42 @@ class PodNetwork:
     """The bridge, and the namespaces of the pods that are attached; `hosts` is every pod's `/etc/hosts`."""
 
     def __init__(self, directory: Path) -> None:
-        self.bridge = f"gl{os.getpid()}"
         self.hosts = directory / "hosts"
+        self._claim, number = _claimed()
+        self._subnet = f"{PREFIX}.{number}"
+        self.gateway = f"{self._subnet}.1"
+        """The address of the machine, for pods."""
+        self.bridge = f"gl{number}"
         self._numbers: Iterator[int] = count(FIRST)
         self._attached: dict[str, int] = {}
 
     async def open(self) -> None:
         """Make the bridge; the machine has the gateway's address on it."""
         self.write_hosts({})
+        await self._remove_remains()
         await ip("link", "add", self.bridge, "type", "bridge")
-        await ip("address", "add", f"{GATEWAY}/24", "dev", self.bridge)
+        await ip("address", "add", f"{self.gateway}/24", "dev", self.bridge)
         await ip("link", "set", self.bridge, "up")
+
+    async def _remove_remains(self) -> None:
+        for name in os.listdir("/sys/class/net"):  # noqa: PTH208 - it never waits
+            if name == self.bridge or name.startswith(f"{self.bridge}v"):
+                await ip("link", "delete", name)
+        for line in (await ip("netns", "list")).splitlines():
+            space = line.split()[0]
+            if not space.startswith(f"{self.bridge}-"):
+                continue
+            for process in (await ip("netns", "pids", space)).split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+            await ip("netns", "delete", space)
 
     async def close(self) -> None:
         """Remove everything."""
         for name in list(self._attached):
             await self.detach(name)
         await ip("link", "delete", self.bridge)
+        os.close(self._claim)
 
     def namespace(self, name: str) -> str:
         """The network namespace of a pod that is attached."""
@@ -51,7 +74,7 @@ class PodNetwork:
         number = next(self._numbers)
         assert number <= LAST, "more pods than this network has addresses"
         self._attached[name] = number
-        space, outer, address = self.namespace(name), f"{self.bridge}v{number}", f"{SUBNET}.{number}"
+        space, outer, address = self.namespace(name), f"{self.bridge}v{number}", f"{self._subnet}.{number}"
         await ip("netns", "add", space)
         await ip("link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", space)
         await ip("link", "set", outer, "master", self.bridge, "up")
@@ -127,10 +150,24 @@ def _names(name: str, namespace: str) -> list[str]:
     return [name, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{DOMAIN}"]
 
 
-async def ip(*arguments: str) -> None:
-    """Run `ip`."""
+def _claimed() -> tuple[int, int]:
+    """A descriptor that has a subnet until it is closed, and the subnet's number."""
+    for number in SUBNETS:
+        claim = os.open(Path(tempfile.gettempdir(), f"gpuledger-pods-{number}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(claim)
+        else:
+            return claim, number
+    raise AssertionError("all subnets for pods are taken")
+
+
+async def ip(*arguments: str) -> str:
+    """What `ip` prints."""
     process = await asyncio.create_subprocess_exec(
         "ip", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     output, _ = await process.communicate()
     assert process.returncode == 0, f"ip {' '.join(arguments)}: {output.decode()}"
+    return output.decode()

@@ -7,7 +7,6 @@ from gpuledger.api.kinds import NODES
 from gpuledger.edge.kube.client import KubeClient
 from support.kube_fleet import create
 from support.kubelet import FakeKubelet
-from support.pods.network import GATEWAY
 
 KUBELET_PATH: Final = "/var/lib/kubelet"
 KUBELET: Final = "k"
@@ -21,12 +20,13 @@ Object = dict[str, Any]
 class Node:
     """A node; the folders that pods mount from it lie in `root`."""
 
-    def __init__(self, name: str, root: Path, client: KubeClient) -> None:
+    def __init__(self, name: str, root: Path, client: KubeClient, address: str) -> None:
         self.name = name
         self.root = root
         (root / KUBELET).mkdir(parents=True)
         self.kubelet = FakeKubelet(root / KUBELET)
         self._client = client
+        self._address = address
         self._published: Object = {}
 
     async def start(self) -> None:
@@ -48,7 +48,7 @@ class Node:
         status = {"capacity": capacity, "allocatable": allocatable}
         if status != self._published:
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "it runs"}
-            address = {"type": "InternalIP", "address": GATEWAY}
+            address = {"type": "InternalIP", "address": self._address}
             full = {**status, "conditions": [ready], "addresses": [address]}
             await self._client.merge_patch(NODES, self.name, {"status": full}, subresource="status")
             self._published = status

@@ -17,7 +17,7 @@ from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
 from support.pods.finish import finish
 from support.pods.mounts import Issuer, PodFiles, expanded
-from support.pods.network import GATEWAY, PodNetwork
+from support.pods.network import PodNetwork
 from support.pods.node import Node
 from support.pods.sandbox import Container, Mount, image_config, start
 
@@ -163,7 +163,7 @@ class RunningPod:
     async def _container(self, spec: Object) -> Container:
         host, port = self._api
         environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port), "HOSTNAME": self.name}
-        environ |= await self._files.environment(spec, self.address, GATEWAY)
+        environ |= await self._files.environment(spec, self.address, self._network.gateway)
         environ |= self._units.get(spec["name"], {})
         pod_rights, rights = self.pod["spec"].get("securityContext") or {}, spec.get("securityContext") or {}
         config = image_config()
@@ -253,7 +253,7 @@ class RunningPod:
             "message": self.message,
             "podIP": self.address,
             "podIPs": [{"ip": self.address}],
-            "hostIP": GATEWAY,
+            "hostIP": self._network.gateway,
             "startTime": self.pod["metadata"]["creationTimestamp"],
             "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}, condition],
             "containerStatuses": [one.status() for one in self.containers.values()],
