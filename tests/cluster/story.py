@@ -85,6 +85,9 @@ class Story:
         chosen = [f"image.repository={repository}", f"image.tag={tag}", "components.manage=false"]
         chosen += [f"settings.bootstrap.{component}.enabled=false" for component in COMPONENTS]
         chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
+        if not any(map(_is_default, tools.items("storageclasses"))):
+            print("The cluster has no default StorageClass: the servers keep their data in their pods.")
+            chosen += [f"{server}.persistence.enabled=false" for server in ("nats", "postgresql")]
         options = [word for value in (*chosen, *self._values) for word in ("--set", value)]
         tools.helm("install", RELEASE, str(CHART), "--timeout", "5m", *options, timeout_s=HELM_S)
 
@@ -255,6 +258,11 @@ class Story:
 def _is_ready(node: Object) -> bool:
     found = node.get("status", {}).get("conditions", [])
     return any(one["type"] == "Ready" and one["status"] == "True" for one in found)
+
+
+def _is_default(storage_class: Object) -> bool:
+    annotations = storage_class["metadata"].get("annotations", {})
+    return bool(annotations.get("storageclass.kubernetes.io/is-default-class") == "true")
 
 
 def _uuid(device: Object) -> str:

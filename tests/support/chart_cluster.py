@@ -15,7 +15,7 @@ from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.runtime.settings import ADMISSION_LISTEN
 from support.chart import CHART, NAME, NAMESPACE, RELEASE, HelmResult, Object, helm
 from support.kube_accounts import ADMIN, THIS_TREE, AccountServer, Image, Kubelet, Permission, config_file
-from support.kube_fleet import create
+from support.kube_fleet import create, create_storage_class
 from support.kube_server import free_ports
 from support.pod_files import PodFiles
 from support.servers import short_directory
@@ -95,6 +95,7 @@ async def cluster_for_helm(directory: Path) -> AsyncIterator[Cluster]:
         client = await stack.enter_async_context(open_client(config))
         await crds.install(client, crds.foreign())
         await create(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        await create_storage_class(client, "standard")
         files = PodFiles(client, stack.enter_context(short_directory()))
         kubelet = await stack.enter_async_context(Kubelet(client, directory, files).running())
         yield Cluster(config, server, client, kubelet, webhooks_port)

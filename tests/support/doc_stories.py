@@ -151,11 +151,6 @@ NOT_RUN: Final = (
         frozenset({"Break-glass"}),
     ),
     NotRun(
-        INSTALLING,
-        "kubectl --namespace gpu-system delete persistentvolumeclaim",
-        "the embedded API server has no volume claims",
-    ),
-    NotRun(
         INSTALLING, "kubectl --namespace gpu-system delete clusters.postgresql", "the operator's kinds are not here"
     ),
     NotRun(INSTALLING, "docker ", "there is no container engine, and no registry"),

@@ -16,6 +16,7 @@ from support.events import RecordedFact, numbered, outgoing
 from support.examples import ACCOUNTS
 from support.ledgers import new_ledger
 
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass")
 INVENTORY, IMPORT = "/services/inventory", "/import/titan"
 NAME, UUID, SERIAL, SLOT = "w1-0000-17-00-0", "GPU-1", "0321", "w1/0000:17:00.0"
 CARD = Hardware(uuid=UUID, serial=SERIAL, product="NVIDIA H200", pci_address="0000:17:00.0")
@@ -52,6 +53,13 @@ async def create_account(client: KubeClient, namespace: str) -> None:
     """Have the service account that the pods of a namespace need; a controller may have made it already."""
     with suppress(AlreadyExistsError):
         await create(client, ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}})
+
+
+async def create_storage_class(client: KubeClient, name: str, *, is_default: bool = True) -> None:
+    """Have a StorageClass; most clusters have a default one."""
+    annotations = {"storageclass.kubernetes.io/is-default-class": str(is_default).lower()}
+    obj = {"metadata": {"name": name, "annotations": annotations}, "provisioner": "rancher.io/local-path"}
+    await create(client, STORAGE_CLASSES, obj)
 
 
 async def create_device(client: KubeClient, name: str, node: str = "w1", **status: Any) -> None:

@@ -99,6 +99,34 @@ because any other one ends with a nil pointer.
 {{- end }}
 {{- end }}
 
+{{/*
+Refuses to install servers whose volumes would never come, because the cluster has no default StorageClass; they would
+wait for them for ever. Without a cluster, as in `helm template`, nothing is found out.
+*/}}
+{{- define "gpuledger.checkVolumes" -}}
+{{- if and .Release.IsInstall (.Capabilities.APIVersions.Has "storage.k8s.io/v1/StorageClass") (lookup "v1" "Namespace" "" "kube-system") }}
+{{- $classes := list }}
+{{- $default := "" }}
+{{- range (lookup "storage.k8s.io/v1" "StorageClass" "" "").items }}
+{{- $classes = append $classes .metadata.name }}
+{{- $marks := .metadata.annotations | default dict }}
+{{- if has "true" (list (get $marks "storageclass.kubernetes.io/is-default-class") (get $marks "storageclass.beta.kubernetes.io/is-default-class")) }}
+{{- $default = .metadata.name }}
+{{- end }}
+{{- end }}
+{{- $brought := dict "nats" (include "gpuledger.bringsNats" .) "postgresql" (include "gpuledger.bringsPostgres" .) }}
+{{- range $part, $is := $brought }}
+{{- $volumes := (get $.Values $part).persistence }}
+{{- $suffix := ternary "nats" "postgres" (eq $part "nats") }}
+{{- $claim := printf "data-%s-%s-0" (include "gpuledger.fullname" $) $suffix }}
+{{- if and $is $volumes.enabled (not $volumes.storageClass) (not $default) (not (lookup "v1" "PersistentVolumeClaim" $.Release.Namespace $claim)) }}
+{{- $others := $classes | sortAlpha | join ", " | default "there is none: install a provisioner of volumes first" }}
+{{- fail (printf "this cluster has no default StorageClass, so that the server of %[1]s would wait for its volume for ever. Set %[1]s.persistence.storageClass (%[2]s), or %[1]s.persistence.enabled=false for a trial whose data goes with the pod, or bring a server of your own (docs/installing.md)." $part $others) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The data of the chart's own Secret: the URLs that the values give. */}}
 {{- define "gpuledger.secretData" -}}
 {{- with .Values.servers.natsUrl }}

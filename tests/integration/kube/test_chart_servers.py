@@ -20,6 +20,8 @@ from support.chart import IMAGE, NAME, NAMESPACE, needs_helm, render
 from support.chart_cluster import DEPLOYMENTS, HOST, WITHOUT_POLICY, Cluster
 from support.chart_servers import ChartServers, PodProcess, pod_process
 from support.kube_accounts import JOBS
+from support.kube_fleet import STORAGE_CLASSES, create, create_storage_class
+from support.pods.controllers import CLAIMS
 from support.rights import beyond, granted, unused
 from support.waiting import eventually
 
@@ -62,6 +64,26 @@ async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: 
     assert uninstalled.code == 0, uninstalled
     assert OURS & await names(cluster) == set()
     assert f"data-{NAME}-" in cluster.kubelet.ran[f"{NAME}-uninstall"].log
+
+
+async def test_servers_whose_volumes_would_never_come_are_not_installed(cluster: Cluster) -> None:
+    await cluster.client.delete(STORAGE_CLASSES, "standard")
+    await create_storage_class(cluster.client, "slow", is_default=False)
+    refused = await cluster.helm("install", VALUES)
+    assert refused.code == 1
+    assert "this cluster has no default StorageClass" in refused.err
+    assert "Set nats.persistence.storageClass (slow), or nats.persistence.enabled=false for a trial" in refused.err
+
+    parts = ("nats", "postgresql")
+    named = {part: {"persistence": {"storageClass": "slow"}} for part in parts}
+    trial = {part: {"persistence": {"enabled": False}} for part in parts}
+    for values in (named, trial, {"nats": named["nats"], "postgresql": trial["postgresql"]}):
+        assert (await cluster.helm("install", {**VALUES, **values}, "--dry-run=server")).code == 0
+    for part in ("nats", "postgres"):
+        claim = {"metadata": {"name": f"data-{NAME}-{part}-0", "namespace": NAMESPACE}, "spec": {}}
+        await create(cluster.client, CLAIMS, claim)
+    again = await cluster.helm("install", VALUES, "--dry-run=server")
+    assert again.code == 0, "the volumes of an earlier release are there"
 
 
 async def test_a_release_whose_servers_never_ran_is_migrated_beside_those_that_an_upgrade_brings(

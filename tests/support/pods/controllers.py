@@ -72,8 +72,7 @@ class Workloads:
             for number in range(spec.get("replicas", 1)):
                 name = f"{template['metadata']['name']}-{metadata['name']}-{number}"
                 own = {"name": name, "namespace": metadata["namespace"], "labels": template["metadata"].get("labels")}
-                # The embedded API server has no claims; the nodes have the folders by their names all the same.
-                with suppress(AlreadyExistsError, NotFoundError):
+                with suppress(AlreadyExistsError):
                     await create(self._client, CLAIMS, {"metadata": own, "spec": template["spec"]})
 
     async def _make_accounts(self) -> None:

@@ -22,6 +22,7 @@ from gpuledger.local.kubeapi.strategies.nodes import NodeStrategy
 from gpuledger.local.kubeapi.strategies.pods import PodStrategy
 from gpuledger.local.kubeapi.strategies.policy import PdbStrategy
 from gpuledger.local.kubeapi.strategies.resource_quotas import ResourceQuotaStrategy
+from gpuledger.local.kubeapi.strategies.storage import StorageClassStrategy
 
 CREATE = ("create",)
 PARTIAL = ("get", "patch", "update")
@@ -111,6 +112,18 @@ _CORE = (
         strategy=NamespaceStrategy(),
     ),
     _core.cluster("Node", "nodes", "no", sub=("status",), lacks=("proxy",), strategy=NodeStrategy()),
+    _core.namespaced(
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        "pvc",
+        sub=("status",),
+        strategy=StoredStrategy(
+            core_workloads.CLAIM_SPEC,
+            core_workloads.CLAIM_STATUS,
+            has_generation=False,
+            answers_deleted_object=True,
+        ),
+    ),
     _core.namespaced(
         "Pod",
         "pods",
@@ -226,6 +239,7 @@ _RBAC = (
 )
 
 _PLATFORM = (
+    _Group("storage.k8s.io").cluster("StorageClass", "storageclasses", "sc", strategy=StorageClassStrategy()),
     _admission.cluster(
         "MutatingWebhookConfiguration",
         "mutatingwebhookconfigurations",

@@ -12,12 +12,15 @@ from gpuledger.local.kubeapi.resources import TableColumn
 from gpuledger.local.kubeapi.tables_age import UNKNOWN, age_of
 
 NONE = "<none>"
+UNSET = "<unset>"
 WIDE = 1
 
 Cell = Callable[[Object, datetime], object]
 
 _NAME = TableColumn("Name", format="name")
 _NODE_LABEL = "node-role.kubernetes.io/"
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 
 class Cells(NamedTuple):
@@ -38,8 +41,13 @@ def with_age(*columns: tuple[str, Cell]) -> Cells:
 
 def named(*columns: tuple[str, Cell]) -> Cells:
     """Name, then these columns."""
+    return called(field("metadata.name"), *columns)
+
+
+def called(name: Cell, *columns: tuple[str, Cell]) -> Cells:
+    """A name that is more than the object's own, then these columns."""
     others = unnamed(*columns)
-    return Cells((_NAME, *others.columns), (field("metadata.name"), *others.fill))
+    return Cells((_NAME, *others.columns), (name, *others.fill))
 
 
 def unnamed(*columns: tuple[str, Cell]) -> Cells:
@@ -128,6 +136,17 @@ def containers(field: str, path: str = "spec.template.spec.containers") -> Cell:
         return ",".join(container.get(field, "") for container in at(obj, path) or ())
 
     return cell
+
+
+def access_modes(obj: Object, _: datetime) -> object:
+    """How the volume that a claim has may be mounted."""
+    return ",".join(_ACCESS_MODES.get(mode, mode) for mode in at(obj, "status.accessModes") or ())
+
+
+def storage_class_name(obj: Object, _: datetime) -> object:
+    """A StorageClass's name, and whether it is the default."""
+    is_default = (obj["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
+    return f"{obj['metadata']['name']} (default)" if is_default else obj["metadata"]["name"]
 
 
 def truth(path: str) -> Cell:

@@ -2,10 +2,13 @@
 
 from gpuledger.local.kubeapi.table_cells import (
     NONE,
+    UNSET,
     Cell,
     Cells,
+    access_modes,
     age,
     ago,
+    called,
     claim_state,
     containers,
     count,
@@ -24,6 +27,7 @@ from gpuledger.local.kubeapi.table_cells import (
     ratio,
     role,
     selector,
+    storage_class_name,
     truth,
     unnamed,
     with_age,
@@ -53,6 +57,16 @@ BUILTIN_TABLES: dict[tuple[str, str], Cells] = {
     ("", "configmaps"): with_age(("Data", count("data", "binaryData"))),
     ("", "secrets"): with_age(("Type", field("type")), ("Data", count("data"))),
     ("", "serviceaccounts"): with_age(("Secrets", count("secrets"))),
+    ("", "persistentvolumeclaims"): named(
+        ("Status", field("status.phase")),
+        ("Volume", field("spec.volumeName")),
+        ("Capacity", field("status.capacity.storage")),
+        ("Access Modes", access_modes),
+        ("StorageClass", field("spec.storageClassName")),
+        ("VolumeAttributesClass", field("status.currentVolumeAttributesClassName", UNSET)),
+        ("Age", age),
+        ("+VolumeMode", field("spec.volumeMode", UNSET)),
+    ),
     ("", "services"): named(
         ("Type", field("spec.type")),
         ("Cluster-IP", field("spec.clusterIP", NONE)),
@@ -119,6 +133,14 @@ BUILTIN_TABLES: dict[tuple[str, str], Cells] = {
     ("rbac.authorization.k8s.io", "rolebindings"): with_age(("Role", role)),
     ("rbac.authorization.k8s.io", "clusterrolebindings"): with_age(("Role", role)),
     ("apiextensions.k8s.io", "customresourcedefinitions"): named(("Created At", field("metadata.creationTimestamp"))),
+    ("storage.k8s.io", "storageclasses"): called(
+        storage_class_name,
+        ("Provisioner", field("provisioner")),
+        ("ReclaimPolicy", field("reclaimPolicy")),
+        ("VolumeBindingMode", field("volumeBindingMode")),
+        ("AllowVolumeExpansion", lambda obj, _: bool(obj.get("allowVolumeExpansion"))),
+        ("Age", age),
+    ),
     ("scheduling.k8s.io", "priorityclasses"): with_age(
         ("#Value", field("value", 0)),
         ("Global-Default", lambda obj, _: bool(obj.get("globalDefault"))),

@@ -113,3 +113,27 @@ def test_rows_include_the_requested_part_of_the_object() -> None:
     assert _table("None")["rows"][0]["object"] is None
     assert _table("Object")["rows"][0]["object"] == {"kind": "Thing", "apiVersion": "x.io/v1"} | THING
     assert _table("Metadata", watch=True)["columnDefinitions"] is None
+
+
+def test_a_claim_and_its_class() -> None:
+    claim = _row(
+        "",
+        "persistentvolumeclaims",
+        spec={"volumeName": "pv-1", "storageClassName": "fast", "volumeMode": "Filesystem"},
+        status={
+            "phase": "Bound",
+            "capacity": {"storage": "20Gi"},
+            "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"],
+        },
+    )
+    shown = [claim[name] for name in ("Status", "Volume", "Capacity", "Access Modes", "StorageClass")]
+    assert shown == ["Bound", "pv-1", "20Gi", "RWO,RWOP", "fast"]
+    assert claim["VolumeAttributesClass"] == "<unset>"
+    is_default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    given = {"provisioner": "p", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+    marked = _row("storage.k8s.io", "storageclasses", metadata=is_default, **given)
+    plain = _row("storage.k8s.io", "storageclasses", **given, allowVolumeExpansion=True)
+    assert [(one["Name"], one["AllowVolumeExpansion"]) for one in (marked, plain)] == [
+        ("a (default)", False),
+        ("a", True),
+    ]

@@ -36,7 +36,9 @@ STATEFUL_SET_SPEC: Mapping[str, Any] = {
     "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
 }
 STATEFUL_SET_STATUS: Mapping[str, Any] = {"replicas": 0, "availableReplicas": 0}
-CLAIM: Mapping[str, Any] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": {"phase": "Pending"}}
+CLAIM_SPEC: Mapping[str, Any] = {"volumeMode": "Filesystem"}
+CLAIM_STATUS: Mapping[str, Any] = {"phase": "Pending"}
+CLAIM: Mapping[str, Any] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": CLAIM_STATUS}
 JOB_SPEC: Mapping[str, Any] = {
     "completions": 1,
     "parallelism": 1,
@@ -100,4 +102,4 @@ class StatefulSetStrategy(StoredStrategy):
         super().default(obj)
         for claim in part_of(obj, "spec").get("volumeClaimTemplates") or ():
             fill(claim, deepcopy(dict(CLAIM)))
-            fill(part_of(claim, "spec"), {"volumeMode": "Filesystem"})
+            fill(part_of(claim, "spec"), CLAIM_SPEC)
