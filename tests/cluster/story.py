@@ -11,6 +11,7 @@ from typing import Final
 
 from cluster.inventory import inventory
 from cluster.tools import Object, StepError, Tools, wait
+from cluster.volumes import LocalVolumes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "charts" / "gpuledger"
@@ -48,6 +49,7 @@ class Story:
         self._nodes: list[str] = []
         self._before: set[str] = set()
         self._broken: Object = {}
+        self._volumes: LocalVolumes | None = None
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """All steps, in order."""
@@ -86,8 +88,10 @@ class Story:
         chosen += [f"settings.bootstrap.{component}.enabled=false" for component in COMPONENTS]
         chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
         if not any(map(_is_default, tools.items("storageclasses"))):
-            print("The cluster has no default StorageClass: the servers keep their data in their pods.")
-            chosen += [f"{server}.persistence.enabled=false" for server in ("nats", "postgresql")]
+            print("The cluster has no default StorageClass: the servers get folders of a node.")
+            self._volumes = LocalVolumes(tools, next(filter(_is_ready, tools.items("nodes"))), self._image)
+            self._volumes.make()
+            chosen += self._volumes.values()
         options = [word for value in (*chosen, *self._values) for word in ("--set", value)]
         tools.helm("install", RELEASE, str(CHART), "--timeout", "5m", *options, timeout_s=HELM_S)
 
@@ -190,6 +194,8 @@ class Story:
         )
         tools.kubectl("--namespace", "kube-system", "delete", "configmap", absent, "gpuledger-ledger")
         tools.kubectl("delete", "namespace", tools.namespace, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
+        if self._volumes is not None:
+            self._volumes.remove()
         tools.kubectl("label", "node", *self._nodes, *(f"{label}-" for label in NODE_LABELS))
 
     def find_nothing_left(self) -> None:

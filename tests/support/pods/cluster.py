@@ -18,7 +18,6 @@ from gpuledger.local.kubeapi.tls import certificates
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
 from support.kube_accounts import config_file
-from support.kube_fleet import create_storage_class
 from support.pods.controllers import Workloads
 from support.pods.finish import finish
 from support.pods.network import PodNetwork, endpoints_of, pod_network, service_names
@@ -182,7 +181,6 @@ async def pod_cluster(directory: Path, work: Path, *nodes: str) -> AsyncIterator
         config = config_file(directory, url, ADMIN_TOKEN, files.ca.read_bytes())
         client = await stack.enter_async_context(open_client(config))
         cluster = PodCluster(server, places, client, network, work)
-        await create_storage_class(client, "local-path")
         cluster.serve_at(network.gateway, int(url.rpartition(":")[2]), files.ca.read_bytes())
         for name in nodes:
             await cluster.add_node(name)

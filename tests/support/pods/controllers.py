@@ -16,6 +16,7 @@ JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
+VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume")
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 
 Object = dict[str, Any]
@@ -43,6 +44,7 @@ class Workloads:
         for one in await self._of(DAEMON_SETS):
             plan = workloads.daemon_set_plan(one, _owned(one, pods, leaving=True), nodes)
             await self._follow(DAEMON_SETS, one, plan)
+        await self._bind_claims()
         for one in await self._of(STATEFUL_SETS):
             await self._make_claims(one)
             await self._follow(STATEFUL_SETS, one, workloads.stateful_set_plan(one, _owned(one, pods, leaving=True)))
@@ -74,6 +76,22 @@ class Workloads:
                 own = {"name": name, "namespace": metadata["namespace"], "labels": template["metadata"].get("labels")}
                 with suppress(AlreadyExistsError):
                     await create(self._client, CLAIMS, {"metadata": own, "spec": template["spec"]})
+
+    async def _bind_claims(self) -> None:
+        """Give claims volumes of their class. Nothing is provisioned."""
+        free = [one for one in (await self._client.list(VOLUMES)).items if not one["spec"].get("claimRef")]
+        for claim in (await self._client.list(CLAIMS)).items:
+            metadata, spec = claim["metadata"], claim["spec"]
+            fitting = [one for one in free if one["spec"].get("storageClassName") == spec.get("storageClassName")]
+            if spec.get("volumeName") or not fitting:
+                continue
+            name = fitting[0]["metadata"]["name"]
+            free.remove(fitting[0])
+            owner = {"kind": "PersistentVolumeClaim", **{key: metadata[key] for key in ("namespace", "name", "uid")}}
+            await self._client.merge_patch(VOLUMES, name, {"spec": {"claimRef": owner}})
+            await self._client.merge_patch(
+                CLAIMS, metadata["name"], {"spec": {"volumeName": name}}, metadata["namespace"]
+            )
 
     async def _make_accounts(self) -> None:
         present = {

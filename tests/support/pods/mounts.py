@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from gpuledger.api.kinds import SECRETS, Resource
 from gpuledger.edge.kube.client import KubeClient
+from support.pods.controllers import CLAIMS, VOLUMES
 from support.pods.node import Node
 from support.pods.sandbox import Mount
 
@@ -43,8 +44,8 @@ class PodFiles:
         if "emptyDir" in volume:
             self._make(folder, 0o777)
         elif claim := volume.get("persistentVolumeClaim"):
-            folder = self._node.folder(f"volumes/{self._namespace}/{claim['claimName']}")
-            self._make(folder, 0o2775)
+            folder = await self._claimed(claim["claimName"])
+            self._own(folder, 0o2777)
         elif secret := volume.get("secret"):
             self._write(folder, await self._data(SECRETS, secret["secretName"], secret), secret.get("defaultMode"))
         elif config := volume.get("configMap"):
@@ -55,6 +56,12 @@ class PodFiles:
         else:
             raise AssertionError(f"no such volume is run here: {volume}")
         return folder
+
+    async def _claimed(self, name: str) -> Path:
+        claim = await self._client.get(CLAIMS, name, self._namespace)
+        volume = claim["spec"].get("volumeName")
+        assert volume, f"the claim {name} has no volume"
+        return self._of_node((await self._client.get(VOLUMES, volume))["spec"]["local"]["path"], "")
 
     def _of_node(self, path: str, kind: str) -> Path:
         source = self._node.folder(path)

@@ -124,6 +124,13 @@ _CORE = (
             answers_deleted_object=True,
         ),
     ),
+    _core.cluster(
+        "PersistentVolume",
+        "persistentvolumes",
+        "pv",
+        sub=("status",),
+        strategy=StoredStrategy(core_workloads.VOLUME_SPEC, core_workloads.VOLUME_STATUS, has_generation=False),
+    ),
     _core.namespaced(
         "Pod",
         "pods",

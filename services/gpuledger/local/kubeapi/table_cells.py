@@ -138,9 +138,19 @@ def containers(field: str, path: str = "spec.template.spec.containers") -> Cell:
     return cell
 
 
-def access_modes(obj: Object, _: datetime) -> object:
-    """How the volume that a claim has may be mounted."""
-    return ",".join(_ACCESS_MODES.get(mode, mode) for mode in at(obj, "status.accessModes") or ())
+def access_modes(path: str) -> Cell:
+    """How a volume may be mounted."""
+
+    def cell(obj: Object, _: datetime) -> object:
+        return ",".join(_ACCESS_MODES.get(mode, mode) for mode in at(obj, path) or ())
+
+    return cell
+
+
+def claim_of_volume(obj: Object, _: datetime) -> object:
+    """The claim that has the volume."""
+    claim = at(obj, "spec.claimRef")
+    return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
 
 
 def storage_class_name(obj: Object, _: datetime) -> object:

@@ -115,7 +115,7 @@ def test_rows_include_the_requested_part_of_the_object() -> None:
     assert _table("Metadata", watch=True)["columnDefinitions"] is None
 
 
-def test_a_claim_and_its_class() -> None:
+def test_a_claim_its_volume_and_its_class() -> None:
     claim = _row(
         "",
         "persistentvolumeclaims",
@@ -129,6 +129,9 @@ def test_a_claim_and_its_class() -> None:
     shown = [claim[name] for name in ("Status", "Volume", "Capacity", "Access Modes", "StorageClass")]
     assert shown == ["Bound", "pv-1", "20Gi", "RWO,RWOP", "fast"]
     assert claim["VolumeAttributesClass"] == "<unset>"
+    modes = {"accessModes": ["ReadOnlyMany"], "claimRef": {"namespace": "n", "name": "c"}}
+    volume = _row("", "persistentvolumes", spec={**modes, "persistentVolumeReclaimPolicy": "Retain"})
+    assert [volume[name] for name in ("Access Modes", "Reclaim Policy", "Claim")] == ["ROX", "Retain", "n/c"]
     is_default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     given = {"provisioner": "p", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
     marked = _row("storage.k8s.io", "storageclasses", metadata=is_default, **given)

@@ -38,6 +38,8 @@ STATEFUL_SET_SPEC: Mapping[str, Any] = {
 STATEFUL_SET_STATUS: Mapping[str, Any] = {"replicas": 0, "availableReplicas": 0}
 CLAIM_SPEC: Mapping[str, Any] = {"volumeMode": "Filesystem"}
 CLAIM_STATUS: Mapping[str, Any] = {"phase": "Pending"}
+VOLUME_SPEC: Mapping[str, Any] = {**CLAIM_SPEC, "persistentVolumeReclaimPolicy": "Retain"}
+VOLUME_STATUS: Mapping[str, Any] = {"phase": "Pending"}
 CLAIM: Mapping[str, Any] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "status": CLAIM_STATUS}
 JOB_SPEC: Mapping[str, Any] = {
     "completions": 1,
