@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gpuledger.local.kubeapi.admission_request import KindVersion, Question
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.strategies.webhook_configurations import MutatingConfigurationStrategy
-from gpuledger.local.kubeapi.webhook_matching import KindVersion, Question, applies
+from gpuledger.local.kubeapi.webhook_matching import asked
 from gpuledger.local.kubeapi.webhooks import Webhooks
 
 PODS = KindVersion("", "v1", "Pod", "pods")
@@ -39,7 +40,7 @@ def labels_of(namespace: Any) -> Any:
 
 
 def matches(changes: Any, question: Any = CREATE, obj: Any = POD, old: Any = None) -> Any:
-    return applies(hook(**changes), question, obj, old, labels_of)
+    return asked(hook(**changes), question, obj, old, labels_of) is not None
 
 
 def rule(**changes: Any) -> Any:
