@@ -17,7 +17,7 @@ from gpuledger.api.bundled import PARTS
 from gpuledger.api.kinds import SECRETS
 from gpuledger.runtime.settings import METRICS_LISTEN
 from support.chart import IMAGE, NAME, NAMESPACE, needs_helm, render
-from support.chart_cluster import DEPLOYMENTS, HOST, WITHOUT_POLICY, Cluster
+from support.chart_cluster import DEPLOYMENTS, HOST, Cluster
 from support.chart_servers import ChartServers, PodProcess, pod_process
 from support.kube_accounts import JOBS
 from support.rights import beyond, granted, unused
@@ -25,7 +25,6 @@ from support.waiting import eventually
 
 pytestmark = [needs_helm, pytest.mark.long]
 
-VALUES: dict[str, Any] = {**IMAGE, **WITHOUT_POLICY}
 OURS = {f"{NAME}-{part}" for part in PARTS}
 CALLOUT = "gpu-agent-auth"
 HEALTH = re.compile(r"health +(http://\S+/healthz)").search
@@ -33,7 +32,7 @@ HEALTH = re.compile(r"health +(http://\S+/healthz)").search
 
 async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: Path) -> None:
     servers = ChartServers(cluster, tmp_path)
-    installed = await cluster.helm("install", VALUES)
+    installed = await cluster.helm("install", IMAGE)
     assert installed.code == 0, (installed, cluster.kubelet.ran)
     assert cluster.kubelet.ran[f"{NAME}-credentials"].log.count("created") == len(PARTS)
     assert await names(cluster) >= OURS
@@ -51,7 +50,7 @@ async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: 
             await an_agent_can_log_in(cluster)
 
             before = await data(cluster)
-            upgraded = await cluster.helm("upgrade", {**VALUES, "replicas": 1})
+            upgraded = await cluster.helm("upgrade", {**IMAGE, "replicas": 1})
             assert upgraded.code == 0, (upgraded, cluster.kubelet.ran)
             assert "nothing to migrate" in cluster.kubelet.ran[f"{NAME}-migrate"].log
             assert cluster.kubelet.ran[f"{NAME}-credentials"].log.count("unchanged") == len(PARTS)
@@ -67,15 +66,15 @@ async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: 
 async def test_a_release_whose_servers_never_ran_is_migrated_beside_those_that_an_upgrade_brings(
     cluster: Cluster,
 ) -> None:
-    assert (await cluster.helm("install", VALUES)).code == 0
-    upgraded = await cluster.helm("upgrade", VALUES, "--no-hooks")
+    assert (await cluster.helm("install", IMAGE)).code == 0
+    upgraded = await cluster.helm("upgrade", IMAGE, "--no-hooks")
     assert upgraded.code == 0, upgraded
     assert await cluster.names(JOBS) == {f"{NAME}-migrate-2"}, "a hook would wait for servers that come after it"
 
 
 async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(cluster: Cluster) -> None:
-    account, made = f"{NAME}-credentials", render(VALUES)
-    assert (await cluster.helm("install", VALUES)).code == 0
+    account, made = f"{NAME}-credentials", render(IMAGE)
+    assert (await cluster.helm("install", IMAGE)).code == 0
     await cluster.client.merge_patch(SECRETS, f"{NAME}-nats", {"data": {"tls.crt": None, "reader": None}}, NAMESPACE)
     for part in set(PARTS) - {"nats"}:
         await cluster.client.merge_patch(SECRETS, f"{NAME}-{part}", {"data": {"ca.crt": None}}, NAMESPACE)
@@ -93,7 +92,7 @@ async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(
 
 
 async def test_each_client_has_its_own_login_and_no_other(cluster: Cluster) -> None:
-    assert (await cluster.helm("install", VALUES)).code == 0
+    assert (await cluster.helm("install", IMAGE)).code == 0
     kept = await data(cluster)
     passwords = {login: kept["nats"][login] for login in ("services", "operator", "reader", "callout")}
     assert len(set(passwords.values())) == len(passwords)
