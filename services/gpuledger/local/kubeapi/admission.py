@@ -75,11 +75,13 @@ class Admission:
         if not has_policies and not has_webhooks:
             return
         question = self._question(request, operation, obj or old or {}, options)
-        objects = (_presented(request, obj), _presented(request, old))
         if has_policies:
-            self._evaluate(Review(question, *objects, self._namespace), request.warnings)
+            resource = request.target.resource
+            new, before = (None if one is None else presented(resource, one) for one in (obj, old))
+            self._evaluate(Review(question, new, before, self._namespace), request.warnings)
         if has_webhooks and self._webhooks is not None:
             configurations = self._store.collection(VALIDATING).objects()
+            objects = (_presented(request, obj), _presented(request, old))
             await self._webhooks.validate(configurations, question, *objects, request.warnings)
 
     def _asks(self, kind: tuple[str, str], request: ApiRequest) -> bool:

@@ -13,6 +13,7 @@ from gpuledger.edge.kube.schema.expressions import (
     FAILURES,
     Expression,
     ExpressionError,
+    Scope,
     UnsupportedExpressionError,
     compiled_over,
     failure_text,
@@ -93,8 +94,9 @@ class Evaluation:
     """Evaluates expressions on one request, with a policy's variables."""
 
     def __init__(self, inputs: Object, variables: Sequence[Object] = ()) -> None:
-        self._inputs = inputs
+        self._scope = Scope(inputs, {_LOOKUP: self._variable})
         self._texts = {one["name"]: one["expression"] for one in variables}
+        self._names = frozenset(self._texts)
         self._values: dict[str, list[Any]] = {}
         self._failures: dict[str, str] = {}
 
@@ -105,7 +107,7 @@ class Evaluation:
             EvaluationError: it has none.
         """
         try:
-            return admission_expression(text, frozenset(self._texts)).value(self._inputs, {_LOOKUP: self._variable})
+            return self._scope.value(admission_expression(text, self._names))
         except ExpressionError as error:
             raise EvaluationError(str(error)) from error
         except FAILURES as error:

@@ -36,10 +36,30 @@ class Expression(NamedTuple):
     program: cel.Program
     functions: Functions
 
-    def value(self, variables: Mapping[str, Any], more: Functions | None = None) -> Any:
-        """The result; raises `FAILURES`. `more` are functions beside those of Kubernetes."""
-        context = cel.Context(dict(variables), {**self.functions, **(more or {})})
-        return self.program.execute(context)
+    def value(self, variables: Mapping[str, Any]) -> Any:
+        """The result; raises `FAILURES`."""
+        return self.program.execute(cel.Context(dict(variables), dict(self.functions)))
+
+
+class Scope:
+    """Variables and further functions that several expressions are evaluated over.
+
+    Converting an object for the library takes far longer than evaluating, so expressions that need the same share it.
+    """
+
+    def __init__(self, variables: Mapping[str, Any], functions: Functions) -> None:
+        self._variables = variables
+        self._functions = functions
+        self._contexts: dict[tuple[frozenset[str], frozenset[str]], cel.Context] = {}
+
+    def value(self, expression: Expression) -> Any:
+        """The result; raises `FAILURES`."""
+        used = self._variables.keys() & set(expression.program.variables())
+        key = frozenset(used), frozenset(expression.functions)
+        if key not in self._contexts:
+            variables = {name: self._variables[name] for name in used}
+            self._contexts[key] = cel.Context(variables, {**expression.functions, **self._functions})
+        return expression.program.execute(self._contexts[key])
 
 
 def compiled_over(text: str, declared: Set[str], *, more: Set[str] = frozenset()) -> Expression:
