@@ -156,6 +156,15 @@ def test_actions() -> None:
         assert (found.refusal is not None, found.warnings) == (is_refused, warnings)
 
 
+def test_the_first_failure_is_the_answer_and_every_one_a_warning() -> None:
+    both = policy(validations=[{"expression": "false", "message": message} for message in ("first", "second")])
+    assert refusal(both) == "first"
+    assert [text.rpartition(": ")[2] for text in reviewed(both, bound=(binding("Warn"),)).warnings] == [
+        "first",
+        "second",
+    ]
+
+
 def test_bindings_warn_even_where_another_one_refuses() -> None:
     second = binding("Warn")
     second["metadata"]["name"] = "c"
@@ -173,7 +182,7 @@ def test_bindings_warn_even_where_another_one_refuses() -> None:
         ("request.userInfo.username == 'eva' && 'devs' in request.userInfo.groups", widget(), None),
         ("request.operation == 'CREATE' && request.namespace == 'team' && request.name == 'w'", widget(), None),
         ("request.resource.resource == 'widgets' && request.kind.kind == 'Widget'", widget(), None),
-        ("!has(request.subResource) && request.dryRun == false", widget(), None),
+        ("!has(request.subResource) && request.dryRun == false && !('uid' in request)", widget(), None),
         ("namespaceObject.metadata.labels.tier == 'gold' && !has(namespaceObject.status.phase)", widget(), None),
         ("object.?spec.?none.orValue(3) == 3", widget(), None),
         ("quantity('1Gi').isGreaterThan(quantity('1Mi'))", widget(), None),
