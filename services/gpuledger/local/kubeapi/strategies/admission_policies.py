@@ -43,7 +43,7 @@ class PolicyStrategy(BuiltinStrategy):
     """ValidatingAdmissionPolicies. The controller that checks types and writes the status does not run here."""
 
     updates_unconditionally = False
-    status_on_create: dict[str, object] = {}
+    status_on_create = {}
 
     def default(self, obj: Object) -> None:
         """Fill in defaults: fail closed, every namespace and object, every version of a resource."""
