@@ -18,6 +18,9 @@ CHART: Final = ROOT / "charts" / "gpuledger"
 RELEASE: Final = "gpuledger"
 TEAM: Final = "gpuledger-check"
 POOL: Final = "check"
+PERSON: Final = "gpuledger-check"
+ROLE: Final = "d8:user-authz:gpu-control-plane:editor"
+POLICY: Final = "gpu-control-plane-restricted-access"
 RESOURCE: Final = f"cluster.gpu.deckhouse.io/{POOL}"
 NODE_LABELS: Final = ("gpu.deckhouse.io/present", "feature.node.kubernetes.io/pci-10de.present")
 """What Node Feature Discovery sets on nodes with GPUs; these nodes have simulated ones."""
@@ -108,7 +111,7 @@ class Story:
         self._devices_become("Ready", len(self._nodes) * self._cards_a_node)
 
     def make_a_pool(self) -> None:
-        """A pool gets all devices, and the kubelets offer them."""
+        """An editor gives a pool all devices, and may change nothing else of them; the kubelets offer them."""
         tools = self._tools
         tools.apply(
             {
@@ -118,9 +121,24 @@ class Story:
                 "spec": {"resource": {"unit": "Card"}},
             }
         )
-        tools.kubectl("annotate", "gpudevice", "--all", f"cluster.gpu.deckhouse.io/assignment={POOL}")
+        tools.kubectl("create", "clusterrolebinding", PERSON, f"--clusterrole={ROLE}", f"--user={PERSON}")
+        self._refuse_a_person(f"{PERSON}=1")
+        self._annotate_as_a_person(f"cluster.gpu.deckhouse.io/assignment={POOL}")
+        tools.kubectl("delete", "clusterrolebinding", PERSON)
         self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
         self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
+
+    def _annotate_as_a_person(self, annotation: str) -> None:
+        self._tools.kubectl("annotate", "gpudevice", "--all", annotation, "--as", PERSON)
+
+    def _refuse_a_person(self, annotation: str) -> None:
+        try:
+            self._annotate_as_a_person(annotation)
+        except StepError as error:
+            if POLICY not in str(error):
+                raise
+        else:
+            raise StepError(f"{PERSON} set {annotation} on all GPUDevices: the policy {POLICY} is not in force")
 
     def run_pods(self) -> None:
         """A pod with a GPU ends, and another one keeps its GPU."""

@@ -1,7 +1,4 @@
-"""`tests/cluster/run` on the embedded API server: the steps of a real cluster, where only who runs pods differs.
-
-That server has no admission policies, so that the release comes without them.
-"""
+"""`tests/cluster/run` on the embedded API server: the steps of a real cluster, where only who runs pods differs."""
 
 import asyncio
 import os
@@ -18,7 +15,6 @@ from support.servers import short_directory
 
 SCRIPT = ROOT / "tests" / "cluster" / "run"
 RUN_MAX_S = 1500.0
-WITHOUT_POLICIES = ("--set", "restrictedAccess.enabled=false")
 LINES_MAX = 60
 """How many lines of each container's log are shown where a step failed."""
 
@@ -40,7 +36,6 @@ async def test_a_cluster_that_nobody_prepared_is_as_it_was_after_all_steps(tmp_p
                 str(kubeconfig),
                 "--image",
                 IMAGE,
-                *WITHOUT_POLICIES,
             )
             process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "PATH": programs})
             async with asyncio.timeout(RUN_MAX_S):

@@ -137,7 +137,6 @@ async def test_the_chart(tmp_path: Path, clean_nats_url: str, database_url: str)
     replacing = {
         "nats://USER:PASSWORD@nats.example:4222": clean_nats_url,
         "postgresql://USER:PASSWORD@postgres.example:5432/gpuledger": database_url,
-        "charts/gpuledger": "charts/gpuledger --set restrictedAccess.enabled=false",  # it has no admission policies
     }
     async with cluster_for_helm(tmp_path) as cluster:
         await cluster.client.delete(NAMESPACES, NAMESPACE)

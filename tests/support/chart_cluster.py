@@ -24,8 +24,6 @@ from support.up import DEADLINE_S
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 WAIT = ("--timeout", f"{DEADLINE_S:.0f}s")
 HOST = "127.0.0.1"
-WITHOUT_POLICY: dict[str, Any] = {"restrictedAccess": {"enabled": False}}
-"""The embedded API server has no admission policies."""
 
 
 class Cluster:

@@ -16,7 +16,7 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support import kube_kinds
 from support.chart import IMAGE
-from support.chart_cluster import WITHOUT_POLICY, Cluster, cluster_for_helm
+from support.chart_cluster import Cluster, cluster_for_helm
 from support.cli import Cli, Run, aside
 from support.embedded_kube import EmbeddedKube
 from support.inventory_decisions import Decided
@@ -144,4 +144,4 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 @pytest.fixture
 def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
     """The chart's values, with real servers."""
-    return {**IMAGE, **WITHOUT_POLICY, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
+    return {**IMAGE, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}

@@ -13,7 +13,7 @@ from gpuledger.db.revision import check_current
 from gpuledger.edge.kube import crds
 from gpuledger.runtime.settings import COMPONENT_NAMES
 from support.chart import NAME, NAMESPACE, WITH_SECRET, needs_helm, render
-from support.chart_cluster import DEPLOYMENTS, WITHOUT_POLICY, Cluster
+from support.chart_cluster import DEPLOYMENTS, Cluster
 from support.kube_accounts import JOBS, Permission
 from support.kube_fleet import create, label_like_nfd
 from support.rights import beyond, granted, unused
@@ -144,7 +144,7 @@ async def test_coverage_fails_a_release_whose_labels_are_wrong(cluster: Cluster,
 
 async def test_presets_are_objects_that_kubernetes_takes_and_that_go_with_the_release(cluster: Cluster) -> None:
     await create(cluster.client, NAMESPACES, {"metadata": {"name": TEAM}})
-    values = {**WITH_SECRET, **WITHOUT_POLICY, "presets": PRESETS}
+    values = {**WITH_SECRET, "presets": PRESETS}
     installed = await cluster.helm("install", values, "--no-hooks")
     assert installed.code == 0, installed
     hard = {one["metadata"]["name"]: one["spec"]["hard"] for one in (await cluster.client.list(RESOURCE_QUOTAS)).items}
@@ -169,7 +169,7 @@ async def test_the_agents_daemon_set_is_one_that_kubernetes_takes_as_it_is(clust
         "tlsVolume": {"hostPath": {"path": "/tls"}},
     }
     agent = {"enabled": True, "allocate": "both", "nats": nats}
-    values = {**WITH_SECRET, **WITHOUT_POLICY, "agent": agent, "components": {"runtimeClassName": "nvidia"}}
+    values = {**WITH_SECRET, "agent": agent, "components": {"runtimeClassName": "nvidia"}}
     installed = await cluster.helm("install", values, "--no-hooks")
     assert installed.code == 0, installed
     kept = await cluster.client.get(DAEMON_SETS, AGENT, NAMESPACE)

@@ -8,7 +8,7 @@ import pytest
 from gpuledger.api.kinds import SECRETS, Resource
 from gpuledger.edge.kube import crds
 from support.chart import IMAGE, NAME, NAMESPACE, needs_helm
-from support.chart_cluster import WITHOUT_POLICY, Cluster
+from support.chart_cluster import Cluster
 from support.chart_servers import POSTGRES, STATEFUL_SETS
 from support.kube_accounts import JOBS
 from support.kube_fleet import create
@@ -37,7 +37,7 @@ DEFINITION = {
         ],
     },
 }
-ONE: dict[str, Any] = {**IMAGE, **WITHOUT_POLICY}
+ONE: dict[str, Any] = IMAGE
 THREE: dict[str, Any] = {**ONE, "postgresql": {"replicas": 3}}
 MIGRATION = f"{NAME}-migrate"
 

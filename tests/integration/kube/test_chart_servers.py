@@ -17,7 +17,7 @@ from gpuledger.api.bundled import PARTS
 from gpuledger.api.kinds import SECRETS
 from gpuledger.runtime.settings import METRICS_LISTEN
 from support.chart import IMAGE, NAME, NAMESPACE, needs_helm, render
-from support.chart_cluster import DEPLOYMENTS, HOST, WITHOUT_POLICY, Cluster
+from support.chart_cluster import DEPLOYMENTS, HOST, Cluster
 from support.chart_servers import ChartServers, PodProcess, pod_process
 from support.kube_accounts import JOBS
 from support.kube_fleet import STORAGE_CLASSES, create, create_storage_class
@@ -27,7 +27,6 @@ from support.waiting import eventually
 
 pytestmark = [needs_helm, pytest.mark.long]
 
-VALUES: dict[str, Any] = {**IMAGE, **WITHOUT_POLICY}
 OURS = {f"{NAME}-{part}" for part in PARTS}
 CALLOUT = "gpu-agent-auth"
 HEALTH = re.compile(r"health +(http://\S+/healthz)").search
@@ -35,7 +34,7 @@ HEALTH = re.compile(r"health +(http://\S+/healthz)").search
 
 async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: Path) -> None:
     servers = ChartServers(cluster, tmp_path)
-    installed = await cluster.helm("install", VALUES)
+    installed = await cluster.helm("install", IMAGE)
     assert installed.code == 0, (installed, cluster.kubelet.ran)
     assert cluster.kubelet.ran[f"{NAME}-credentials"].log.count("created") == len(PARTS)
     assert await names(cluster) >= OURS
@@ -53,7 +52,7 @@ async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: 
             await an_agent_can_log_in(cluster)
 
             before = await data(cluster)
-            upgraded = await cluster.helm("upgrade", {**VALUES, "replicas": 1})
+            upgraded = await cluster.helm("upgrade", {**IMAGE, "replicas": 1})
             assert upgraded.code == 0, (upgraded, cluster.kubelet.ran)
             assert "nothing to migrate" in cluster.kubelet.ran[f"{NAME}-migrate"].log
             assert cluster.kubelet.ran[f"{NAME}-credentials"].log.count("unchanged") == len(PARTS)
@@ -69,7 +68,7 @@ async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: 
 async def test_servers_whose_volumes_would_never_come_are_not_installed(cluster: Cluster) -> None:
     await cluster.client.delete(STORAGE_CLASSES, "standard")
     await create_storage_class(cluster.client, "slow", is_default=False)
-    refused = await cluster.helm("install", VALUES)
+    refused = await cluster.helm("install", IMAGE)
     assert refused.code == 1
     assert "this cluster has no default StorageClass" in refused.err
     assert "Set nats.persistence.storageClass (slow), or nats.persistence.enabled=false for a trial" in refused.err
@@ -78,26 +77,26 @@ async def test_servers_whose_volumes_would_never_come_are_not_installed(cluster:
     named = {part: {"persistence": {"storageClass": "slow"}} for part in parts}
     trial = {part: {"persistence": {"enabled": False}} for part in parts}
     for values in (named, trial, {"nats": named["nats"], "postgresql": trial["postgresql"]}):
-        assert (await cluster.helm("install", {**VALUES, **values}, "--dry-run=server")).code == 0
+        assert (await cluster.helm("install", {**IMAGE, **values}, "--dry-run=server")).code == 0
     for part in ("nats", "postgres"):
         claim = {"metadata": {"name": f"data-{NAME}-{part}-0", "namespace": NAMESPACE}, "spec": {}}
         await create(cluster.client, CLAIMS, claim)
-    again = await cluster.helm("install", VALUES, "--dry-run=server")
+    again = await cluster.helm("install", IMAGE, "--dry-run=server")
     assert again.code == 0, "the volumes of an earlier release are there"
 
 
 async def test_a_release_whose_servers_never_ran_is_migrated_beside_those_that_an_upgrade_brings(
     cluster: Cluster,
 ) -> None:
-    assert (await cluster.helm("install", VALUES)).code == 0
-    upgraded = await cluster.helm("upgrade", VALUES, "--no-hooks")
+    assert (await cluster.helm("install", IMAGE)).code == 0
+    upgraded = await cluster.helm("upgrade", IMAGE, "--no-hooks")
     assert upgraded.code == 0, upgraded
     assert await cluster.names(JOBS) == {f"{NAME}-migrate-2"}, "a hook would wait for servers that come after it"
 
 
 async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(cluster: Cluster) -> None:
-    account, made = f"{NAME}-credentials", render(VALUES)
-    assert (await cluster.helm("install", VALUES)).code == 0
+    account, made = f"{NAME}-credentials", render(IMAGE)
+    assert (await cluster.helm("install", IMAGE)).code == 0
     await cluster.client.merge_patch(SECRETS, f"{NAME}-nats", {"data": {"tls.crt": None, "reader": None}}, NAMESPACE)
     for part in set(PARTS) - {"nats"}:
         await cluster.client.merge_patch(SECRETS, f"{NAME}-{part}", {"data": {"ca.crt": None}}, NAMESPACE)
@@ -115,7 +114,7 @@ async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(
 
 
 async def test_each_client_has_its_own_login_and_no_other(cluster: Cluster) -> None:
-    assert (await cluster.helm("install", VALUES)).code == 0
+    assert (await cluster.helm("install", IMAGE)).code == 0
     kept = await data(cluster)
     passwords = {login: kept["nats"][login] for login in ("services", "operator", "reader", "callout")}
     assert len(set(passwords.values())) == len(passwords)

@@ -47,17 +47,21 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", names
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
 CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole")
 CLUSTER_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding")
+POLICIES, POLICY_BINDINGS = (
+    Resource("admissionregistration.k8s.io", "v1", plural, kind)
+    for plural, kind in (
+        ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+    )
+)
 KINDS = {
     one.kind: one
     for one in (
         *(DEPLOYMENTS, DAEMON_SETS, JOBS, CRON_JOBS, SERVICES, SERVICE_ACCOUNTS, SECRETS, CONFIG_MAPS, BUDGETS),
-        *(ROLES, BINDINGS, CLUSTER_ROLES, CLUSTER_BINDINGS),
+        *(ROLES, BINDINGS, CLUSTER_ROLES, CLUSTER_BINDINGS, POLICIES, POLICY_BINDINGS),
     )
 }
 """Every kind of the objects that either chart makes of these values."""
-
-WITHOUT_POLICY = ("--set", "restrictedAccess.enabled=false")
-"""The embedded API server has no admission policies."""
 
 NODE = "w1"
 
@@ -101,7 +105,7 @@ async def test_a_release_of_the_first_chart_is_upgraded_as_the_page_says(
 
     cluster.kubelet.image = THIS_TREE
     cluster.kubelet.ran.clear()
-    upgraded = await cluster.helm("upgrade", None, *options_of_the_page(), *WITHOUT_POLICY)
+    upgraded = await cluster.helm("upgrade", None, *options_of_the_page())
     assert upgraded.code == 0, (upgraded, cluster.kubelet.ran)
     assert {name: ran.code for name, ran in cluster.kubelet.ran.items()} == {f"{NAME}-migrate": 0, f"{NAME}-crds": 0}
     after = await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE)

@@ -34,7 +34,7 @@ from gpuledger.api.labels import POOL_FINALIZER
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
-from support.chart_cluster import WITHOUT_POLICY, Cluster, serving
+from support.chart_cluster import Cluster, serving
 from support.kube_accounts import Permission, config_file
 from support.kube_fleet import create, label_like_nfd
 from support.rights import beyond, granted, unused
@@ -186,7 +186,7 @@ async def _differ(client: KubeClient) -> None:
 
 async def test_a_right_that_is_missing_is_noticed(cluster: Cluster, tmp_path: Path) -> None:
     """The proof above is none if the server lets an account do everything."""
-    installed = await cluster.helm("install", {**WITH_SECRET, **WITHOUT_POLICY}, "--no-hooks")
+    installed = await cluster.helm("install", WITH_SECRET, "--no-hooks")
     assert installed.code == 0, installed
     async with open_client(config_file(tmp_path, cluster.client.url, f"{NAMESPACE}:{NAME}")) as ours:
         await ours.list(NODES)

@@ -1,12 +1,14 @@
-"""The policy that keeps the cluster's free GPUs: its expressions, as an API server would evaluate them."""
+"""The policy that keeps the cluster's free GPUs, evaluated as the embedded API server does."""
 
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
-import cel
 import pytest
 
+from gpuledger.api.kinds import GPU_POOLS
+from gpuledger.local.kubeapi.admission_request import KindVersion, Question
+from gpuledger.local.kubeapi.errors import ApiError
+from gpuledger.local.kubeapi.policies import Review, outcome_of
 from support.chart import WITH_SECRET, needs_helm, render, template
 
 pytestmark = needs_helm
@@ -14,6 +16,9 @@ pytestmark = needs_helm
 NAME = "gpu-control-plane-automatic-approval"
 GRANTED, OTHER = "team-a", "team-b"
 VALUES = {**WITH_SECRET, "restrictedAccess": {"automaticApproval": {"namespaces": [GRANTED, "team-c"]}}}
+
+POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+POOLS = KindVersion(GPU_POOLS.group, GPU_POOLS.version, GPU_POOLS.kind, GPU_POOLS.plural)
 
 Json = dict[str, Any]
 
@@ -27,27 +32,22 @@ def pool(assignment: Json | None = None, **spec: Any) -> Json:
 
 
 @cache
-def policy(*, is_default: bool = False) -> Json:
-    spec: Json = render(WITH_SECRET if is_default else VALUES).one("ValidatingAdmissionPolicy", NAME)["spec"]
-    return spec
+def rendered(kind: str, *, is_default: bool = False) -> Json:
+    found: Json = render(WITH_SECRET if is_default else VALUES).one(kind, NAME)
+    return found
 
 
-def inputs(new: Json, old: Json | None, namespace: str) -> Json:
-    request = {"namespace": namespace, "operation": "CREATE" if old is None else "UPDATE"}
-    return {"request": request, "object": deepcopy(new), "oldObject": deepcopy(old)}
-
-
-def value(expression: str, given: Json) -> Any:
-    return cel.compile(expression).execute(given)
+def refusal(new: Json, old: Json | None = None, namespace: str = OTHER, *, is_default: bool = False) -> ApiError | None:
+    question = Question("CREATE" if old is None else "UPDATE", POOLS, "p", namespace)
+    review = Review(question, new, old, lambda _: None)
+    policy, binding = (rendered(kind, is_default=is_default) for kind in (POLICY, BINDING))
+    return outcome_of([policy], [binding], review).refusal
 
 
 def is_allowed(new: Json, old: Json | None = None, namespace: str = OTHER, *, is_default: bool = False) -> bool:
-    spec, given = policy(is_default=is_default), inputs(new, old, namespace)
-    variables = {one["name"]: value(one["expression"], given) for one in spec["variables"]}
-    (validation,) = spec["validations"]
-    found = value(validation["expression"], given | {"variables": variables})
-    assert isinstance(found, bool)
-    return found
+    found = refusal(new, old, namespace, is_default=is_default)
+    assert found is None or "denied request: ApprovalNotGranted: " in found.message, found.message
+    return found is None
 
 
 @pytest.mark.parametrize("selector", [{}, {"matchLabels": {"tier": "gold"}}])
@@ -90,19 +90,20 @@ def test_a_pool_of_earlier_times_goes_on_and_changes_in_other_ways() -> None:
 
 
 def test_a_refusal_names_the_namespace_and_the_value_that_grants() -> None:
-    (validation,) = policy()["validations"]
-    message = value(validation["messageExpression"], inputs(pool(ANYTHING), None, OTHER))
-    assert message.startswith(f"ApprovalNotGranted: GPUPools of the namespace {OTHER} ")
-    assert "restrictedAccess.automaticApproval.namespaces" in message
-    assert validation["message"].startswith("ApprovalNotGranted: ")
+    found = refusal(pool(ANYTHING))
+    assert found is not None
+    assert (found.code, found.reason) == (403, "Forbidden")
+    assert f"ApprovalNotGranted: GPUPools of the namespace {OTHER} " in found.message
+    assert "restrictedAccess.automaticApproval.namespaces" in found.message
+    (validation,) = rendered(POLICY)["spec"]["validations"]
+    assert validation["message"].startswith("ApprovalNotGranted: "), "where that message cannot be made"
 
 
 def test_the_policy_is_in_force_for_pools_with_a_namespace() -> None:
-    binding = render(WITH_SECRET).one("ValidatingAdmissionPolicyBinding", NAME)
-    assert binding["spec"] == {"policyName": NAME, "validationActions": ["Deny"]}
-    (rule,) = policy()["matchConstraints"]["resourceRules"]
+    assert rendered(BINDING)["spec"] == {"policyName": NAME, "validationActions": ["Deny"]}
+    (rule,) = rendered(POLICY)["spec"]["matchConstraints"]["resourceRules"]
     assert (rule["operations"], rule["resources"]) == (["CREATE", "UPDATE"], ["gpupools"])
-    assert policy()["failurePolicy"] == "Fail"
+    assert rendered(POLICY)["spec"]["failurePolicy"] == "Fail"
 
 
 @pytest.mark.parametrize("namespaces", [["Team"], ["*"], "team-a"])

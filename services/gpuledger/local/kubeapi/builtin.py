@@ -13,7 +13,14 @@ from gpuledger.local.kubeapi.builtin_events import core_event, events_v1
 from gpuledger.local.kubeapi.builtin_shapes import shape, write
 from gpuledger.local.kubeapi.crds import CrdStrategy
 from gpuledger.local.kubeapi.resources import ALL_VERBS, Form, ServedResource, Strategy, Subresource
-from gpuledger.local.kubeapi.strategies import core_data, core_workloads, dra, rbac, webhook_configurations
+from gpuledger.local.kubeapi.strategies import (
+    admission_policies,
+    core_data,
+    core_workloads,
+    dra,
+    rbac,
+    webhook_configurations,
+)
 from gpuledger.local.kubeapi.strategies.core_namespaces import NamespaceStrategy
 from gpuledger.local.kubeapi.strategies.core_workloads import StatefulSetStrategy, StoredStrategy
 from gpuledger.local.kubeapi.strategies.events import CoreEventStrategy, EventStrategy
@@ -252,6 +259,19 @@ _PLATFORM = (
         "mutatingwebhookconfigurations",
         categories=_API_EXTENSIONS,
         strategy=webhook_configurations.MutatingConfigurationStrategy(),
+    ),
+    _admission.cluster(
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        categories=_API_EXTENSIONS,
+        sub=("status",),
+        strategy=admission_policies.PolicyStrategy(),
+    ),
+    _admission.cluster(
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        categories=_API_EXTENSIONS,
+        strategy=admission_policies.BindingStrategy(),
     ),
     _admission.cluster(
         "ValidatingWebhookConfiguration",

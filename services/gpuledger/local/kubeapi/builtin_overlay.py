@@ -29,6 +29,8 @@ KEYED: dict[str, str] = {
     "ValidatingWebhookConfiguration.webhooks": "name",
     "MutatingWebhook.matchConditions": "name",
     "ValidatingWebhook.matchConditions": "name",
+    "ValidatingAdmissionPolicySpec.matchConditions": "name",
+    "ValidatingAdmissionPolicySpec.variables": "name",
     "JSONSchemaProps.x-kubernetes-validations": "rule",
     "ResourceClaimStatus.reservedFor": "uid",
 }
@@ -54,7 +56,9 @@ KEY_DEFAULTS: dict[str, dict[str, Any]] = {
     "ServiceSpec.ports": {"protocol": "TCP"},
 }
 
-SETS = frozenset({"ObjectMeta.finalizers", "NodeSpec.podCIDRs"})
+SETS = frozenset(
+    {"ObjectMeta.finalizers", "NodeSpec.podCIDRs", "ValidatingAdmissionPolicyBindingSpec.validationActions"}
+)
 """Lists of scalars that apply treats as a set."""
 
 PATCHES: dict[str, tuple[str, str]] = {
@@ -83,11 +87,15 @@ ATOMIC_TYPES = frozenset(
         "FileKeySelector",
         "LabelSelector",
         "LocalObjectReference",
+        "MatchResources",
+        "NamedRuleWithOperations",
         "NodeSelector",
         "NodeSelectorTerm",
         "ObjectFieldSelector",
         "ObjectReference",
         "OwnerReference",
+        "ParamKind",
+        "ParamRef",
         "ResourceFieldSelector",
         "RoleRef",
         "ScopeSelector",
@@ -95,6 +103,7 @@ ATOMIC_TYPES = frozenset(
         "SecretKeySelector",
         "Subject",
         "TypedLocalObjectReference",
+        "Variable",
     }
 )
 """Structs that have one owner as a whole."""

@@ -8,7 +8,7 @@ from copy import deepcopy
 from datetime import datetime
 
 from gpuledger.edge.kube.schema.causes import Cause, Object
-from gpuledger.edge.kube.schema.rules import UnsupportedRuleError
+from gpuledger.edge.kube.schema.expressions import UnsupportedExpressionError
 from gpuledger.local.kubeapi.crd_problems import changes, problems_of
 from gpuledger.local.kubeapi.errors import not_implemented
 from gpuledger.local.kubeapi.resources import Context, Strategy, timestamp
@@ -55,7 +55,7 @@ class CrdStrategy(Strategy):
             raise not_implemented("conversion between versions of custom resources")
         try:
             return problems_of(obj)
-        except UnsupportedRuleError as error:
+        except UnsupportedExpressionError as error:
             raise not_implemented(str(error)) from error
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:

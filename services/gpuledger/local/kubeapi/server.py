@@ -13,7 +13,7 @@ from aiohttp import web
 
 from gpuledger.local.kubeapi import answers
 from gpuledger.local.kubeapi.access import authorize, caller, verb
-from gpuledger.local.kubeapi.admission import ServicePlaces, WebhookAdmission
+from gpuledger.local.kubeapi.admission import Admission, ServicePlaces
 from gpuledger.local.kubeapi.builtin import BUILTIN
 from gpuledger.local.kubeapi.controllers import Controllers
 from gpuledger.local.kubeapi.documents import HEALTH_PATHS, Documents
@@ -60,7 +60,7 @@ class ApiServer:
     ) -> None:
         self.store = Store(changes_kept)
         self.registry = ResourceRegistry(BUILTIN)
-        self._admission = WebhookAdmission(self.store, new_id, services or {})
+        self._admission = Admission(self.store, self.registry, new_id, services or {})
         self.writer = Writer(
             self.store, self.registry, clock, new_id, self._admission, allow_privileged=allow_privileged
         )

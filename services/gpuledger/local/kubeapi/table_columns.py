@@ -161,6 +161,12 @@ BUILTIN_TABLES: dict[tuple[str, str], Cells] = {
     ),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): with_age(("#Webhooks", count("webhooks"))),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): with_age(("#Webhooks", count("webhooks"))),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): with_age(
+        ("#Validations", count("spec.validations")), ("ParamKind", lambda obj, _: UNSET)
+    ),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): with_age(
+        ("PolicyName", field("spec.policyName")), ("ParamRef", lambda obj, _: UNSET)
+    ),
     ("resource.k8s.io", "resourceslices"): named(
         ("Node", field("spec.nodeName")),
         ("Driver", field("spec.driver")),

@@ -18,17 +18,11 @@ import orjson
 from yarl import URL
 
 from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi.admission_matching import NamespaceLabels
+from gpuledger.local.kubeapi.admission_request import KindVersion, Question, request_of
 from gpuledger.local.kubeapi.errors import ApiError, bad_request
 from gpuledger.local.kubeapi.patches import json_patch
-from gpuledger.local.kubeapi.webhook_matching import (
-    KindVersion,
-    NamespaceLabels,
-    Question,
-    applies,
-    hooks_of,
-    reinvocations,
-    request_of,
-)
+from gpuledger.local.kubeapi.webhook_matching import asked, hooks_of, reinvocations
 from gpuledger.runtime.clock import NewId
 
 TIMEOUT_S = 10
@@ -120,24 +114,26 @@ class Webhooks:
             warnings.extend(result)
 
     async def _validated(self, hook: Object, question: Question, obj: Object | None, old: Object | None) -> list[str]:
-        if not applies(hook, question, obj, old, self._namespace_labels):
+        review = asked(hook, question, obj, old, self._namespace_labels)
+        if review is None:
             return []
         async with self._calls:
-            answer = await self._call(hook, question, obj, old)
+            answer = await self._call(hook, review, obj, old)
         return answer.warnings if answer else []
 
     async def _mutated(
         self, hook: Object, question: Question, obj: Object | None, old: Object | None, warnings: list[str]
     ) -> tuple[bool, Object | None]:
-        if not applies(hook, question, obj, old, self._namespace_labels):
+        review = asked(hook, question, obj, old, self._namespace_labels)
+        if review is None:
             return False, obj
-        answer = await self._call(hook, question, obj, old)
+        answer = await self._call(hook, review, obj, old)
         if answer is None:
             return True, obj
         warnings.extend(answer.warnings)
         if not answer.patch or obj is None:
             return True, obj
-        return True, _patched(obj, answer.patch, question.version)
+        return True, _patched(obj, answer.patch, review.version)
 
     async def _call(self, hook: Object, question: Question, obj: Object | None, old: Object | None) -> Answer | None:
         name = hook["name"]

@@ -5,13 +5,12 @@ fit the URL, not found, conflict, invalid. Nothing else runs between reading an 
 except when webhooks are called; then the object is read again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
 
 from gpuledger.edge.kube.schema.causes import Cause, Object
 from gpuledger.local.kubeapi import managed, metadata
-from gpuledger.local.kubeapi.admission import WebhookAdmission
+from gpuledger.local.kubeapi.admission import Admission
 from gpuledger.local.kubeapi.errors import ApiError, already_exists, conflict, denied, internal, not_found
 from gpuledger.local.kubeapi.options import DeleteOptions, WriteOptions
 from gpuledger.local.kubeapi.quotas import refuse_over_quota
@@ -61,7 +60,7 @@ class Writer:
         registry: ResourceRegistry,
         clock: Clock,
         new_id: NewId,
-        admission: WebhookAdmission,
+        admission: Admission,
         *,
         allow_privileged: bool = False,
     ) -> None:
@@ -96,7 +95,7 @@ class Writer:
         self._refuse_namespace(target, obj)
         causes = [*metadata.validate_metadata(resource, obj), *resource.strategy.validate(obj)]
         refuse_invalid(resource, obj, [*causes, *self._privilege_causes(target, obj)])
-        await self._validated(request, "CREATE", obj, None, options)
+        await self._admission.validate(request, "CREATE", obj, None, _writing(options))
         if resource.is_custom:
             request.warnings.extend(metadata.finalizer_warnings(obj))
         refuse_over_quota(resource, obj, self.store)
@@ -141,9 +140,8 @@ class Writer:
         if target.resource.key == NAMESPACES and target.name in IMMORTAL:
             raise denied("", "namespaces", target.name, "this namespace may not be deleted")
         check_preconditions(target, obj, options)
-        if self._admission.has_webhooks(request):
-            await self._admission.mutate(request, "DELETE", None, obj, _deleting(options))
-            await self._admission.validate(request, "DELETE", None, obj, _deleting(options))
+        await self._admission.mutate(request, "DELETE", None, obj, _deleting(options))
+        await self._admission.validate(request, "DELETE", None, obj, _deleting(options))
         obj = self.found(target)
         return self._delete(target.resource, obj, options, request.now)
 
@@ -272,7 +270,7 @@ class Writer:
                 *self._privilege_causes(target, obj),
             ],
         )
-        await self._validated(request, "UPDATE", obj, old, options)
+        await self._admission.validate(request, "UPDATE", obj, old, _writing(options))
         return self._store_update(target, obj, old, options)
 
     def _privilege_causes(self, target: Target, obj: Object) -> Iterable[Cause]:
@@ -355,26 +353,12 @@ class Writer:
     async def _mutated(
         self, request: ApiRequest, operation: str, obj: Object, old: Object | None, options: WriteOptions
     ) -> Object:
-        if not self._admission.has_webhooks(request):
-            return obj
         mutated = await self._admission.mutate(request, operation, obj, old, _writing(options))
         assert mutated is not None, "an object stays one"
-        if mutated != obj:
+        if mutated is not obj and mutated != obj:
             request.target.resource.strategy.default(mutated)
             self._record(request, mutated, old, options)
         return mutated
-
-    async def _validated(
-        self,
-        request: ApiRequest,
-        operation: str,
-        obj: Object | None,
-        old: Object | None,
-        options: WriteOptions | Mapping[str, Any],
-    ) -> None:
-        if self._admission.has_webhooks(request):
-            admission_options = _writing(options) if isinstance(options, WriteOptions) else options
-            await self._admission.validate(request, operation, obj, old, admission_options)
 
 
 class _ChangedMeanwhileError(Exception):

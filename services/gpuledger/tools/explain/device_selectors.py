@@ -13,13 +13,12 @@ import cel
 from gpuledger.domain.dra.candidates import SelectorInput
 from gpuledger.edge.kube.schema.cel_functions import FUNCTIONS
 from gpuledger.edge.kube.schema.cel_source import rewritten, tokens_of
-from gpuledger.edge.kube.schema.rules import Expression
+from gpuledger.edge.kube.schema.expressions import FAILURES, Expression, failure_text, first_sentence
 from gpuledger.events.slice import Version
 
 COMPILED_MAX: Final = 512
 """How many expressions are remembered."""
 
-_FAILURES = (ValueError, TypeError, RuntimeError, LookupError, ArithmeticError, AttributeError)
 _BY_DOMAIN = ("attributes", "capacity")
 _LOOKUP = "ofDomain"
 
@@ -31,8 +30,8 @@ def selects(expression: str, offered: SelectorInput) -> bool | str:
         return compiled
     try:
         found = compiled.value({"device": _seen(offered)})
-    except _FAILURES as error:
-        return f"no such key: {error.args[0]}" if isinstance(error, KeyError) else _sentence(error)
+    except FAILURES as error:
+        return failure_text(error)
     return found if isinstance(found, bool) else f"it is {found!r}, neither true nor false"
 
 
@@ -41,7 +40,7 @@ def _compiled(expression: str) -> Expression | str:
     try:
         program = cel.compile(rewritten(_with_lookups(expression)))
     except ValueError as error:
-        return f"it does not compile: {_sentence(error)}"
+        return f"it does not compile: {first_sentence(error)}"
     names = set(program.functions())
     needed = {name: one for name, one in FUNCTIONS.items() if name.rpartition(".")[2] in names}
     return Expression(program, {**needed, _LOOKUP: lambda domains, name: domains.get(name, {})})
@@ -75,11 +74,6 @@ def _seen(offered: SelectorInput) -> dict[str, Any]:
         "capacity": _by_domain(capacity, driver),
         "allowMultipleAllocations": device.shareable,
     }
-
-
-def _sentence(error: Exception) -> str:
-    """The first sentence of the library's message; the rest explains CEL."""
-    return str(error).partition("\n")[0].partition(". ")[0]
 
 
 def _value(attribute: object) -> object:

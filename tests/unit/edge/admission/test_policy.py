@@ -1,4 +1,4 @@
-"""The policy that keeps the inventory: its expressions, as an API server would evaluate them."""
+"""The policy that keeps the inventory, evaluated as the embedded API server does."""
 
 from copy import deepcopy
 from typing import Any

@@ -70,6 +70,19 @@ def test_inlined_parts_lie_in_the_object_itself() -> None:
     }
 
 
+def test_parts_are_inlined_in_inlined_parts() -> None:
+    rule = field(1, "CREATE") + field(2, field(1, "apps") + field(2, "v1") + field(3, "deployments"))
+    match = field(3, field(1, "d") + field(2, rule))
+    spec = field(2, match) + field(3, field(1, "true")) + field(7, field(1, "a") + field(2, "1"))
+    policy = load(body("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", field(2, spec)))
+    given = {"resourceNames": ["d"], "operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"]}
+    assert policy["spec"] == {
+        "matchConstraints": {"resourceRules": [given | {"resources": ["deployments"]}]},
+        "validations": [{"expression": "true"}],
+        "variables": [{"name": "a", "expression": "1"}],
+    }
+
+
 def test_times_quantities_and_numbers() -> None:
     spec = field(1, "holder") + field(2, 15) + field(4, field(1, 1_700_000_000) + field(2, 123_456_000))
     assert load(body("coordination.k8s.io/v1", "Lease", field(2, spec)))["spec"] == {

@@ -10,7 +10,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.local.kubeapi.admission import WebhookAdmission
+from gpuledger.local.kubeapi.admission import Admission
 from gpuledger.local.kubeapi.bodies import APPLY_PATCH, MERGE_PATCH, applied, patched
 from gpuledger.local.kubeapi.custom import resources_of
 from gpuledger.local.kubeapi.options import Query, write_options
@@ -69,10 +69,9 @@ def widgets(schema_of_parts: Any) -> Any:
 
 def writer() -> Writer:
     numbers: Iterator[int] = count(1)
-    store = Store()
-    return Writer(
-        store, ResourceRegistry(()), lambda: NOW, lambda: f"uid-{next(numbers)}", WebhookAdmission(store, str, {})
-    )
+    store, registry = Store(), ResourceRegistry(())
+    admission = Admission(store, registry, str, {})
+    return Writer(store, registry, lambda: NOW, lambda: f"uid-{next(numbers)}", admission)
 
 
 async def apply(server: Writer, manager: str, name: str, value: Any) -> Any:

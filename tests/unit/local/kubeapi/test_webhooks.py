@@ -18,9 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gpuledger.local.kubeapi.admission_request import KindVersion, Question, request_of
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.strategies.webhook_configurations import MutatingConfigurationStrategy
-from gpuledger.local.kubeapi.webhook_matching import KindVersion, Question, applies
+from gpuledger.local.kubeapi.webhook_matching import asked
 from gpuledger.local.kubeapi.webhooks import Webhooks
 
 PODS = KindVersion("", "v1", "Pod", "pods")
@@ -39,7 +40,7 @@ def labels_of(namespace: Any) -> Any:
 
 
 def matches(changes: Any, question: Any = CREATE, obj: Any = POD, old: Any = None) -> Any:
-    return applies(hook(**changes), question, obj, old, labels_of)
+    return asked(hook(**changes), question, obj, old, labels_of) is not None
 
 
 def rule(**changes: Any) -> Any:
@@ -68,6 +69,18 @@ def rule(**changes: Any) -> Any:
 )
 def test_matching(changes: Any, expected: Any) -> None:
     assert matches(changes) is expected
+
+
+@pytest.mark.parametrize(("policy", "is_asked"), [(None, True), ("Equivalent", True), ("Exact", False)])
+def test_a_rule_may_name_another_version_of_the_resource(policy: Any, is_asked: Any) -> None:
+    older = PODS._replace(version="v1beta1")
+    request = Question("CREATE", older, "p", "a", others=(PODS,))
+    found = asked(hook(matchPolicy=policy), request, POD, None, labels_of)
+    assert (found is not None) == is_asked
+    if found is not None:
+        sent = request_of(found, "", POD, None)
+        versions = (sent["kind"]["version"], sent["requestKind"]["version"], sent["object"]["apiVersion"])
+        assert versions == ("v1", "v1beta1", "v1")
 
 
 def test_a_condition_that_fails_fails_closed() -> None:
@@ -315,3 +328,21 @@ def test_configurations_are_validated() -> None:
     fields = [cause.field for cause in MutatingConfigurationStrategy().validate({"webhooks": [wrong]})]
     names = ("name", "rules[0].operations", "sideEffects", "timeoutSeconds", "clientConfig")
     assert fields == [f"webhooks[0].{name}" for name in (*names, "admissionReviewVersions")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"matchConditions": [{"name": "c", "expression": "object.spec. <"}]}, "matchConditions[0].expression"),
+        ({"matchConditions": [{"name": "c", "expression": "variables.a"}]}, "matchConditions[0].expression"),
+        ({"matchConditions": [{"name": "c", "expression": "true"}] * 2}, "matchConditions[1].name"),
+        ({"rules": [RULE | {"operations": ["READ"]}]}, "rules[0].operations[0]"),
+        ({"rules": [RULE | {"operations": ["*", "CREATE"]}]}, "rules[0].operations"),
+        ({"reinvocationPolicy": "Always"}, "reinvocationPolicy"),
+    ],
+)
+def test_rules_and_conditions_are_validated(changes: Any, field: str) -> None:
+    config = {"url": "https://127.0.0.1:1"}
+    one = hook(clientConfig=config, admissionReviewVersions=["v1"], **changes)
+    fields = [cause.field for cause in MutatingConfigurationStrategy().validate({"webhooks": [one]})]
+    assert fields == [f"webhooks[0].{field}"]

@@ -5,7 +5,7 @@ an expression of functions and macros that it has. Nothing is evaluated here.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*
@@ -44,18 +44,18 @@ def bound_names(source: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def selections(source: str) -> Iterator[list[str]]:
-    """The chains of fields that are selected from `self` and `oldSelf`, method names left out."""
+def selections(source: str, variables: Set[str]) -> Iterator[list[str]]:
+    """The variables of these from which fields are selected, each with the chain of fields, method names left out."""
     tokens = [*tokens_of(source), "", ""]
     for i, name in enumerate(tokens):
-        if name not in {"self", "oldSelf"} or (i and tokens[i - 1] in {".", ".?"}):
+        if name not in variables or (i and tokens[i - 1] in {".", ".?"}):
             continue
-        chain = []
+        chain = [name]
         at = i + 1
         while tokens[at] in {".", ".?"} and _NAME.fullmatch(tokens[at + 1]) and tokens[at + 2] != "(":
             chain.append(tokens[at + 1])
             at += 2
-        if chain:
+        if chain[1:]:
             yield chain
 
 
@@ -63,6 +63,21 @@ def mentions(source: str, name: str) -> bool:
     """Whether an expression uses a variable."""
     tokens = tokens_of(source)
     return any(one == name and (not i or tokens[i - 1] not in {".", ".?"}) for i, one in enumerate(tokens))
+
+
+def with_calls(source: str, variable: str, function: str) -> str:
+    """The expression with each field selected from a variable as the first item that a function of its name gives."""
+    out: Tokens = []
+    tokens, at = [*tokens_of(source), "", ""], 0
+    while tokens[at]:
+        is_selected = tokens[at] == variable and (not at or tokens[at - 1] not in {".", ".?"}) and tokens[at + 1] == "."
+        if is_selected and _NAME.fullmatch(tokens[at + 2]):
+            out += [function, "(", f'"{tokens[at + 2]}"', ")", "[", "0", "]"]
+            at += 3
+        else:
+            out.append(tokens[at])
+            at += 1
+    return " ".join(out)
 
 
 def _rewrite(tokens: Tokens) -> Tokens:

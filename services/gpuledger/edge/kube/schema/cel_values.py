@@ -14,7 +14,7 @@ from gpuledger.edge.kube.schema.correlation import key_of
 from gpuledger.edge.kube.schema.equality import same
 from gpuledger.edge.kube.schema.structural import SchemaNode
 
-_RESERVED = frozenset(
+RESERVED = frozenset(
     "true false null in as break const continue else for function if import let loop package namespace return".split()
 )
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -37,7 +37,7 @@ def cel_value(value: object, node: SchemaNode, *, whole: bool = False) -> Any:
 
 def cel_name(name: str) -> str:
     """The name of a field, as rules spell it."""
-    if name in _RESERVED:
+    if name in RESERVED:
         return f"__{name}__"
     for raw, spelt in (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")):
         name = name.replace(raw, spelt)

@@ -11,8 +11,9 @@ from typing import Any
 from gpuledger.edge.kube.schema.causes import Cause, invalid, not_supported, required
 from gpuledger.edge.kube.schema.cel_source import mentions
 from gpuledger.edge.kube.schema.correlation import ABSENT
+from gpuledger.edge.kube.schema.expressions import ExpressionError, UnsupportedExpressionError
 from gpuledger.edge.kube.schema.lists import repeated_items
-from gpuledger.edge.kube.schema.rules import REASONS, RuleError, UnsupportedRuleError, compiled
+from gpuledger.edge.kube.schema.rules import REASONS, compiled
 from gpuledger.edge.kube.schema.structural import SchemaNode
 from gpuledger.edge.kube.schema.values import ValuePlace, problems_of_value
 
@@ -93,9 +94,9 @@ def _of_message(raw: Mapping[str, Any], node: SchemaNode, path: str, *, whole: b
 def _compiles(text: str, node: SchemaNode, field: str, *, whole: bool) -> Iterator[Cause]:
     try:
         compiled(text, node, whole=whole)
-    except UnsupportedRuleError:
+    except UnsupportedExpressionError:
         raise
-    except RuleError as error:
+    except ExpressionError as error:
         yield invalid(field, text, str(error))
 
 

@@ -4,24 +4,23 @@ A rule that uses `oldSelf` runs only if there was a value before; an update runs
 The number of runs bounds evaluation, instead of Kubernetes' cost model.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 import cel
 
 from gpuledger.edge.kube.schema.causes import Cause
-from gpuledger.edge.kube.schema.cel_functions import FUNCTIONS, NAMESPACES, NATIVE, NOT_IMPLEMENTED, TYPES
-from gpuledger.edge.kube.schema.cel_source import bound_names, mentions, rewritten, selections
+from gpuledger.edge.kube.schema.cel_source import mentions, selections
 from gpuledger.edge.kube.schema.cel_values import cel_name, cel_value, in_order_of
 from gpuledger.edge.kube.schema.correlation import ABSENT, old_field, old_items
 from gpuledger.edge.kube.schema.equality import same
+from gpuledger.edge.kube.schema.expressions import FAILURES, Expression, ExpressionError, compiled_over, message_text
 from gpuledger.edge.kube.schema.structural import SchemaNode
 
 RUNS_MAX = 100_000
 """The maximum number of evaluations for one object."""
 
-MESSAGE_MAX = 5 * 1024
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 _PREFIXES = {
@@ -31,28 +30,8 @@ _PREFIXES = {
     "FieldValueDuplicate": "Duplicate value",
 }
 REASONS = tuple(_PREFIXES)
-_FAILURES = (ValueError, TypeError, RuntimeError, KeyError, IndexError, ArithmeticError)
+_VARIABLES = frozenset({"self", "oldSelf"})
 _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
-
-
-class RuleError(ValueError):
-    """An expression does not compile, or refers to unknown names."""
-
-
-class UnsupportedRuleError(RuleError):
-    """An expression uses a function of Kubernetes that is not implemented."""
-
-
-class Expression(NamedTuple):
-    """A compiled expression and the functions it needs."""
-
-    program: cel.Program
-    functions: Mapping[str, Callable[..., Any]]
-
-    def value(self, variables: Mapping[str, Any]) -> Any:
-        """The result; raises errors of the library."""
-        context = cel.Context(dict(variables), dict(self.functions))
-        return self.program.execute(context)
 
 
 class Rule(NamedTuple):
@@ -81,20 +60,14 @@ class RuleTree:
 
 
 def compiled(text: str, node: SchemaNode, *, whole: bool = False) -> Expression:
-    """An expression over `self`; raises RuleError if it does not compile."""
-    try:
-        program = cel.compile(rewritten(text))
-    except ValueError as error:
-        raise RuleError(f"compilation failed: {error}") from error
-    _check_names(text, program)
+    """An expression over `self`; raises ExpressionError if it does not compile."""
+    expression = compiled_over(text, _VARIABLES)
     _check_selections(text, node, whole=whole)
-    names = set(program.functions())
-    needed = {name: one for name, one in FUNCTIONS.items() if name.rpartition(".")[2] in names}
-    return Expression(program, needed)
+    return expression
 
 
 def rule_of(raw: Mapping[str, Any], node: SchemaNode, *, whole: bool = False) -> Rule:
-    """A rule of a schema; raises RuleError if it does not compile."""
+    """A rule of a schema; raises ExpressionError if it does not compile."""
     text = str(raw.get("rule") or "")
     expression = raw.get("messageExpression")
     return Rule(
@@ -134,35 +107,22 @@ def _rules(node: SchemaNode, *, whole: bool) -> Iterator[Rule]:
     for raw in node.rules:
         try:
             yield rule_of(raw, node, whole=whole)
-        except RuleError:
+        except ExpressionError:
             continue
 
 
-def _check_names(text: str, program: cel.Program) -> None:
-    declared = {"self", "oldSelf"} | NAMESPACES | TYPES | bound_names(text) | {"kEntry"}
-    functions = NATIVE | {name.rpartition(".")[2] for name in FUNCTIONS}
-    for name in program.variables():
-        if name not in declared:
-            raise RuleError(f"compilation failed: undeclared reference to '{name}'")
-    for name in program.functions():
-        if name in NOT_IMPLEMENTED and name not in functions:
-            raise UnsupportedRuleError(f"the CEL function {name}")
-        if name.isidentifier() and name.strip("_") == name and name not in functions:
-            raise RuleError(f"compilation failed: undeclared reference to '{name}'")
-
-
 def _check_selections(text: str, node: SchemaNode, *, whole: bool) -> None:
-    for chain in selections(text):
+    for chain in selections(text, _VARIABLES):
         at: SchemaNode | None = node
         root = whole
-        for name in chain:
+        for name in chain[1:]:
             if at is None or not (at.properties or root or at.embedded) or at.additional or at.preserves:
                 break
             if (root or at.embedded) and name in _ROOT_FIELDS:
                 break
             below = {cel_name(one): child for one, child in at.properties.items()}
             if name not in below:
-                raise RuleError(f"compilation failed: undefined field '{name}'")
+                raise ExpressionError(f"compilation failed: undefined field '{name}'")
             at, root = below[name], False
 
 
@@ -207,7 +167,7 @@ def _old_self(rule: Rule, old: object, before: object) -> object:
 def _outcome(rule: Rule, variables: dict[str, Any], path: str) -> Cause | None:
     try:
         kept = rule.expression.value(variables)
-    except _FAILURES as error:
+    except FAILURES as error:
         return _cause("FieldValueInvalid", f"{error} evaluating rule: {rule.message or rule.text}", path)
     if kept is True:
         return None
@@ -218,10 +178,10 @@ def _message(rule: Rule, variables: dict[str, Any]) -> str:
     if rule.message_expression:
         try:
             message = cast("object", rule.message_expression.value(variables))
-        except _FAILURES:
+        except FAILURES:
             message = None
-        if isinstance(message, str) and message.strip() and "\n" not in message and len(message) <= MESSAGE_MAX:
-            return message.strip()
+        if text := message_text(message):
+            return text
     return rule.message or f"failed rule: {rule.text.strip()}"
 
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from gpuledger.edge.kube.schema.causes import Cause, Object, duplicate, invalid, not_supported, required
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
 from gpuledger.local.kubeapi.resources import Strategy
+from gpuledger.local.kubeapi.strategies.admission_shared import choice_causes, condition_causes, rule_causes
 from gpuledger.local.kubeapi.strategies.core_shared import fill, selector_causes
 
 TIMEOUT_S = 10
@@ -13,11 +14,7 @@ TIMEOUT_MAX_S = 30
 SERVICE_PORT = 443
 REVIEW_VERSIONS = ("v1", "v1beta1")
 
-_CHOICES = {
-    "failurePolicy": ("Fail", "Ignore"),
-    "matchPolicy": ("Equivalent", "Exact"),
-    "reinvocationPolicy": ("IfNeeded", "Never"),
-}
+REINVOCATION_POLICIES = ("IfNeeded", "Never")
 
 
 class ValidatingConfigurationStrategy(Strategy):
@@ -59,10 +56,12 @@ class MutatingConfigurationStrategy(ValidatingConfigurationStrategy):
 def _hook_causes(hook: Object, field: str) -> Iterator[Cause]:
     yield from _name_causes(hook.get("name") or "", f"{field}.name")
     for index, rule in enumerate(hook.get("rules") or ()):
-        yield from _rule_causes(rule, f"{field}.rules[{index}]")
-    for name, supported in _CHOICES.items():
-        if hook.get(name) is not None and hook[name] not in supported:
-            yield not_supported(f"{field}.{name}", hook[name], supported)
+        yield from rule_causes(rule, f"{field}.rules[{index}]")
+    yield from choice_causes(hook, field)
+    reinvocation = hook.get("reinvocationPolicy")
+    if reinvocation is not None and reinvocation not in REINVOCATION_POLICIES:
+        yield not_supported(f"{field}.reinvocationPolicy", reinvocation, REINVOCATION_POLICIES)
+    yield from condition_causes(hook.get("matchConditions") or [], f"{field}.matchConditions")
     yield from _side_effect_causes(hook.get("sideEffects"), f"{field}.sideEffects")
     timeout_s = hook.get("timeoutSeconds")
     if timeout_s is not None and not 1 <= timeout_s <= TIMEOUT_MAX_S:
@@ -86,13 +85,6 @@ def _name_causes(name: str, field: str) -> Iterator[Cause]:
 def _side_effect_causes(effects: str | None, field: str) -> Iterator[Cause]:
     if effects not in (supported := ("None", "NoneOnDryRun")):
         yield not_supported(field, effects, supported) if effects else required(field)
-
-
-def _rule_causes(rule: Object, field: str) -> Iterator[Cause]:
-    for name in ("operations", "apiGroups", "apiVersions", "resources"):
-        values = rule.get(name) or []
-        if not values:
-            yield required(f"{field}.{name}")
 
 
 def _client_causes(config: Object, field: str) -> Iterator[Cause]:
