@@ -45,6 +45,8 @@ FILES_POLL_S = 5.0
 
 SCHEMES = frozenset({"nats", "tls", "ws", "wss"})
 
+NO_ANSWER = "no answer in time"
+
 INBOX_PREFIX = "_INBOX"
 """The beginning of the subjects that receive answers, unless permissions require another."""
 
@@ -268,7 +270,7 @@ class Connection:
         """Why there is no connection. A server that refuses us may hang up before we have read that it does."""
         reason = self._refusal or self.last_error or error
         hint = " (a server that refuses the authorization hangs up like this)"
-        return f"{str(reason) or 'no answer in time'}{hint if isinstance(reason, ConnectionResetError) else ''}"
+        return f"{str(reason) or NO_ANSWER}{hint if isinstance(reason, ConnectionResetError) else ''}"
 
     def _refuse_denied(self, denials: Sequence[Denial]) -> None:
         """Stop waiting for the answer to a request of JetStream that the server has not let through."""
@@ -355,7 +357,7 @@ async def connected(
         LedgerUnavailableError: no server accepts us within `timeout_s`.
     """
     servers = url.split(",")
-    connection = Connection(_without_passwords(url), identity, inbox_prefix)
+    connection = Connection(without_passwords(url), identity, inbox_prefix)
     following: asyncio.Task[None] | None = None
     try:
         await connection.open(servers, name, timeout_s)
@@ -380,6 +382,6 @@ def _refuse_malformed(servers: list[str]) -> None:
             raise ValueError("it is not a URL such as nats://127.0.0.1:4222, or its password has one of /?#,[]")
 
 
-def _without_passwords(url: str) -> str:
+def without_passwords(url: str) -> str:
     """The servers without their passwords, even where a password makes the URL malformed."""
     return ", ".join(_PASSWORD.sub(r"\1", server) for server in _NEXT_SERVER.split(url))
