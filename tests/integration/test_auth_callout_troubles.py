@@ -84,7 +84,7 @@ async def test_another_issuer_than_the_servers_is_told_with_both(here: Callouts)
     async with here.running(replace(here.settings, seed=keys / "seed")) as process:
         await eventually(partial(is_ready, process))
         await refused(here, "w1", await here.token("w1"), Reason.OTHER_ISSUER)
-        ours, servers = (keys / "issuer").read_text().strip(), here.nats.setup.config.issuer
+        ours, servers = (keys / "issuer").read_text().strip(), here.nats.setup.options["issuer"]
         await trouble(process, f"signs as {ours}", f"issuer {servers} alone", CALLOUT_SEED)
         assert "signing key is unknown" in here.nats.log_path.read_text(), "as docs/agent-credentials.md has it"
     async with here.serving(), edge(here, "w1", here.file("agent", await here.token("w1"))):

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import NAMESPACES, PODS, TOKEN_REVIEWS
-from gpuledger.cli.commands.nats_setup import _read_jwts, nats_keys
+from gpuledger.cli.commands.nats_setup import nats_config, nats_keys
 from gpuledger.compose.auth_callout import CalloutProcess
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.edge.kube.transport import KubeRequest
 from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.permissions import CALLOUT_USER, Role, role_user
-from gpuledger.ledger.server_config import CALLOUT_LOGIN, ServerConfig, config_text
+from gpuledger.ledger.server_config import CALLOUT_LOGIN
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.ports import HOST
 from gpuledger.runtime.settings import (
@@ -45,9 +45,9 @@ PASSWORDS = {login: f"p-{login}" for login in (*Role, CALLOUT_LOGIN)}
 
 
 class Setup(NamedTuple):
-    """A server's configuration, and how the service logs in and signs. `logins` has credentials by role."""
+    """Options of `nats-config` for a server, and what the service has. `logins` are credentials by role."""
 
-    config: ServerConfig
+    options: dict[str, Any]
     settings: CalloutSettings
     logins: Path | None = None
 
@@ -57,20 +57,23 @@ class Setup(NamedTuple):
 
 def by_configuration(folder: Path, *, xkey: bool = False) -> Setup:
     """A server with users and passwords."""
-    nats_keys(folder / "keys", xkey=xkey)
-    login, keys = folder / "callout.login", folder / "keys"
+    keys, login, passwords = folder / "keys", folder / "callout.login", folder / "passwords"
+    nats_keys(keys, xkey=xkey)
+    passwords.mkdir()
+    for name, password in PASSWORDS.items():
+        (passwords / name).write_text(password)
     login.write_text(f"user: {CALLOUT_USER}\npassword: {PASSWORDS[CALLOUT_LOGIN]}\n")
-    config = ServerConfig(passwords=PASSWORDS, issuer=(keys / "issuer").read_text().strip())
-    public = (keys / "xkey.pub").read_text().strip() if xkey else None
-    secret = keys / "xkey" if xkey else None
-    return Setup(config._replace(xkey=public), replace(_settings(login, keys / "seed"), xkey=secret))
+    options: dict[str, Any] = {"passwords": passwords, "issuer": (keys / "issuer").read_text().strip()}
+    options |= {"xkey": keys / "xkey.pub"} if xkey else {}
+    return Setup(options, replace(_settings(login, keys / "seed"), xkey=keys / "xkey" if xkey else None))
 
 
 def by_operator(folder: Path, *, xkey: bool = False, resolver: bool = False) -> Setup:
     """A server in operator mode, which has the accounts' JWTs in its configuration or in a folder."""
     keys = folder / "keys"
     nats_keys(keys, xkey=xkey, operator=True)
-    config = ServerConfig(jwts=_read_jwts(keys / "server"), resolver=keys / "server" / "accounts" if resolver else None)
+    options: dict[str, Any] = {"jwts": keys / "server"}
+    options |= {"resolver": keys / "server" / "accounts"} if resolver else {}
     service = keys / "callout"
     settings = replace(
         _settings(service / "callout.creds", service / "seed"),
@@ -78,7 +81,7 @@ def by_operator(folder: Path, *, xkey: bool = False, resolver: bool = False) -> 
         account_seed=service / "account-seed",
         xkey=service / "xkey" if xkey else None,
     )
-    return Setup(config, settings, keys / "logins")
+    return Setup(options, settings, keys / "logins")
 
 
 def _settings(login: Path, seed: Path) -> CalloutSettings:
@@ -109,14 +112,16 @@ class CalloutServer(NatsServer):
         return connected(self.url_of(role), name=role, identity=self.setup.identity(role))
 
     def _configuration_text(self, port: int) -> str:
-        return config_text(
-            self.setup.config._replace(
-                listen=f"{HOST}:{port}",
-                monitor=f"{HOST}:{self._monitoring_port}",
-                store=self.directory / "jetstream",
-                server_name=self._server_name,
-            )
+        written = self.directory / "written.conf"
+        nats_config(
+            **self.setup.options,
+            listen=f"{HOST}:{port}",
+            monitor=f"{HOST}:{self._monitoring_port}",
+            store=self.directory / "jetstream",
+            server_name=self._server_name,
+            output=written,
         )
+        return written.read_text()
 
 
 class Callouts:
@@ -177,18 +182,7 @@ class Callouts:
 
     async def token(self, node: str | None, *, account: str = ACCOUNT, audience: str = AUDIENCE) -> str:
         """The token of the agent's pod on a node; without one, a token that is bound to nothing."""
-        spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 3600}
-        if node is not None:
-            name = f"{account}-{node}"
-            container = {"name": "agent", "image": "agent"}
-            pod = {"serviceAccountName": account, "nodeName": node, "containers": [container]}
-            with suppress(AlreadyExistsError):
-                await create(self.admin, PODS, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": pod})
-            spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": name}
-        path = f"{ACCOUNTS.path(NAMESPACE)}/{account}/token"
-        body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": "TokenRequest", "spec": spec}
-        answer = await self.admin.send(KubeRequest("request a token", "POST", path, {}, body))
-        return str(answer["status"]["token"])
+        return await bound_token(self.admin, NAMESPACE, account, node, audience)
 
     def file(self, name: str, token: str) -> Path:
         """A file with a token, as a kubelet projects it."""
@@ -197,6 +191,24 @@ class Callouts:
         fresh.write_text(token)
         fresh.replace(path)
         return path
+
+
+async def bound_token(
+    admin: KubeClient, namespace: str, account: str, node: str | None, audience: str = AUDIENCE
+) -> str:
+    """The token of an account's pod on a node; without one, a token that is bound to nothing."""
+    spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 3600}
+    if node is not None:
+        name = f"{account}-{node}"
+        container = {"name": "agent", "image": "agent"}
+        pod = {"serviceAccountName": account, "nodeName": node, "containers": [container]}
+        with suppress(AlreadyExistsError):
+            await create(admin, PODS, {"metadata": {"name": name, "namespace": namespace}, "spec": pod})
+        spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": name}
+    path = f"{ACCOUNTS.path(namespace)}/{account}/token"
+    body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": "TokenRequest", "spec": spec}
+    answer = await admin.send(KubeRequest("request a token", "POST", path, {}, body))
+    return str(answer["status"]["token"])
 
 
 @asynccontextmanager

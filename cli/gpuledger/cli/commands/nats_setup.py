@@ -212,14 +212,8 @@ def nats_config(
     It has the accounts of ledger, agents and auth callout, users with the least permissions, JetStream that syncs
     every write, and TLS and a cluster if asked for. docs/agent-credentials.md explains it.
     """
-    if (certificate is None) != (key is None):
-        raise CliError("A certificate and its key belong together", "Give both, or neither", ExitCode.USAGE)
-    if (cluster is None) != (not routes):
-        raise CliError("A cluster has a name and routes", "Give --cluster and --route, or neither", ExitCode.USAGE)
-    if jwts is not None and any((passwords, seed, issuer, xkey)):
-        raise CliError("In operator mode logins and keys stand in the JWTs", "Give --jwts without them", ExitCode.USAGE)
-    if resolver is not None and jwts is None:
-        raise CliError("A resolver is for operator mode", "Give --jwts as well", ExitCode.USAGE)
+    _refuse_halves(certificate, key, cluster, routes)
+    _refuse_mixed_modes(jwts, resolver, passwords, seed, issuer, xkey)
     _refuse_odd_addresses((listen, monitor, cluster_listen), routes or ())
     text = config_text(
         ServerConfig(
@@ -242,6 +236,20 @@ def nats_config(
     console = Console.standard()
     with quiet_pipe(console.out):
         console.out.write(text)
+
+
+def _refuse_halves(certificate: Path | None, key: Path | None, cluster: str | None, routes: list[str] | None) -> None:
+    if (certificate is None) != (key is None):
+        raise CliError("A certificate and its key belong together", "Give both, or neither", ExitCode.USAGE)
+    if (cluster is None) != (not routes):
+        raise CliError("A cluster has a name and routes", "Give --cluster and --route, or neither", ExitCode.USAGE)
+
+
+def _refuse_mixed_modes(jwts: Path | None, resolver: Path | None, *by_configuration: object) -> None:
+    if jwts is not None and any(by_configuration):
+        raise CliError("In operator mode logins and keys stand in the JWTs", "Give --jwts without them", ExitCode.USAGE)
+    if resolver is not None and jwts is None:
+        raise CliError("A resolver is for operator mode", "Give --jwts as well", ExitCode.USAGE)
 
 
 def _refuse_odd_addresses(addresses: Iterable[str], routes: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
 """Opens questions that a NATS server has encrypted for us, and seals answers for it: a NaCl box under NATS' envelope.
 
-TLS protects the wire; this also keeps tokens from whoever else may listen in the callout's account. Pure but for the
-random nonce that each box has.
+TLS protects the wire; this also keeps tokens from whoever else may listen in the callout's account. A key
+must never leave this module but as its seed.
 """
 
 from typing import Final
