@@ -3,17 +3,22 @@
 import re
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.errors import Error as NatsError
 
 from gpuledger.edge.authcallout.decide import Reason
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
+from gpuledger.ledger.jwt import UNLIMITED, VERSION, SigningKey, encoded
+from gpuledger.ledger.nkeys import KeyKind, seed_key
+from gpuledger.ledger.operator_mode import credentials_text, user_nats
 from gpuledger.ledger.permissions import CALLOUT_SUBJECT, CALLOUT_USER, Role, desired_devices_subject
 from gpuledger.ledger.stream import create_ledger, stream_name
 from gpuledger.runtime.settings import NatsIdentity
-from support.auth_callout import Callouts, by_configuration, by_operator, callouts
+from support.auth_callout import Callouts, Setup, by_configuration, by_operator, callouts
 from support.logins import edge, fact, logins, refused
 
 MODES = {
@@ -95,3 +100,39 @@ async def test_it_tells_what_it_signs_with_once_it_is_up(here: Callouts) -> None
         account = here.settings.account
         assert account is None or account in here.output[-1]
         assert process.health().ok
+
+
+async def test_another_account_of_the_operator_reaches_the_ledger_by_no_import() -> None:
+    """The ledger's account exports to the account that it has activated, and to no other."""
+    async with callouts(with_a_thief) as here:
+        async with here.nats.connected_as(Role.OPERATOR) as connection:
+            await create_ledger(connection, "ledger")
+        async with connected(here.settings.nats_url, name="thief", identity=NatsIdentity(here.folder / THIEF)) as thief:
+            with pytest.raises(NatsError):
+                await thief.client.request(fact("w1").subject, b"{}", timeout=1.0)
+        async with here.nats.connected_as(Role.READER) as reader:
+            assert (await reader.jetstream.stream_info(stream_name(1))).state.messages == 0
+
+
+THIEF = "thief.creds"
+
+
+def with_a_thief(folder: Path) -> Setup:
+    """A server with a further account of its operator, which imports from the ledger's without an activation."""
+    setup, accounts = by_operator(folder), folder / "keys" / "server" / "accounts"
+    operator, ledger = key_of(folder, KeyKind.OPERATOR, "operator"), key_of(folder, KeyKind.ACCOUNT, "ledger")
+    account, user = (SigningKey(kind, Ed25519PrivateKey.generate()) for kind in (KeyKind.ACCOUNT, KeyKind.USER))
+    subject = "ledger.node.*.>"
+    stolen = {"name": "x", "subject": subject, "local_subject": subject, "type": "service", "account": ledger.public}
+    limits = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), UNLIMITED)
+    nats = {"type": "account", "version": VERSION, "limits": limits, "imports": [stolen]}
+    claims = {"iat": 1, "sub": account.public, "name": "thief", "nats": nats}
+    (accounts / f"{account.public}.jwt").write_text(encoded(claims, operator))
+    login = encoded({"iat": 1, "sub": user.public, "name": "thief", "nats": user_nats({})}, account)
+    (folder / THIEF).write_text(credentials_text(login, user.seed))
+    return setup
+
+
+def key_of(folder: Path, kind: KeyKind, name: str) -> SigningKey:
+    seed = (folder / "keys" / "offline" / f"{name}.seed").read_text().strip()
+    return SigningKey(kind, Ed25519PrivateKey.from_private_bytes(seed_key(kind, seed)))
