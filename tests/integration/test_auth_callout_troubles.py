@@ -18,6 +18,7 @@ from gpuledger.runtime.settings import CALLOUT_SEED, CALLOUT_XKEY, NatsIdentity
 from support.auth_callout import Callouts, by_configuration, by_operator, callouts
 from support.ledgers import make_ledger
 from support.logins import edge, logins, refused
+from support.nats_logins import written_server
 from support.waiting import eventually
 
 
@@ -72,6 +73,24 @@ async def test_a_user_whom_the_server_does_not_know_is_told_though_it_only_hangs
         assert "a-wrong-one" not in text
 
 
+async def test_a_server_that_asks_nobody_is_noticed(here: Callouts, tmp_path: Path) -> None:
+    with written_server("") as server, capture_logs() as logs:
+        async with here.running(replace(here.settings, nats_url=f"nats://u:p@{server.address}")):
+
+            async def has_warned() -> bool:
+                return any(one["event"] == "callout.open" for one in logs)
+
+            await eventually(has_warned)
+
+
+async def test_the_trial_of_a_start_counts_as_nobodys_login(here: Callouts) -> None:
+    before = logins(Reason.NO_TOKEN)
+    async with here.serving(), here.serving():
+        pass
+    assert logins(Reason.NO_TOKEN) == before
+    assert "NoToken" in here.nats.log_path.read_text(), "the server asked about it"
+
+
 async def test_a_server_that_is_not_there_is_told_as_that(here: Callouts) -> None:
     here.nats.stop()
     async with here.running(here.settings) as process:
@@ -82,7 +101,7 @@ async def test_a_server_that_is_not_there_is_told_as_that(here: Callouts) -> Non
 async def test_another_issuer_than_the_servers_is_told_with_both(here: Callouts) -> None:
     keys = other_keys(here)
     async with here.running(replace(here.settings, seed=keys / "seed")) as process:
-        await eventually(partial(is_ready, process))
+        await trouble(process, CALLOUT_SEED)  # no agent has come yet
         await refused(here, "w1", await here.token("w1"), Reason.OTHER_ISSUER)
         ours, servers = (keys / "issuer").read_text().strip(), here.nats.setup.options["issuer"]
         await trouble(process, f"signs as {ours}", f"issuer {servers} alone", CALLOUT_SEED)
@@ -96,9 +115,8 @@ async def test_questions_that_cannot_be_opened_are_told_with_what_to_set(key: st
     async with callouts(partial(by_configuration, xkey=True)) as here:
         xkey = None if key is None else other_keys(here) / key
         async with here.running(replace(here.settings, xkey=xkey)) as process:
-            await eventually(partial(is_ready, process))
+            text = await trouble(process, CALLOUT_XKEY)  # no agent has come yet
             await not_let_in(here, Reason.INVALID_REQUEST)
-            text = await trouble(process, CALLOUT_XKEY)
             assert ("encrypts" if key is None else (here.folder / "other" / "xkey.pub").read_text().strip()) in text
 
 

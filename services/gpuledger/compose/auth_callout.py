@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 from nats.errors import Error as NatsError
 
-from gpuledger.edge.authcallout.decide import LoginRules
+from gpuledger.edge.authcallout.decide import TRIAL_NAME, LoginRules
 from gpuledger.edge.authcallout.keys import CalloutKeys, read_keys
 from gpuledger.edge.authcallout.service import AuthCallout
 from gpuledger.edge.kube.client import KubeClient, open_client
@@ -22,12 +22,13 @@ from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.permissions import CALLOUT_ACCOUNT, CALLOUT_USER
 from gpuledger.runtime.backoff import Backoff, Retries, system_jitter
 from gpuledger.runtime.clock import system_clock
-from gpuledger.runtime.settings import CalloutSettings
+from gpuledger.runtime.settings import CalloutSettings, NatsIdentity
 from gpuledger.runtime.telemetry_http import Health, serving
 
 RETRY: Final = Backoff(first_s=0.2, max_s=10.0)
 NAME: Final = "auth callout"
 SUBSCRIBED_TIMEOUT_S: Final = 10
+TRIAL_TIMEOUT_S: Final = 2.0
 ADVICE: Final = (
     f"Log in as {CALLOUT_USER}, with the permissions that `gpuledger nats-config` gives it; "
     "docs/agent-credentials.md describes them."
@@ -86,6 +87,7 @@ class CalloutProcess:
                     await connection.client.flush(SUBSCRIBED_TIMEOUT_S)
                     await connection.client.flush(SUBSCRIBED_TIMEOUT_S)
                     over.check()
+                    await _try_to_enter(settings)
                     say(_up_text(connection, keys, user))
                     self._serving = service, connection
                     retries.reset()
@@ -99,6 +101,21 @@ class CalloutProcess:
         if trouble != self._trouble:
             log.warning("callout.away", error=trouble)
         self._trouble = trouble
+
+
+async def _try_to_enter(settings: CalloutSettings) -> None:
+    """Have the server ask about a client without a token: a key that is not the server's shows before agents come."""
+    address = without_passwords(settings.nats_url)
+    trial = Connection(address, NatsIdentity(ca=settings.nats_identity.ca))
+    try:
+        await trial.open([one.strip() for one in address.split(",")], TRIAL_NAME, TRIAL_TIMEOUT_S, repeat=False)
+    except LedgerUnavailableError:
+        return  # as it has to be
+    finally:
+        await trial.close()
+    log.warning(
+        "callout.open", message=f"NATS at {address} lets in whoever comes, and does not ask about them. {ADVICE}"
+    )
 
 
 def _away(connection: Connection) -> str:

@@ -29,6 +29,9 @@ LOGIN_LIFE_MIN_S: Final = 5
 NODE_NAME: Final = "authentication.kubernetes.io/node-name"
 """Where a review of a token that is bound to a pod names the pod's node, since Kubernetes 1.30."""
 
+TRIAL_NAME: Final = "trial of the auth callout"
+"""What our client calls itself that comes without a token."""
+
 REQUEST_TYPE: Final = "authorization_request"
 CONNECTION_TYPES: Final = ("STANDARD", "WEBSOCKET")
 
@@ -61,13 +64,17 @@ class LoginRules(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """What a server asks about a client, and whose answer it expects. The token stays out of every text."""
+    """What a server asks about a client, and whose answer it expects. The token stays out of every text.
+
+    A trial is a client of ours that has no token; a service that starts sees by it what servers ask.
+    """
 
     server: str
     issuer: str
     user_key: str
     host: str
     token: str = field(repr=False)
+    is_trial: bool = False
 
 
 class Answering(NamedTuple):
@@ -100,7 +107,8 @@ def login_request(claims: Claims) -> LoginRequest | Denied:
         return Denied(Reason.INVALID_REQUEST, "it is no request of a server to authorize a client")
     token, host = options.get("auth_token"), str(client.get("host") or "an unknown address")
     issuer = str(claims.get("sub") or "")
-    return LoginRequest(str(server), issuer, str(user_key), host, token if isinstance(token, str) else "")
+    is_trial = options.get("name") == TRIAL_NAME and not token
+    return LoginRequest(str(server), issuer, str(user_key), host, token if isinstance(token, str) else "", is_trial)
 
 
 def other_issuer(request: LoginRequest, answering: Answering) -> Denied | None:

@@ -123,6 +123,8 @@ class AuthCallout:
         except NatsError as error:
             log.info("callout.unanswered", host=request.host, error=str(error))
             return
+        if request.is_trial and isinstance(decided, Denied) and decided.reason is Reason.NO_TOKEN:
+            return
         _report(decided, request.host)
         if isinstance(decided, Granted) and self._repeats.is_odd(decided.node, now_s):
             log.warning("callout.repeated", node=decided.node, host=request.host, message=self._advice())

@@ -12,6 +12,7 @@ from gpuledger.edge.authcallout.decide import (
     LOGIN_LIFE_MAX_S,
     NODE_NAME,
     SPREAD_S,
+    TRIAL_NAME,
     Answering,
     Denied,
     Granted,
@@ -149,6 +150,12 @@ def test_a_request_is_what_a_server_signs() -> None:
     options = {"connect_opts": {"auth_token": "t", "user": ">"}, "client_info": {"host": "h"}}
     assert login_request({"iss": "N1", "sub": "A1", "nats": nats | options}) == LoginRequest("N1", "A1", "U1", "h", "t")
     assert login_request({"iss": "N1", "nats": nats}) == LoginRequest("N1", "", "U1", "an unknown address", "")
+    trial = {"connect_opts": {"name": TRIAL_NAME}}
+    assert login_request({"iss": "N1", "nats": nats | trial}) == LoginRequest(
+        "N1", "", "U1", "an unknown address", "", True
+    )
+    named = {"connect_opts": {"name": TRIAL_NAME, "auth_token": "t"}}
+    assert login_request({"iss": "N1", "nats": nats | named}) == LoginRequest("N1", "", "U1", "an unknown address", "t")
     for changes in ({"type": "user"}, {"server_id": {"id": "N2"}}, {"server_id": "N1"}, {"user_nkey": 7}):
         assert isinstance(login_request({"iss": "N1", "nats": nats | changes}), Denied)
     assert isinstance(login_request({"iss": "N1", "nats": None}), Denied)
