@@ -83,11 +83,13 @@ async def test_a_server_that_asks_nobody_is_noticed(here: Callouts, tmp_path: Pa
             await eventually(has_warned)
 
 
-async def test_the_trial_of_a_start_counts_as_nobodys_login(here: Callouts) -> None:
+async def test_the_trial_of_a_start_counts_as_nobodys_login(here: Callouts, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     before = logins(Reason.NO_TOKEN)
     async with here.serving(), here.serving():
         pass
     assert logins(Reason.NO_TOKEN) == before
+    assert "Violation" not in caplog.text, "a start that went well looks like it"
     assert "NoToken" in here.nats.log_path.read_text(), "the server asked about it"
 
 
