@@ -3,30 +3,26 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from pathlib import Path
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from prometheus_client import REGISTRY
 
 from gpuledger.api.kinds import PODS
 from gpuledger.edge.authcallout import decide, service
 from gpuledger.edge.authcallout.decide import Denied, Granted, Reason
-from gpuledger.edge.authcallout.metrics import outcome_of
 from gpuledger.edge.kube.transport import KubeRequest
 from gpuledger.events.node import NodeAgentStarted
-from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.client import is_refusal
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.edge import EdgeLedger, connect_edge
+from gpuledger.ledger.edge import EdgeLedger
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
-from gpuledger.ledger.permissions import Role, desired_devices_subject, user_name
+from gpuledger.ledger.permissions import Role, desired_devices_subject
 from gpuledger.ledger.stream import stream_name
-from gpuledger.runtime.settings import NatsIdentity
 from support.agent_process import NODE, a_place
 from support.auth_callout import NAMESPACE, Callouts, callouts
 from support.ledgers import DEADLINE_S, make_ledger
+from support.logins import edge, fact, logins, refused
 from support.nkeys import USER, Key
 from support.waiting import eventually
 
@@ -36,31 +32,6 @@ async def here() -> AsyncIterator[Callouts]:
     async with callouts() as here:
         await make_ledger(here.nats.url)
         yield here
-
-
-def fact(node: str, number: int = 1) -> Outgoing:
-    return Outgoing(f"ledger.node.{user_name(node)}.device.d.seen", f"{node}-{number}", b"{}")
-
-
-def edge(
-    here: Callouts, node: str, file: Path, timeout_s: float = DEADLINE_S
-) -> AbstractAsyncContextManager[EdgeLedger]:
-    url = f"nats://{here.nats.address}"
-    return connect_edge(url, name="agent", node=node, identity=NatsIdentity(token=file), connect_timeout_s=timeout_s)
-
-
-async def refused(here: Callouts, node: str, token: str, reason: Reason) -> None:
-    """The server does not let the token in, and the service counts why."""
-    before = logins(reason)
-    with pytest.raises(LedgerUnavailableError, match=r"(?i)authorization"):
-        async with edge(here, node, here.file("refused", token), 1.5):
-            pass
-    assert logins(reason) > before
-
-
-def logins(reason: Reason | None = None) -> float:
-    outcome, label = ("granted", "") if reason is None else outcome_of(reason)
-    return REGISTRY.get_sample_value("gpuledger_callout_logins_total", {"outcome": outcome, "reason": label}) or 0.0
 
 
 @pytest.mark.parametrize("node", ["w1", "gpu-01.example.com"])

@@ -125,7 +125,7 @@ async def test_commands_that_read_kubernetes(tmp_path: Path) -> None:
             await reader.tell(KUBE_COMMANDS, shown[len(alone) :])
 
 
-CHART_FILES = {"gpu-01.creds": "one", "gpu-02.creds": "two"}
+CHART_FILES = {"gpu-01.creds": "one", "gpu-02.creds": "two", "callout.login": "user: u\npassword: p\n"}
 
 
 @needs_helm

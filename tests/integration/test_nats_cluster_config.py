@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.errors import Error as NatsError
 
-from gpuledger.edge.authcallout.issuer_key import issuer_of
+from gpuledger.edge.authcallout.keys import issuer_of
 from gpuledger.edge.kube.pki import certificate_pem, key_pem, new_authority, new_serving
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected

@@ -118,7 +118,8 @@ KUBE_COMMANDS: Final = Story(
 CHART: Final = Story(
     "chart",
     (
-        *((INSTALLING, section) for section in ("Servers of your own", "The agent of the nodes", "Automatic approval")),
+        *((INSTALLING, section) for section in ("Servers of your own", "The agent of the nodes")),
+        *((INSTALLING, section) for section in ("Tokens instead of credentials", "Automatic approval")),
         ("docs/kubernetes.md", "Settings of the module"),
         *((INSTALLING, section) for section in ("Roles for people", "The coverage job", "Upgrade")),
         ("docs/presets.md", "Policies"),
@@ -134,8 +135,8 @@ NOT_RUN: Final = (
     NotRun(
         "docs/agent-credentials.md",
         "gpuledger ",
-        "tests/integration/test_auth_callout.py and tests/unit/cli/test_auth_callout.py run them on real servers",
-        frozenset({"Service account tokens"}),
+        "tests/integration/test_auth_callout.py and its neighbours run them on real servers, in each mode",
+        frozenset({"Service account tokens", "Operator mode"}),
     ),
     NotRun("docs/agent-credentials.md", "nsc ", "a program of NATS, which is not here"),
     NotRun(

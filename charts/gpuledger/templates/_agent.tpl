@@ -8,7 +8,34 @@
 {{/* Whether agents log in by the tokens of their ServiceAccount: "true" or nothing. */}}
 {{- define "gpuledger.agentsByToken" -}}
 {{- $given := or .Values.agent.nats.url .Values.agent.nats.urlSecret }}
-{{- if and (include "gpuledger.runsAgents" .) (include "gpuledger.bringsNats" .) (not $given) }}true{{ end }}
+{{- $brought := and (include "gpuledger.bringsNats" .) (not $given) }}
+{{- if and (include "gpuledger.runsAgents" .) (or $brought (include "gpuledger.ownCallout" .)) }}true{{ end }}
+{{- end }}
+
+{{/* Whether the values ask for an auth callout beside a NATS server of one's own: "true" or nothing. */}}
+{{- define "gpuledger.ownCallout" -}}
+{{- if (.Values.agent.authCallout | default dict).enabled }}true{{ end }}
+{{- end }}
+
+{{/* Refuses values that are incomplete, or contradictory, about the auth callout of a NATS server of one's own. */}}
+{{- define "gpuledger.checkAuthCallout" -}}
+{{- if include "gpuledger.ownCallout" . }}
+{{- if include "gpuledger.bringsNats" . }}
+{{- fail "agent.authCallout is for a NATS server of your own, but this release brings one with an auth callout. Leave it off, or name your server (servers.natsUrl or servers.existingSecret)." }}
+{{- end }}
+{{- with .Values.agent.nats }}
+{{- $_ := required "agent.authCallout needs agent.nats.url, the address where both the agents and the auth callout find your NATS server." .url }}
+{{- if or .credentialsSecret .credentialsPath }}
+{{- fail "agent.nats.credentialsSecret and agent.nats.credentialsPath contradict agent.authCallout, with which agents log in by the tokens of their ServiceAccount. Leave them empty." }}
+{{- end }}
+{{- end }}
+{{- with .Values.agent.authCallout }}
+{{- if not (or .credentialsSecret (and .tlsSecret .clientCertificate)) }}
+{{- fail "agent.authCallout.credentialsSecret is required: a Secret with the login of the auth callout's user, gpuledger-callout; docs/agent-credentials.md says what your NATS server needs." }}
+{{- end }}
+{{- $_ := required "agent.authCallout.keysSecret is required: a Secret with the seed that `gpuledger nats-keys` made." .keysSecret }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Refuses values that are incomplete, or contradictory, about how the agents reach the ledger. */}}
@@ -16,7 +43,7 @@
 {{- $services := .Values.servers.existingSecret | default (include "gpuledger.fullname" .) }}
 {{- $byToken := include "gpuledger.agentsByToken" . }}
 {{- with .Values.agent.nats }}
-{{- if and $byToken (or .credentialsSecret .credentialsPath .tlsVolume) }}
+{{- if and $byToken (include "gpuledger.bringsNats" $) (or .credentialsSecret .credentialsPath .tlsVolume) }}
 {{- fail "agent.nats.credentialsSecret, agent.nats.credentialsPath and agent.nats.tlsVolume are for a NATS server of your own; leave them empty: agents log in to the chart's NATS server by the tokens of their ServiceAccount." }}
 {{- end }}
 {{- if not (or .url .urlSecret $byToken) }}
@@ -116,15 +143,17 @@ tls://{{ include "gpuledger.fullname" . }}-nats.{{ .Release.Namespace }}.svc:422
 
 {{/* The ledger's address and the agent's credentials. */}}
 {{- define "gpuledger.agentLedgerEnv" -}}
-{{- if include "gpuledger.agentsByToken" . -}}
+{{- if include "gpuledger.bringsNats" . -}}
 - name: NATS_URL
   value: {{ include "gpuledger.natsAddress" . }}
 - name: GPULEDGER_NATS_CA
   value: /etc/gpuledger/tls/ca.crt
-- name: GPULEDGER_NATS_TOKEN_FILE
-  value: /etc/gpuledger/token/token
 {{- else -}}
 {{- include "gpuledger.agentOwnLedgerEnv" .Values.agent.nats }}
+{{- end }}
+{{- if include "gpuledger.agentsByToken" . }}
+- name: GPULEDGER_NATS_TOKEN_FILE
+  value: /etc/gpuledger/token/token
 {{- end }}
 {{- end }}
 
@@ -206,7 +235,7 @@ readinessProbe:
   readOnly: true
 {{- end }}
 {{- $byToken := include "gpuledger.agentsByToken" . }}
-{{- if or $agent.nats.tlsVolume $byToken }}
+{{- if or $agent.nats.tlsVolume (include "gpuledger.bringsNats" .) }}
 - name: tls
   mountPath: /etc/gpuledger/tls
   readOnly: true
@@ -244,19 +273,21 @@ readinessProbe:
 - name: credentials
   hostPath: {path: {{ $agent.nats.credentialsPath }}, type: File}
 {{- end }}
-{{- if include "gpuledger.agentsByToken" . }}
+{{- if include "gpuledger.bringsNats" . }}
 - name: tls
   secret:
     secretName: {{ include "gpuledger.fullname" . }}-agents
     items: [{key: ca.crt, path: ca.crt}]
+{{- else if $agent.nats.tlsVolume }}
+- name: tls
+  {{- toYaml $agent.nats.tlsVolume | nindent 2 }}
+{{- end }}
+{{- if include "gpuledger.agentsByToken" . }}
 # The kubelet renews it; it names the pod and its node, and is good for nothing else.
 - name: token
   projected:
     sources:
       - serviceAccountToken: {audience: gpuledger-agents, expirationSeconds: 3600, path: token}
-{{- else if $agent.nats.tlsVolume }}
-- name: tls
-  {{- toYaml $agent.nats.tlsVolume | nindent 2 }}
 {{- end }}
 {{- with $agent.extraVolumes }}
 {{ toYaml . }}

@@ -45,6 +45,7 @@ FILES_POLL_S = 5.0
 
 SCHEMES = frozenset({"nats", "tls", "ws", "wss"})
 
+NO_ANSWER = "no answer in time"
 INBOX_PREFIX = "_INBOX"
 """The beginning of the subjects that receive answers, unless permissions require another."""
 
@@ -147,10 +148,8 @@ class Connection:
                     self._up.clear()
                     await self._up.wait()
         except TimeoutError as error:
-            advice = "Start it again." if self._refusal is None else "Renew our credentials, or allow them there."
-            raise LedgerUnavailableError(
-                f"NATS at {self.address} has been gone for {timeout_s:g} s ({self.last_error}). {advice}"
-            ) from error
+            gone = f"NATS at {self.address} has been gone for {timeout_s:g} s ({self.last_error})"
+            raise LedgerUnavailableError(f"{gone}. {self._advice('Start it again.')}") from error
 
     async def request(
         self,
@@ -182,9 +181,7 @@ class Connection:
                 failure = error
             pause_s = retries.pause_s()
             if clock() + pause_s >= deadline:
-                raise LedgerUnavailableError(
-                    f"JetStream at {self.address} does not answer ({failure}). Is it enabled (-js) and running?"
-                ) from failure
+                raise self._unanswered(failure) from failure
             await asyncio.sleep(pause_s)
 
     async def open(self, servers: list[str], name: str, timeout_s: float, *, repeat: bool = True) -> None:
@@ -201,7 +198,8 @@ class Connection:
             await within(timeout_s, self._connect(servers, name, repeat=repeat))
         except (TimeoutError, NatsError, OSError, ValueError) as error:
             raise LedgerUnavailableError(
-                f"Cannot reach NATS at {self.address}: {self._reason(error)}. Start it, or set NATS_URL."
+                f"Cannot reach NATS at {self.address}: {self._reason(error)}. "
+                f"{self._advice('Start it, or set NATS_URL.')}"
             ) from error
         self.times_connected = 1
         self._restored = True
@@ -268,7 +266,22 @@ class Connection:
         """Why there is no connection. A server that refuses us may hang up before we have read that it does."""
         reason = self._refusal or self.last_error or error
         hint = " (a server that refuses the authorization hangs up like this)"
-        return f"{str(reason) or 'no answer in time'}{hint if isinstance(reason, ConnectionResetError) else ''}"
+        return f"{str(reason) or NO_ANSWER}{hint if isinstance(reason, ConnectionResetError) else ''}"
+
+    def _unanswered(self, failure: Exception) -> LedgerUnavailableError:
+        if self.is_up:
+            text = f"JetStream at {self.address} does not answer ({failure}). Is it enabled (-js) and running?"
+        else:
+            text = f"NATS at {self.address} is away ({self._reason(failure)}). {self._advice('Start it again.')}"
+        return LedgerUnavailableError(text)
+
+    def _advice(self, otherwise: str) -> str:
+        """What to do about a server that refuses us, and otherwise."""
+        if self._refusal is None:
+            return otherwise
+        if self._identity.token is not None:
+            return "It asks the auth callout service about our token; look whether that runs, and what its log says."
+        return "Renew our credentials, or allow them there."
 
     def _refuse_denied(self, denials: Sequence[Denial]) -> None:
         """Stop waiting for the answer to a request of JetStream that the server has not let through."""
@@ -355,7 +368,7 @@ async def connected(
         LedgerUnavailableError: no server accepts us within `timeout_s`.
     """
     servers = url.split(",")
-    connection = Connection(_without_passwords(url), identity, inbox_prefix)
+    connection = Connection(without_passwords(url), identity, inbox_prefix)
     following: asyncio.Task[None] | None = None
     try:
         await connection.open(servers, name, timeout_s)
@@ -380,6 +393,6 @@ def _refuse_malformed(servers: list[str]) -> None:
             raise ValueError("it is not a URL such as nats://127.0.0.1:4222, or its password has one of /?#,[]")
 
 
-def _without_passwords(url: str) -> str:
+def without_passwords(url: str) -> str:
     """The servers without their passwords, even where a password makes the URL malformed."""
     return ", ".join(_PASSWORD.sub(r"\1", server) for server in _NEXT_SERVER.split(url))

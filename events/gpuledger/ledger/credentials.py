@@ -19,7 +19,7 @@ from nats.errors import Error as NatsError
 
 from gpuledger.ledger.nkeys import KeyKind, KeyTextError, public_text, seed_key
 from gpuledger.ledger.server_config import TOKEN_CHARS_MAX
-from gpuledger.runtime.settings import NatsIdentity
+from gpuledger.runtime.settings import NATS_URL, NatsIdentity
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -100,6 +100,22 @@ def login_of(identity: NatsIdentity, servers: Sequence[str]) -> Login:
     if found.jwt is None:
         return login._replace(sign=partial(_sign, file), nkey=_public(found.seed))
     return login._replace(sign=partial(_sign, file), jwt=partial(_jwt, file))
+
+
+def login_text(identity: NatsIdentity, url: str) -> str:
+    """As whom an identity logs in and by which file, for people; it holds no secret."""
+    if identity.token is not None:
+        return f"whoever the token in {identity.token} is of"
+    if identity.credentials is None:
+        user, at, _ = urlsplit(url.split(",", maxsplit=1)[0]).netloc.rpartition("@")
+        named = f"{user.partition(':')[0]} by {NATS_URL}" if at else "nobody"
+        return named if identity.certificate is None else f"the name in {identity.certificate}"
+    try:
+        found = _read(identity.credentials)
+        key = None if found.seed is None else _public(found.seed)
+    except NatsError as error:
+        return f"nobody, because {error}"
+    return f"{key or found.words.get('user', 'whoever its token is of')} by {identity.credentials}"
 
 
 def jwt_validity(file: Path) -> tuple[datetime, datetime] | None:

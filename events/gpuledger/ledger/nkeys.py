@@ -1,4 +1,7 @@
-"""NATS keys as text: Ed25519 keys with a prefix that says whose they are, and a checksum. Pure."""
+"""NATS keys as text: 32 bytes with a prefix that says whose they are, and a checksum. Pure.
+
+All are Ed25519 keys, but for those of kind `CURVE`, which encrypt (X25519).
+"""
 
 import base64
 import binascii
@@ -23,8 +26,14 @@ class KeyKind(IntEnum):
     SERVER = 13 << 3
     """N; of seeds SN."""
 
+    OPERATOR = 14 << 3
+    """O; of seeds SO."""
+
     USER = 20 << 3
     """U; of seeds SU."""
+
+    CURVE = 23 << 3
+    """X; of seeds SX."""
 
 
 def public_text(kind: KeyKind, key: bytes) -> str:
@@ -38,7 +47,7 @@ def public_key(kind: KeyKind, text: str) -> bytes:
     Raises:
         KeyTextError: it is none of this kind.
     """
-    return _raw(text, bytes((kind,)), f"public key of a NATS {kind.name.lower()}")
+    return _raw(text, bytes((kind,)), f"public key of {_named(kind)}")
 
 
 def seed_text(kind: KeyKind, key: bytes) -> str:
@@ -52,7 +61,11 @@ def seed_key(kind: KeyKind, text: str) -> bytes:
     Raises:
         KeyTextError: it is none of this kind; the message does not hold it.
     """
-    return _raw(text, _seed_prefix(kind), f"seed of a NATS {kind.name.lower()}")
+    return _raw(text, _seed_prefix(kind), f"seed of {_named(kind)}")
+
+
+def _named(kind: KeyKind) -> str:
+    return {KeyKind.CURVE: "an xkey", KeyKind.OPERATOR: "a NATS operator"}.get(kind, f"a NATS {kind.name.lower()}")
 
 
 def _seed_prefix(kind: KeyKind) -> bytes:

@@ -26,6 +26,9 @@ CALLOUT_USER: Final = "gpuledger-callout"
 CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
 """The subject on which a server asks about a login."""
 
+ANSWER_EXPIRES_S: Final = 10
+"""How long after a question the callout's user may answer it, once; it may publish nothing else."""
+
 API: Final = "$JS.API"
 IMPORTED_API: Final = "$JS.LEDGER.API"
 """The API of the ledger's account as imported by the agents' account, whose own is the first."""
@@ -167,8 +170,8 @@ def permissions_text(permissions: Permissions) -> str:
 
 def exports_text() -> str:
     """The exports of the ledger's account to the agents' account, in the server's configuration."""
-    lines = [f"{{ service: {_quoted(subject)}, accounts: [{AGENTS_ACCOUNT}] }}" for subject, _ in _services()]
-    lines.append(f"{{ stream: {_quoted(_desired('*'))}, accounts: [{AGENTS_ACCOUNT}] }}")
+    lines = [f"{{ service: {_quoted(subject)}, accounts: [{AGENTS_ACCOUNT}] }}" for subject, _ in exported_services()]
+    lines.append(f"{{ stream: {_quoted(exported_stream())}, accounts: [{AGENTS_ACCOUNT}] }}")
     return "exports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
 
 
@@ -176,10 +179,21 @@ def imports_text() -> str:
     """The imports of the agents' account from the ledger's, in the server's configuration."""
     lines = [
         f"{{ service: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(subject)} }}, to: {_quoted(local)} }}"
-        for subject, local in _services()
+        for subject, local in exported_services()
     ]
-    lines.append(f"{{ stream: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(_desired('*'))} }} }}")
+    lines.append(f"{{ stream: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(exported_stream())} }} }}")
     return "imports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
+
+
+def exported_services() -> tuple[tuple[str, str], ...]:
+    """Subjects of the ledger's account that answer agents, each with its name in the agents' account."""
+    written, read = f"{ROOT}.{NODE}.*.>", direct_get("*", _desired("*"))
+    return ((written, written), STREAM_NAMES, (read, read))
+
+
+def exported_stream() -> str:
+    """The subject of the ledger's account that agents may listen to in theirs; permissions confine each to its own."""
+    return _desired("*")
 
 
 def _written(service: str) -> str:
@@ -210,12 +224,6 @@ def _permissions(token: str) -> Permissions:
         publish=(f"{ROOT}.{NODE}.{token}.>", *STREAM_NAMES, direct_get("*", desired)),
         subscribe=(f"{_inbox(token)}.>", desired),
     )
-
-
-def _services() -> Iterable[tuple[str, str]]:
-    """Subjects of the ledger's account that answer agents, each with its name in the agents' account."""
-    written, read = f"{ROOT}.{NODE}.*.>", direct_get("*", _desired("*"))
-    return ((written, written), STREAM_NAMES, (read, read))
 
 
 def _desired(token: str) -> str:

@@ -1,7 +1,8 @@
 """The configuration of nats-server for a ledger whose agents log in by an auth callout. Pure.
 
 The server has three accounts of ours. The ledger's and the callout's users log in by passwords; the agents' account has
-no users at all until the callout service issues them. What each may do is decided in `permissions`, never here.
+no users at all until the callout service issues them. What each may do is decided in `permissions`, never here. In
+operator mode all of that stands in JWTs.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from gpuledger.ledger.permissions import (
     AGENTS_ACCOUNT,
+    ANSWER_EXPIRES_S,
     CALLOUT_ACCOUNT,
     CALLOUT_SUBJECT,
     CALLOUT_USER,
@@ -32,7 +34,7 @@ TOKEN_CHARS_MAX: Final = 12_288
 CONTROL_LINE_BYTES_MAX: Final = TOKEN_CHARS_MAX + 4096
 """The longest command of a client: a login with such a token."""
 
-ANSWER_EXPIRES: Final = "10s"
+_ANSWER_EXPIRES: Final = f"{ANSWER_EXPIRES_S}s"
 SYSTEM_ACCOUNT: Final = "SYS"
 SYSTEM_USER: Final = "gpuledger-system"
 CALLOUT_LOGIN: Final = "callout"
@@ -60,8 +62,23 @@ class ClusterConfig(NamedTuple):
     routes: Sequence[str]
 
 
+class ServerJwts(NamedTuple):
+    """What a server in operator mode knows: its operator, the accounts by their public keys, and the sentinel.
+
+    The sentinel is whom a client counts as that has no JWT, until the callout service has decided.
+    """
+
+    operator: str
+    accounts: Mapping[str, str]
+    sentinel: str
+
+
 class ServerConfig(NamedTuple):
-    """What differs between servers. Passwords are by login; without them the server's environment has them."""
+    """What differs between servers. Passwords are by login; without them the server's environment has them.
+
+    `xkey` encrypts what the server asks the callout service. In operator mode there are `jwts`, which have all logins
+    and keys; with a `resolver` folder the server has the accounts' JWTs there, and takes new ones while it runs.
+    """
 
     listen: str = "0.0.0.0:4222"
     monitor: str = "0.0.0.0:8222"
@@ -71,6 +88,9 @@ class ServerConfig(NamedTuple):
     issuer: str | None = None
     tls: TlsFiles | None = None
     cluster: ClusterConfig | None = None
+    xkey: str | None = None
+    jwts: ServerJwts | None = None
+    resolver: PurePath | None = None
 
 
 def config_text(config: ServerConfig) -> str:
@@ -87,6 +107,8 @@ def config_text(config: ServerConfig) -> str:
         lines.append(f"tls: {_tls_text(config.tls, is_mutual=False)}")
     if config.cluster is not None:
         lines.append(_cluster_text(config.cluster, config.tls))
+    if config.jwts is not None:
+        return "\n".join((*lines, *_operator_lines(config.jwts, config.resolver), ""))
     return "\n".join((*lines, _accounts_text(config.passwords), _authorization_text(config), ""))
 
 
@@ -110,12 +132,25 @@ def _accounts_text(passwords: Mapping[str, str] | None) -> str:
     return f"accounts: {{\n{inner}}}\nsystem_account: {SYSTEM_ACCOUNT}"
 
 
+def _operator_lines(jwts: ServerJwts, folder: PurePath | None) -> Sequence[str]:
+    """A folder is filled by people: at each start a server would replace newer JWTs there by those that it names."""
+    preload = "".join(f"  {account}: {jwt}\n" for account, jwt in sorted(jwts.accounts.items()))
+    memory = f"resolver: MEMORY\nresolver_preload: {{\n{preload}}}"
+    return (
+        f"operator: {jwts.operator}",
+        memory if folder is None else f"resolver: {{ type: full, dir: {_quoted(str(folder))} }}",
+        f"default_sentinel: {_quoted(jwts.sentinel)}",
+        f"authorization: {{ timeout: {LOGIN_TIMEOUT_S} }}",
+    )
+
+
 def _authorization_text(config: ServerConfig) -> str:
     issuer = config.issuer or f"${ISSUER_VARIABLE}"
     users = [user_of(login) for login in _logins(config.passwords)]
+    xkey = f"    xkey: {config.xkey}\n" if config.xkey else ""
     return (
         f"authorization: {{\n  timeout: {LOGIN_TIMEOUT_S}\n  auth_callout: {{\n    issuer: {issuer}\n"
-        f"    account: {CALLOUT_ACCOUNT}\n    auth_users: {json.dumps(users)}\n  }}\n}}"
+        f"    account: {CALLOUT_ACCOUNT}\n    auth_users: {json.dumps(users)}\n{xkey}  }}\n}}"
     )
 
 
@@ -133,7 +168,7 @@ def _callout_user_text(passwords: Mapping[str, str] | None) -> str:
     permissions = (
         f"permissions: {{\n  publish: {{ deny: [{_quoted('>')}] }}\n"
         f"  subscribe: {{ allow: [{_quoted(CALLOUT_SUBJECT)}] }}\n"
-        f"  allow_responses: {{ max: 1, expires: {_quoted(ANSWER_EXPIRES)} }}\n}}"
+        f"  allow_responses: {{ max: 1, expires: {_quoted(_ANSWER_EXPIRES)} }}\n}}"
     )
     return _user_text(CALLOUT_USER, _password(CALLOUT_LOGIN, passwords), permissions)
 

@@ -16,6 +16,9 @@ NATS_FILES = (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY, NATS_TOKEN_
 """The variables of a `NatsIdentity`, in its order."""
 
 CALLOUT_SEED = "GPULEDGER_CALLOUT_SEED"
+CALLOUT_ACCOUNT = "GPULEDGER_CALLOUT_ACCOUNT"
+CALLOUT_ACCOUNT_SEED = "GPULEDGER_CALLOUT_ACCOUNT_SEED"
+CALLOUT_XKEY = "GPULEDGER_CALLOUT_XKEY"
 CALLOUT_SERVICE_ACCOUNT = "GPULEDGER_CALLOUT_SERVICE_ACCOUNT"
 CALLOUT_AUDIENCE = "GPULEDGER_CALLOUT_AUDIENCE"
 NATS_REPLICAS = "GPULEDGER_NATS_REPLICAS"
@@ -107,7 +110,9 @@ class WebhookSettings:
 class CalloutSettings:
     """The auth callout service: its server, the file with its issuer's key, and whose tokens it accepts for what.
 
-    `service_account` is the agents', as (namespace, name).
+    `service_account` is the agents', as (namespace, name). For a server in operator mode, `account` is the public key
+    of the account that agents are placed in, and `account_seed` the file with a key that signs its users. `xkey` is the
+    file with the key for which the server encrypts its questions.
     """
 
     nats_url: str
@@ -117,6 +122,9 @@ class CalloutSettings:
     audience: str
     metrics_listen: str
     kubeconfig: str | None
+    account: str | None = None
+    account_seed: Path | None = None
+    xkey: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +215,20 @@ def read_callout_settings(environ: Mapping[str, str]) -> CalloutSettings:
         environ.get(CALLOUT_AUDIENCE) or DEFAULT_CALLOUT_AUDIENCE,
         environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
         environ.get(KUBECONFIG) or None,
+        *_operator_mode(environ),
+        _file(environ, CALLOUT_XKEY),
     )
+
+
+def _operator_mode(environ: Mapping[str, str]) -> tuple[str | None, Path | None]:
+    """The agents' account and the file with a key that signs its users; both, or neither."""
+    account, seed = environ.get(CALLOUT_ACCOUNT) or None, _file(environ, CALLOUT_ACCOUNT_SEED)
+    if (account is None) != (seed is None):
+        raise SettingsError(
+            f"The agents' account and its key belong together; set both {CALLOUT_ACCOUNT} (A...) and "
+            f"{CALLOUT_ACCOUNT_SEED} for a server in operator mode, or neither."
+        )
+    return account, seed
 
 
 def _replicas(environ: Mapping[str, str]) -> int | None:

@@ -20,6 +20,7 @@ from gpuledger.runtime.settings import (
     NATS_CERTIFICATE,
     NATS_CREDENTIALS,
     NATS_KEY,
+    NATS_TOKEN_FILE,
     NATS_URL,
 )
 from gpuledger.runtime.telemetry_http import parse_address
@@ -59,6 +60,10 @@ CASES = {
     "credentials": values({"url": LEDGER, "credentialsSecret": "agents"}),
     "files-of-nodes": values(
         {"url": LEDGER, "credentialsPath": "/etc/agent.creds", "tlsVolume": {"hostPath": {"path": "/etc/agent"}}}
+    ),
+    "tokens": values(
+        {"url": LEDGER, "tlsVolume": {"secret": {"secretName": "ca"}}, "clientCertificate": False},
+        authCallout={"enabled": True, "credentialsSecret": "login", "keysSecret": "keys"},
     ),
     "without-mig": values(securityContext={"capabilities": {"add": []}}),
     "privileged": values(
@@ -112,7 +117,7 @@ def environ(made: Manifests) -> dict[str, str]:
 def settings_of(made: Manifests, files: Path) -> AgentSettings:
     """What the agent makes of it."""
     found = environ(made)
-    for name in (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY):
+    for name in (NATS_CREDENTIALS, NATS_CA, NATS_CERTIFICATE, NATS_KEY, NATS_TOKEN_FILE):
         if name in found:
             file = files / PurePosixPath(found[name]).relative_to("/")
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -335,7 +340,19 @@ def test_the_image_is_the_releases_or_its_own() -> None:
     assert container_of(plain())["command"] == ["python", "-m", "gpuledger.agent"]
 
 
+CALLOUT = {"enabled": True, "credentialsSecret": "login", "keysSecret": "keys"}
+
 WRONG: list[tuple[dict[str, Any], str]] = [
+    ({**IMAGE, "agent": {"authCallout": CALLOUT}}, "agent.authCallout is for a NATS server of your own"),
+    ({**WITH_SECRET, "agent": {"authCallout": CALLOUT}}, "agent.authCallout needs agent.nats.url"),
+    (values({"urlSecret": "agents"}, authCallout=CALLOUT), "agent.authCallout needs agent.nats.url"),
+    (
+        values({"url": LEDGER, "credentialsSecret": "a"}, authCallout=CALLOUT),
+        "agent.nats.credentialsSecret and agent.nats.credentialsPath contradict agent.authCallout",
+    ),
+    (values(authCallout={**CALLOUT, "credentialsSecret": ""}), "agent.authCallout.credentialsSecret is required"),
+    (values(authCallout={**CALLOUT, "keysSecret": ""}), "agent.authCallout.keysSecret is required"),
+    (values(authCallout={**CALLOUT, "account": "UABC"}), "agent.authCallout.account: Does not match pattern"),
     ({**WITH_SECRET, "agent": {"enabled": True}}, "agent.enabled needs to know where the ledger is"),
     (values({"url": LEDGER, "urlSecret": "agents"}), "agent.nats.url and agent.nats.urlSecret are both given"),
     ({**IMAGE, "agent": {"nats": {"url": LEDGER}}}, "this release brings one"),

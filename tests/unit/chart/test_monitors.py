@@ -3,7 +3,7 @@
 import pytest
 
 from gpuledger.edge.kube.crds import component_daemon_sets
-from support.chart import NAMESPACE, Object, needs_helm, render
+from support.chart import IMAGE, NAMESPACE, Object, needs_helm, render
 from support.served_metrics import MONITORED, RECORDED, of_exporters, scraped
 
 EXPORTER = "nvidia-dcgm-exporter"
@@ -35,6 +35,19 @@ def test_a_pod_monitor_finds_the_exporters_and_names_their_nodes(components: Obj
     assert endpoint["port"] in {port["name"] for port in container["ports"]}
     assert endpoint["relabelings"] == [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}]
     assert made.one("PodMonitor", EXPORTER)["metadata"]["labels"]["release"] == "prom"
+
+
+def test_a_pod_monitor_finds_the_auth_callout_whose_metrics_alerts_are_about() -> None:
+    made = render({**IMAGE, "serviceMonitor": MONITORED["serviceMonitor"]})
+    monitor, pod = (
+        made.one("PodMonitor", "gpu-agent-auth"),
+        made.one("Deployment", "gpu-agent-auth")["spec"]["template"],
+    )
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    (endpoint,), (container,) = monitor["spec"]["podMetricsEndpoints"], pod["spec"]["containers"]
+    assert endpoint["port"] in {port["name"] for port in container["ports"]}
+    assert monitor["metadata"]["labels"]["release"] == "prom"
+    assert "gpu-agent-auth" not in render(IMAGE).names("PodMonitor")
 
 
 def test_the_exporters_own_chart_is_scraped_in_the_same_way_and_no_pod_twice() -> None:

@@ -68,6 +68,12 @@ def test_each_role_has_its_permissions_and_who_has_no_password_is_not_there() ->
     assert user_of("system") not in few
 
 
+def test_an_xkey_is_named_where_the_server_has_one() -> None:
+    xkey = public_text(KeyKind.CURVE, bytes(range(32)))
+    assert f"xkey: {xkey}" in config_text(ServerConfig(passwords=ALL, issuer=ISSUER, xkey=xkey))
+    assert "xkey" not in config_text(ServerConfig(passwords=ALL, issuer=ISSUER))
+
+
 @pytest.mark.parametrize("login", LOGINS)
 def test_everybody_with_a_password_is_no_matter_of_the_callout(login: str) -> None:
     text = config_text(ServerConfig(passwords=ALL, issuer=ISSUER))

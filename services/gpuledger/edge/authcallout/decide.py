@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from gpuledger.edge.authcallout.jwt import Claims, JwtError, unverified
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
+from gpuledger.ledger.jwt import VERSION, Claims, JwtError, unverified
+from gpuledger.ledger.operator_mode import permission_claims, user_nats
 from gpuledger.ledger.permissions import AGENTS_ACCOUNT, agent_permissions, user_name
 from gpuledger.ledger.server_config import TOKEN_CHARS_MAX
-from gpuledger.runtime.settings import NATS_TOKEN_FILE
+from gpuledger.runtime.settings import CALLOUT_ACCOUNT, CALLOUT_ACCOUNT_SEED, CALLOUT_SEED, NATS_TOKEN_FILE
 
 LOGIN_LIFE_MAX_S: Final = 600
 """How long a login lasts before the agent has to show its token again."""
@@ -28,10 +29,11 @@ LOGIN_LIFE_MIN_S: Final = 5
 NODE_NAME: Final = "authentication.kubernetes.io/node-name"
 """Where a review of a token that is bound to a pod names the pod's node, since Kubernetes 1.30."""
 
+TRIAL_NAME: Final = "trial of the auth callout"
+"""What our client calls itself that comes without a token."""
+
 REQUEST_TYPE: Final = "authorization_request"
 CONNECTION_TYPES: Final = ("STANDARD", "WEBSOCKET")
-JWT_VERSION: Final = 2
-UNLIMITED: Final = -1
 
 
 class Reason(StrEnum):
@@ -45,10 +47,11 @@ class Reason(StrEnum):
     EXPIRED = "Expired"
     REVIEW_FAILED = "ReviewFailed"
     OVERLOADED = "Overloaded"
+    OTHER_ISSUER = "OtherIssuer"
     INVALID_REQUEST = "InvalidRequest"
 
 
-FAILURES: Final = frozenset({Reason.REVIEW_FAILED, Reason.OVERLOADED, Reason.INVALID_REQUEST})
+FAILURES: Final = frozenset({Reason.REVIEW_FAILED, Reason.OVERLOADED, Reason.OTHER_ISSUER, Reason.INVALID_REQUEST})
 """Reasons that are about us; all others are about who logs in."""
 
 
@@ -61,12 +64,24 @@ class LoginRules(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoginRequest:
-    """What a server asks about a client. The token stays out of every text."""
+    """What a server asks about a client, and whose answer it expects. The token stays out of every text.
+
+    A trial is a client of ours that has no token; a service that starts sees by it what servers ask.
+    """
 
     server: str
+    issuer: str
     user_key: str
     host: str
     token: str = field(repr=False)
+    is_trial: bool = False
+
+
+class Answering(NamedTuple):
+    """The public keys that we answer with: the issuer's, and in operator mode that of the agents' account."""
+
+    issuer: str
+    account: str | None = None
 
 
 class Granted(NamedTuple):
@@ -91,7 +106,25 @@ def login_request(claims: Claims) -> LoginRequest | Denied:
     if nats.get("type") != REQUEST_TYPE or not _is_text(server) or not _is_text(user_key) or server != claims["iss"]:
         return Denied(Reason.INVALID_REQUEST, "it is no request of a server to authorize a client")
     token, host = options.get("auth_token"), str(client.get("host") or "an unknown address")
-    return LoginRequest(str(server), str(user_key), host, token if isinstance(token, str) else "")
+    issuer = str(claims.get("sub") or "")
+    is_trial = options.get("name") == TRIAL_NAME and not token
+    return LoginRequest(str(server), issuer, str(user_key), host, token if isinstance(token, str) else "", is_trial)
+
+
+def other_issuer(request: LoginRequest, answering: Answering) -> Denied | None:
+    """Why the server would not accept what we sign; None where it may.
+
+    In operator mode a server names its account, and which signing keys that has is not for us to see.
+    """
+    if answering.account is not None or request.issuer == answering.issuer:
+        return None
+    advice = f"set {CALLOUT_SEED} to the key of that issuer, or the server's issuer to this key"
+    operator = f"if the server is in operator mode, also {CALLOUT_ACCOUNT} and {CALLOUT_ACCOUNT_SEED}"
+    return Denied(
+        Reason.OTHER_ISSUER,
+        f"the server accepts logins of the issuer {request.issuer or '(none)'} alone, and this service signs as "
+        f"{answering.issuer}; {advice}; {operator}",
+    )
 
 
 def without_token(request: LoginRequest) -> Denied | None:
@@ -124,31 +157,22 @@ def decide(token: str, status: Mapping[str, Any], rules: LoginRules, now_s: int)
     return Granted(node, expires_s)
 
 
-def user_claims(request: LoginRequest, granted: Granted, now_s: int) -> Claims:
-    """The claims of the user that the agent of a node becomes: confined to the node, in the agents' account."""
-    publish, subscribe = agent_permissions(granted.node)
-    return {
-        "iat": now_s,
-        "exp": granted.expires_s,
-        "aud": AGENTS_ACCOUNT,
-        "sub": request.user_key,
-        "name": user_name(granted.node),
-        "nats": {
-            "type": "user",
-            "version": JWT_VERSION,
-            "pub": {"allow": list(publish)},
-            "sub": {"allow": list(subscribe)},
-            "subs": UNLIMITED,
-            "data": UNLIMITED,
-            "payload": UNLIMITED,
-            "allowed_connection_types": list(CONNECTION_TYPES),
-        },
-    }
+def user_claims(request: LoginRequest, granted: Granted, account: str | None, now_s: int) -> Claims:
+    """The claims of the user that the agent of a node becomes: confined to the node, in the agents' account.
+
+    In operator mode that is the `account` with this public key.
+    """
+    nats = user_nats(permission_claims(agent_permissions(granted.node)))
+    nats |= {"allowed_connection_types": list(CONNECTION_TYPES)}
+    nats |= {} if account is None else {"issuer_account": account}
+    placed = {"aud": AGENTS_ACCOUNT} if account is None else {}
+    who = {"sub": request.user_key, "name": user_name(granted.node)}
+    return {"iat": now_s, "exp": granted.expires_s, **placed, **who, "nats": nats}
 
 
 def response_claims(request: LoginRequest, content: Mapping[str, str], now_s: int) -> Claims:
     """The claims of the answer to a server: `jwt` of a user, or `error`."""
-    nats = {"type": "authorization_response", "version": JWT_VERSION, **content}
+    nats = {"type": "authorization_response", "version": VERSION, **content}
     return {"iat": now_s, "aud": request.server, "sub": request.user_key, "name": request.user_key, "nats": nats}
 
 

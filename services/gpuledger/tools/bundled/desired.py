@@ -39,7 +39,7 @@ from gpuledger.edge.admission.certificates.authority import (
     serving_at,
 )
 from gpuledger.edge.admission.errors import CertificateError
-from gpuledger.edge.authcallout.issuer_key import issuer_of
+from gpuledger.edge.authcallout.keys import issuer_of
 from gpuledger.ledger.nkeys import KeyKind, KeyTextError, seed_key, seed_text
 from gpuledger.ledger.server_config import user_of
 

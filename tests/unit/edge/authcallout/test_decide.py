@@ -12,6 +12,8 @@ from gpuledger.edge.authcallout.decide import (
     LOGIN_LIFE_MAX_S,
     NODE_NAME,
     SPREAD_S,
+    TRIAL_NAME,
+    Answering,
     Denied,
     Granted,
     LoginRequest,
@@ -19,6 +21,7 @@ from gpuledger.edge.authcallout.decide import (
     Reason,
     decide,
     login_request,
+    other_issuer,
     response_claims,
     user_claims,
     without_token,
@@ -28,7 +31,7 @@ from gpuledger.ledger.server_config import TOKEN_CHARS_MAX
 
 NOW_S = 1_800_000_000
 RULES = LoginRules("gpuledger-agents", "system:serviceaccount:gpu:agent")
-REQUEST = LoginRequest("NSERVER", "UKEY", "10.0.0.1", "secret-token")
+REQUEST = LoginRequest("NSERVER", "AISSUER", "UKEY", "10.0.0.1", "secret-token")
 
 
 def token(**claims: Any) -> str:
@@ -113,11 +116,28 @@ def test_no_message_holds_the_token() -> None:
 
 @pytest.mark.parametrize("node", ["w1", "gpu-01.example.com"])
 def test_a_user_is_confined_as_an_agents_permissions_say(node: str) -> None:
-    claims = user_claims(REQUEST, Granted(node, NOW_S + 60), NOW_S)
+    claims = user_claims(REQUEST, Granted(node, NOW_S + 60), None, NOW_S)
     publish, subscribe = agent_permissions(node)
     assert claims["nats"]["pub"] == {"allow": list(publish)}
     assert claims["nats"]["sub"] == {"allow": list(subscribe)}
     assert (claims["aud"], claims["sub"], claims["exp"]) == (AGENTS_ACCOUNT, "UKEY", NOW_S + 60)
+
+
+def test_in_operator_mode_the_account_that_signs_is_the_one_that_agents_are_placed_in() -> None:
+    claims = user_claims(REQUEST, Granted("w1", NOW_S + 60), "AAGENTS", NOW_S)
+    assert claims["nats"]["issuer_account"] == "AAGENTS"
+    assert "aud" not in claims
+    assert "issuer_account" not in user_claims(REQUEST, Granted("w1", NOW_S + 60), None, NOW_S)["nats"]
+
+
+def test_another_issuer_is_noticed_where_the_server_names_its_own() -> None:
+    assert other_issuer(REQUEST, Answering("AISSUER")) is None
+    assert other_issuer(REQUEST, Answering("AOTHER", "AAGENTS")) is None
+    denied = other_issuer(REQUEST, Answering("AOTHER"))
+    assert denied is not None
+    assert denied.reason is Reason.OTHER_ISSUER
+    assert "AISSUER" in denied.message
+    assert "AOTHER" in denied.message
 
 
 def test_an_answer_is_for_the_server_that_asked() -> None:
@@ -128,8 +148,14 @@ def test_an_answer_is_for_the_server_that_asked() -> None:
 def test_a_request_is_what_a_server_signs() -> None:
     nats = {"type": "authorization_request", "server_id": {"id": "N1"}, "user_nkey": "U1"}
     options = {"connect_opts": {"auth_token": "t", "user": ">"}, "client_info": {"host": "h"}}
-    assert login_request({"iss": "N1", "nats": nats | options}) == LoginRequest("N1", "U1", "h", "t")
-    assert login_request({"iss": "N1", "nats": nats}) == LoginRequest("N1", "U1", "an unknown address", "")
+    assert login_request({"iss": "N1", "sub": "A1", "nats": nats | options}) == LoginRequest("N1", "A1", "U1", "h", "t")
+    assert login_request({"iss": "N1", "nats": nats}) == LoginRequest("N1", "", "U1", "an unknown address", "")
+    trial = {"connect_opts": {"name": TRIAL_NAME}}
+    assert login_request({"iss": "N1", "nats": nats | trial}) == LoginRequest(
+        "N1", "", "U1", "an unknown address", "", True
+    )
+    named = {"connect_opts": {"name": TRIAL_NAME, "auth_token": "t"}}
+    assert login_request({"iss": "N1", "nats": nats | named}) == LoginRequest("N1", "", "U1", "an unknown address", "t")
     for changes in ({"type": "user"}, {"server_id": {"id": "N2"}}, {"server_id": "N1"}, {"user_nkey": 7}):
         assert isinstance(login_request({"iss": "N1", "nats": nats | changes}), Denied)
     assert isinstance(login_request({"iss": "N1", "nats": None}), Denied)
@@ -138,6 +164,6 @@ def test_a_request_is_what_a_server_signs() -> None:
 def test_only_what_has_a_token_is_reviewed() -> None:
     assert without_token(REQUEST) is None
     for text in ("", "x" * (TOKEN_CHARS_MAX + 1)):
-        denied = without_token(LoginRequest("N", "U", "h", text))
+        denied = without_token(LoginRequest("N", "A", "U", "h", text))
         assert denied is not None
         assert denied.reason is Reason.NO_TOKEN

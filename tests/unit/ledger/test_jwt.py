@@ -5,11 +5,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.edge.authcallout.jwt import JwtError, encoded, signed_by, unverified
+from gpuledger.ledger.jwt import JwtError, SigningKey, encoded, signed_by, unverified
 from gpuledger.ledger.nkeys import KeyKind, KeyTextError, public_key, public_text, seed_key, seed_text
 from support.nkeys import ACCOUNT, Key
 
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+KEY = SigningKey(KeyKind.ACCOUNT, Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
 
 
 def test_what_is_written_is_read_and_nothing_that_was_changed() -> None:
@@ -41,7 +41,7 @@ def test_keys_as_text(kind: KeyKind) -> None:
     assert seed_key(kind, seed_text(kind, raw)) == raw
     assert (
         public_text(kind, raw)[0] + seed_text(kind, raw)[:2]
-        == {"ACCOUNT": "ASA", "SERVER": "NSN", "USER": "USU"}[kind.name]
+        == {"ACCOUNT": "ASA", "SERVER": "NSN", "OPERATOR": "OSO", "USER": "USU", "CURVE": "XSX"}[kind.name]
     )
     for text in ("", "A", "ü", public_text(kind, raw)[:-1] + "A", seed_text(kind, raw)):
         with pytest.raises(KeyTextError):

@@ -4,17 +4,40 @@ import base64
 import binascii
 import hashlib
 import json
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gpuledger.ledger.nkeys import KeyKind, KeyTextError, public_key, public_text
+from gpuledger.ledger.nkeys import KeyKind, KeyTextError, public_key, public_text, seed_text
 
 ALGORITHM: Final = "ed25519-nkey"
 PARTS: Final = 3
 
 Claims = dict[str, Any]
+
+
+VERSION: Final = 2
+"""The version of claims, which a server demands in `nats`."""
+
+UNLIMITED: Final = -1
+
+
+class SigningKey(NamedTuple):
+    """A private key, and whose it is."""
+
+    kind: KeyKind
+    private: Ed25519PrivateKey
+
+    @property
+    def public(self) -> str:
+        """The text by which others name it."""
+        return public_text(self.kind, self.private.public_key().public_bytes_raw())
+
+    @property
+    def seed(self) -> str:
+        """The text of the private key, which is a secret."""
+        return seed_text(self.kind, self.private.private_bytes_raw())
 
 
 class JwtError(ValueError):
@@ -48,12 +71,12 @@ def unverified(text: str) -> Claims:
     return _document(_parts(text)[1])
 
 
-def encoded(claims: Claims, key: Ed25519PrivateKey) -> str:
-    """A JWT with these claims, issued by an account; its id is their digest."""
-    named = claims | {"iss": public_text(KeyKind.ACCOUNT, key.public_key().public_bytes_raw())}
+def encoded(claims: Claims, key: SigningKey) -> str:
+    """A JWT with these claims, issued by a key; its id is their digest."""
+    named = claims | {"iss": key.public}
     digest = hashlib.sha256(_json(named)).digest()
     text = f"{_url({'typ': 'JWT', 'alg': ALGORITHM})}.{_url(named | {'jti': base64.b32encode(digest).decode()[:52]})}"
-    return f"{text}.{_base64(key.sign(text.encode()))}"
+    return f"{text}.{_base64(key.private.sign(text.encode()))}"
 
 
 def _parts(text: str) -> tuple[str, str, str]:
