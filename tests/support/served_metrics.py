@@ -19,7 +19,7 @@ from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
-from gpuledger.api.conditions import PREREQUISITE_NOT_MET, NodeConditionType
+from gpuledger.api.conditions import MODULE_CONDITIONS, NodeConditionType
 from gpuledger.api.phases import DeviceState, PreparationPhase
 from gpuledger.edge.statuswriter.metrics import slices
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
@@ -40,7 +40,7 @@ POD_TARGET: Final = frozenset({"job", "instance", "endpoint", "namespace", "pod"
 SERVICE_TARGET: Final = POD_TARGET | {"service"}
 
 VALUES: Final = {
-    "condition": {*NodeConditionType, PREREQUISITE_NOT_MET},
+    "condition": {*NodeConditionType, *MODULE_CONDITIONS},
     "phase": set(PreparationPhase),
     "state": set(DeviceState),
     "change": set(LOG_CHANGES),

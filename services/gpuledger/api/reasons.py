@@ -23,6 +23,13 @@ class InventoryReason(StrEnum):
     PREREQUISITES_MET = "PrerequisitesMet"
 
 
+class ModuleReason(StrEnum):
+    """Reasons of the module's condition `Configured`."""
+
+    SETTINGS_IN_FORCE = "SettingsInForce"
+    SETTINGS_NOT_IN_FORCE = "SettingsNotInForce"
+
+
 class WithdrawalReason(StrEnum):
     """Why a GPUDevice exists no longer although its node does, and its card is in no other one."""
 
