@@ -111,6 +111,7 @@ class PoolReason(StrEnum):
     PROVIDER_NOT_SUPPORTED = "ProviderNotSupported"
     BACKEND_NOT_SUPPORTED = "BackendNotSupported"
     CONFIGURED = "Configured"
+    CONFIGURED_WITH_WARNING = "ConfiguredWithWarning"
     NAME_COLLISION = "NameCollision"
     DELETING = "Deleting"
     MIG_PROFILE_MISSING = "MIGProfileMissing"
