@@ -76,11 +76,15 @@ class Understood(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What a setting may be: a parser (None for nonsense), words for people, and a JSON Schema."""
+    """What a setting may be: a parser (None for nonsense), words for people, a JSON Schema, and a text's pattern.
+
+    The pattern is not in the schema, whose validators would show it to people in place of the words.
+    """
 
     parse: Callable[[object], object]
     words: str
     schema: Mapping[str, Any]
+    pattern: str = ""
 
 
 class Setting(NamedTuple):
@@ -244,15 +248,14 @@ def _up_to(most: int) -> Values:
 _BOOLEAN: Final = Values(_boolean, "true or false", {"type": "boolean"})
 _TEXT: Final = Values(text, "a text", {"type": "string", "minLength": 1})
 _LABEL_KEY: Final = Values(
-    _label_key, "the key of a label", {"type": "string", "pattern": f"^([a-z0-9.-]{{1,253}}/)?{QUALIFIED_NAME}$"}
+    _label_key, "the key of a label", {"type": "string"}, f"^([a-z0-9.-]{{1,253}}/)?{QUALIFIED_NAME}$"
 )
-_ANY_PERIOD: Final = Values(
-    _period_s, "a period such as 30s, 5m or 1h", {"type": "string", "pattern": "^[1-9][0-9]{0,8}[smh]$"}
-)
+_ANY_PERIOD: Final = Values(_period_s, "a period such as 30s, 5m or 1h", {"type": "string"}, "^[1-9][0-9]{0,8}[smh]$")
 _RESYNC_PERIOD: Final = Values(
     partial(_period_s, least=RESYNC_MIN_S),
     f"a period of at least {RESYNC_MIN_S}s, such as 30s, 5m or 1h",
-    {"type": "string", "pattern": "^(([3-9][0-9]|[1-9][0-9]{2,8})s|[1-9][0-9]{0,8}[mh])$"},
+    {"type": "string"},
+    "^(([3-9][0-9]|[1-9][0-9]{2,8})s|[1-9][0-9]{0,8}[mh])$",
 )
 
 _ENABLED: Final = Setting("enabled", "enabled", _BOOLEAN)
@@ -331,6 +334,11 @@ def schema() -> dict[str, Any]:
             place = place["properties"].setdefault(name, branch)
         place["properties"][last] = dict(leaf)
     return document
+
+
+def patterns() -> Iterator[tuple[str, str, str]]:
+    """The settings that are texts of a form: path, pattern and words, as the chart refuses them."""
+    return ((one.path, one.values.pattern, one.values.words) for one in _SETTINGS if one.values.pattern)
 
 
 KIND: Final = kind(Installation({}))
