@@ -6,7 +6,6 @@ ledger, and until the kubelet knows that the device is unhealthy, counts from be
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,10 +17,10 @@ from typing import NamedTuple
 
 import psutil
 
+from bench.agent_process import WHOLE, NodeSpec, agent_process
 from bench.processes import process
 from bench.report import Figure
 from gpuledger.agent.control import SOCKET, request_fault
-from gpuledger.agent.footprint import ENVIRONMENT
 from gpuledger.agent.hardware.simulated import SimulatedHardware
 from gpuledger.agent.health.part import POLL_PERIOD_S
 from gpuledger.events.envelope import Event, encode, nats_subject_of
@@ -29,7 +28,7 @@ from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 from gpuledger.ledger.api import Ledger, Outgoing
 from support import servers
 from support.exporter import exporter_text
-from support.kubelet import FakeKubelet, a_kubelet
+from support.kubelet import FakeKubelet
 from support.ledgers import new_ledger
 
 NODE = "node-1"
@@ -48,12 +47,6 @@ SEEN_S = 2 * POLL_PERIOD_S + 1
 """After so long the agent has seen the counters grow, so that it can see them reset."""
 
 HARMLESS = (13, 31, 43, 45, 68, 109, 63, 92, 94, 137)
-AGENT = "import sys, pynvml; from gpuledger.agent.__main__ import main; sys.exit(main())"
-"""With NVML's bindings, which the simulated cards do not need."""
-
-WHOLE = "import pynvml, gpuledger.cli.main, gpuledger.agent.process, aiohttp, rich"
-"""What it would have in memory if it stayed the process that its command line began."""
-
 RSS = "; print(next(line for line in open('/proc/self/status') if line.startswith('VmRSS')).split()[1])"
 
 
@@ -107,23 +100,11 @@ async def running(*, with_orders: bool = True) -> AsyncIterator[Running]:
         folder = stack.enter_context(servers.short_directory())
         nats = stack.enter_context(servers.nats_server())
         ledger = await stack.enter_async_context(new_ledger(nats.url, name="bench"))
-        kubelet = await stack.enter_async_context(a_kubelet(folder))
         exporter = await stack.enter_async_context(_exporter())
         if with_orders:
             await ledger.publish(orders())
-        environ = {
-            "NODE_NAME": NODE,
-            "NATS_URL": nats.url,
-            "GPULEDGER_HARDWARE": f"simulated:{SPEC}",
-            "GPULEDGER_KUBELET_DIR": str(folder),
-            "GPULEDGER_AGENT_STATE_DIR": str(folder / "state"),
-            "GPULEDGER_EXPORTER_URL": exporter,
-        }
-        # As in an image, where all code is compiled: what compiles it would stay in memory.
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ |= {**ENVIRONMENT, **environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
-        await _imported_mib(WHOLE)
-        child = await stack.enter_async_context(process("-c", AGENT, silent=True))
+        node = agent_process(folder, nats.url, NodeSpec(NODE, SPEC, exporter))
+        child, kubelet = await stack.enter_async_context(node)
         expected = CARDS if with_orders else 0
         await _until(lambda: _healthy(kubelet) == expected and (folder / "state" / SOCKET).exists())
         yield Running(child.pid, folder / "state", kubelet, ledger)

@@ -1,8 +1,8 @@
 """How long a card takes from a node's orders in the ledger until the kubelet is offered its unit, and where that goes.
 
 The agent is the process that `gpuledger agent run` becomes, with the pauses that it has there, and its kubelet behaves
-as the real one. One card after the other is added to the orders, as pools decide them; how long that takes from a
-device's annotation is in the figures of pools. A part ends when the ledger or the kubelet shows it.
+as the real one. One card after the other is added to the orders, as pools decide them; `annotating.py` begins with a
+device's annotation. A part ends when the ledger or the kubelet shows it.
 """
 
 import asyncio

@@ -23,6 +23,9 @@ from bench.agent import AgentSizes, agent
 from bench.agents import FULL as AGENTS
 from bench.agents import QUICK as QUICK_AGENTS
 from bench.agents import AgentsSizes, agents
+from bench.annotating import FULL as ANNOTATING
+from bench.annotating import QUICK as QUICK_ANNOTATING
+from bench.annotating import AnnotatingSizes, annotating
 from bench.availability import FULL as AVAILABILITY
 from bench.availability import QUICK as QUICK_AVAILABILITY
 from bench.availability import AvailabilitySizes, availability
@@ -66,6 +69,7 @@ class Sizes:
     agents: AgentsSizes = AGENTS
     agent: AgentSizes = AGENT
     setting_up: SettingUpSizes = SETTING_UP
+    annotating: AnnotatingSizes = ANNOTATING
     cluster: ClusterSizes = CLUSTER
 
 
@@ -85,6 +89,7 @@ QUICK = Sizes(
     agents=QUICK_AGENTS,
     agent=QUICK_AGENT,
     setting_up=QUICK_SETTING_UP,
+    annotating=QUICK_ANNOTATING,
     cluster=QUICK_CLUSTER,
 )
 NAMES = (
@@ -154,7 +159,12 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
         "agent": lambda: agent(sizes.agent),
-        "setting-up": lambda: setting_up(sizes.setting_up),
+        "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),
     }
     return measures[name]()
+
+
+async def _setting_up(database_url: str, sizes: Sizes) -> list[Figure]:
+    """From the orders alone, and from the annotation to which they are due."""
+    return [*await setting_up(sizes.setting_up), *await annotating(database_url, sizes.annotating)]

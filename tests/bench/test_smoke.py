@@ -14,6 +14,7 @@ FIGURES |= {
     "annotation -> pool in the GPUDevice's status",
     "annotation -> assigned, and counted",
     "orders -> unit offered to the kubelet",
+    "annotation -> unit offered to the kubelet",
     "events for an annotation",
     "published -> committed, 1,000/s, three servers",
 }

@@ -4,20 +4,23 @@ import asyncio
 import os
 import select
 import signal
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import orjson
 import pytest
 
+from gpuledger.cli.errors import ExitCode
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.local.servers.datadir import read_running
 from support.cli import Cli
 from support.servers import short_directory
-from support.up import DEADLINE_S, Up, eventually, gpuledger, running_up, servers_in, start
+from support.up import COMMAND, DEADLINE_S, Up, eventually, gpuledger, running_up, servers_in, start
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -43,6 +46,19 @@ def cli(up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     """Commands in this process on what `up` serves, which is faster than in processes of their own."""
     monkeypatch.setenv("GPULEDGER_DATA_DIR", str(up.data_dir))
     return Cli(capsys)
+
+
+def test_up_ends_quietly_and_in_order_when_nobody_can_read_what_it_says() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with short_directory() as directory:
+        command = [*COMMAND, "up", "--data-dir", str(directory / "d"), "--no-kube"]
+        environ = {**os.environ, "NO_COLOR": "1"}
+        with subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE, env=environ) as process:
+            os.close(write)
+            _, stderr = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, stderr) == (ExitCode.PIPE, b"")
+        assert read_running(directory / "d") is None
 
 
 def publish(up: Up, message: Outgoing) -> int:

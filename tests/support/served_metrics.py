@@ -19,9 +19,11 @@ from gpuledger.agent.board import Board
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
-from gpuledger.api.conditions import PREREQUISITE_NOT_MET, NodeConditionType
+from gpuledger.api.conditions import MODULE_CONDITIONS, NodeConditionType
 from gpuledger.api.phases import DeviceState, PreparationPhase
+from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.metrics import slices
+from gpuledger.edge.statuswriter.metrics.claimed_cards import ClaimedCards
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.runtime.telemetry import LOG_CHANGES
 from support.agent_metrics import EmptyOutbox
@@ -40,7 +42,7 @@ POD_TARGET: Final = frozenset({"job", "instance", "endpoint", "namespace", "pod"
 SERVICE_TARGET: Final = POD_TARGET | {"service"}
 
 VALUES: Final = {
-    "condition": {*NodeConditionType, PREREQUISITE_NOT_MET},
+    "condition": {*NodeConditionType, *MODULE_CONDITIONS},
     "phase": set(PreparationPhase),
     "state": set(DeviceState),
     "change": set(LOG_CHANGES),
@@ -74,7 +76,7 @@ Served = dict[str, frozenset[str]]
 def of_server() -> Served:
     """What `gpuledger up` serves; the status writer registers a part of it while it leads."""
     registered = [*REGISTRY._collector_to_names, *vars(slices).values()]
-    computed = [*GpuMetrics(lambda: None).describe(), *slices._families()]
+    computed = [*GpuMetrics(lambda: None).describe(), *ClaimedCards(DesiredState).describe(), *slices._families()]
     return dict(_samples([*(one for one in registered if isinstance(one, MetricWrapperBase)), *computed]))
 
 

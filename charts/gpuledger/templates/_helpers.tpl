@@ -59,6 +59,29 @@ because any other one ends with a nil pointer.
 {{- fail (printf "the values lack the defaults of %s, because they are those of an earlier chart (--reuse-values). Upgrade with --reset-then-reuse-values." .) }}
 {{- end }}
 {{- end }}
+{{- include "gpuledger.checkTexts" . }}
+{{- end }}
+
+{{/* Refuses texts that cannot be used, all at once, and says in words what each may be. */}}
+{{- define "gpuledger.checkTexts" -}}
+{{- $wrong := list }}
+{{- range $rule := .Files.Get "value-patterns.yaml" | fromYamlArray }}
+{{- $value := $.Values }}
+{{- range splitList "." $rule.value }}
+{{- if and (kindIs "map" $value) (hasKey $value .) }}
+{{- $value = get $value . }}
+{{- else }}
+{{- $value = false }}
+{{- end }}
+{{- end }}
+{{- if and (kindIs "string" $value) (not (regexMatch $rule.pattern (toString $value))) }}
+{{- $shown := ternary "is" (printf "is %s, and" (quote $value)) ($rule.holdsSecret | default false) }}
+{{- $wrong = append $wrong (printf "%s %s not %s" $rule.value $shown $rule.words) }}
+{{- end }}
+{{- end }}
+{{- with $wrong }}
+{{- fail (join "; " .) }}
+{{- end }}
 {{- end }}
 
 {{/* Whether the release brings NATS, or PostgreSQL: "true" or nothing. Servers that are given take precedence. */}}

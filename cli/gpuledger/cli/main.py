@@ -9,6 +9,7 @@ import sys
 
 from gpuledger.cli.app import app
 from gpuledger.cli.errors import CliError, report
+from gpuledger.cli.render import ReaderLeftError, ending_with_reader
 from gpuledger.cli.run import as_cli_error
 
 PROGRAM = "gpuledger"
@@ -19,8 +20,15 @@ NO_FILES = ":4"
 
 def main() -> None:
     """Run the command line. kubectl finds it as its plugin, under the name `kubectl-gpuledger`."""
+    with ending_with_reader():
+        _run()
+
+
+def _run() -> None:
     try:
         app(standalone_mode=True)
+    except ReaderLeftError:
+        raise
     except CliError as error:
         sys.exit(report(error, sys.stderr))
     except KeyboardInterrupt:

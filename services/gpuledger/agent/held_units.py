@@ -1,8 +1,9 @@
 """Which containers hold units of which cards, in the labels with which dcgm-exporter names cards and instances. Pure.
 
 The exporter itself names the pods of `nvidia.com/` resources only, so these series are what joins its measurements with
-the pods that use pools. A unit of a card that the agent does not see has none, nor has a device of a ResourceClaim,
-whose driver names it in its own way.
+the pods that use pools. A unit of a card that the agent does not see has none. A device of a ResourceClaim is named by
+its driver in its own way: it has a series under that name, and the services say which card it is
+(`gpuledger_dra_device_card`).
 """
 
 from collections import Counter
@@ -13,6 +14,21 @@ from gpuledger.agent.board import BoardState
 from gpuledger.agent.setup.offers import unit_base, uuid_base
 
 HOLDER_LABELS: Final = ("UUID", "GPU_I_ID", "namespace", "pod", "container", "resource")
+
+
+CLAIM_LABELS: Final = ("namespace", "pod", "container", "claim", "driver", "pool", "device")
+
+
+class ClaimHolder(NamedTuple):
+    """A container that holds a device by a ResourceClaim of its namespace; the values of `CLAIM_LABELS`."""
+
+    namespace: str
+    pod: str
+    container: str
+    claim: str
+    driver: str
+    pool: str
+    device: str
 
 
 class Holder(NamedTuple):
@@ -38,6 +54,17 @@ def held_units(state: BoardState) -> Mapping[Holder, int]:
         for held in one.resources
         for base in map(unit_base, held.devices)
         if base in names
+    )
+
+
+def held_claim_devices(state: BoardState) -> list[ClaimHolder]:
+    """The devices that containers hold by claims."""
+    return sorted(
+        {
+            ClaimHolder(one.namespace, one.pod, one.container, held.claim, held.driver, held.pool, held.device)
+            for one in state.allocations
+            for held in one.claims
+        }
     )
 
 

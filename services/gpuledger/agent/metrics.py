@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.held_units import HOLDER_LABELS, held_units
+from gpuledger.agent.held_units import CLAIM_LABELS, HOLDER_LABELS, held_claim_devices, held_units
 from gpuledger.agent.outbox.store import OutboxStatus
 from gpuledger.agent.plugin.device_list import device_lists
 from gpuledger.agent.plugin.service import PluginCounts
@@ -98,6 +98,9 @@ class AgentMetrics(Collector):
         yield _Family(GaugeMetricFamily, "units", "Units offered to the kubelet.", ("resource", "health"), samples)
         held = [(holder, float(count)) for holder, count in sorted(held_units(self._board.state).items())]
         yield _Family(GaugeMetricFamily, "held_units", "Units of a card that a container holds.", HOLDER_LABELS, held)
+        claimed = [(holder, 1.0) for holder in held_claim_devices(self._board.state)]
+        text = "1 for a device that a container holds by a ResourceClaim."
+        yield _Family(GaugeMetricFamily, "held_claim_devices", text, CLAIM_LABELS, claimed)
         yield _counter("registrations", "Registrations of resources with the kubelet.", counts.registrations)
         yield _counter("allocations", "Containers that were allocated units.", counts.allocations)
         yield _counter("lists_sent", "Lists of units sent to the kubelet.", counts.lists_sent)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpuledger.api.conditions import NodeConditionType
-from gpuledger.api.reasons import AssignmentReason, InventoryReason, PoolReason, PreparationReason
+from gpuledger.api.reasons import AssignmentReason, InventoryReason, ModuleReason, PoolReason, PreparationReason
 
 MESSAGES: Final[Mapping[str, str]] = {
     InventoryReason.NO_DEVICES_DISCOVERED: "Nothing shows a GPU on this node now.",
@@ -26,6 +26,8 @@ MESSAGES: Final[Mapping[str, str]] = {
     InventoryReason.NFD_MISSING: "Node Feature Discovery shows no node's features; enable it.",
     InventoryReason.NFD_TOO_OLD: "Node Feature Discovery is too old; upgrade it.",
     InventoryReason.PREREQUISITES_MET: "Node Feature Discovery is there and new enough.",
+    ModuleReason.SETTINGS_NOT_IN_FORCE: "Something that the ModuleConfig sets is not in force.",
+    ModuleReason.SETTINGS_IN_FORCE: "Every setting of the ModuleConfig is in force.",
     PreparationReason.MANAGED_DISABLED: "gpuledger does not manage the node, so it is not prepared.",
     PreparationReason.COMPONENT_DISABLED: "The component is switched off in the settings.",
     PreparationReason.VALIDATOR_PENDING: "The validator has not finished on this node yet.",
@@ -83,6 +85,7 @@ MESSAGES: Final[Mapping[str, str]] = {
     PoolReason.PROVIDER_NOT_SUPPORTED: "gpuledger does not support the pool's provider.",
     PoolReason.BACKEND_NOT_SUPPORTED: "gpuledger does not support the pool's backend.",
     PoolReason.CONFIGURED: "The pool's configuration is valid.",
+    PoolReason.CONFIGURED_WITH_WARNING: "The pool's configuration is valid, and does something in vain.",
     PoolReason.NAME_COLLISION: "Another pool had this name before; pools' names are unique in the cluster.",
     PoolReason.DELETING: "The pool is being deleted.",
     PoolReason.MIG_PROFILE_MISSING: "A pool of MIG instances needs spec.resource.migProfile.",

@@ -55,6 +55,12 @@ class PoolConditionType(StrEnum):
 PREREQUISITE_NOT_MET: Final = "PrerequisiteNotMet"
 """The module's own condition while Node Feature Discovery is missing or too old; it belongs to no node."""
 
+MODULE_CONFIGURED: Final = "Configured"
+"""The module's own condition: whether everything that its ModuleConfig sets is in force."""
+
+MODULE_CONDITIONS: Final = frozenset({PREREQUISITE_NOT_MET, MODULE_CONFIGURED})
+"""All conditions of the module."""
+
 
 def rfc3339(time: datetime) -> str:
     """A time in the form of Kubernetes' conditions, to the second."""

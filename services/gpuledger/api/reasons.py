@@ -23,6 +23,13 @@ class InventoryReason(StrEnum):
     PREREQUISITES_MET = "PrerequisitesMet"
 
 
+class ModuleReason(StrEnum):
+    """Reasons of the module's condition `Configured`."""
+
+    SETTINGS_IN_FORCE = "SettingsInForce"
+    SETTINGS_NOT_IN_FORCE = "SettingsNotInForce"
+
+
 class WithdrawalReason(StrEnum):
     """Why a GPUDevice exists no longer although its node does, and its card is in no other one."""
 
@@ -104,6 +111,7 @@ class PoolReason(StrEnum):
     PROVIDER_NOT_SUPPORTED = "ProviderNotSupported"
     BACKEND_NOT_SUPPORTED = "BackendNotSupported"
     CONFIGURED = "Configured"
+    CONFIGURED_WITH_WARNING = "ConfiguredWithWarning"
     NAME_COLLISION = "NameCollision"
     DELETING = "Deleting"
     MIG_PROFILE_MISSING = "MIGProfileMissing"

@@ -188,7 +188,9 @@ def _edge(
     limits = StatusWriterSettings(components=settings.components)
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client)
-    watchers = WatcherSettings(components_namespace=settings.components.namespace, module=settings.module)
+    watchers = WatcherSettings(
+        components_namespace=settings.components.namespace, module=settings.module, release=settings.release
+    )
     work: list[Work] = [watch(client, ledger, database_url, followed, settings=watchers), writer.run()]
     if webhooks is not None:
         work.append(_serve(webhooks))

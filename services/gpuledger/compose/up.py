@@ -119,13 +119,19 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             remember(settings, cluster)
         url = await stack.enter_async_context(serving(options.listen, lambda: health_of(supervision, edge)))
         kubeconfig = edge.kubeconfig if edge else None
-        reports.up(UpEndpoints(servers.nats_url, servers.database_url, url, kubeconfig, cluster))
+        endpoints = UpEndpoints(servers.nats_url, servers.database_url, url, kubeconfig, cluster)
         measuring = [
             measure_sources(servers.database_url),
             measure_log(ledger, servers.database_url),
             measure_certificates(watched_files(servers.nats_identity, servers.database_url)),
         ]
-        await run_until_one_fails([*supervision.work(), *measuring, *servers.work, *(edge.work if edge else ())])
+        work = [*supervision.work(), *measuring, *servers.work, *(edge.work if edge else ())]
+        await run_until_one_fails([_report_up(reports, endpoints), *work])
+
+
+async def _report_up(reports: Reports, endpoints: UpEndpoints) -> None:
+    """Say that everything runs; if that fails, all of it ends in an orderly way."""
+    reports.up(endpoints)
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ DATA_DIR = "GPULEDGER_DATA_DIR"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
 COMPONENTS = "GPULEDGER_COMPONENTS"
 MODULE_SETTINGS = "GPULEDGER_MODULE_SETTINGS"
+HELM_RELEASE = "GPULEDGER_HELM_RELEASE"
 ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
 NAMESPACE = "GPULEDGER_NAMESPACE"
 KUBECONFIG = "KUBECONFIG"
@@ -132,7 +133,8 @@ class Settings:
     """The settings of one process. Without `servers`, embedded ones run under `data_dir`.
 
     `kubeconfig` names a real cluster, which replaces the embedded API server. Without it a pod with a service account
-    (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them.
+    (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them;
+    `release` is that of the Helm chart, `NAMESPACE/NAME`, and empty without the chart.
     """
 
     data_dir: Path
@@ -143,6 +145,7 @@ class Settings:
     components: ComponentSettings = ComponentSettings()
     webhooks: WebhookSettings = WebhookSettings()
     module: Mapping[str, Any] = field(default_factory=dict)
+    release: str = ""
 
     @property
     def has_cluster(self) -> bool:
@@ -173,6 +176,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         read_components(environ.get(COMPONENTS)),
         WebhookSettings(environ.get(ADMISSION_LISTEN) or None, environ.get(NAMESPACE) or DEFAULT_NAMESPACE),
         _module(environ.get(MODULE_SETTINGS)),
+        environ.get(HELM_RELEASE) or "",
     )
 
 

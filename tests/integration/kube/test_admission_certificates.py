@@ -3,16 +3,18 @@
 import asyncio
 import base64
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from cryptography import x509
+from structlog.testing import capture_logs
 
 from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAMESPACES, SECRETS
 from gpuledger.edge.admission.certificates.authority import AUTHORITY_LIFE
-from gpuledger.edge.admission.certificates.rotation import CertificateRotation, ServedCertificate
+from gpuledger.edge.admission.certificates.rotation import BEGIN_QUIETLY_S, CertificateRotation, ServedCertificate
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
 from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
@@ -20,7 +22,7 @@ from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ForeignClusterError, NotFoundError
 from gpuledger.edge.kube.ownership import claim, owner, take_over
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.runtime.backoff import system_jitter
+from gpuledger.runtime.backoff import Backoff, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.tasks import end
 from support.admission_serving import CHECK_S, Now, Webhooks, webhooks
@@ -233,3 +235,55 @@ async def test_what_somebody_deletes_is_there_again(client: KubeClient, hooks: W
         return False
 
     await eventually(is_whole)
+
+
+BRISK = AdmissionSettings(backoff=Backoff(first_s=0.01, max_s=0.02))
+
+
+@asynccontextmanager
+async def rotating(client: KubeClient, clock: Clock) -> AsyncIterator[tuple[CertificateRotation, list[Any]]]:
+    """A rotation that begins now, and what it logs."""
+    rotation = CertificateRotation(
+        client, "ledger-1", ServedCertificate(), WebhookAddress(), BRISK, clock, system_jitter
+    )
+    with capture_logs() as logged:
+        working = asyncio.create_task(rotation.run())
+        try:
+            yield rotation, logged
+        finally:
+            await end([working])
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async def holds() -> object:
+        return condition()
+
+    await eventually(holds)
+
+
+async def test_a_service_that_begins_with_others_waits_for_them_and_says_so_once(client: KubeClient) -> None:
+    now = Now(system_clock())
+    async with rotating(client, now) as (rotation, logged):
+        await until(lambda: waits(logged))
+        await claim(client, owner("ledger-1", now()), "c")
+        await until(lambda: len(waits(logged)) == 2)
+        unclaimed, without_namespace = waits(logged)
+        assert "belongs to no ledger yet" in unclaimed
+        assert f'namespaces "{NAMESPACE}" not found' in without_namespace
+        assert {one["log_level"] for one in logged} == {"info"}
+        now.time += timedelta(seconds=BEGIN_QUIETLY_S)
+        await until(lambda: logged[-1]["event"] == "admission.rotation-failed")
+        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        await until(lambda: rotation.rounds)
+        assert rotation.problem is None
+
+
+def waits(logged: list[Any]) -> list[str]:
+    return [one["reason"] for one in logged if one["event"] == "admission.waiting"]
+
+
+async def test_another_ledgers_cluster_is_a_warning_at_once(client: KubeClient) -> None:
+    await claim(client, owner("ledger-2", system_clock()), "c")
+    async with rotating(client, system_clock) as (_, logged):
+        await until(lambda: logged)
+        assert (logged[0]["event"], logged[0]["log_level"]) == ("admission.rotation-failed", "warning")

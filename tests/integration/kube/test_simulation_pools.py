@@ -100,6 +100,29 @@ async def test_a_mig_pool_gets_as_many_partitions_as_fit(client: KubeClient, led
     await recorded(ledger, DevicePoolApplied(pool="team/train", partitions=3))
 
 
+async def test_pods_get_no_whole_card_that_a_mig_pool_has(client: KubeClient, ledger: MemoryLedger) -> None:
+    """Nor is a card divided that a pod holds; once it has left the pool, it is a whole one again."""
+    await team_pool(client, unit="MIG", migProfile="2g.20gb")
+    await run_pod(client, "holder", 1)
+    await eventually(lambda: is_scheduled(ledger, "holder"))
+    await show(client, "d", CARDS[0], "PendingAssignment", TEAM)
+    await show(client, "e", CARDS[1], "PendingAssignment", TEAM)
+    applied = DevicePoolApplied(pool="team/train", partitions=3)
+    await recorded(ledger, applied, "e")
+    await run_pod(client, "other", 1)
+    assert not await has_event(ledger, lambda event: event.data == applied and event.subject == "d")
+    await client.delete(PODS, "holder", names.DEMO_NAMESPACE)
+    await recorded(ledger, applied, "d")
+    assert not await is_scheduled(ledger, "other"), "it came before the holder went, and the card e was free"
+    await client.merge_patch(GPU_DEVICES, "e", {"status": {"state": "Ready", "poolRef": None}}, subresource="status")
+    await eventually(lambda: is_scheduled(ledger, "other"))
+
+
+async def is_scheduled(ledger: MemoryLedger, pod: str) -> bool:
+    name = names.workload_of(pod)
+    return await has_event(ledger, lambda event: event.subject == name and isinstance(event.data, WorkloadScheduled))
+
+
 async def test_a_card_that_cannot_be_divided_so_is_refused(client: KubeClient, ledger: MemoryLedger) -> None:
     await team_pool(client, unit="MIG", migProfile="1g.5gb")
     await pending(client, TEAM)

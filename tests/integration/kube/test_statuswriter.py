@@ -12,6 +12,7 @@ from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.edge.watchers.resources import moduleconfig
 from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeInventoryWithdrawn
@@ -141,6 +142,38 @@ async def test_a_missing_prerequisite_is_a_condition_of_the_module(
         assert (condition["type"], condition["status"]) == ("PrerequisiteNotMet", "True")
         event = await has_event(client, "GPUInventoryConditionChanged")
         assert event["regarding"]["kind"] == "ModuleConfig"
+
+
+async def test_what_a_module_config_sets_in_vain_is_a_condition_with_its_generation_and_one_warning(
+    decided: Decided, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    config = {"apiVersion": "deckhouse.io/v1alpha1", "kind": "ModuleConfig", "metadata": {"name": MODULE_CONFIG}}
+    created = await client.create(MODULE_CONFIGS, config | {"spec": {"enabled": True, "settings": {"x": 1}}})
+    read = moduleconfig.KIND.read(created)
+    await decided.record((MODULE_CONFIG, moduleconfig.KIND.combine([read.content])))
+    async with writing(decided, database_url, ours) as writer:
+        await settled(writer, decided)
+        (condition,) = (await client.get(MODULE_CONFIGS, MODULE_CONFIG))["status"]["conditions"]
+        assert condition.pop("lastTransitionTime")
+        assert condition == {
+            "type": "Configured", "status": "False", "reason": "SettingsNotInForce",
+            "message": "x is no setting. It has no effect.", "observedGeneration": 1,
+        }  # fmt: skip
+        assert (await has_event(client, "GPUInventoryConditionChanged"))["type"] == "Warning"
+        edited = await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": {"x": 2}}})
+        await decided.record((MODULE_CONFIG, moduleconfig.KIND.combine([moduleconfig.KIND.read(edited).content])))
+        await settled(writer, decided)
+        (condition,) = (await client.get(MODULE_CONFIGS, MODULE_CONFIG))["status"]["conditions"]
+        assert (condition["status"], condition["observedGeneration"]) == ("False", 2)
+        mended = await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": {"x": None}}})
+        await decided.record((MODULE_CONFIG, moduleconfig.KIND.combine([moduleconfig.KIND.read(mended).content])))
+        await settled(writer, decided)
+        (condition,) = (await client.get(MODULE_CONFIGS, MODULE_CONFIG))["status"]["conditions"]
+        assert (condition["status"], condition["observedGeneration"]) == ("True", 3)
+        await eventually(lambda: events_number(client, 2))
+        kinds = [(one["type"], "series" in one) for one in await events(client, "GPUInventoryConditionChanged")]
+        assert sorted(kinds) == [("Normal", False), ("Warning", False)]
+        assert await events(client, "GPUStatusRestored") == []
 
 
 async def test_a_replay_of_the_tables_writes_nothing(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from gpuledger.agent.board import Board, ResourceOffer
 from gpuledger.agent.hardware.api import Survey, Unregistered
-from gpuledger.agent.held_units import HOLDER_LABELS, held_units
+from gpuledger.agent.held_units import CLAIM_LABELS, HOLDER_LABELS, held_claim_devices, held_units
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
 from gpuledger.domain.mig.geometry import Instance
@@ -77,6 +77,12 @@ def test_nothing_is_held_before_the_cards_are_found_and_where_a_claim_names_the_
     by_claim = AllocationObserved(node="w1", namespace="ml", pod="dra", container="train", claims=claims)
     board.put(survey=Survey((card(0),)), allocations=(by_claim,))
     assert held_units(board.state) == {}
+    assert held_claim_devices(board.state) == [("ml", "dra", "train", "c", "gpu.nvidia.com", "w1", "gpu-0")]
+    families = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    (sample,) = [one for family in families for one in family.samples if "held_claim" in one.name]
+    expected = ("ml", "dra", "train", "c", "gpu.nvidia.com", "w1", "gpu-0")
+    assert (sample.name, sample.value) == ("gpuledger_agent_held_claim_devices", 1.0)
+    assert sample.labels == dict(zip(CLAIM_LABELS, expected, strict=True))
 
 
 def test_held_units_are_served_with_the_labels_of_their_holder() -> None:

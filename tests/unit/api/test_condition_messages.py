@@ -3,12 +3,12 @@
 import pytest
 
 from gpuledger.api.condition_messages import MESSAGES, message_of
-from gpuledger.api.reasons import AssignmentReason, InventoryReason, PoolReason, PreparationReason
+from gpuledger.api.reasons import AssignmentReason, InventoryReason, ModuleReason, PoolReason, PreparationReason
 
 
-@pytest.mark.parametrize("reasons", [InventoryReason, PreparationReason, AssignmentReason, PoolReason])
+@pytest.mark.parametrize("reasons", [InventoryReason, PreparationReason, AssignmentReason, PoolReason, ModuleReason])
 def test_every_reason_has_a_sentence(
-    reasons: type[InventoryReason | PreparationReason | AssignmentReason | PoolReason],
+    reasons: type[InventoryReason | PreparationReason | AssignmentReason | PoolReason | ModuleReason],
 ) -> None:
     assert [one for one in reasons if one not in MESSAGES] == []
 

@@ -362,11 +362,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         values({"url": LEDGER, "credentialsSecret": "a", "credentialsPath": "/a"}),
         "agent.nats.credentialsSecret and agent.nats.credentialsPath are both given",
     ),
-    (values({"url": "nats://user:password@nats.example"}), "agent.nats.url: Does not match pattern"),
+    (values({"url": "nats://user:password@nats.example"}), "agent.nats.url is not a URL without a login"),
     (values(allocate="mounts"), "agent.allocate: agent.allocate must be one of"),
-    (values(hardware="recorded:x"), "agent.hardware: Does not match pattern"),
+    (values(hardware="recorded:x"), 'agent.hardware is "recorded:x", and not nvml, or simulated cards'),
     (values(cdi={"directories": []}), "agent.cdi.directories: Array must have at least 1 items"),
-    (values(kubeletDirectory="/var/lib/kubelet/"), "agent.kubeletDirectory: Does not match pattern"),
+    (
+        values(kubeletDirectory="/var/lib/kubelet/"),
+        'agent.kubeletDirectory is "/var/lib/kubelet/", and not a directory that begins',
+    ),
     (values(securityContext={"capabilities": {"add": "[]"}}), "securityContext.capabilities.add: Invalid type"),
     (values(natsUrl=LEDGER), "Additional property natsUrl is not allowed"),
 ]

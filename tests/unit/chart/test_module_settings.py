@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from gpuledger.edge.watchers.resources import moduleconfig
-from gpuledger.runtime.settings import MODULE_SETTINGS, read_settings
-from support.chart import CHART, NAME, WITH_SECRET, needs_helm, render
+from gpuledger.runtime.settings import HELM_RELEASE, MODULE_SETTINGS, read_settings
+from support.chart import CHART, NAME, NAMESPACE, RELEASE, WITH_SECRET, needs_helm, render
 
 pytestmark = needs_helm
 
@@ -17,8 +17,10 @@ def test_the_services_get_the_modules_settings_and_the_schema_is_the_services_ow
     env = render({**WITH_SECRET, "settings": given}).one("Deployment")["spec"]["template"]["spec"]["containers"][0][
         "env"
     ]
-    value = next(one["value"] for one in env if one["name"] == MODULE_SETTINGS)
-    settings = read_settings({MODULE_SETTINGS: value})
+    settings = read_settings(
+        {one["name"]: one["value"] for one in env if one["name"] in (MODULE_SETTINGS, HELM_RELEASE)}
+    )
+    assert settings.release == f"{NAMESPACE}/{RELEASE}"
     assert settings.module == given
     assert moduleconfig.understand(settings.module).problems == ()
     shipped = orjson.loads((CHART / "values.schema.json").read_bytes())["properties"]["settings"]

@@ -309,23 +309,37 @@ def test_rows_are_written_as_they_come(output: Output) -> None:
 @pytest.mark.parametrize("output", list(Output))
 def test_a_reader_that_leaves_ends_it_quietly(output: Output) -> None:
     script = (
-        "from gpuledger.cli.render import Output, View, render\n"
+        "from gpuledger.cli.render import Output, View, ending_with_reader, render\n"
         "rows = ({'device': f'GPU-{n}' * 20} for n in range(20_000))\n"
-        f"render(rows, View('device', name_key='device'), Output('{output}'))\n"
+        "with ending_with_reader():\n"
+        f"    render(rows, View('device', name_key='device'), Output('{output}'))\n"
     )
+    assert read_a_little("-c", script) == (ExitCode.PIPE, b"")
+
+
+MAIN = "import sys; from gpuledger.cli.main import main; sys.argv[0] = 'gpuledger'; main()"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["get", "--help"], ["version"], ["permissions", "--help"], ["nats-config", "--help"]]
+)
+def test_every_command_ends_quietly_when_its_reader_has_left(arguments: list[str]) -> None:
+    assert read_a_little("-c", MAIN, *arguments, chars=0) == (ExitCode.PIPE, b"")
+
+
+def read_a_little(*arguments: str, chars: int = 10) -> tuple[int, bytes]:
+    """Run Python, and leave after so many characters of its output; returns its exit code and its stderr."""
     read, write = os.pipe()
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdout=write,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    ) as process:
-        os.close(write)
-        os.read(read, 10)
+    if not chars:
         os.close(read)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, *arguments], stdout=write, stderr=subprocess.PIPE, env=environ) as process:
+        os.close(write)
+        if chars:
+            os.read(read, chars)
+            os.close(read)
         _, stderr = process.communicate(timeout=60)
-    assert stderr == b""
-    assert process.returncode == ExitCode.PIPE
+    return process.returncode, stderr
 
 
 def test_a_message_is_a_line_on_stderr() -> None:

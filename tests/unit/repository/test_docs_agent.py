@@ -10,7 +10,7 @@ from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
 from gpuledger.agent.health import severity
 from gpuledger.agent.health.severity import DEFAULT_CLASSES, OTHER, Severity
-from gpuledger.events.allocation import AllocatedDevices, AllocationObserved
+from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationObserved
 from gpuledger.events.catalogue import registry
 from gpuledger.events.publishing import SourceKind
 from gpuledger.runtime.settings import METRICS_LISTEN, NATS_FILES, NATS_URL
@@ -77,7 +77,10 @@ def test_every_metric_is_named() -> None:
     board.put(survey=Survey((CardFacts(ADDRESS, "10de", "2330", uuid="GPU-1"),)), unfit={ADDRESS: "XID 79"})
     board.put(unregistered={ADDRESS: Unregistered("Refused", "no")})
     held = (AllocatedDevices(resource="gpu.deckhouse.io/a", devices=(unit.id,)),)
-    allocation = AllocationObserved(node="w1", namespace="ml", pod="job", container="main", resources=held)
+    claims = (AllocatedClaim(claim="c", driver="gpu.nvidia.com", pool="w1", device="gpu-0"),)
+    allocation = AllocationObserved(
+        node="w1", namespace="ml", pod="job", container="main", resources=held, claims=claims
+    )
     board.put(offers=(ResourceOffer("gpu.deckhouse.io/a", (unit,)),), allocations=(allocation,))
     assert {name for cell, _ in rows("Monitoring") for name in quoted(cell)} == metrics_of_agents(board)
 

@@ -25,6 +25,7 @@ from gpuledger.local.servers.nats import find_binary
 from gpuledger.local.servers.postgres_binaries import find_binaries
 from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.doctor import Check, DatabaseChecks, LedgerChecks, Status, failed, ok, warning
+from gpuledger.tools.module_settings import module_check
 from gpuledger.tools.queries.backend import all_projections
 
 VIEW = View("check", (Column("check"), Column("status"), Column("detail")), name_key="check")
@@ -59,6 +60,8 @@ async def _servers(servers: Servers, data_dir: Path | None) -> AsyncIterator[Che
     async for check in ledger.run():
         yield check
     async with ledger.found() as log:
+        if log.ledger is not None:
+            yield await module_check(log.ledger)
         async for check in DatabaseChecks(servers.database_url, all_projections(), log).run():
             yield check
 

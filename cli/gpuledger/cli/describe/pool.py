@@ -103,6 +103,7 @@ def pool_page(facts: PoolDescription, reply: KubeReply[PoolObjects]) -> Page:
             "Being deleted": True if row.deleting else None,
             "Defined": row.defined_at,
             "Status from": _origin(obj, reply),
+            "Warning": warning_of(row.spec.definition) or None,
             "Spec": spec_tree(row.spec.definition),
             "Capacity": _capacity(status.get("capacity") or {}),
         }

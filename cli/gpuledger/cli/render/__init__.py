@@ -6,7 +6,9 @@ A command makes rows and a `View`; it must never print to stdout itself.
 from gpuledger.cli.render.rows import render
 from gpuledger.cli.render.terminal import (
     Console,
+    ReaderLeftError,
     TerminalReporter,
+    ending_with_reader,
     message,
     message_unless_closed,
     progress,
@@ -18,9 +20,11 @@ __all__ = [
     "Column",
     "Console",
     "Output",
+    "ReaderLeftError",
     "TerminalReporter",
     "View",
     "columns_of",
+    "ending_with_reader",
     "message",
     "message_unless_closed",
     "progress",

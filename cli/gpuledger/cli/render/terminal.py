@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Self, TextIO
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
@@ -98,19 +98,70 @@ class TerminalReporter:
         return progress(description, total, unit=unit)
 
 
+class ReaderLeftError(Exception):
+    """The reader of stdout left early (`| head`): nobody sees what else a command has to show.
+
+    It is no OSError, which the command line's framework would end with code 1, and no SystemExit, which would break an
+    event loop off instead of letting its work end.
+    """
+
+
 @contextmanager
 def quiet_pipe(out: TextIO) -> Iterator[None]:
-    """End quietly when the reader of `out` leaves early, with exit code 141.
+    """Flush `out` at the end of the block.
 
-    That is what a shell shows for programs that SIGPIPE ends, kubectl among them. Raises SystemExit; `out` goes
-    to the null device from then on, so that the interpreter's last flush is quiet too.
+    Raises:
+        ReaderLeftError: its reader left early.
     """
     try:
         yield
         out.flush()
     except BrokenPipeError:
-        _discard(out)
+        raise ReaderLeftError from None
+
+
+@contextmanager
+def ending_with_reader() -> Iterator[None]:
+    """Whatever the block writes to stdout: end it quietly when the reader leaves early, with exit code 141.
+
+    That is what a shell shows for programs that SIGPIPE ends, kubectl among them. Raises SystemExit; stdout goes to the
+    null device from then on, so that the interpreter's last flush is quiet too.
+    """
+    before = sys.stdout
+    if before is None:  # the process was started without one
+        yield
+        return
+    sys.stdout = out = cast("TextIO", _WatchedOutput(before))
+    try:
+        try:
+            yield
+        finally:
+            out.flush()
+    except ReaderLeftError:
+        _discard(before)
         raise SystemExit(ExitCode.PIPE) from None
+    finally:
+        sys.stdout = before
+
+
+class _WatchedOutput:
+    """A stream that says with an error of its own that its reader left."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other attribute of a stream
+        return getattr(self._out, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._out.write(text)
+        except BrokenPipeError:
+            raise ReaderLeftError from None
+
+    def flush(self) -> None:
+        with quiet_pipe(self._out):
+            pass
 
 
 def _discard(out: TextIO) -> None:

@@ -38,8 +38,9 @@ class Situation(NamedTuple):
     processes: Mapping[str, frozenset[str] | None] = {}
 
     def settled_at(self, device: str) -> float:
-        """From when on no container gets a unit of the device; in the past where none was offered."""
-        return self.withdrawn_at.get(device, self.now - SETTLE_S) + SETTLE_S
+        """From when on no container gets a unit of the device; now where none was withdrawn."""
+        withdrawn_at = self.withdrawn_at.get(device)
+        return self.now if withdrawn_at is None else withdrawn_at + SETTLE_S
 
     def due_at(self, device: str, desired: WantedDevice | None) -> float:
         """When the next attempt with the device is due."""

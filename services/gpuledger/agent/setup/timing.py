@@ -10,11 +10,14 @@ from gpuledger.agent.setup.offers import Used
 from gpuledger.events.node import WantedDevice
 from gpuledger.runtime.backoff import Backoff
 
-DEBOUNCE_S: Final = 0.2
-"""How long the desired devices must not change: what pools decide in one go arrives within a few milliseconds."""
+DEBOUNCE_S: Final = 0.05
+"""How long the desired devices must not change: what pools decide in one go arrives within a few milliseconds.
 
-DEBOUNCE_MAX_S: Final = 2.0
-"""How long a series of changes is waited out."""
+Nothing depends on it but work that would be undone at once: every list was decided, and may be applied.
+"""
+
+DEBOUNCE_MAX_S: Final = 0.25
+"""How long a series of changes is waited out: the first of many devices must not wait for the last annotation."""
 
 RETRY: Final = Backoff(first_s=1.0, max_s=60.0)
 

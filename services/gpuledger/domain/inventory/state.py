@@ -178,7 +178,7 @@ def settings_row(data: SettingsChanged, changed_at: datetime | None) -> ModuleSe
     """The settings as a row."""
     labels, requirements = data.approval_selector, [one.model_dump() for one in data.approval_requirements]
     selector = json_text({"labels": labels, "requirements": requirements} if requirements else labels)
-    apart = {"approval_selector", "approval_requirements"}
+    apart = {"approval_selector", "approval_requirements", "generation", "not_in_force"}
     values = {**data.model_dump(exclude=apart), "approval_selector": selector}
     return ModuleSettings(module=MODULE_CONFIG, changed_at=changed_at, **values)
 

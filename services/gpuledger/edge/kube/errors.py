@@ -72,6 +72,10 @@ class ForeignClusterError(KubeError):
     """The cluster belongs to another ledger."""
 
 
+class UnclaimedClusterError(ForeignClusterError):
+    """The cluster belongs to no ledger yet."""
+
+
 class TransientError(KubeError):
     """It may succeed later.
 

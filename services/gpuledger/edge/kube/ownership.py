@@ -14,7 +14,13 @@ import structlog
 
 from gpuledger.api.kinds import CONFIG_MAPS, LEDGER_CONFIG_MAP, LEDGER_CONFIG_MAP_NAMESPACE
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, ForeignClusterError, NotFoundError
+from gpuledger.edge.kube.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ForeignClusterError,
+    NotFoundError,
+    UnclaimedClusterError,
+)
 
 LEDGER_ID: Final = "ledger-id"
 SINCE: Final = "since"
@@ -70,11 +76,14 @@ async def confirm_owner(client: KubeClient, ledger_id: str, cluster: str) -> Non
     """Return if the cluster belongs to this ledger; claims nothing.
 
     Raises:
-        ForeignClusterError: it belongs to another ledger, or to none.
+        UnclaimedClusterError: it belongs to no ledger yet.
+        ForeignClusterError: it belongs to another one.
         KubeError: the API server cannot be used, or does not let us.
     """
     found = await _owner_of(client)
-    if found is None or found.ledger_id != ledger_id:
+    if found is None:
+        raise UnclaimedClusterError(_foreign(cluster, None, ledger_id))
+    if found.ledger_id != ledger_id:
         raise ForeignClusterError(_foreign(cluster, found, ledger_id))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from gpuledger.api.conditions import PREREQUISITE_NOT_MET
+from gpuledger.api.conditions import MODULE_CONDITIONS
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, OUR_MANAGERS, RESOURCE_SLICES
 from gpuledger.api.labels import POOL_FINALIZER, is_our_label
 from gpuledger.edge.statuswriter.objects import POOL_KINDS, DesiredObject, Document, Key, Kind, ObservedObject
@@ -17,8 +17,8 @@ from gpuledger.edge.statuswriter.objects import POOL_KINDS, DesiredObject, Docum
 DIGEST_BYTES: Final = 12
 METADATA_FIELDS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 
-WITHOUT_DESIRED_STATE: Final = (Kind.DEVICE, Kind.NODE)
-"""Kinds whose conditions follow from facts alone, whatever the object's spec says."""
+WITHOUT_DESIRED_STATE: Final = (Kind.DEVICE, Kind.NODE, Kind.MODULE)
+"""Kinds with conditions that follow from facts alone, whatever the object's spec says."""
 
 
 def digest(document: object) -> bytes:
@@ -51,7 +51,7 @@ def at_generation(kind: Kind, desired: DesiredObject | None, observed: ObservedO
     if desired is None or observed is None or kind not in WITHOUT_DESIRED_STATE or not observed.generation:
         return desired
     generation = {"observedGeneration": observed.generation}
-    conditions = [one | generation for one in desired.status.get("conditions", ())]
+    conditions = [generation | one for one in desired.status.get("conditions", ())]
     return desired._replace(status=desired.status | {"conditions": conditions}) if conditions else desired
 
 
@@ -76,13 +76,13 @@ def our_labels(obj: Document) -> dict[str, str]:
 
 
 def status_of(kind: Kind, obj: Document) -> Document:
-    """What the product owns of an object's status: all of it, but of a ModuleConfig one condition."""
+    """What the product owns of an object's status: all of it, but of a ModuleConfig its own conditions."""
     status = obj.get("status") or {}
     if kind in (Kind.RULE, Kind.COMPONENT):
         return {}
     if kind is Kind.MODULE:
-        conditions = status.get("conditions") or ()
-        return {"conditions": [one for one in conditions if one.get("type") == PREREQUISITE_NOT_MET]}
+        conditions = sorted(status.get("conditions") or (), key=item_name)
+        return {"conditions": [one for one in conditions if one.get("type") in MODULE_CONDITIONS]}
     return canonical(status)
 
 

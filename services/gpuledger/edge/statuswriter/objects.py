@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 
 class Kind(StrEnum):
-    """The kinds that the product keeps; of a ModuleConfig only one condition, of pools finalizer and status."""
+    """The kinds that the product keeps; of a ModuleConfig only its conditions, of pools finalizer and status."""
 
     DEVICE = "GPUDevice"
     NODE = "GPUNodeState"

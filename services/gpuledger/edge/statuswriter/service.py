@@ -28,6 +28,7 @@ from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.desired.unpooled import UnpooledNodes
 from gpuledger.edge.statuswriter.events.recorder import EventRecorder
 from gpuledger.edge.statuswriter.events.series import Occurrence, is_fresh
+from gpuledger.edge.statuswriter.metrics.claimed_cards import ClaimedCards
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.edge.statuswriter.metrics.slices import SliceMetrics
 from gpuledger.edge.statuswriter.metrics.writer import ACTIVE, BOOTSTRAP_ERRORS, HANDLER_ERRORS, registered
@@ -206,7 +207,7 @@ class _Leader:
     def collectors(self) -> list[Collector]:
         """Metrics that are computed from the fold and the queue."""
         slices = SliceMetrics(lambda: self._desired, self._queue.depth, self._writer.lag.seconds)
-        return [GpuMetrics(lambda: self._desired), slices]
+        return [GpuMetrics(lambda: self._desired), ClaimedCards(lambda: self._desired), slices]
 
     def health(self) -> StatusWriterHealth:
         """The present state."""

@@ -32,6 +32,7 @@ from gpuledger.edge.watchers.resources import (
     slices,
     taintrules,
 )
+from gpuledger.edge.watchers.resources.module_refusals import Installation
 from gpuledger.edge.watchers.watcher import WatchContext, Watcher, WatcherSettings
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import order
@@ -114,7 +115,7 @@ class AllWatchers:
         self._in_force = SettingsInForce()
         self._context = replace(context, resync_period_s=self._in_force.resync_period_s)
         self._ledger = ledger
-        self._module = moduleconfig.kind(context.settings.module)
+        self._module = moduleconfig.kind(Installation(context.settings.module, context.settings.release))
         self._settings = Journal(ledger, self._module, new_id, self._in_force.listen)
         self._nodes = Journal(ledger, nodes.kind(self._in_force.label_key), new_id)
         kinds = (*INDEPENDENT_KINDS, components.kind(context.settings.components_namespace))

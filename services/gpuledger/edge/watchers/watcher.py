@@ -74,7 +74,7 @@ class WatcherSettings:
     module's setting `inventory.resyncPeriod`. The Nodes wait for a first list of the settings for `first_list_s`, and
     then use those in the ledger. Components run in `components_namespace`; pods in other namespaces do not count,
     whoever created them. `module` are the module's settings as the installation gives them; those of a ModuleConfig
-    take precedence.
+    take precedence. `release` is that of the Helm chart, `NAMESPACE/NAME`; empty where no chart installed us.
     """
 
     audit_interval_s: float | None = None
@@ -83,6 +83,7 @@ class WatcherSettings:
     backoff: Backoff = field(default_factory=Backoff)
     components_namespace: str = NAMESPACE
     module: Mapping[str, Any] = field(default_factory=dict)
+    release: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,18 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Final
 
-from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.kube.client import Object
 from gpuledger.edge.kube.reflector import ChangeBatch, Listed
 from gpuledger.runtime.clock import Clock
 from gpuledger.tools.simulation import decide
 from gpuledger.tools.simulation.agents import Agents
 from gpuledger.tools.simulation.allocation import RunningPod
-from gpuledger.tools.simulation.assignments import Applied, AssignedDevice, Assignments, DeviceChanges, set_up
+from gpuledger.tools.simulation.assignments import DeviceChanges
 from gpuledger.tools.simulation.decide import FleetPlan, Happening
-from gpuledger.tools.simulation.fleet import Fleet, FleetNode, SlotId
+from gpuledger.tools.simulation.fleet import Fleet, FleetNode
 from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
 from gpuledger.tools.simulation.labels import in_order
+from gpuledger.tools.simulation.pooling import Pooling
 from gpuledger.tools.simulation.preparation import ComponentReady, ComponentsStarted, HeartBeat, PreparationHappening
 from gpuledger.tools.simulation.resume import VANISHED, ResumeState, is_own_pod, is_terminating, pod_from
 from gpuledger.tools.simulation.workload import Rates
@@ -204,63 +204,3 @@ class Simulation:
             return []
         self._created.setdefault(name, self._clock())
         return self.plan.submitted(pod)
-
-
-class Pooling:
-    """The simulated agents' part in pools: sets devices up, and releases them once no pod holds them."""
-
-    def __init__(self, fleet: Fleet, plan: FleetPlan, cluster: Cluster, agents: Agents) -> None:
-        self._fleet = fleet
-        self._plan = plan
-        self._cluster = cluster
-        self._agents = agents
-        self._assignments = Assignments(fleet)
-        self._withdrawn: dict[str, SlotId] = {}
-
-    async def follow(self, changes: Iterable[DeviceChanges]) -> None:
-        """Set devices up after these changes; reads each pool once."""
-        requested: dict[PoolRef, list[AssignedDevice]] = {}
-        for device in (device for one in changes for device in self._assignments.follow(one)):
-            assert device.pool is not None, "only a device of a pool is set up"
-            requested.setdefault(device.pool, []).append(device)
-        for ref, devices in requested.items():
-            pool = await self._cluster.pool(ref.api_resource, ref.name, ref.namespace)
-            if pool is not None:
-                for device in devices:
-                    await self._set_up(device, ref, pool)
-
-    async def release(self) -> list[Happening]:
-        """Release the devices that no pod holds any more; returns the consequences for pending pods."""
-        self._withdraw()
-        for device in self._assignments.free(self._holders):
-            assert device.pool is not None, "only a device of a pool leaves one"
-            await self._agents.pool_released(device.node, device.name, device.pool.id)
-        return self._offer()
-
-    async def _set_up(self, device: AssignedDevice, ref: PoolRef, pool: Object) -> None:
-        came = set_up(pool, self._fleet.nodes[device.node].model.mig_profiles)
-        if isinstance(came, Applied):
-            await self._agents.pool_applied(device.node, device.name, ref.id, came.partitions)
-        else:
-            await self._agents.pool_refused(device.node, device.name, ref.id, came.reason, came.message)
-
-    def _withdraw(self) -> None:
-        for name, device in self._assignments.leaving.items():
-            slot_id = self._assignments.slot_id(device)
-            if name not in self._withdrawn and slot_id is not None and self._sits_in(device, slot_id):
-                self._withdrawn[name] = slot_id
-                self._plan.withdraw(slot_id)
-
-    def _offer(self) -> list[Happening]:
-        back = [name for name in self._withdrawn if name not in self._assignments.leaving]
-        return [happening for name in back for happening in self._plan.offer(self._withdrawn.pop(name))]
-
-    def _holders(self, device: AssignedDevice) -> list[str]:
-        slot_id = self._assignments.slot_id(device)
-        if slot_id is None or not self._sits_in(device, slot_id):
-            return []
-        return self._plan.allocation.holders(slot_id)
-
-    def _sits_in(self, device: AssignedDevice, slot_id: SlotId) -> bool:
-        card = self._plan.allocation.slots[slot_id].card
-        return card is not None and card.uuid == device.uuid

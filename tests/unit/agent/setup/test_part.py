@@ -2,12 +2,18 @@
 
 import pytest
 
+from gpuledger.agent.board import BoardState
 from gpuledger.agent.hardware.errors import HungError
 from gpuledger.agent.setup.mig_steps import MigExecutor, StepFailedError
+from gpuledger.agent.setup.situation import Situation
+from gpuledger.agent.setup.state import SetupState
 from gpuledger.agent.setup.store import STATE_KEY
 from gpuledger.agent.setup.timing import DEBOUNCE_MAX_S, DEBOUNCE_S, RETRY
 from gpuledger.domain.mig.plan import Destroy, MigState
 from support.device_setup import SMALL, Node, desired, desired_list, later, ready
+
+ROUNDS = 100
+"""More than there are before a series of changes is over."""
 
 
 async def test_a_whole_card_is_offered_and_reported_without_touching_it() -> None:
@@ -79,20 +85,33 @@ async def test_what_is_desired_one_after_the_other_is_applied_together() -> None
     node.set_desired(desired(node))
     await node.reconcile()
     node.set_desired(desired(node, mig_profile=SMALL))
-    await node.reconcile(DEBOUNCE_S - 0.1)
-    await node.reconcile(DEBOUNCE_S - 0.1)
+    await node.reconcile(DEBOUNCE_S / 2)
+    await node.reconcile(DEBOUNCE_S / 4)
     assert node.recorded() == []
-    await node.reconcile(0.2)
+    await node.reconcile(DEBOUNCE_S)
     assert node.recorded() == [("gpu-0", "applied", "p", 7)]
 
 
 async def test_wishes_that_never_rest_are_granted_all_the_same() -> None:
     node = Node()
     node.see_use()
-    for second in range(int(DEBOUNCE_MAX_S) + 2):
-        node.set_desired(later(desired(node), second))
-        await node.reconcile(1.0)
-    assert node.recorded() != []
+    step_s, began = DEBOUNCE_S / 2, node.now
+    for number in range(ROUNDS):
+        node.set_desired(later(desired(node), number))
+        await node.reconcile(step_s)
+        if node.recorded():
+            break
+    assert DEBOUNCE_MAX_S <= node.now - began <= DEBOUNCE_MAX_S + 2 * step_s
+
+
+@pytest.mark.parametrize("now", [0.3, 5.05, 1e9 / 7])
+def test_what_was_never_offered_is_settled_at_any_time(now: float) -> None:
+    situation = Situation(BoardState(), SetupState(), {}, {}, now, 0.0)
+    assert situation.settled_at("gpu-0") <= now
+
+
+def test_a_card_is_not_held_up_for_half_of_the_time_in_which_it_is_to_be_set_up() -> None:
+    assert DEBOUNCE_S < DEBOUNCE_MAX_S <= 0.25
 
 
 async def test_while_nobody_has_reported_what_is_desired_nothing_changes() -> None:

@@ -250,7 +250,7 @@ def settings(given: dict[str, Any]) -> tuple[SettingsChanged, tuple[str, ...]]:
             "spec": {"enabled": True, "settings": given},
         }
     )
-    return moduleconfig.KIND.combine([part.content]), part.problems
+    return moduleconfig.KIND.combine([part.content]).model_copy(update={"not_in_force": ()}), part.problems
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.compose.edge import check_module
 from gpuledger.edge.watchers.decide import AnyKind, LastRecord, WatchedObjects, differences, note
 from gpuledger.edge.watchers.resources import moduleconfig
+from gpuledger.edge.watchers.resources.module_refusals import Installation
 from gpuledger.edge.watchers.service import SettingsInForce
-from gpuledger.events.settings import SettingsChanged
+from gpuledger.events.settings import NOT_IN_FORCE_MAX, SettingsChanged
 from gpuledger.runtime.settings import MODULE_SETTINGS, SettingsError, read_settings
 from support.events import START
 
@@ -23,6 +24,8 @@ def seen(kind: AnyKind, *objects: dict[str, Any]) -> Any:
     return WatchedObjects(kind, map(kind.read, objects)).payload(MODULE_CONFIG)
 
 
+NOTHING_INSTALLED = Installation({})
+
 UNSET = SettingsChanged(claim_references="Redacted")
 """The settings of a ModuleConfig that leaves everything out."""
 
@@ -30,7 +33,13 @@ UNSET = SettingsChanged(claim_references="Redacted")
 def settings(given: object, **spec: Any) -> SettingsChanged:
     payload = seen(moduleconfig.KIND, module_config(given, **spec))
     assert isinstance(payload, SettingsChanged)
-    return payload
+    return payload.model_copy(update={"not_in_force": ()})
+
+
+def in_vain(given: object, installed: Installation = NOTHING_INSTALLED, **spec: Any) -> list[str]:
+    """What a ModuleConfig sets in vain: field, problem, and what is in force instead."""
+    payload = seen(moduleconfig.kind(installed), module_config(given, **spec))
+    return [f"{one.field}|{one.problem}|{one.in_force}" for one in payload.not_in_force]
 
 
 def test_without_a_module_config_the_defaults_are_in_force() -> None:
@@ -154,6 +163,102 @@ def test_a_setting_that_nobody_knows_is_a_problem(given: Any, problem: str) -> N
     assert moduleconfig.KIND.read(module_config(given)).problems == (problem,)
 
 
+@pytest.mark.parametrize(
+    ("given", "field", "problem", "in_force"),
+    [
+        (
+            {"bootstrap": {"validationTimeout": "10 minutes"}},
+            "bootstrap.validationTimeout",
+            " is '10 minutes', and not a period such as 30s, 5m or 1h",
+            "5m",
+        ),
+        ({"bootstrap": {"heartbeats": 0}}, "bootstrap.heartbeats", " is 0, and not a number from 1 to 10", "3"),
+        (
+            {"inventory": {"resyncPeriod": "1s"}},
+            "inventory.resyncPeriod",
+            " is '1s', and not a period of at least 30s, such as 30s, 5m or 1h",
+            "30s",
+        ),
+        ({"bootstrap": {"gfd": {"enabled": "no"}}}, "bootstrap.gfd.enabled", " is 'no', and not true or false", "true"),
+        (
+            {"deviceApproval": {"mode": "Auto"}},
+            "deviceApproval.mode",
+            " is 'Auto', and not Manual, Automatic or Selector",
+            "Manual",
+        ),
+        (
+            {"deviceApproval": {"mode": "Selector", "selector": 1}},
+            "deviceApproval.selector",
+            " is 1",
+            "deviceApproval.mode Manual",
+        ),
+        ({"dra": {"claimReferences": "No"}}, "dra.claimReferences", " is 'No', and not Full or Redacted", "Redacted"),
+        ({"higAvailability": 1}, "higAvailability", " is no setting; did you mean highAvailability?", ""),
+        (
+            {"managedNodes": True},
+            "managedNodes",
+            " is True, and not an object with enabledByDefault, labelKey",
+            "every default below it",
+        ),
+        ([], "settings", " is a list, and not an object", "every default"),
+    ],
+)
+def test_what_is_not_in_force_is_recorded_with_what_is_meant_and_what_holds_instead(
+    given: Any, field: str, problem: str, in_force: str
+) -> None:
+    assert in_vain(given) == [f"{field}|{field}{problem}|{in_force}"]
+
+
+def test_what_is_recorded_names_the_generation_that_was_read() -> None:
+    config = module_config({"x": 1})
+    config["metadata"]["generation"] = 7
+    payload = seen(moduleconfig.KIND, config)
+    assert (payload.generation, [one.field for one in payload.not_in_force]) == (7, ["x"])
+    assert seen(moduleconfig.KIND, module_config({})).generation is None
+
+
+@pytest.mark.parametrize("odd", ["x" * 5000, "a\0b", "\0", "", "é" * 300])
+def test_no_name_of_a_setting_keeps_the_others_from_being_recorded(odd: str) -> None:
+    payload = seen(moduleconfig.KIND, module_config({odd: 1, "bootstrap": {"heartbeats": 2}}))
+    assert payload.heartbeats == 2
+    (one,) = payload.not_in_force
+    assert "is no setting" in one.problem
+
+
+def test_more_than_an_event_can_hold_is_counted() -> None:
+    fields = in_vain({f"x{number:03}": 1 for number in range(100)})
+    assert len(fields) == NOT_IN_FORCE_MAX
+    assert fields[-1].startswith("settings|69 more settings cannot be used")
+
+
+@pytest.mark.parametrize(
+    ("installed", "asked", "in_force"),
+    [
+        ({}, True, "the chart's number of pods"),
+        ({"highAvailability": True}, False, "true, as the chart has it"),
+        ({"highAvailability": False}, True, "false, as the chart has it"),
+    ],
+)
+def test_high_availability_is_in_force_through_the_chart_alone(installed: Any, asked: bool, in_force: str) -> None:
+    (one,) = in_vain({"highAvailability": asked}, Installation(installed, "gpu-system/ledger"))
+    field, problem, instead = one.split("|")
+    assert (field, instead) == ("highAvailability", in_force)
+    command = "helm --namespace gpu-system upgrade ledger charts/gpuledger --reset-then-reuse-values"
+    assert f"`{command} --set settings.highAvailability={str(asked).lower()}`" in problem
+
+
+def test_high_availability_as_the_chart_has_it_is_in_force() -> None:
+    for installed in (True, False):
+        given = {"highAvailability": installed}
+        assert in_vain(given, Installation(given, "gpu-system/ledger")) == []
+    assert in_vain({}, Installation({"highAvailability": True}, "gpu-system/ledger")) == []
+
+
+def test_without_the_chart_no_command_is_named() -> None:
+    (one,) = in_vain({"highAvailability": True})
+    assert "helm" not in one
+
+
 @pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist"])
 def test_devices_are_approved_by_all_operators_of_label_selectors(operator: str) -> None:
     values = ["gold", "tin"] if operator in {"In", "NotIn"} else []
@@ -171,7 +276,7 @@ def test_the_settings_of_the_installation_are_those_that_a_module_config_leaves_
         "bootstrap": {"heartbeats": 1, "gfd": {"enabled": False}},
         "deviceApproval": {"mode": "Selector", "selector": {"matchLabels": {"team": "a", "tier": "gold"}}},
     }
-    kind = moduleconfig.kind(installed)
+    kind = moduleconfig.kind(Installation(installed))
     alone = seen(kind)
     assert (alone.heartbeats, alone.gfd_enabled, alone.approval_selector) == (1, False, {"team": "a", "tier": "gold"})
     above = {"bootstrap": {"heartbeats": 2}, "deviceApproval": {"selector": {"matchLabels": {"team": "b"}}}}

@@ -8,7 +8,7 @@ bundle is published before a certificate is shown that needs it.
 import asyncio
 import ssl
 import tempfile
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -28,12 +28,18 @@ from gpuledger.edge.admission.certificates.webhook_configuration import (
 from gpuledger.edge.admission.metrics import EXPIRES
 from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import KubeError, NotFoundError
+from gpuledger.edge.kube.errors import KubeError, NotFoundError, UnclaimedClusterError
 from gpuledger.edge.kube.ownership import confirm_owner
 from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import Clock
 
 _PRIVATE_MODE: Final = 0o600
+
+BEGIN_QUIETLY_S: Final = 60.0
+"""For how long it is no warning that the cluster is not claimed, or the namespace not there, when a service begins."""
+
+NOT_BEGUN: Final = (UnclaimedClusterError, NotFoundError)
+"""What others have to do first."""
 
 log = structlog.get_logger("gpuledger.admission")
 
@@ -109,6 +115,7 @@ class CertificateRotation:
     async def run(self) -> None:
         """Rotate until cancelled."""
         retries = Retries(self._settings.backoff, self._jitter)
+        began = self._clock()
         while True:
             try:
                 await self.rotate()
@@ -116,10 +123,18 @@ class CertificateRotation:
                 retries.reset()
                 pause_s = self._settings.certificates_check_s
             except KubeError as error:
-                self.problem = str(error)
+                before, self.problem = self.problem, str(error)
                 pause_s = retries.pause_s()
-                log.warning("admission.rotation-failed", reason=self.problem, retry_s=round(pause_s, 3))
+                if not self._has_to_wait(error, began):
+                    log.warning("admission.rotation-failed", reason=self.problem, retry_s=round(pause_s, 3))
+                elif self.problem != before:
+                    log.info("admission.waiting", reason=self.problem)
             await asyncio.sleep(pause_s)
+
+    def _has_to_wait(self, error: KubeError, began: datetime) -> bool:
+        """Whether others have not begun yet, as happens when everything is started together."""
+        is_new = not self.rounds and self._clock() - began < timedelta(seconds=BEGIN_QUIETLY_S)
+        return is_new and isinstance(error, NOT_BEGUN)
 
     async def _pairs(self, now: datetime) -> tuple[Pair, Pair]:
         """The certificate to show, and the authority, with all that are to be trusted."""

@@ -3,7 +3,13 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, NodeConditionType, PoolConditionType
+from gpuledger.api.conditions import (
+    MODULE_CONFIGURED,
+    PREREQUISITE_NOT_MET,
+    ConditionStatus,
+    NodeConditionType,
+    PoolConditionType,
+)
 from gpuledger.api.phases import DeviceState
 from gpuledger.api.reasons import AssignmentReason, EventReason, WithdrawalReason
 from gpuledger.domain.bootstrap.state import BOOTSTRAP_HANDLERS
@@ -14,6 +20,8 @@ from gpuledger.domain.pools.agent_reports import partitions_reported
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
 from gpuledger.edge.statuswriter.desired.coverage import HANDLERS as COVERAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.instances import HANDLERS as INSTANCE_HANDLERS
+from gpuledger.edge.statuswriter.desired.module import HANDLERS as MODULE_HANDLERS
+from gpuledger.edge.statuswriter.desired.module import news_of
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import pool_key
 from gpuledger.edge.statuswriter.desired.since import Since
@@ -39,6 +47,7 @@ from gpuledger.events.node import (
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolChanged
 from gpuledger.events.publishing import is_agent_of
+from gpuledger.events.settings import SettingsChanged
 from gpuledger.events.slice import SlicePublished, SliceWithdrawn
 from gpuledger.projection.definition import Projection
 
@@ -93,6 +102,7 @@ _FOLD: Handlers = _combined(
     within("pool_usage", POOL_USAGE_HANDLERS),
     within("instances", INSTANCE_HANDLERS),
     within("coverage", COVERAGE_HANDLERS),
+    within("module_check", MODULE_HANDLERS),
     {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()},
 )
 
@@ -202,6 +212,18 @@ def _prerequisite_changed(state: DesiredState, fact: Fact, data: ModulePrerequis
     _announce(state, fact, key, EventReason.CONDITION_CHANGED, about, note, is_warning=not data.met)
 
 
+def _settings_changed(state: DesiredState, fact: Fact, data: SettingsChanged) -> None:
+    before = state.module_check.latest
+    _fold(state, fact, data)
+    now = state.module_check.latest
+    news = news_of(before, now)
+    if news is None or now is None or now.status is None:
+        return
+    note = f"{MODULE_CONFIGURED} is {now.status}: {now.reason}. {news}".strip()
+    key = Key(Kind.MODULE, fact.event.subject)
+    _announce(state, fact, key, EventReason.CONDITION_CHANGED, note, note, is_warning=bool(now.not_in_force))
+
+
 def _bootstrap_changed(state: DesiredState, fact: Fact, data: NodeBootstrapChanged) -> None:
     node = fact.event.subject
     before = state.bootstrap.phase.get(node)
@@ -296,6 +318,7 @@ _HANDLERS: Handlers = {
     NodeBootstrapChanged: _bootstrap_changed,
     NodeBootstrapWithdrawn: _bootstrap_withdrawn,
     ModulePrerequisiteChanged: _prerequisite_changed,
+    SettingsChanged: _settings_changed,
     PoolChanged: _pool_changed,
     SlicePublished: _slice_published,
     SliceWithdrawn: _slice_withdrawn,

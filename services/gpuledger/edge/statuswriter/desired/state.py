@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuledger.api.conditions import FALSE, TRUE, NodeConditionType
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.bootstrap.state import Bootstrap
@@ -23,6 +24,7 @@ from gpuledger.domain.pools.pools import Assignment, Pools
 from gpuledger.domain.table import Changes, Table
 from gpuledger.edge.statuswriter.desired.coverage import LabelCoverage
 from gpuledger.edge.statuswriter.desired.instances import MigInstances
+from gpuledger.edge.statuswriter.desired.module import ModuleCheck
 from gpuledger.edge.statuswriter.desired.pools import PoolUsage, desired_pool, pool_key
 from gpuledger.edge.statuswriter.desired.since import Since
 from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desired_slice
@@ -49,6 +51,7 @@ class DesiredState(Inventory):
         self.pool_usage = PoolUsage()
         self.instances = MigInstances()
         self.coverage = LabelCoverage()
+        self.module_check = ModuleCheck()
         self.slices = PresentAvailability()
         self._slice_settings_before = self._slice_settings()
         self.withdrawn: dict[Key, None] = {}
@@ -67,6 +70,7 @@ class DesiredState(Inventory):
         keys |= dict.fromkeys(self._changed_devices())
         keys |= dict.fromkeys(self._changed_nodes())
         keys |= dict.fromkeys(Key(Kind.MODULE, row.module) for row in _rows(self.module))
+        keys |= dict.fromkeys(Key(Kind.MODULE, name) for name in self.module_check.take_touched())
         keys |= dict.fromkeys(self._changed_pools())
         keys |= dict.fromkeys(Key(Kind.SLICE, name) for name in self.slices.take_touched())
         before, self._slice_settings_before = self._slice_settings_before, self._slice_settings()
@@ -130,7 +134,7 @@ class DesiredState(Inventory):
         Each kind is listed separately: listing a kind of few objects must not walk a whole fleet.
         """
         tables: Mapping[Kind, Iterable[str]] = {
-            Kind.MODULE: self.module.rows,
+            Kind.MODULE: dict.fromkeys([*self.module.rows, *self.module_check.modules()]),
             Kind.NODE: self.node.rows,
             Kind.DEVICE: self.device.rows,
             Kind.SLICE: self.slices.slice.rows,
@@ -205,8 +209,15 @@ def _node(state: DesiredState, key: Key, rule: Document) -> DesiredObject | None
 
 
 def _module(state: DesiredState, key: Key) -> DesiredObject | None:
-    row = state.module.get(key.name)
-    return None if row is None else DesiredObject({}, {"conditions": [module_condition(row)]})
+    conditions = module_conditions(state, key.name)
+    return DesiredObject({}, canonical({"conditions": conditions})) if conditions else None
+
+
+def module_conditions(state: DesiredState, module: str) -> list[Document]:
+    """The conditions of the module: whether its prerequisites are met, and whether its settings are in force."""
+    row = state.module.get(module)
+    configured = state.module_check.condition() if module == MODULE_CONFIG else None
+    return [*([] if row is None else [module_condition(row)]), *([] if configured is None else [configured])]
 
 
 def _slice(state: DesiredState, key: Key) -> DesiredObject | None:

@@ -11,10 +11,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gpuledger.api.conditions import ConditionStatus
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.phases import DeviceState
-from gpuledger.domain.inventory.status import module_condition
 from gpuledger.edge.statuswriter.desired.pools import pool_key, slots
-from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.desired.state import DesiredState, module_conditions
 
 Labels = tuple[str, ...]
 Samples = Iterator[tuple[Labels, float]]
@@ -82,8 +82,7 @@ def _states(_state: DesiredState, counts: _DeviceCounts) -> Samples:
 def _conditions(state: DesiredState, _: _DeviceCounts) -> Samples:
     for row in list(state.condition.rows.values()):
         yield (row.node, row.type), row.status == ConditionStatus.TRUE
-    for module in list(state.module.rows.values()):
-        condition = module_condition(module)
+    for condition in module_conditions(state, MODULE_CONFIG):
         yield ("", condition["type"]), condition["status"] == ConditionStatus.TRUE
 
 

@@ -72,8 +72,8 @@ def is_drift(kind: Kind, desired: DesiredObject | None, before: ObservedObject, 
     """Whether somebody else changed an object that was as desired, while the desired form stayed the same."""
     if desired is None or before.deleting or (after is not None and after.deleting):
         return False
-    was_right, is_right = (
-        decide(kind, at_generation(kind, desired, one), withdrawn=False, observed=one) is Action.NOTHING
-        for one in (before, after)
-    )
-    return was_right and not is_right
+    desired_then, desired_now = at_generation(kind, desired, before), at_generation(kind, desired, after)
+    if after is not None and desired_then != desired_now:
+        return False
+    was_right = decide(kind, desired_then, withdrawn=False, observed=before) is Action.NOTHING
+    return was_right and decide(kind, desired_now, withdrawn=False, observed=after) is not Action.NOTHING

@@ -1,7 +1,8 @@
 """The module's settings as a fact: from the ModuleConfig, else from the installation, else their defaults. Pure.
 
-A setting that cannot be understood, or that nobody knows, is a problem. It has its default, except where mistakes are
-hard to revert: then people approve devices, and statuses do not name claims.
+A setting that cannot be understood, or that nobody knows, is a problem, and recorded with what is in force instead:
+its default, except where mistakes are hard to revert: then people approve devices, and statuses do not name claims.
+Nothing here may fail because of what somebody wrote into a ModuleConfig.
 """
 
 import re
@@ -17,8 +18,29 @@ from gpuledger.api.pool_spec import SELECTOR_OPERATORS
 from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.kube.schema.object_names import QUALIFIED_NAME, qualified_name_problem
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
-from gpuledger.edge.watchers.fields import FieldReader, key_of, name_of, number, packed, shown, skipped, text
+from gpuledger.edge.watchers.fields import (
+    SHOWN_LENGTH_MAX,
+    FieldReader,
+    key_of,
+    name_of,
+    number,
+    packed,
+    shown,
+    skipped,
+    text,
+)
+from gpuledger.edge.watchers.resources.module_refusals import (
+    CHART_DECIDES,
+    HIGH_AVAILABILITY,
+    Installation,
+    Refused,
+    as_json,
+    by_chart_alone,
+    no_object,
+    recorded,
+)
 from gpuledger.edge.watchers.resources.selectors import labels_selected
+from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.settings import (
     DEFAULT_CLAIM_REFERENCES,
     HEARTBEATS_MAX,
@@ -35,21 +57,34 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 _MODES: Final = ("Manual", "Automatic", "Selector")
 MANUAL, SELECTOR = "Manual", "Selector"
 _REFERENCES: Final = ("Full", "Redacted")
+_APPROVAL: Final = "deviceApproval"
+
+UNSET: Final[Mapping[str, Any]] = {"claim_references": DEFAULT_CLAIM_REFERENCES}
+"""What is in force where nothing is set, beside the defaults of `settings.changed`."""
 
 
 class Understood(NamedTuple):
     """The settings as far as they could be understood, by the names of `settings.changed`, and what could not be."""
 
     values: dict[str, Any]
-    problems: tuple[str, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be understood."""
+        return tuple(one.problem for one in self.refused)
 
 
 class Values(NamedTuple):
-    """What a setting may be: a parser (None for nonsense), words for people, and a JSON Schema."""
+    """What a setting may be: a parser (None for nonsense), words for people, a JSON Schema, and a text's pattern.
+
+    The pattern is not in the schema, whose validators would show it to people in place of the words.
+    """
 
     parse: Callable[[object], object]
     words: str
     schema: Mapping[str, Any]
+    pattern: str = ""
 
 
 class Setting(NamedTuple):
@@ -60,7 +95,7 @@ class Setting(NamedTuple):
     values: Values
 
 
-def kind(installed: Mapping[str, Any]) -> WatchedKind[SettingsChanged]:
+def kind(installed: Installation) -> WatchedKind[SettingsChanged]:
     """The watched kind, where the installation gives these settings; those of a ModuleConfig take precedence."""
     return WatchedKind(
         "moduleconfig", MODULE_CONFIGS, SettingsChanged, SettingsChanged,
@@ -69,38 +104,58 @@ def kind(installed: Mapping[str, Any]) -> WatchedKind[SettingsChanged]:
     )  # fmt: skip
 
 
-def read(installed: Mapping[str, Any], obj: Object) -> ObjectPart:
+def read(installed: Installation, obj: Object) -> ObjectPart:
     """The settings in a ModuleConfig; those of other modules are irrelevant."""
     if name_of(obj) != MODULE_CONFIG:
         return skipped(obj)
     spec = mapping(obj, "spec")
-    found = understand(_over(installed, mapping(spec, "settings")), spec.get("enabled"))
-    return ObjectPart(key_of(obj), MODULE_CONFIG, packed(found.values), found.problems)
+    given = spec.get("settings")
+    found = understand(_over(installed.settings, mapping(given)), spec.get("enabled"))
+    refused = [*no_object(given), *found.refused, *by_chart_alone(installed, mapping(given))]
+    content = found.values | {
+        "generation": number(mapping(obj, "metadata").get("generation"), BIGINT_MAX),
+        "not_in_force": recorded(refused),
+    }
+    return ObjectPart(key_of(obj), MODULE_CONFIG, packed(content), tuple(one.problem for one in refused))
 
 
-def merge(installed: Mapping[str, Any], parts: list[bytes]) -> SettingsChanged:
+def merge(installed: Installation, parts: list[bytes]) -> SettingsChanged:
     """The payload; without a ModuleConfig, the installation's settings."""
-    given = orjson.loads(parts[0]) if parts else orjson.loads(packed(understand(installed).values))
-    return SettingsChanged.model_validate({"claim_references": DEFAULT_CLAIM_REFERENCES} | given)
+    given = orjson.loads(parts[0]) if parts else orjson.loads(packed(understand(installed.settings).values))
+    return SettingsChanged.model_validate(UNSET | given)
 
 
 def understand(settings: Mapping[str, Any], enabled: object = None) -> Understood:
     """The settings that are given; `enabled` is the ModuleConfig's own field."""
     values: dict[str, Any] = {}
-    problems: list[str] = []
+    refused: list[Refused] = []
     given = {"enabled": enabled} | {one.path: _at(settings, one.path) for one in _SETTINGS}
     for one in (_ENABLED, *_SETTINGS):
         if given[one.path] is None:
             continue
         value = one.values.parse(given[one.path])
         if value is None:
-            problems.append(f"{one.path} is {shown(given[one.path])}, and not {one.values.words}")
+            problem = f"{one.path} is {shown(given[one.path])}, and not {one.values.words}"
+            refused.append(Refused(one.path, problem, _default_of(one)))
         else:
             values[one.name] = value
-    problems += _approve(values, mapping(settings, "deviceApproval"))
-    problems += _refer(values, mapping(settings, "dra").get("claimReferences"))
-    problems += _unknown_settings(settings, _TREE)
-    return Understood(values, tuple(problems))
+    refused += _approve(values, mapping(settings, "deviceApproval"))
+    refused += _refer(values, mapping(settings, "dra").get("claimReferences"))
+    refused += _unknown_settings(settings, _TREE)
+    return Understood(values, tuple(refused))
+
+
+def _default_of(one: Setting) -> str:
+    """The default as a ModuleConfig would give it."""
+    value = getattr(SettingsChanged.model_validate(UNSET), one.name)
+    if value is None:
+        return CHART_DECIDES
+    return _period(value) if one.name.endswith("_s") else value if isinstance(value, str) else as_json(value)
+
+
+def _period(seconds: int) -> str:
+    unit = next(unit for unit in ("h", "m", "s") if seconds % _SECONDS[unit] == 0)
+    return f"{seconds // _SECONDS[unit]}{unit}"
 
 
 def _at(settings: Mapping[str, Any], path: str) -> object:
@@ -118,47 +173,51 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any], tree: "Tree | None
     return merged
 
 
-def _unknown_settings(settings: Mapping[str, Any], names: "Tree", place: str = "") -> Iterator[str]:
+def _unknown_settings(settings: Mapping[str, Any], names: "Tree", place: str = "") -> Iterator[Refused]:
     """What nobody knows, and what it may have been meant to be."""
     for key in sorted(map(str, settings.keys() - names.keys())):
-        close = get_close_matches(key, names, n=1)
-        yield f"{place}{key} is no setting" + (f"; did you mean {place}{close[0]}?" if close else "")
+        field, close = f"{place}{key[:SHOWN_LENGTH_MAX]}", get_close_matches(key[:SHOWN_LENGTH_MAX], names, n=1)
+        meant = f"; did you mean {place}{close[0]}?" if close else ""
+        yield Refused(field, f"{field} is no setting{meant}")
     for key in sorted(settings.keys() & names.keys()):
         if below := names[key]:
             given = settings[key]
             if isinstance(given, Mapping):
                 yield from _unknown_settings(given, below, f"{place}{key}.")
             elif given is not None:
-                yield f"{place}{key} is {shown(given)}, and not an object with {', '.join(sorted(below))}"
+                problem = f"{place}{key} is {shown(given)}, and not an object with {', '.join(sorted(below))}"
+                yield Refused(f"{place}{key}", problem, "every default below it")
 
 
-def _approve(values: dict[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
+def _approve(values: dict[str, Any], given: Mapping[str, Any]) -> Iterator[Refused]:
     """Who approves devices: people, where it cannot be understood."""
     mode = given.get("mode")
     if mode is not None and mode not in _MODES:
         values["approval_mode"] = MANUAL
-        yield f"deviceApproval.mode is {shown(mode)}, and not {_one_of(_MODES)}"
+        yield Refused(f"{_APPROVAL}.mode", f"{_APPROVAL}.mode is {shown(mode)}, and not {_one_of(_MODES)}", MANUAL)
     elif mode is not None:
         values["approval_mode"] = mode
     if given.get("selector") is None:
         return
-    reader = FieldReader(place="deviceApproval.")
+    reader = FieldReader(place=f"{_APPROVAL}.")
     selector = labels_selected(given, "selector", reader)
     if not reader.problems:
         values |= {"approval_selector": selector["labels"], "approval_requirements": selector["requirements"]}
     elif mode == SELECTOR:
         values["approval_mode"] = MANUAL
-    yield from reader.problems
+    instead = f"{_APPROVAL}.mode {MANUAL}" if mode == SELECTOR else ""
+    yield from (Refused(f"{_APPROVAL}.selector", problem, instead) for problem in reader.problems)
 
 
-def _refer(values: dict[str, Any], given: object) -> Iterator[str]:
+def _refer(values: dict[str, Any], given: object) -> Iterator[Refused]:
     """Whether statuses name claims: not where it cannot be understood."""
     if given is None:
         return
     is_known = given in _REFERENCES
     values["claim_references"] = given if is_known else REDACTED
     if not is_known:
-        yield f"dra.claimReferences is {shown(given)}, and not {_one_of(_REFERENCES)}"
+        problem = f"dra.claimReferences is {shown(given)}, and not {_one_of(_REFERENCES)}"
+        yield Refused("dra.claimReferences", problem, REDACTED)
 
 
 def _one_of(allowed: tuple[str, ...]) -> str:
@@ -189,15 +248,14 @@ def _up_to(most: int) -> Values:
 _BOOLEAN: Final = Values(_boolean, "true or false", {"type": "boolean"})
 _TEXT: Final = Values(text, "a text", {"type": "string", "minLength": 1})
 _LABEL_KEY: Final = Values(
-    _label_key, "the key of a label", {"type": "string", "pattern": f"^([a-z0-9.-]{{1,253}}/)?{QUALIFIED_NAME}$"}
+    _label_key, "the key of a label", {"type": "string"}, f"^([a-z0-9.-]{{1,253}}/)?{QUALIFIED_NAME}$"
 )
-_ANY_PERIOD: Final = Values(
-    _period_s, "a period such as 30s, 5m or 1h", {"type": "string", "pattern": "^[1-9][0-9]{0,8}[smh]$"}
-)
+_ANY_PERIOD: Final = Values(_period_s, "a period such as 30s, 5m or 1h", {"type": "string"}, "^[1-9][0-9]{0,8}[smh]$")
 _RESYNC_PERIOD: Final = Values(
     partial(_period_s, least=RESYNC_MIN_S),
     f"a period of at least {RESYNC_MIN_S}s, such as 30s, 5m or 1h",
-    {"type": "string", "pattern": "^(([3-9][0-9]|[1-9][0-9]{2,8})s|[1-9][0-9]{0,8}[mh])$"},
+    {"type": "string"},
+    "^(([3-9][0-9]|[1-9][0-9]{2,8})s|[1-9][0-9]{0,8}[mh])$",
 )
 
 _ENABLED: Final = Setting("enabled", "enabled", _BOOLEAN)
@@ -208,7 +266,7 @@ _SETTINGS: Final = (
     Setting("scheduling.defaultStrategy", "scheduling_strategy", _TEXT),
     Setting("scheduling.topologyKey", "topology_key", _LABEL_KEY),
     Setting("inventory.resyncPeriod", "resync_period_s", _RESYNC_PERIOD),
-    Setting("highAvailability", "high_availability", _BOOLEAN),
+    Setting(HIGH_AVAILABILITY, "high_availability", _BOOLEAN),
     Setting("featureGates.DRAResourceAvailabilityVisibility", "dra_availability", _BOOLEAN),
     Setting("bootstrap.validator.enabled", "validator_enabled", _BOOLEAN),
     Setting("bootstrap.gfd.enabled", "gfd_enabled", _BOOLEAN),
@@ -278,5 +336,10 @@ def schema() -> dict[str, Any]:
     return document
 
 
-KIND: Final = kind({})
+def patterns() -> Iterator[tuple[str, str, str]]:
+    """The settings that are texts of a form: path, pattern and words, as the chart refuses them."""
+    return ((one.path, one.values.pattern, one.values.words) for one in _SETTINGS if one.values.pattern)
+
+
+KIND: Final = kind(Installation({}))
 """The watched kind, where the installation gives no settings."""
