@@ -139,7 +139,7 @@ async def test_a_part_that_does_nothing_any_more_is_an_illness_and_one_that_wait
         assert agent.health().ok
 
 
-def exporter(service: Sequence[str | None]) -> ExporterMonitor:
+def exporter(service: Sequence[str | None], has_cards: Callable[[], bool | None] = lambda: True) -> ExporterMonitor:
     left = iter(service)
 
     async def scrape() -> str:
@@ -148,7 +148,7 @@ def exporter(service: Sequence[str | None]) -> ExporterMonitor:
             raise MonitoringError("connection refused")
         return answer
 
-    return ExporterMonitor("w1", scrape, clock=lambda: NOON)
+    return ExporterMonitor("w1", scrape, clock=lambda: NOON, has_cards=has_cards)
 
 
 async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,6 +159,15 @@ async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixt
     assert logged.count("connection refused") == 2
     assert logged.count("have no sample of DCGM") == 1
     assert logged.count("a part works again") == 1
+
+
+async def test_no_exporter_is_expected_where_no_card_was_ever_found(capsys: pytest.CaptureFixture[str]) -> None:
+    found = iter([False, False, None, True, False])
+    watch = exporter([None] * 3, lambda: next(found))
+    assert [await watch.poll() for _ in range(2)] == [None, None]
+    assert (watch.trouble, capsys.readouterr().out) == (None, "")
+    recorded = [await watch.poll() for _ in range(3)]
+    assert [one and one.fresh for one in recorded] == [False, False, False], "and where all cards are lost it still is"
 
 
 async def test_polls_are_reported_anew_once_somebody_counts_them() -> None:
