@@ -18,8 +18,6 @@ RELEASE: Final = "gpuledger"
 TEAM: Final = "gpuledger-check"
 POOL: Final = "check"
 RESOURCE: Final = f"cluster.gpu.deckhouse.io/{POOL}"
-NODE_LABELS: Final = ("gpu.deckhouse.io/present", "feature.node.kubernetes.io/pci-10de.present")
-"""What Node Feature Discovery sets on nodes with GPUs; these nodes have simulated ones."""
 
 HELM_S: Final = 360.0
 ROLLOUT_S: Final = 300.0
@@ -67,7 +65,7 @@ class Story:
         )
 
     def look_at_the_cluster(self) -> None:
-        """The cluster is empty, and its nodes are labelled as those with GPUs are."""
+        """The cluster is empty, and has nodes that nobody has prepared."""
         self._before = inventory(self._tools)
         taken = [one for one in self._before if one.endswith((f"/{self._tools.namespace}", ".gpu.deckhouse.io"))]
         if taken:
@@ -75,7 +73,6 @@ class Story:
         self._nodes = [one["metadata"]["name"] for one in self._tools.items("nodes") if _is_ready(one)]
         if not self._nodes:
             raise StepError("the cluster has no node that is Ready")
-        self._tools.kubectl("label", "node", *self._nodes, *(f"{label}=true" for label in NODE_LABELS))
 
     def install(self) -> None:
         """helm installs the chart."""
@@ -187,7 +184,6 @@ class Story:
         )
         tools.kubectl("--namespace", "kube-system", "delete", "configmap", absent, "gpuledger-ledger")
         tools.kubectl("delete", "namespace", tools.namespace, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
-        tools.kubectl("label", "node", *self._nodes, *(f"{label}-" for label in NODE_LABELS))
 
     def find_nothing_left(self) -> None:
         """The cluster has what it had before, and nothing else."""

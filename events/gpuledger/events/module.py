@@ -7,7 +7,7 @@ from gpuledger.events.registry import registry
 
 @registry.event("module", "prerequisite-changed", by_service(SourceKind.INVENTORY))
 class ModulePrerequisiteChanged(Payload):
-    """Whether Node Feature Discovery or agents tell which nodes have GPUs; while neither does, there is no inventory."""
+    """Whether Node Feature Discovery, or else agents, tell which nodes have GPUs; if neither, there is no inventory."""
 
     met: bool
     reason: Name

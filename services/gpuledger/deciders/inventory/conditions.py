@@ -38,7 +38,7 @@ def is_managed(row: InventoryNode, settings: ModuleSettings) -> Management:
 def prerequisite(count: NfdCount) -> ModulePrerequisiteChanged | None:
     """Whether anything tells which nodes have GPUs; None where there are no nodes.
 
-    That is Node Feature Discovery, new enough on any node, or where no node has any version of it, an agent on any node.
+    That is Node Feature Discovery, new enough on any node, or where no node has it at all, an agent on any node.
     """
     if count.new_enough:
         return ModulePrerequisiteChanged(met=True, reason=InventoryReason.PREREQUISITES_MET)

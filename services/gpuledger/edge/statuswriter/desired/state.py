@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuledger.api.conditions import FALSE, TRUE, NodeConditionType
+from gpuledger.api.labels import LABEL_DETECTED, LABEL_TRUE
 from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.bootstrap.state import Bootstrap
@@ -85,7 +86,7 @@ class DesiredState(Inventory):
 
     def _changed_nodes(self) -> Iterator[Key]:
         self.bootstrap.phase.take_changes()
-        yield from (Key(Kind.NODE, row.node) for row in _rows(self.node))
+        yield from (Key(kind, row.node) for row in _rows(self.node) for kind in (Kind.NODE, Kind.KUBE_NODE))
         yield from (Key(Kind.NODE, node) for node in self.coverage.take_touched())
         for table in (self.condition, self.bootstrap.preparation):
             changes = table.take_changes()
@@ -132,6 +133,7 @@ class DesiredState(Inventory):
         tables: Mapping[Kind, Iterable[str]] = {
             Kind.MODULE: self.module.rows,
             Kind.NODE: self.node.rows,
+            Kind.KUBE_NODE: self.node.rows,
             Kind.DEVICE: self.device.rows,
             Kind.SLICE: self.slices.slice.rows,
         }
@@ -204,6 +206,12 @@ def _node(state: DesiredState, key: Key, rule: Document) -> DesiredObject | None
     return DesiredObject({"spec": {"nodeName": row.node}}, canonical(status))
 
 
+def _kube_node(state: DesiredState, key: Key) -> DesiredObject | None:
+    """The label by which components run on the node; nodes that the inventory does not have are nobody's business."""
+    row = state.node.get(key.name)
+    return None if row is None else DesiredObject({"labels": {LABEL_DETECTED: LABEL_TRUE} if row.present else {}}, {})
+
+
 def _module(state: DesiredState, key: Key) -> DesiredObject | None:
     row = state.module.get(key.name)
     return None if row is None else DesiredObject({}, {"conditions": [module_condition(row)]})
@@ -220,6 +228,7 @@ def _pool(state: DesiredState, key: Key) -> DesiredObject | None:
 
 _DESIRED: Mapping[Kind, Callable[[DesiredState, Key], DesiredObject | None]] = {
     Kind.DEVICE: _device,
+    Kind.KUBE_NODE: _kube_node,
     Kind.MODULE: _module,
     Kind.SLICE: _slice,
     Kind.POOL: _pool,
