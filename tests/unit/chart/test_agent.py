@@ -11,10 +11,9 @@ from gpuledger.agent.hardware.calls import CLOSE_MAX_S
 from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
 from gpuledger.agent.settings import AgentSettings, read_agent_settings
 from gpuledger.agent.supervisor import STOP_TIMEOUT_S
-from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_PRESENT
+from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.runtime.settings import (
-    COMPONENTS,
     DATABASE_URL,
     METRICS_LISTEN,
     NATS_CA,
@@ -22,8 +21,6 @@ from gpuledger.runtime.settings import (
     NATS_CREDENTIALS,
     NATS_KEY,
     NATS_URL,
-    ComponentSettings,
-    read_components,
 )
 from gpuledger.runtime.telemetry_http import parse_address
 from support.chart import (
@@ -37,13 +34,10 @@ from support.chart import (
     Manifests,
     Object,
     helm,
-    manifests,
     needs_helm,
     render,
     template,
 )
-from support.kube_accounts import Permission
-from support.rights import granted
 
 AGENT = "gpu-node-agent"
 LEDGER = "tls://nats.example:4222"
@@ -283,51 +277,6 @@ def test_the_runtime_is_requested_for_no_more_than_it_grants(case: str, divides:
 def test_its_runtime_class_is_its_own_or_the_components(own: str, components: str, expected: str | None) -> None:
     given = {**values(runtimeClassName=own), "components": {"runtimeClassName": components}}
     assert pod_of(render(given)).get("runtimeClassName") == expected
-
-
-LABELLED = {"key": LABEL_PRESENT, "operator": "Exists"}
-LINUX = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
-WITH_NFD = ("--api-versions", "nfd.k8s-sigs.io/v1alpha1")
-
-
-@pytest.mark.parametrize(
-    ("nodes", "options", "expected"),
-    [
-        (None, (), LINUX),
-        (None, WITH_NFD, LABELLED),
-        ("auto", WITH_NFD, LABELLED),
-        ("all", WITH_NFD, LINUX),
-        ("labelled", (), LABELLED),
-    ],
-)
-def test_it_runs_on_every_node_that_has_gpus_or_may_have_any(
-    nodes: str | None, options: tuple[str, ...], expected: Object
-) -> None:
-    result = template(values(**({} if nodes is None else {"nodes": nodes})), "lab", *options)
-    assert result.code == 0, result.err
-    made = manifests(result.out)
-    affinity = pod_of(made)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert affinity["nodeSelectorTerms"] == [{"matchExpressions": [expected]}]
-    assert components_of(made).label_nodes == labels_nodes(made) == (expected is LINUX)
-
-
-def components_of(made: Manifests) -> ComponentSettings:
-    env = made.one("Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
-    return read_components(next(one["value"] for one in env if one["name"] == COMPONENTS))
-
-
-def labels_nodes(made: Manifests) -> bool:
-    """Whether the services may label nodes."""
-    return Permission("patch", "", "nodes") in granted(made, NAME)
-
-
-def test_nodes_are_labelled_for_components_of_ours_alone() -> None:
-    for others in (
-        values(nodes="all") | {"components": {"manage": False}},
-        {**WITH_URLS, "agent": {"enabled": False, "nodes": "all"}},
-    ):
-        made = render(others)
-        assert (components_of(made).label_nodes, labels_nodes(made)) == (False, False)
 
 
 def test_other_affinities_and_tolerations_are_possible() -> None:
