@@ -161,7 +161,9 @@ async def _are_components(client: KubeClient, number: int) -> bool:
 
 async def _are_labelled(client: KubeClient, nodes: set[str]) -> bool:
     found = (await client.list(NODES)).items
-    return {one["metadata"]["name"] for one in found if LABEL_DETECTED in (one["metadata"].get("labels") or {})} == nodes
+    return {
+        one["metadata"]["name"] for one in found if LABEL_DETECTED in (one["metadata"].get("labels") or {})
+    } == nodes
 
 
 async def _have_a_status(client: KubeClient, resource: Resource, number: int) -> bool:

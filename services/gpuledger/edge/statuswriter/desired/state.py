@@ -202,7 +202,7 @@ def _node(state: DesiredState, key: Key, rule: Document) -> DesiredObject | None
     status = node_status(row, conditions)
     for one in status["conditions"]:
         if one["type"] == NodeConditionType.INVENTORY_COMPLETE and one["status"] == FALSE:
-            one["message"] = f"{one['message']} {state.coverage.result(row.node, rule)}"
+            one["message"] = f"{one['message']} {state.coverage.result(row.node, rule)}".rstrip()
     return DesiredObject({"spec": {"nodeName": row.node}}, canonical(status))
 
 
