@@ -18,6 +18,8 @@ RELEASE: Final = "gpuledger"
 TEAM: Final = "gpuledger-check"
 POOL: Final = "check"
 RESOURCE: Final = f"cluster.gpu.deckhouse.io/{POOL}"
+DETECTED: Final = "gpu.deckhouse.io/detected"
+"""The label that gpuledger sets on nodes with GPUs."""
 
 HELM_S: Final = 360.0
 ROLLOUT_S: Final = 300.0
@@ -79,7 +81,7 @@ class Story:
         tools = self._tools
         tools.kubectl("create", "namespace", tools.namespace)
         repository, _, tag = self._image.rpartition(":")
-        chosen = [f"image.repository={repository}", f"image.tag={tag}", "components.manage=false"]
+        chosen = [f"image.repository={repository}", f"image.tag={tag}"]
         chosen += [f"settings.bootstrap.{component}.enabled=false" for component in COMPONENTS]
         chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
         options = [word for value in (*chosen, *self._values) for word in ("--set", value)]
@@ -94,8 +96,9 @@ class Story:
             self._tools.here("rollout", "status", what, f"--timeout={ROLLOUT_S:.0f}s", timeout_s=ROLLOUT_S + 10)
 
     def wait_for_devices(self) -> None:
-        """Every card is a GPUDevice, and Ready."""
+        """Every card is a GPUDevice, and Ready; nobody had to label the nodes."""
         self._devices_become("Ready", len(self._nodes) * self._cards_a_node)
+        wait("gpuledger has labelled the nodes with GPUs", self._unlabelled, PODS_S)
 
     def make_a_pool(self) -> None:
         """A pool gets all devices, and the kubelets offer them."""
@@ -186,13 +189,15 @@ class Story:
         tools.kubectl("delete", "namespace", tools.namespace, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
 
     def find_nothing_left(self) -> None:
-        """The cluster has what it had before, and nothing else."""
+        """The cluster has what it had before, and nothing else, and its nodes have no label of gpuledger's."""
 
         def difference() -> str:
             left = inventory(self._tools) - self._before
             return f"left are {', '.join(sorted(left))}" if left else ""
 
         wait("nothing is left", difference, GONE_S)
+        if labelled := self._labelled():
+            raise StepError(f"the label {DETECTED} is left on {', '.join(sorted(labelled))}")
 
     def _pod(self, name: str, command: list[str]) -> Object:
         container = {
@@ -207,6 +212,13 @@ class Story:
             "metadata": {"name": name, "namespace": TEAM},
             "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]},
         }
+
+    def _labelled(self) -> set[str]:
+        return {one["metadata"]["name"] for one in self._tools.items("nodes", f"--selector={DETECTED}=true")}
+
+    def _unlabelled(self) -> str:
+        missing = set(self._nodes) - self._labelled()
+        return f"{', '.join(sorted(missing))} have no label {DETECTED}" if missing else ""
 
     def _held(self) -> str:
         return self._tools.kubectl("--namespace", TEAM, "logs", "holds").strip()

@@ -1,14 +1,16 @@
 """The components' DaemonSets on real servers: they come, follow the module's settings, and go."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from gpuledger.api.kinds import DAEMON_SETS, EVENTS, MODULE_CONFIG, NAMESPACES, NODES
+from gpuledger.api.kinds import DAEMON_SETS, EVENTS, MODULE_CONFIG, NAMESPACES, NODES, Resource
 from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_DETECTED
-from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.node import Condition, NodeInventoryChanged, NodeInventoryWithdrawn
 from gpuledger.events.settings import SettingsChanged
@@ -172,6 +174,30 @@ async def test_nodes_with_gpus_have_our_label_for_as_long_as_they_have_any(
         await facts.record(("w1", gpus()))
         await all_written(writer, facts.ledger)
         assert (await labels(client))["w1"] == {LABEL_DETECTED: "true"}
+
+
+class Late(KubeClient):
+    """Each Node goes just before it would be labelled."""
+
+    async def apply(self, resource: Resource, obj: Mapping[str, Any], **given: Any) -> Object:
+        if resource == NODES:
+            await self.delete(NODES, obj["metadata"]["name"])
+        return await super().apply(resource, obj, **given)
+
+
+async def test_a_node_that_goes_before_it_is_labelled_does_not_come_back(
+    facts: FactRecorder, database_url: str, kube: KubeServer, client: KubeClient
+) -> None:
+    await create(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    await create(client, NODES, {"metadata": {"name": "w1"}})
+    await facts.record(("w1", gpus()))
+    late = Late(await load_configuration(kube.kubeconfig))
+    try:
+        async with writing(facts, database_url, late, LABELLING) as writer:
+            await all_written(writer, facts.ledger)
+            assert await labels(client) == {}
+    finally:
+        await late.close()
 
 
 async def test_a_label_that_somebody_removes_is_restored(
