@@ -23,6 +23,9 @@ from gpuledger.runtime.clock import Clock, Sleep
 
 SCRAPE_PERIOD_S: Final = 15.0
 MISSED_SCRAPES_MAX: Final = 4
+SURVEY_WAIT_S: Final = 1.0
+SURVEY_WAITS_MAX: Final = 15
+"""How often the first scrape waits so long for the first survey; a driver that hangs must not keep it from scraping."""
 
 TIMEOUT_S: Final = 10.0
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -64,6 +67,7 @@ class ExporterMonitor(BasePart):
 
     async def run(self, record: Recorder) -> None:
         """Scrape and record until cancelled."""
+        await self._await_survey()
         while True:
             event = await self.poll()
             if event is not None:
@@ -89,6 +93,12 @@ class ExporterMonitor(BasePart):
         if event is not None:
             self.set_trouble(None if event.fresh else STALE)
         return event
+
+    async def _await_survey(self) -> None:
+        for _ in range(SURVEY_WAITS_MAX):
+            if self._has_cards() is not None:
+                return
+            await self._sleep(SURVEY_WAIT_S)
 
     def _is_expected(self) -> bool:
         """Whether the node may have an exporter; where all cards are lost it goes on being watched."""

@@ -13,7 +13,7 @@ from gpuledger.agent.part import AgentFact
 from gpuledger.domain.mig.geometry import Instance, Profile
 from gpuledger.events.device import DeviceFailed, DeviceHealthChanged
 from gpuledger.events.module import ModulePrerequisiteChanged
-from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
+from gpuledger.events.node import NodeDevicesObserved
 from support.agent_and_deciders import Watched, watched
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, settle
 from support.bootstrap import components
@@ -86,8 +86,7 @@ async def test_a_node_without_cards_has_no_inventory_and_no_preparation() -> Non
         await one.pass_looks()
         kinds = {type(event.data) for event in one.services.events if event.source.startswith("/services/")}
         assert kinds == {ModulePrerequisiteChanged}
-        assert {type(fact.data) for fact in one.recorded} <= {NodeDevicesObserved, NodeMonitoringObserved}
-        assert sum(isinstance(fact.data, NodeMonitoringObserved) for fact in one.recorded) <= 1
+        assert {type(fact.data) for fact in one.recorded} == {NodeDevicesObserved}
 
 
 async def test_a_card_that_fails_is_faulted_and_ready_again_when_it_is_well() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.exporter import ExporterMonitor
+from gpuledger.agent.exporter import SURVEY_WAIT_S, SURVEY_WAITS_MAX, ExporterMonitor
 from gpuledger.agent.hardware.factory import open_hardware
 from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED
 from gpuledger.agent.outbox.outbox import Connect
@@ -168,6 +168,25 @@ async def test_no_exporter_is_expected_where_no_card_was_ever_found(capsys: pyte
     assert (watch.trouble, capsys.readouterr().out) == (None, "")
     recorded = [await watch.poll() for _ in range(3)]
     assert [one and one.fresh for one in recorded] == [False, False, False], "and where all cards are lost it still is"
+
+
+async def test_a_survey_that_never_comes_does_not_keep_it_from_scraping() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    async def record(_facts: object) -> None:
+        raise MonitoringError("it scraped")
+
+    async def scrape() -> str:
+        raise MonitoringError("connection refused")
+
+    watch = ExporterMonitor("w1", scrape, clock=lambda: NOON, sleep=sleep, has_cards=lambda: None)
+    with pytest.raises(MonitoringError, match="it scraped"):
+        await watch.run(record)
+    assert pauses == [SURVEY_WAIT_S] * SURVEY_WAITS_MAX
 
 
 async def test_polls_are_reported_anew_once_somebody_counts_them() -> None:
