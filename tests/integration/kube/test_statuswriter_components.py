@@ -1,6 +1,6 @@
 """The components' DaemonSets on real servers: they come, follow the module's settings, and go."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -179,7 +179,7 @@ async def test_nodes_with_gpus_have_our_label_for_as_long_as_they_have_any(
 class Late(KubeClient):
     """Each Node goes just before it would be labelled."""
 
-    async def apply(self, resource: Resource, obj: Mapping[str, Any], **given: Any) -> Object:
+    async def apply(self, resource: Resource, obj: Object, **given: Any) -> Object:
         if resource == NODES:
             await self.delete(NODES, obj["metadata"]["name"])
         return await super().apply(resource, obj, **given)

@@ -177,14 +177,14 @@ async def test_a_survey_that_never_comes_does_not_keep_it_from_scraping() -> Non
         pauses.append(seconds)
         await asyncio.sleep(0)
 
-    async def record(_facts: object) -> None:
-        raise MonitoringError("it scraped")
+    async def record(facts: Sequence[AgentFact]) -> None:
+        raise MonitoringError(f"it scraped, and recorded {len(facts)}")
 
     async def scrape() -> str:
         raise MonitoringError("connection refused")
 
     watch = ExporterMonitor("w1", scrape, clock=lambda: NOON, sleep=sleep, has_cards=lambda: None)
-    with pytest.raises(MonitoringError, match="it scraped"):
+    with pytest.raises(MonitoringError, match="it scraped, and recorded 1"):
         await watch.run(record)
     assert pauses == [SURVEY_WAIT_S] * SURVEY_WAITS_MAX
 
