@@ -22,8 +22,8 @@ PERSON: Final = "gpuledger-check"
 ROLE: Final = "d8:user-authz:gpu-control-plane:editor"
 POLICY: Final = "gpu-control-plane-restricted-access"
 RESOURCE: Final = f"cluster.gpu.deckhouse.io/{POOL}"
-NODE_LABELS: Final = ("gpu.deckhouse.io/present", "feature.node.kubernetes.io/pci-10de.present")
-"""What Node Feature Discovery sets on nodes with GPUs; these nodes have simulated ones."""
+DETECTED: Final = "gpu.deckhouse.io/detected"
+"""The label that gpuledger sets on nodes with GPUs."""
 
 HELM_S: Final = 360.0
 ROLLOUT_S: Final = 300.0
@@ -72,7 +72,7 @@ class Story:
         )
 
     def look_at_the_cluster(self) -> None:
-        """The cluster is empty, and its nodes are labelled as those with GPUs are."""
+        """The cluster is empty, and has nodes that nobody has prepared."""
         self._before = inventory(self._tools)
         taken = [one for one in self._before if one.endswith((f"/{self._tools.namespace}", ".gpu.deckhouse.io"))]
         if taken:
@@ -80,14 +80,13 @@ class Story:
         self._nodes = [one["metadata"]["name"] for one in self._tools.items("nodes") if _is_ready(one)]
         if not self._nodes:
             raise StepError("the cluster has no node that is Ready")
-        self._tools.kubectl("label", "node", *self._nodes, *(f"{label}=true" for label in NODE_LABELS))
 
     def install(self) -> None:
         """helm installs the chart."""
         tools = self._tools
         tools.kubectl("create", "namespace", tools.namespace)
         repository, _, tag = self._image.rpartition(":")
-        chosen = [f"image.repository={repository}", f"image.tag={tag}", "components.manage=false"]
+        chosen = [f"image.repository={repository}", f"image.tag={tag}"]
         chosen += [f"settings.bootstrap.{component}.enabled=false" for component in COMPONENTS]
         chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
         if not any(map(_is_default, tools.items("storageclasses"))):
@@ -107,8 +106,9 @@ class Story:
             self._tools.here("rollout", "status", what, f"--timeout={ROLLOUT_S:.0f}s", timeout_s=ROLLOUT_S + 10)
 
     def wait_for_devices(self) -> None:
-        """Every card is a GPUDevice, and Ready."""
+        """Every card is a GPUDevice, and Ready; nobody had to label the nodes."""
         self._devices_become("Ready", len(self._nodes) * self._cards_a_node)
+        wait("gpuledger has labelled the nodes with GPUs", self._unlabelled, PODS_S)
 
     def make_a_pool(self) -> None:
         """An editor gives a pool all devices, and may change nothing else of them; the kubelets offer them."""
@@ -214,16 +214,17 @@ class Story:
         tools.kubectl("delete", "namespace", tools.namespace, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
         if self._volumes is not None:
             self._volumes.remove()
-        tools.kubectl("label", "node", *self._nodes, *(f"{label}-" for label in NODE_LABELS))
 
     def find_nothing_left(self) -> None:
-        """The cluster has what it had before, and nothing else."""
+        """The cluster has what it had before, and nothing else, and its nodes have no label of gpuledger's."""
 
         def difference() -> str:
             left = inventory(self._tools) - self._before
             return f"left are {', '.join(sorted(left))}" if left else ""
 
         wait("nothing is left", difference, GONE_S)
+        if labelled := self._labelled():
+            raise StepError(f"the label {DETECTED} is left on {', '.join(sorted(labelled))}")
 
     def _pod(self, name: str, command: list[str]) -> Object:
         container = {
@@ -238,6 +239,13 @@ class Story:
             "metadata": {"name": name, "namespace": TEAM},
             "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]},
         }
+
+    def _labelled(self) -> set[str]:
+        return {one["metadata"]["name"] for one in self._tools.items("nodes", f"--selector={DETECTED}=true")}
+
+    def _unlabelled(self) -> str:
+        missing = set(self._nodes) - self._labelled()
+        return f"{', '.join(sorted(missing))} have no label {DETECTED}" if missing else ""
 
     def _held(self) -> str:
         return self._tools.kubectl("--namespace", TEAM, "logs", "holds").strip()

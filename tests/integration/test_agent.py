@@ -1,6 +1,7 @@
 """The agent of a node against real servers: an exporter that stops, dies and comes back, and NATS that does so."""
 
 import asyncio
+import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -9,11 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from gpuledger.agent.errors import MonitoringError
 from gpuledger.agent.exporter import SCRAPE_PERIOD_S, ExporterMonitor, scraper
+from gpuledger.agent.hardware.sysfs import pci_cards
 from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED
 from gpuledger.agent.outbox.outbox import open_outbox
 from gpuledger.agent.supervisor import Supervisor
@@ -255,6 +258,34 @@ async def test_the_command_records_and_ends_in_an_orderly_way(
     assert isinstance(devices, NodeDevicesObserved)
     assert [card.product for card in devices.cards] == ["NVIDIA H100 80GB HBM3"] * 2
     assert b"The agent of w1 is up; metrics http://127.0.0.1:" in output
+
+
+@pytest.mark.skipif(bool(pci_cards()), reason="this machine has cards of NVIDIA's")
+async def test_the_agent_of_a_node_without_cards_or_driver_is_healthy_and_silent(
+    clean_nats_url: str, tmp_path: Path
+) -> None:
+    """The node's own hardware by NVML, whose library is not there, and no exporter and no kubelet."""
+    options = ("--node", "cpu", "--nats-url", clean_nats_url, "--exporter", "http://127.0.0.1:9/metrics")
+    here = ("--state-dir", str(tmp_path / "state"), "--kubelet-dir", str(tmp_path), "--hardware", "nvml")
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "agent", "run", *options, *here, env=environment(tmp_path), stderr=subprocess.PIPE
+    )
+    async with asyncio.timeout(DEADLINE_S), jetstream_ledger(clean_nats_url) as ledger, ledger.read() as reader:
+        surveys: list[NodeDevicesObserved] = []
+        while not surveys:
+            found = [decoded(message).data for message in await reader.next_batch()]
+            surveys = [one for one in found if isinstance(one, NodeDevicesObserved)]
+        assert process.stderr is not None
+        (url,) = re.findall(rb"health (http://\S+)", await process.stderr.readline())
+        async with aiohttp.ClientSession() as session, session.get(url.decode()) as answer:
+            status, document = answer.status, await answer.json()
+    assert (surveys[0].cards, surveys[0].driver_missing) == ((), True)
+    assert (status, document["status"]) == (200, "ok")
+    assert document["troubles"].keys() <= {"pod resources"}, "there is no kubelet"
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(DEADLINE_S):
+        _, output = await process.communicate()
+    assert (process.returncode, output.decode().splitlines()[-1]) == (0, "Stopped.")
 
 
 def decoded(message: Message) -> Decoded:

@@ -66,10 +66,13 @@ report_lists = st.lists(
 START = Report(0, "cpu", observed())
 """Node Feature Discovery is there: without it nothing happens, and what happened before depends on when it came."""
 
+SURVEYED = Report(0, "cpu", cards_seen())
+"""The agent of another node stands in for it."""
 
-def recorded(reports: list[Report]) -> RecordedInventory:
+
+def recorded(reports: list[Report], start: Report = START) -> RecordedInventory:
     inventory = RecordedInventory()
-    for report in (START, *reports):
+    for report in (start, *reports):
         inventory.record(*report)
     return inventory
 
@@ -89,10 +92,12 @@ def nodes_of(inventory: RecordedInventory) -> dict[str, object]:
     }
 
 
-@given(reports=report_lists, data=st.data())
-def test_any_order_of_recording_leads_to_the_same_devices(reports: list[Report], data: st.DataObject) -> None:
-    in_time = recorded(sorted(reports, key=lambda report: report.at))
-    shuffled = recorded(data.draw(st.permutations(reports)))
+@given(reports=report_lists, start=st.sampled_from([START, SURVEYED]), data=st.data())
+def test_any_order_of_recording_leads_to_the_same_devices(
+    reports: list[Report], start: Report, data: st.DataObject
+) -> None:
+    in_time = recorded(sorted(reports, key=lambda report: report.at), start)
+    shuffled = recorded(data.draw(st.permutations(reports)), start)
     assert devices_of(shuffled) == devices_of(in_time)
     assert nodes_of(shuffled) == nodes_of(in_time)
 
@@ -106,6 +111,21 @@ def test_what_was_decided_is_not_decided_again(reports: list[Report]) -> None:
         assert list(on_fact(inventory.state, Fact(one, number, 0))) == []
     for report in reports:
         assert inventory.record(*report) == []
+
+
+@given(reports=report_lists)
+def test_an_agent_elsewhere_stands_in_for_node_feature_discovery_elsewhere(reports: list[Report]) -> None:
+    """Whatever the nodes' own reports are, both lead to the same inventory."""
+    assert devices_of(recorded(reports, SURVEYED)) == devices_of(recorded(reports))
+    assert nodes_of(recorded(reports, SURVEYED)) == nodes_of(recorded(reports))
+
+
+@given(reports=report_lists)
+def test_nodes_are_counted_as_their_facts_say(reports: list[Report]) -> None:
+    state = recorded(reports).state
+    nodes = [row for row in state.node_facts.rows.values() if row.exists]
+    count = state.nfd_count()
+    assert (count.nodes, count.surveyed) == (len(nodes), sum(row.is_surveyed for row in nodes))
 
 
 @given(reports=report_lists)

@@ -67,6 +67,11 @@ class Services:
         """The GPUDevices, by name."""
         return sorted(self.inventory.state.device.rows.values())  # type: ignore[attr-defined]
 
+    def condition(self, kind: str) -> tuple[str, str]:
+        """Status and reason of a condition of the one node's preparation."""
+        (row,) = (one for one in self.bootstrap.state.preparation.rows.values() if one.type == kind)  # type: ignore[attr-defined]
+        return row.status, row.reason
+
     def states(self) -> dict[str, tuple[str, str]]:
         """State and reason of each GPUDevice."""
         rows = self.bootstrap.state.state.rows  # type: ignore[attr-defined]
@@ -107,7 +112,7 @@ class Watched:
         self._epochs += 1
         self.board = Board()
         given: Any = {"clock": self.clock, "monotonic": self.time.monotonic, "sleep": self.time.sleep}
-        exporter = ExporterMonitor(self.node, self._scrape, **given)
+        exporter = ExporterMonitor(self.node, self._scrape, has_cards=lambda: self.board.state.has_cards, **given)
         self.health = HealthMonitor(
             self.calls, self.board, self.disk, self.rules, on_recovered=exporter.restart_streak, **given
         )
@@ -133,10 +138,10 @@ class Watched:
         self.calls.xids.put_nowait(Xid(address, number))
         await settle()
 
-    def found(self, labels: dict[str, str] | None = None) -> None:
+    def found(self, labels: dict[str, str] | None = None, nfd_version: str | None = NFD) -> None:
         """The Node object, and the pods of all components, are there."""
         now = self.time.clock()
-        observed = NodeObserved(uid="u", labels=labels or {}, nfd_version=NFD)
+        observed = NodeObserved(uid="u", labels=labels or {}, nfd_version=nfd_version)
         self.services.record("/watchers/nodes", "w", self.node, observed, now)
         self.services.record("/watchers/components", "w", self.node, all_ready(), now)
 

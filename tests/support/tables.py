@@ -74,6 +74,7 @@ ADDED = {
     "gap.unknown_length": "false",
     "bootstrap_device.ignored": "false",
     "gpu_device.inventory_id": "",
+    "inventory_nfd.surveyed": "0",
 }
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 

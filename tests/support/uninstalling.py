@@ -8,10 +8,11 @@ from gpuledger.api.kinds import (
     CONTROLLER_TLS_SECRET,
     DAEMON_SETS,
     GPU_POOLS,
+    NODES,
     SECRETS,
     Resource,
 )
-from gpuledger.api.labels import POOL_FINALIZER
+from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
 from gpuledger.edge.kube.client import KubeClient
 from support.kube_fleet import create
 
@@ -39,6 +40,8 @@ async def leave_behind(client: KubeClient, namespace: str) -> None:
         spec: dict[str, Any] = {"selector": {"matchLabels": {"app": "a"}}, "template": POD}
         daemon_set = {"name": name, "namespace": namespace, "labels": labels}
         await create(client, DAEMON_SETS, {"metadata": daemon_set, "spec": spec})
+    for name, labels in (("gpus", {LABEL_DETECTED: "true", "example.com/theirs": "true"}), ("cpu", {"a": "b"})):
+        await create(client, NODES, {"metadata": {"name": name, "labels": labels}})
     for name in (CA_SECRET, CONTROLLER_TLS_SECRET, THEIRS):
         await create(client, SECRETS, {"metadata": {"name": name, "namespace": namespace}})
 

@@ -5,6 +5,20 @@
 {{- if or (eq $enabled "true") (and (eq $enabled "") $reach) }}true{{ end }}
 {{- end }}
 
+{{/*
+Whether agents run on all nodes with Linux and not only where Node Feature Discovery finds GPUs: "true" or nothing.
+*/}}
+{{- define "gpuledger.agentsOnAllNodes" -}}
+{{- $nodes := .Values.agent.nodes | default "auto" }}
+{{- $hasDiscovery := .Capabilities.APIVersions.Has "nfd.k8s-sigs.io/v1alpha1" }}
+{{- if and (include "gpuledger.runsAgents" .) (or (eq $nodes "all") (and (eq $nodes "auto") (not $hasDiscovery))) }}true{{ end }}
+{{- end }}
+
+{{/* Whether the status writer labels the nodes that agents find GPUs on, for the components: "true" or nothing. */}}
+{{- define "gpuledger.labelsNodes" -}}
+{{- if and .Values.components.manage (include "gpuledger.agentsOnAllNodes" .) }}true{{ end }}
+{{- end }}
+
 {{/* Whether agents log in by the tokens of their ServiceAccount: "true" or nothing. */}}
 {{- define "gpuledger.agentsByToken" -}}
 {{- $given := or .Values.agent.nats.url .Values.agent.nats.urlSecret }}
@@ -66,7 +80,7 @@
 
 {{/*
 Nodes with GPUs, managed or not: the devices of a node that is no longer managed leave their pools, and only its agent
-can confirm that.
+can confirm that. Where nobody labels nodes with GPUs, the agents themselves find out which have any.
 */}}
 {{- define "gpuledger.agentAffinity" -}}
 {{- if .Values.agent.affinity -}}
@@ -76,7 +90,11 @@ nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:
     nodeSelectorTerms:
       - matchExpressions:
+          {{- if include "gpuledger.agentsOnAllNodes" . }}
+          - {key: kubernetes.io/os, operator: In, values: [linux]}
+          {{- else }}
           - {key: gpu.deckhouse.io/present, operator: Exists}
+          {{- end }}
 {{- end }}
 {{- end }}
 

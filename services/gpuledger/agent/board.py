@@ -50,6 +50,11 @@ class BoardState:
     allocations: tuple[AllocationObserved, ...] = ()
     offers: tuple[ResourceOffer, ...] = ()
 
+    @property
+    def has_cards(self) -> bool | None:
+        """Whether the node has cards; None before the first survey."""
+        return None if self.survey is None else bool(self.survey.cards)
+
 
 class Board:
     """Holds the latest values and wakes whoever waits for a change."""

@@ -83,7 +83,7 @@ class CardDiscovery(BasePart):
         except HardwareError as error:
             self.set_trouble(str(error))
             return
-        self.set_trouble(NO_DRIVER if survey.driver_missing else None)
+        self.set_trouble(NO_DRIVER if survey.driver_missing and survey.cards else None)
         if survey != self._latest or self._history.missed:
             await self._take(survey)
         await self._record(record)

@@ -1,7 +1,8 @@
 """Monitoring: the part that scrapes the node's dcgm-exporter and records whether its metrics are fresh.
 
 A scrape is one bounded HTTP request. The standard library's client makes it in a thread, because an asynchronous client
-takes more memory than an agent may use.
+takes more memory than an agent may use. Nothing is scraped on a node that has had no cards since the agent started: no
+exporter is expected there.
 """
 
 import asyncio
@@ -22,6 +23,9 @@ from gpuledger.runtime.clock import Clock, Sleep
 
 SCRAPE_PERIOD_S: Final = 15.0
 MISSED_SCRAPES_MAX: Final = 4
+SURVEY_WAIT_S: Final = 1.0
+SURVEY_WAITS_MAX: Final = 15
+"""How often the first scrape waits so long for the first survey; a driver that hangs must not keep it from scraping."""
 
 TIMEOUT_S: Final = 10.0
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -50,16 +54,20 @@ class ExporterMonitor(BasePart):
         clock: Clock,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
+        has_cards: Callable[[], bool | None] = lambda: True,
     ) -> None:
         self._node = node
         self._scrape = scrape
         self._clock = clock
         self._monotonic = monotonic
         self._sleep = sleep
+        self._has_cards = has_cards
+        self._had_cards = False
         self._heartbeats = HeartbeatTracker()
 
     async def run(self, record: Recorder) -> None:
         """Scrape and record until cancelled."""
+        await self._await_survey()
         while True:
             event = await self.poll()
             if event is not None:
@@ -73,6 +81,9 @@ class ExporterMonitor(BasePart):
 
     async def poll(self) -> NodeMonitoringObserved | None:
         """Scrape once; returns the event to record, if any."""
+        if not self._is_expected():
+            self.set_trouble(None)
+            return None
         try:
             scraped = read_scrape(await self._scrape())
         except MonitoringError as error:
@@ -82,6 +93,18 @@ class ExporterMonitor(BasePart):
         if event is not None:
             self.set_trouble(None if event.fresh else STALE)
         return event
+
+    async def _await_survey(self) -> None:
+        for _ in range(SURVEY_WAITS_MAX):
+            if self._has_cards() is not None:
+                return
+            await self._sleep(SURVEY_WAIT_S)
+
+    def _is_expected(self) -> bool:
+        """Whether the node may have an exporter; where all cards are lost it goes on being watched."""
+        has_cards = self._has_cards()
+        self._had_cards = self._had_cards or bool(has_cards)
+        return self._had_cards or has_cards is None
 
 
 def scraper(url: str, timeout_s: float = TIMEOUT_S, body_bytes_max: int = BODY_BYTES_MAX) -> Scrape:

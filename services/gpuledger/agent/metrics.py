@@ -72,7 +72,8 @@ class AgentMetrics(Collector):
         survey, unfit = self._board.state.survey, self._board.state.unfit or {}
         if survey is not None:
             yield _gauge("cards", "Cards that the agent sees.", len(survey.cards))
-            yield _gauge("driver_missing", "1 while no driver answers.", survey.driver_missing)
+            missing = survey.driver_missing and bool(survey.cards)
+            yield _gauge("driver_missing", "1 while no driver answers for the cards of the node.", missing)
         faults = [((address, kind), 1.0) for address, kind in sorted(unfit.items())]
         yield _Family(GaugeMetricFamily, "card_unfit", "1 while a card cannot be used.", ("address", "kind"), faults)
         silent = [((address, why.reason), 1.0) for address, why in sorted(self._board.state.unregistered.items())]

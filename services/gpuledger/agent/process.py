@@ -105,7 +105,9 @@ def _parts(
 ) -> tuple[Part, ...]:
     """The parts of the agent, in the order in which they start."""
     node = settings.node
-    exporter = ExporterMonitor(node, scraper(settings.exporter_url), clock=system_clock)
+    exporter = ExporterMonitor(
+        node, scraper(settings.exporter_url), clock=system_clock, has_cards=lambda: board.state.has_cards
+    )
     pods = PodResources(node, board, outbox, clock=system_clock, socket=settings.kubelet.directory / POD_RESOURCES)
     health = HealthMonitor(
         calls,

@@ -57,6 +57,9 @@ LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 COMPONENT_BY_APP_NAME: Final = {"dcgm-exporter": "dcgm-exporter"}
 """Components whose own charts give their pods only this label."""
 
+LABEL_DETECTED: Final = f"{GPU_GROUP}/detected"
+"""On nodes: `true` where gpuledger's inventory has GPUs. Ours alone; Node Feature Discovery sets `LABEL_PRESENT`."""
+
 LABEL_PRESENT: Final = f"{GPU_GROUP}/present"
 LABEL_DEVICE_COUNT: Final = f"{GPU_GROUP}/device-count"
 LABEL_DEVICE_PREFIX: Final = f"{GPU_GROUP}/device."

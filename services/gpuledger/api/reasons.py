@@ -21,6 +21,7 @@ class InventoryReason(StrEnum):
     NFD_MISSING = "NodeFeatureDiscoveryMissing"
     NFD_TOO_OLD = "NodeFeatureDiscoveryTooOld"
     PREREQUISITES_MET = "PrerequisitesMet"
+    SURVEYED_BY_AGENTS = "NodesSurveyedByAgents"
 
 
 class ModuleReason(StrEnum):

@@ -87,6 +87,8 @@ class ComponentSettings:
     """The DaemonSets that prepare and monitor GPUs: whether gpuledger manages them, in which namespace and images.
 
     `images` are by component. An empty `runtime_class` leaves the choice of a container runtime to the node.
+    `label_nodes` says whether gpuledger labels the nodes that its inventory finds GPUs on, so that components run there
+    without Node Feature Discovery.
     """
 
     manage: bool = False
@@ -94,6 +96,7 @@ class ComponentSettings:
     images: Mapping[str, str] = field(default_factory=dict)
     runtime_class: str = ""
     pull_secrets: tuple[str, ...] = ()
+    label_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,19 @@ from gpuledger.api.kinds import (
     DAEMON_SETS,
     GPU_POOLS,
     MANAGED_BY,
+    NODES,
     SECRETS,
     Resource,
 )
-from gpuledger.api.labels import POOL_FINALIZER
+from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
 from gpuledger.edge.admission.certificates.rotation import remove_webhooks
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
 
 OUR_DAEMON_SETS: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
 OUR_SECRETS: Final = (CA_SECRET, CONTROLLER_TLS_SECRET)
-POOLS_AT_ONCE: Final = 16
-"""How many pools are changed at a time."""
+OBJECTS_AT_ONCE: Final = 16
+"""How many pools or Nodes are changed at a time."""
 
 RELEASE_TRIES_MAX: Final = 5
 """How often a pool is read again because somebody else changed it meanwhile."""
@@ -38,13 +39,14 @@ RELEASE_TRIES_MAX: Final = 5
 class Uninstalled(NamedTuple):
     """What was removed, the pools whose finalizer was, and how many pools remain; pools as `NAMESPACE/NAME`.
 
-    `servers` are those that the release brought, if any.
+    `servers` are those that the release brought, if any, and `nodes` counts those that lost our label.
     """
 
     removed: tuple[str, ...]
     released: tuple[str, ...]
     pools: int
     servers: BundledServers | None = None
+    nodes: int = 0
 
 
 async def uninstall(client: KubeClient, namespace: str, servers: BundledServers | None = None) -> Uninstalled:
@@ -60,15 +62,17 @@ async def uninstall(client: KubeClient, namespace: str, servers: BundledServers 
     secrets = (*OUR_SECRETS, *(servers.secret(part) for part in PARTS)) if servers else OUR_SECRETS
     removed += [f"Secret {name}" for name in secrets if await _removed(client, SECRETS, name, namespace)]
     found = [(kind, pool) for kind in (GPU_POOLS, CLUSTER_GPU_POOLS) for pool in await _pools(client, kind)]
-    at_once = asyncio.Semaphore(POOLS_AT_ONCE)
+    at_once = asyncio.Semaphore(OBJECTS_AT_ONCE)
     released = await asyncio.gather(*(_release(client, kind, pool, at_once) for kind, pool in found))
     names = [_name(pool) for (_, pool), was_released in zip(found, released, strict=True) if was_released]
-    return Uninstalled(tuple(removed), tuple(names), len(found), servers)
+    return Uninstalled(tuple(removed), tuple(names), len(found), servers, await _unlabel(client, at_once))
 
 
 def report(done: Uninstalled) -> Iterator[str]:
     """What to say about it, in lines: what was removed, and what remains."""
     yield f"Removed: {', '.join(done.removed) or 'nothing'}."
+    if done.nodes:
+        yield f"Removed from {done.nodes} Nodes: the label {LABEL_DETECTED}."
     if done.released:
         yield f"Released, so that they can be deleted: {', '.join(done.released)}."
     yield f"Remaining in Kubernetes: {done.pools} pools, the CRDs with all objects of their kinds, the NodeFeatureRule,"
@@ -86,6 +90,21 @@ async def _remove_daemon_sets(client: KubeClient, namespace: str) -> list[str]:
     found = (await client.list(DAEMON_SETS, Selection(namespace, OUR_DAEMON_SETS))).items
     names = [one["metadata"]["name"] for one in found]
     return [name for name in names if await _removed(client, DAEMON_SETS, name, namespace)]
+
+
+async def _unlabel(client: KubeClient, at_once: asyncio.Semaphore) -> int:
+    """Remove our label from all Nodes; returns how many had it."""
+    nodes = (await client.list(NODES, Selection(labels=LABEL_DETECTED))).items
+
+    async def unlabel(node: Object) -> None:
+        async with at_once:
+            with suppress(NotFoundError):  # the Node is gone, and its label with it
+                await client.merge_patch(
+                    NODES, node["metadata"]["name"], {"metadata": {"labels": {LABEL_DETECTED: None}}}
+                )
+
+    await asyncio.gather(*map(unlabel, nodes))
+    return len(nodes)
 
 
 async def _removed(client: KubeClient, resource: Resource, name: str, namespace: str) -> bool:

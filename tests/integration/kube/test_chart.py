@@ -168,7 +168,7 @@ async def test_the_agents_daemon_set_is_one_that_kubernetes_takes_as_it_is(clust
         "credentialsSecret": "agents",
         "tlsVolume": {"hostPath": {"path": "/tls"}},
     }
-    agent = {"enabled": True, "allocate": "both", "nats": nats}
+    agent = {"enabled": True, "allocate": "both", "nats": nats, "nodes": "labelled"}
     values = {**WITH_SECRET, "agent": agent, "components": {"runtimeClassName": "nvidia"}}
     installed = await cluster.helm("install", values, "--no-hooks")
     assert installed.code == 0, installed

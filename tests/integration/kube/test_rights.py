@@ -30,7 +30,7 @@ from gpuledger.api.kinds import (
     SECRETS,
     Resource,
 )
-from gpuledger.api.labels import POOL_FINALIZER
+from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
@@ -58,6 +58,8 @@ certificates are renewed months later."""
 
 @pytest.mark.long
 async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster, values: dict[str, Any]) -> None:
+    """Agents are on all nodes, so that the services label those with GPUs."""
+    values |= {"agent": {"enabled": True, "nodes": "all", "nats": {"url": "nats://agents.example:4222"}}}
     assert (await cluster.helm("install", values)).code == 0
     environ = await cluster.pod_environment()
     await create(cluster.client, MODULE_CONFIGS, {"metadata": {"name": MODULE_CONFIG}, "spec": {"enabled": True}})
@@ -111,6 +113,7 @@ async def _live(client: KubeClient) -> None:
         await eventually(partial(_have_a_status, client, resource, 1))
     await _make_and_leave_a_pool(client)
     await eventually(partial(_are_components, client, 4))
+    await eventually(partial(_are_labelled, client, {NODE, "w2"}))
     await eventually(partial(_is_counted_after_meddling, client))
     off = {"bootstrap": {name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")}}
     await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": off}})
@@ -151,7 +154,16 @@ async def _reports_a_missing_prerequisite(client: KubeClient) -> bool:
 
 
 async def _are_components(client: KubeClient, number: int) -> bool:
-    return len((await client.list(DAEMON_SETS)).items) == number
+    """Whether there are so many DaemonSets beside that of the agents, which is Helm's."""
+    names = {one["metadata"]["name"] for one in (await client.list(DAEMON_SETS)).items}
+    return len(names - {"gpu-node-agent"}) == number
+
+
+async def _are_labelled(client: KubeClient, nodes: set[str]) -> bool:
+    found = (await client.list(NODES)).items
+    return {
+        one["metadata"]["name"] for one in found if LABEL_DETECTED in (one["metadata"].get("labels") or {})
+    } == nodes
 
 
 async def _have_a_status(client: KubeClient, resource: Resource, number: int) -> bool:

@@ -3,13 +3,16 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from gpuledger.api.kinds import DAEMON_SETS, MODULE_CONFIG, NAMESPACES
-from gpuledger.api.labels import COMPONENT_BY_APP
-from gpuledger.edge.kube.client import KubeClient
+from gpuledger.api.kinds import DAEMON_SETS, EVENTS, MODULE_CONFIG, NAMESPACES, NODES, Resource
+from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_DETECTED
+from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.events.node import Condition, NodeInventoryChanged, NodeInventoryWithdrawn
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.settings import COMPONENT_NAMES, ComponentSettings
@@ -134,3 +137,91 @@ async def test_where_somebody_else_runs_them_nothing_is_done(
         await all_written(writer, facts.ledger)
         assert await names(client) == set()
         assert "DaemonSet" not in writer.health().unlisted
+
+
+LABELLING = replace(KEPT, label_nodes=True)
+COMPLETE = Condition(type="InventoryComplete", status="True", reason="AllDevicesDescribed")
+
+
+def gpus(*, present: bool = True) -> NodeInventoryChanged:
+    return NodeInventoryChanged(present=present, conditions=(COMPLETE,))
+
+
+async def labels(client: KubeClient) -> dict[str, dict[str, str]]:
+    """The labels of every Node."""
+    return {one["metadata"]["name"]: one["metadata"].get("labels", {}) for one in (await client.list(NODES)).items}
+
+
+async def test_nodes_with_gpus_have_our_label_for_as_long_as_they_have_any(
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    for node in ("w1", "cpu"):
+        await create(client, NODES, {"metadata": {"name": node, "labels": {"theirs": "1"}}})
+    async with writing(facts, database_url, ours, LABELLING) as writer:
+        await facts.record(("w1", gpus()), ("not-there", gpus()))
+        await all_written(writer, facts.ledger)
+        assert await labels(client) == {"w1": {"theirs": "1", LABEL_DETECTED: "true"}, "cpu": {"theirs": "1"}}
+        await facts.record(("w1", gpus(present=False)))
+        await all_written(writer, facts.ledger)
+        assert await labels(client) == {"w1": {"theirs": "1"}, "cpu": {"theirs": "1"}}
+        await facts.record(("w1", gpus()))
+        await all_written(writer, facts.ledger)
+        await client.delete(NODES, "w1")
+        await facts.record(("w1", NodeInventoryWithdrawn()))
+        await all_written(writer, facts.ledger)
+        assert await labels(client) == {"cpu": {"theirs": "1"}}, "nothing creates a Node"
+        await create(client, NODES, {"metadata": {"name": "w1"}})
+        await facts.record(("w1", gpus()))
+        await all_written(writer, facts.ledger)
+        assert (await labels(client))["w1"] == {LABEL_DETECTED: "true"}
+
+
+class Late(KubeClient):
+    """Each Node goes just before it would be labelled."""
+
+    async def apply(self, resource: Resource, obj: Object, **given: Any) -> Object:
+        if resource == NODES:
+            await self.delete(NODES, obj["metadata"]["name"])
+        return await super().apply(resource, obj, **given)
+
+
+async def test_a_node_that_goes_before_it_is_labelled_does_not_come_back(
+    facts: FactRecorder, database_url: str, kube: KubeServer, client: KubeClient
+) -> None:
+    await create(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    await create(client, NODES, {"metadata": {"name": "w1"}})
+    await facts.record(("w1", gpus()))
+    late = Late(await load_configuration(kube.kubeconfig))
+    try:
+        async with writing(facts, database_url, late, LABELLING) as writer:
+            await all_written(writer, facts.ledger)
+            assert await labels(client) == {}
+    finally:
+        await late.close()
+
+
+async def test_a_label_that_somebody_removes_is_restored(
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    await create(client, NODES, {"metadata": {"name": "w1"}})
+    await facts.record(("w1", gpus()))
+    async with writing(facts, database_url, ours, LABELLING) as writer:
+        await all_written(writer, facts.ledger)
+        await client.merge_patch(NODES, "w1", {"metadata": {"labels": {LABEL_DETECTED: None}}})
+
+        async def is_restored() -> bool:
+            notes = [str(one.get("note")) for one in (await client.list(EVENTS)).items]
+            return (await labels(client))["w1"] == {LABEL_DETECTED: "true"} and any("Node w1" in one for one in notes)
+
+        await eventually(is_restored)
+
+
+async def test_where_node_feature_discovery_labels_nodes_nobody_else_does(
+    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
+) -> None:
+    await create(client, NODES, {"metadata": {"name": "w1"}})
+    await facts.record(("w1", gpus()))
+    async with writing(facts, database_url, ours) as writer:
+        await all_written(writer, facts.ledger)
+        assert await labels(client) == {"w1": {}}
+        assert not [one for one in ours.written if "/nodes/" in one]

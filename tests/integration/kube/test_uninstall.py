@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kinds import CRDS, DAEMON_SETS, GPU_POOLS, NAMESPACES, SECRETS, Resource
+from gpuledger.api.kinds import CRDS, DAEMON_SETS, GPU_POOLS, NAMESPACES, NODES, SECRETS, Resource
 from gpuledger.api.labels import POOL_FINALIZER
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING
 from gpuledger.edge.kube import crds
@@ -34,6 +34,9 @@ async def test_nothing_waits_for_gpuledger_any_more_and_what_people_made_stays(l
     text = result.out + result.err
     assert "Released, so that they can be deleted: gpu-system/held, gpu-system/shared, wide." in text
     assert "Remaining in Kubernetes: 4 pools" in text
+    assert "Removed from 1 Nodes: the label gpu.deckhouse.io/detected." in text
+    labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in (await left.list(NODES)).items}
+    assert labels == {"gpus": {"example.com/theirs": "true"}, "cpu": {"a": "b"}}
     assert await finalizers(left) == LEFT_OF_POOLS
     assert await names(left, DAEMON_SETS) == await names(left, SECRETS) == {THEIRS}
     assert {crd["metadata"]["name"] for crd in crds.shipped()} <= await names(left, CRDS)
@@ -44,6 +47,7 @@ async def test_nothing_waits_for_gpuledger_any_more_and_what_people_made_stays(l
 async def test_it_can_be_repeated(left: KubeClient) -> None:
     first, second = await uninstall(left, HOME), await uninstall(left, HOME)
     assert len(first.removed) == 3
+    assert (first.nodes, second.nodes) == (1, 0)
     assert (second.removed, second.released, second.pools) == ((), (), 4)
 
 

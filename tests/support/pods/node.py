@@ -31,9 +31,8 @@ class Node:
 
     async def start(self) -> None:
         """Join the cluster."""
-        await create(
-            self._client, NODES, {"metadata": {"name": self.name, "labels": {"kubernetes.io/hostname": self.name}}}
-        )
+        labels = {"kubernetes.io/hostname": self.name, "kubernetes.io/os": "linux"}
+        await create(self._client, NODES, {"metadata": {"name": self.name, "labels": labels}})
         await self.kubelet.start()
         await self.publish()
         # What a new node is tainted with until it is Ready.

@@ -1,8 +1,10 @@
 """What becomes of the GPUDevices of a node whose cards fail, vanish, move and recover, from hardware to decisions."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from pynvml import NVML_ERROR_LIBRARY_NOT_FOUND
 
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Xid
 from gpuledger.agent.hardware.errors import CardLostError, HardwareError
@@ -10,9 +12,12 @@ from gpuledger.agent.health.card import CLEAR_AFTER_S
 from gpuledger.agent.part import AgentFact
 from gpuledger.domain.mig.geometry import Instance, Profile
 from gpuledger.events.device import DeviceFailed, DeviceHealthChanged
+from gpuledger.events.module import ModulePrerequisiteChanged
+from gpuledger.events.node import NodeDevicesObserved
 from support.agent_and_deciders import Watched, watched
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, settle
 from support.bootstrap import components
+from support.hardware import FIRST, SECOND, bench
 from support.inventory import labels
 
 NAME = "worker-01-0000-17-00-0"
@@ -48,6 +53,40 @@ async def test_a_card_is_prepared_whatever_came_first() -> None:
         assert one.services.states() == {NAME: READY}
         (device,) = one.services.devices()
         assert (device.uuid, device.provisional, device.missing) == (UUID, False, False)
+
+
+async def test_a_card_is_prepared_without_node_feature_discovery() -> None:
+    async with watched(node_first=False) as one:
+        one.found(nfd_version=None)
+        await one.pass_looks()
+        assert one.services.states() == {NAME: READY}
+
+
+async def test_cards_on_the_bus_lack_their_driver_although_nothing_else_tells_of_them(tmp_path: Path) -> None:
+    """Neither Node Feature Discovery nor a driver is there, but the agent reads the PCI bus."""
+    machine = bench(tmp_path)
+    machine.nvml.init_error = NVML_ERROR_LIBRARY_NOT_FOUND
+    async with watched(node_first=False, survey=machine.hardware.survey()) as one:
+        one.found(nfd_version=None)
+        await one.pass_looks()
+        assert [(device.pci_address, device.uuid) for device in one.services.devices()] == [
+            (FIRST, None),
+            (SECOND, None),
+        ]
+        assert one.services.condition("DriverMissing") == ("True", "DriverNotAnswering")
+        one.calls.survey_result = SURVEY
+        await one.pass_looks()
+        assert one.services.condition("DriverMissing")[0] == "False"
+
+
+async def test_a_node_without_cards_has_no_inventory_and_no_preparation() -> None:
+    async with watched(node_first=False, survey=Survey((), driver_missing=True)) as one:
+        one.metrics = False
+        one.found(nfd_version=None)
+        await one.pass_looks()
+        kinds = {type(event.data) for event in one.services.events if event.source.startswith("/services/")}
+        assert kinds == {ModulePrerequisiteChanged}
+        assert {type(fact.data) for fact in one.recorded} == {NodeDevicesObserved}
 
 
 async def test_a_card_that_fails_is_faulted_and_ready_again_when_it_is_well() -> None:

@@ -300,6 +300,8 @@ async def test_a_driver_that_does_not_answer_is_a_trouble_until_it_does() -> Non
     async with one.running():
         await one.see(SURVEY._replace(driver_missing=True))
         assert one.part.trouble == NO_DRIVER
+        await one.see(Survey((), driver_missing=True), MISSED_SURVEYS_MAX + 1)
+        assert one.part.trouble is None, "a node without cards needs no driver"
         await one.see(SURVEY)
         assert one.part.trouble is None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.exporter import ExporterMonitor
+from gpuledger.agent.exporter import SURVEY_WAIT_S, SURVEY_WAITS_MAX, ExporterMonitor
 from gpuledger.agent.hardware.factory import open_hardware
 from gpuledger.agent.heartbeat import HEARTBEATS_REPORTED
 from gpuledger.agent.outbox.outbox import Connect
@@ -139,7 +139,7 @@ async def test_a_part_that_does_nothing_any_more_is_an_illness_and_one_that_wait
         assert agent.health().ok
 
 
-def exporter(service: Sequence[str | None]) -> ExporterMonitor:
+def exporter(service: Sequence[str | None], has_cards: Callable[[], bool | None] = lambda: True) -> ExporterMonitor:
     left = iter(service)
 
     async def scrape() -> str:
@@ -148,7 +148,7 @@ def exporter(service: Sequence[str | None]) -> ExporterMonitor:
             raise MonitoringError("connection refused")
         return answer
 
-    return ExporterMonitor("w1", scrape, clock=lambda: NOON)
+    return ExporterMonitor("w1", scrape, clock=lambda: NOON, has_cards=has_cards)
 
 
 async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,6 +159,34 @@ async def test_trouble_of_the_exporter_is_logged_once(capsys: pytest.CaptureFixt
     assert logged.count("connection refused") == 2
     assert logged.count("have no sample of DCGM") == 1
     assert logged.count("a part works again") == 1
+
+
+async def test_no_exporter_is_expected_where_no_card_was_ever_found(capsys: pytest.CaptureFixture[str]) -> None:
+    found = iter([False, False, None, True, False])
+    watch = exporter([None] * 3, lambda: next(found))
+    assert [await watch.poll() for _ in range(2)] == [None, None]
+    assert (watch.trouble, capsys.readouterr().out) == (None, "")
+    recorded = [await watch.poll() for _ in range(3)]
+    assert [one and one.fresh for one in recorded] == [False, False, False], "and where all cards are lost it still is"
+
+
+async def test_a_survey_that_never_comes_does_not_keep_it_from_scraping() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    async def record(facts: Sequence[AgentFact]) -> None:
+        raise MonitoringError(f"it scraped, and recorded {len(facts)}")
+
+    async def scrape() -> str:
+        raise MonitoringError("connection refused")
+
+    watch = ExporterMonitor("w1", scrape, clock=lambda: NOON, sleep=sleep, has_cards=lambda: None)
+    with pytest.raises(MonitoringError, match="it scraped, and recorded 1"):
+        await watch.run(record)
+    assert pauses == [SURVEY_WAIT_S] * SURVEY_WAITS_MAX
 
 
 async def test_polls_are_reported_anew_once_somebody_counts_them() -> None:

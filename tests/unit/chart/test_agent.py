@@ -11,7 +11,7 @@ from gpuledger.agent.hardware.calls import CLOSE_MAX_S
 from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
 from gpuledger.agent.settings import AgentSettings, read_agent_settings
 from gpuledger.agent.supervisor import STOP_TIMEOUT_S
-from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_PRESENT
+from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.runtime.settings import (
     DATABASE_URL,
@@ -284,11 +284,7 @@ def test_its_runtime_class_is_its_own_or_the_components(own: str, components: st
     assert pod_of(render(given)).get("runtimeClassName") == expected
 
 
-def test_it_runs_on_every_node_with_gpus_and_where_it_is_reported_to() -> None:
-    (term,) = pod_of(plain())["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
-        "nodeSelectorTerms"
-    ]
-    assert term == {"matchExpressions": [{"key": LABEL_PRESENT, "operator": "Exists"}]}
+def test_other_affinities_and_tolerations_are_possible() -> None:
     assert pod_of(plain())["tolerations"] == [{"operator": "Exists"}]
     own: dict[str, Any] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
     pod = pod_of(render(values(affinity=own, tolerations=[{"key": "gpu"}])))

@@ -209,7 +209,7 @@ class HealthMonitor(BasePart):
                 if self._monotonic() - since_s >= self._retries.backoff.healthy_after_s:
                     reason = None
                     self._retries.reset()
-                if str(error) != reason:
+                if str(error) != reason and self._board.state.has_cards is not False:
                     reason = str(error)
                     log.warning("cannot wait for errors of the cards", node=self._rules.node, reason=reason)
                 await self._sleep(self._retries.pause_s())

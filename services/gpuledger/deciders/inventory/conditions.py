@@ -36,14 +36,22 @@ def is_managed(row: InventoryNode, settings: ModuleSettings) -> Management:
 
 
 def prerequisite(count: NfdCount) -> ModulePrerequisiteChanged | None:
-    """Whether Node Feature Discovery is installed and new enough on any node; None where there are no nodes."""
+    """Whether anything tells which nodes have GPUs; None where there are no nodes.
+
+    That is Node Feature Discovery, new enough on any node, or where no node has it at all, an agent on any node.
+    """
     if count.new_enough:
         return ModulePrerequisiteChanged(met=True, reason=InventoryReason.PREREQUISITES_MET)
     if count.too_old:
         message = f"Node Feature Discovery is older than {_NFD_VERSION}; upgrade it to {_NFD_VERSION} or newer."
         return ModulePrerequisiteChanged(met=False, reason=InventoryReason.NFD_TOO_OLD, message=message)
+    if count.surveyed:
+        return ModulePrerequisiteChanged(met=True, reason=InventoryReason.SURVEYED_BY_AGENTS)
     if count.nodes:
-        message = f"Node Feature Discovery shows no node's features; enable it, version {_NFD_VERSION} or newer."
+        message = (
+            "Neither Node Feature Discovery nor an agent describes any node; let agents run on all nodes (the chart's "
+            f"agent.nodes=all), or enable Node Feature Discovery, version {_NFD_VERSION} or newer."
+        )
         return ModulePrerequisiteChanged(met=False, reason=InventoryReason.NFD_MISSING, message=message)
     return None
 

@@ -4,7 +4,7 @@ The decider derives the desired inventory of a node from the facts in force and 
 decisions. A GPUDevice keeps its name for life; it is withdrawn only when its node is gone, its card is in another
 node, another card is found in its slot, people retired it while its card is missing, or its card, long absent, makes
 room for a new one of a node with too many. Nothing is decided while the module is disabled, and nothing but withdrawals
-while Node Feature Discovery is missing.
+while neither Node Feature Discovery nor an agent describes any node.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """Decides which pool each device belongs to, what pools offer, and the orders of nodes' agents. Pure.
 
 The decider checks the devices, pools and nodes that a fact touched, and no others, and decides only differences. It
-decides nothing while the module is disabled or Node Feature Discovery is missing.
+decides nothing while the module is disabled, or nothing tells which nodes have GPUs.
 """
 
 from collections.abc import Iterator

@@ -46,6 +46,11 @@ class InventoryNode(NamedTuple):
         reported_at = self.gpus_reported_at
         return reported_at is not None and (self.gone_at is None or self.gone_at < reported_at)
 
+    @property
+    def is_surveyed(self) -> bool:
+        """Whether the node's agent has reported its cards, if only that there are none, since the Node was deleted."""
+        return self.agent_at is not None and (self.gone_at is None or self.gone_at < self.agent_at)
+
 
 class CardReport(NamedTuple):
     """The last report of a card by one reporter; `rank` counts a node's cards of one vendor and model from 1.
@@ -76,12 +81,13 @@ class Slot(NamedTuple):
 
 
 class NfdCount(NamedTuple):
-    """How many nodes exist, and on how many of them Node Feature Discovery is new enough or too old."""
+    """How many nodes exist, on how many Node Feature Discovery is new enough or too old, and how many agents survey."""
 
     module: str
     nodes: int
     new_enough: int
     too_old: int
+    surveyed: int
 
 
 class ReportHour(NamedTuple):
@@ -123,8 +129,8 @@ class InventoryFacts(Inventory):
         self._claimed: list[str] = []
 
     def nfd_count(self) -> NfdCount:
-        """On how many nodes Node Feature Discovery was found."""
-        return self.nfd.get(MODULE_CONFIG) or NfdCount(MODULE_CONFIG, 0, 0, 0)
+        """On how many nodes Node Feature Discovery was found, and how many agents have surveyed."""
+        return self.nfd.get(MODULE_CONFIG) or NfdCount(MODULE_CONFIG, 0, 0, 0, 0)
 
     def note_claims(self, cards: Iterable[str]) -> None:
         """Note that a survey claims cards that other nodes have, and that the survey before did not claim."""

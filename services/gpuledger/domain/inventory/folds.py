@@ -316,7 +316,7 @@ def _with_hardware_facts(row: InventoryNode, labels: Mapping[str, str], time: da
 
 
 def _put(state: InventoryFacts, row: InventoryNode) -> None:
-    """Put the row, and update the count of Node Feature Discovery."""
+    """Put the row, and update the count of nodes that something describes."""
     was, now = _nfd(state.node_facts.get(row.node)), _nfd(row)
     state.node_facts.put(row)
     if was != now:
@@ -324,15 +324,16 @@ def _put(state: InventoryFacts, row: InventoryNode) -> None:
         state.nfd.put(NfdCount(MODULE_CONFIG, *(n - a + b for n, a, b in zip(count[1:], was, now, strict=True))))
 
 
-def _nfd(row: InventoryNode | None) -> tuple[int, int, int]:
-    """A node's part of the count: whether it exists, and whether its version is new enough or too old."""
+def _nfd(row: InventoryNode | None) -> tuple[int, int, int, int]:
+    """A node's part of the count: whether it exists, its version is new enough or too old, its agent surveys it."""
     if row is None or not row.exists:
-        return (0, 0, 0)
+        return (0, 0, 0, 0)
+    surveyed = int(row.is_surveyed)
     versions = [version for version in (row.features_nfd_version, row.nfd_version) if version is not None]
     if not versions and not row.has_features and not any(trace in row.labels for trace in _TRACES):
-        return (1, 0, 0)
+        return (1, 0, 0, surveyed)
     new_enough = any(map(is_new_enough, versions)) if versions else True
-    return (1, int(new_enough), int(not new_enough))
+    return (1, int(new_enough), int(not new_enough), surveyed)
 
 
 HANDLERS: Handlers = {

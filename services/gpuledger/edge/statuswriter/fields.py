@@ -11,7 +11,7 @@ import orjson
 
 from gpuledger.api.conditions import MODULE_CONDITIONS
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, OUR_MANAGERS, RESOURCE_SLICES
-from gpuledger.api.labels import POOL_FINALIZER, is_our_label
+from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER, is_our_label
 from gpuledger.edge.statuswriter.objects import POOL_KINDS, DesiredObject, Document, Key, Kind, ObservedObject
 
 DIGEST_BYTES: Final = 12
@@ -57,8 +57,8 @@ def at_generation(kind: Kind, desired: DesiredObject | None, observed: ObservedO
 
 def main_of(kind: Kind, obj: Document) -> Document:
     """What the product owns of an object outside its status."""
-    if kind is Kind.DEVICE:
-        return {"labels": our_labels(obj)}
+    if kind in (Kind.DEVICE, Kind.KUBE_NODE):
+        return {"labels": our_labels(kind, obj)}
     if kind in POOL_KINDS:
         return {"finalizers": [one for one in obj["metadata"].get("finalizers") or () if one == POOL_FINALIZER]}
     if kind is Kind.SLICE:
@@ -70,15 +70,18 @@ def main_of(kind: Kind, obj: Document) -> Document:
     return {} if kind is Kind.MODULE else {"spec": obj.get("spec") or {}}
 
 
-def our_labels(obj: Document) -> dict[str, str]:
-    """The labels of a GPUDevice that the product owns."""
-    return {key: value for key, value in (obj["metadata"].get("labels") or {}).items() if is_our_label(key)}
+def our_labels(kind: Kind, obj: Document) -> dict[str, str]:
+    """The labels of a GPUDevice or a Node that the product owns."""
+    labels = obj["metadata"].get("labels") or {}
+    if kind is Kind.KUBE_NODE:
+        return {key: value for key, value in labels.items() if key == LABEL_DETECTED}
+    return {key: value for key, value in labels.items() if is_our_label(key)}
 
 
 def status_of(kind: Kind, obj: Document) -> Document:
     """What the product owns of an object's status: all of it, but of a ModuleConfig its own conditions."""
     status = obj.get("status") or {}
-    if kind in (Kind.RULE, Kind.COMPONENT):
+    if kind in (Kind.RULE, Kind.COMPONENT, Kind.KUBE_NODE):
         return {}
     if kind is Kind.MODULE:
         conditions = sorted(status.get("conditions") or (), key=item_name)

@@ -15,6 +15,7 @@ from gpuledger.api.kinds import (
     GPU_POOLS,
     MODULE_CONFIGS,
     NODE_FEATURE_RULES,
+    NODES,
     RESOURCE_SLICE_STATUSES,
     Resource,
 )
@@ -24,7 +25,10 @@ Document = dict[str, Any]
 
 
 class Kind(StrEnum):
-    """The kinds that the product keeps; of a ModuleConfig only its conditions, of pools finalizer and status."""
+    """The kinds that the product keeps.
+
+    Of a ModuleConfig it keeps its conditions, of pools the finalizer and the status, of Nodes one label.
+    """
 
     DEVICE = "GPUDevice"
     NODE = "GPUNodeState"
@@ -34,12 +38,13 @@ class Kind(StrEnum):
     POOL = "GPUPool"
     CLUSTER_POOL = "ClusterGPUPool"
     COMPONENT = "DaemonSet"
+    KUBE_NODE = "Node"
 
 
 POOL_KINDS: Final = (Kind.POOL, Kind.CLUSTER_POOL)
 
-USER_KINDS: Final = frozenset({Kind.MODULE, *POOL_KINDS})
-"""Kinds whose objects people create and delete."""
+USER_KINDS: Final = frozenset({Kind.MODULE, Kind.KUBE_NODE, *POOL_KINDS})
+"""Kinds whose objects people, or kubelets, create and delete."""
 
 RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.DEVICE: GPU_DEVICES,
@@ -50,6 +55,7 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.POOL: GPU_POOLS,
     Kind.CLUSTER_POOL: CLUSTER_GPU_POOLS,
     Kind.COMPONENT: DAEMON_SETS,
+    Kind.KUBE_NODE: NODES,
 }
 
 

@@ -198,7 +198,8 @@ class _Leader:
         self.has_followed = False
         self._queue = WorkQueue(context.now)
         components = Components(settings.components, component_daemon_sets())
-        self._kinds = [kind for kind in Kind if kind is not Kind.COMPONENT or components.are_kept]
+        is_kept = {Kind.COMPONENT: components.are_kept, Kind.KUBE_NODE: components.label_nodes}
+        self._kinds = [kind for kind in Kind if is_kept.get(kind, True)]
         self._planner = Planner(self._desired, node_feature_rule(), components)
         self._recorder = EventRecorder(context, _breaker(context, settings.events_per_s, settings.events_burst))
         breaker = _breaker(context, settings.writes_per_s, settings.writes_burst)

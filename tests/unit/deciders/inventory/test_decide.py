@@ -281,23 +281,71 @@ def test_disabled_decides_nothing_and_enabled_makes_up_for_it() -> None:
     assert kinds(inventory.record(5, MODULE, SettingsChanged())) == ["device.withdrawn", "node.inventory-withdrawn"]
 
 
-@pytest.mark.parametrize(
-    ("first", "reason"),
-    [
-        (observed("2203", nfd_version="v0.16.6"), "NodeFeatureDiscoveryTooOld"),
-        (NodeObserved(uid="u", labels={"nvidia.com/gpu.present": "true"}), "NodeFeatureDiscoveryMissing"),
-    ],
-    ids=["too old", "missing"],
-)
-def test_without_node_feature_discovery_nothing_else_happens(first: NodeObserved, reason: str) -> None:
+def test_with_an_old_node_feature_discovery_nothing_else_happens_whatever_agents_find() -> None:
     inventory = RecordedInventory()
-    assert kinds(inventory.record(0, "w1", first)) == ["module.prerequisite-changed"]
+    assert kinds(inventory.record(0, "w1", observed("2203", nfd_version="v0.16.6"))) == ["module.prerequisite-changed"]
     assert inventory.record(1, "w1", cards_seen(card("GPU-a"))) == []
-    (module,) = inventory.state.module.rows.values()
-    assert (module.met, module.reason) == (False, reason)
+    assert module_of(inventory) == (False, "NodeFeatureDiscoveryTooOld")
     decided = inventory.record(2, "w1", observed("2203"))
     assert kinds(decided)[:2] == ["module.prerequisite-changed", "device.detected"]
     assert inventory.state.module.rows[MODULE].changed_at == hour(2)
+
+
+def module_of(inventory: RecordedInventory) -> tuple[bool, str]:
+    """Whether the module's prerequisites are met, and why."""
+    (module,) = inventory.state.module.rows.values()
+    return module.met, module.reason
+
+
+def test_without_node_feature_discovery_and_agents_nothing_else_happens() -> None:
+    inventory = RecordedInventory()
+    labels_alone = NodeObserved(uid="u", labels={"nvidia.com/gpu.present": "true"})
+    assert kinds(inventory.record(0, "w1", labels_alone)) == ["module.prerequisite-changed"]
+    assert inventory.record(1, "w2", NodeObserved(uid="v")) == []
+    assert module_of(inventory) == (False, "NodeFeatureDiscoveryMissing")
+
+
+def test_an_agent_stands_in_for_node_feature_discovery() -> None:
+    inventory = recorded(("w1", NodeObserved(uid="u")), ("cpu", NodeObserved(uid="v")))
+    decided = inventory.record(2, "w1", cards_seen(card("GPU-a"), card(None, 1)))
+    assert kinds(decided) == [
+        "module.prerequisite-changed",
+        *("device.detected", "device.detected", "device.attached", "device.attached"),
+        "node.inventory-changed",
+    ]
+    assert module_of(inventory) == (True, "NodesSurveyedByAgents")
+    assert inventory.names() == ["w1-0000-17-00-0", "w1-0000-18-00-0"]
+    assert inventory.conditions("w1")["InventoryComplete"] == ("True", "AllDevicesDescribed")
+
+
+def test_a_node_whose_agent_finds_no_card_has_no_inventory() -> None:
+    inventory = recorded(("cpu", NodeObserved(uid="v")))
+    assert kinds(inventory.record(1, "cpu", cards_seen())) == ["module.prerequisite-changed"]
+    assert module_of(inventory) == (True, "NodesSurveyedByAgents")
+    assert (inventory.devices(), inventory.state.node.rows) == ([], {})
+
+
+def test_once_the_only_agents_node_is_gone_the_prerequisite_is_missing_until_an_agent_surveys_again() -> None:
+    inventory = recorded(("w1", NodeObserved(uid="u")), ("cpu", NodeObserved(uid="v")))
+    inventory.record(2, "w1", cards_seen(card("GPU-a")))
+    assert kinds(inventory.record(3, "w1", NodeGone())) == [
+        *("module.prerequisite-changed", "device.detached", "device.withdrawn", "node.inventory-withdrawn"),
+    ]
+    assert inventory.record(4, "w1", NodeObserved(uid="w")) == []
+    assert module_of(inventory) == (False, "NodeFeatureDiscoveryMissing")
+    decided = inventory.record(5, "w1", cards_seen(card("GPU-a")))
+    assert kinds(decided)[:2] == ["module.prerequisite-changed", "device.detected"]
+
+
+def test_node_feature_discovery_that_comes_later_takes_over_and_adds_no_device() -> None:
+    inventory = recorded(("w1", cards_seen(card("GPU-a"))))
+    assert module_of(inventory) == (True, "NodesSurveyedByAgents")
+    decided = inventory.record(1, "w1", observed("2203"))
+    assert "device.detected" not in kinds(decided)
+    assert module_of(inventory) == (True, "PrerequisitesMet")
+    inventory.record(2, "w1", NodeObserved(uid="u"))
+    assert module_of(inventory) == (True, "NodesSurveyedByAgents")
+    assert inventory.names() == ["w1-0000-17-00-0"]
 
 
 def test_a_device_of_a_gone_node_goes_even_while_node_feature_discovery_is_missing() -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from gpuledger.deciders.inventory.conditions import prerequisite
 from gpuledger.domain.inventory.device_names import NAME_MAX, device_name, free_name, place_of
+from gpuledger.domain.inventory.facts import NfdCount
 from gpuledger.domain.inventory.labels import (
     expected_devices,
     hardware_facts,
@@ -193,3 +195,22 @@ def test_the_status_has_the_shape_of_the_resource() -> None:
         "gpu.deckhouse.io/precision.bf16": "true",
     }
     assert module_condition(inventory.state.module.rows[MODULE])["status"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "new_enough", "too_old", "surveyed", "reason"),
+    [
+        (0, 0, 0, 0, None),
+        (3, 0, 0, 0, "NodeFeatureDiscoveryMissing"),
+        (3, 0, 0, 1, "NodesSurveyedByAgents"),
+        (3, 0, 1, 3, "NodeFeatureDiscoveryTooOld"),
+        (3, 1, 2, 3, "PrerequisitesMet"),
+        (3, 1, 0, 0, "PrerequisitesMet"),
+    ],
+)
+def test_what_tells_which_nodes_have_gpus(
+    nodes: int, new_enough: int, too_old: int, surveyed: int, reason: str | None
+) -> None:
+    found = prerequisite(NfdCount(MODULE, nodes, new_enough, too_old, surveyed))
+    assert (None if found is None else str(found.reason)) == reason
+    assert found is None or found.met == (reason in ("PrerequisitesMet", "NodesSurveyedByAgents"))

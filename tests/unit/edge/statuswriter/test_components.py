@@ -1,5 +1,6 @@
 """The components' DaemonSets: when there are which, and where their pods may run."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,6 +69,19 @@ def test_pods_run_on_managed_nodes_with_gpus_only(module: dict[str, Any], manage
     affinity = pod("nvidia-dcgm", **module)["affinity"]["nodeAffinity"]
     (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [{"key": "gpu.deckhouse.io/present", "operator": "Exists"}, managed]
+
+
+def test_where_nodes_are_labelled_pods_run_by_either_label() -> None:
+    labelling = Components(replace(SETTINGS, label_nodes=True), component_daemon_sets())
+    affinity = pod("nvidia-dcgm", labelling, enabled_by_default=False)["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    managed = {"key": "gpu.deckhouse.io/enabled", "operator": "In", "values": ["true"]}
+    assert terms == [
+        {"matchExpressions": [{"key": f"gpu.deckhouse.io/{label}", "operator": "Exists"}, managed]}
+        for label in ("present", "detected")
+    ]
+    assert (labelling.label_nodes, COMPONENTS.label_nodes, NO_COMPONENTS.label_nodes) == (True, False, False)
+    assert not Components(ComponentSettings(manage=False, label_nodes=True), component_daemon_sets()).label_nodes
 
 
 @pytest.mark.parametrize("app", APPS)

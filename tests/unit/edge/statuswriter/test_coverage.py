@@ -12,6 +12,7 @@ from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_obje
 from gpuledger.edge.statuswriter.events.series import NOTE_BYTES_MAX, is_fresh
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
+from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import (
     NodeFeaturesGone,
     NodeFeaturesObserved,
@@ -22,6 +23,7 @@ from gpuledger.events.node import (
 )
 from support.events import hour
 from support.gpu_states import COMPLETE, INCOMPLETE, desired_state
+from support.inventory import MODULE
 
 NODE = Key(Kind.NODE, "w1")
 PREFIX = "gpu.deckhouse.io/"
@@ -70,6 +72,21 @@ def test_an_incomplete_node_says_which_labels_differ(facts: list[Any], text: str
     assert shown.startswith("None. ")
     assert text in shown
     assert message(desired_state(*facts, IS_INCOMPLETE, IS_COMPLETE)) == "Every GPU of the node is found and described."
+
+
+def surveyed(reason: str) -> tuple[str, Any]:
+    return MODULE, ModulePrerequisiteChanged(met=True, reason=reason)
+
+
+def test_where_agents_find_the_gpus_nobody_is_to_label_nodes() -> None:
+    by_agents, by_nfd = surveyed("NodesSurveyedByAgents"), surveyed("PrerequisitesMet")
+    state = desired_state(by_agents, IS_INCOMPLETE)
+    assert message(state) == "None."
+    checks = CoverageChecks(state.coverage, node_feature_rule(), lambda: hour(99), 300.0)
+    assert list(checks.take_occurrences()) == []
+    later = desired_state(by_agents, IS_INCOMPLETE, by_nfd)
+    assert NO_FEATURES in message(later)
+    assert NODE in later.take_changed()
 
 
 def test_many_differences_fit_into_an_event() -> None:

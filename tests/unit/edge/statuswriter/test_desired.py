@@ -9,7 +9,7 @@ from gpuledger.api.reasons import EventReason
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
-from gpuledger.edge.statuswriter.objects import Document
+from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
 from gpuledger.events.device import DeviceDetected, DeviceWithdrawn, Hardware
 from gpuledger.events.node import NodeInventoryChanged, NodeInventoryWithdrawn
 from support.events import event, folded, log_of
@@ -47,7 +47,7 @@ def test_a_node_is_shown_once_something_was_decided_of_it() -> None:
 
 def test_what_changed_and_what_was_withdrawn() -> None:
     state = desired_state(("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))))
-    assert set(state.take_changed()) == {DEVICE, NODE}
+    assert set(state.take_changed()) == {DEVICE, NODE, Key(Kind.KUBE_NODE, "w1")}
     assert state.take_changed() == {}
     state = desired_state(
         ("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))),
@@ -56,6 +56,14 @@ def test_what_changed_and_what_was_withdrawn() -> None:
     assert set(state.take_changed()) == set(state.withdrawn) == {DEVICE, NODE}
     state = desired_state(("w1-0", detected()), ("w1-0", DeviceWithdrawn()), ("w1-0", detected()))
     assert not state.withdrawn
+
+
+@pytest.mark.parametrize(("present", "labels"), [(True, {"gpu.deckhouse.io/detected": "true"}), (False, {})])
+def test_a_node_with_gpus_has_our_label(present: bool, labels: dict[str, str]) -> None:
+    state = desired_state(("w1", NodeInventoryChanged(present=present, conditions=(COMPLETE,))))
+    key = Key(Kind.KUBE_NODE, "w1")
+    assert desired_object(state, key, node_feature_rule()) == DesiredObject({"labels": labels}, {})
+    assert desired_object(state, key._replace(name="cpu"), node_feature_rule()) is None, "it is nobody's business"
 
 
 def test_what_is_news() -> None:

@@ -13,6 +13,7 @@ from support.gpu_states import CARD, CLUSTER_POOL, POOL, desired_state, found, r
 
 KEYS = {
     Kind.NODE: [Key(Kind.NODE, "w1")],
+    Kind.KUBE_NODE: [Key(Kind.KUBE_NODE, "w1")],
     Kind.DEVICE: [Key(Kind.DEVICE, "d1"), Key(Kind.DEVICE, "d2")],
     Kind.POOL: [Key(Kind.POOL, "a", "team")],
     Kind.CLUSTER_POOL: [Key(Kind.CLUSTER_POOL, "c")],

@@ -83,6 +83,7 @@ def compared(kind: AnyKind, recorded: dict[str, LastRecord], *objects: dict[str,
 def test_only_a_nodes_labels_about_gpus_and_management_are_relevant() -> None:
     labels = {
         "gpu.deckhouse.io/present": "true",
+        "gpu.deckhouse.io/detected": "true",
         "nvidia.com/gpu.product": "A100",
         "nvidia.com/gfd.timestamp": "1",
         "feature.node.kubernetes.io/pci-10de.present": "true",

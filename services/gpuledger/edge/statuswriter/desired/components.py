@@ -1,7 +1,8 @@
 """Desired DaemonSets of the components that prepare and monitor GPUs, according to the module's settings. Pure.
 
-They run on managed nodes with GPUs, each if it is switched on, while the module is enabled. Where somebody else runs
-the components gpuledger has no DaemonSets.
+They run on managed nodes with GPUs, each if it is switched on, while the module is enabled. Node Feature Discovery
+labels nodes with GPUs; where it may be absent the status writer does so from the inventory as well. Where somebody else
+runs the components gpuledger has no DaemonSets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,14 @@ from copy import deepcopy
 from typing import Final
 
 from gpuledger.api.kinds import MANAGED_BY
-from gpuledger.api.labels import COMPONENT_BY_APP, LABEL_APP, LABEL_FALSE, LABEL_PRESENT, LABEL_TRUE
+from gpuledger.api.labels import (
+    COMPONENT_BY_APP,
+    LABEL_APP,
+    LABEL_DETECTED,
+    LABEL_FALSE,
+    LABEL_PRESENT,
+    LABEL_TRUE,
+)
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.kube.client import Selection
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
@@ -38,6 +46,11 @@ class Components:
         """Whether gpuledger keeps any."""
         return bool(self._manifests)
 
+    @property
+    def label_nodes(self) -> bool:
+        """Whether gpuledger labels the nodes that its components run on."""
+        return self.are_kept and self._settings.label_nodes
+
     def selection(self) -> Selection:
         """Selects our objects."""
         labels = ",".join(f"{name}={value}" for name, value in OURS.items())
@@ -63,19 +76,23 @@ class Components:
         pod = spec["template"]["spec"]
         for container in (*pod.get("initContainers", ()), *pod["containers"]):
             container["image"] = self._settings.images[component]
-        pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _managed(module)}}
+        pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": self._nodes(module)}}
         if self._settings.runtime_class:
             pod["runtimeClassName"] = self._settings.runtime_class
         if self._settings.pull_secrets:
             pod["imagePullSecrets"] = [{"name": name} for name in self._settings.pull_secrets]
         return spec
 
-
-def _managed(module: ModuleSettings) -> Document:
-    """Managed nodes with GPUs."""
-    operator, value = ("NotIn", LABEL_FALSE) if module.enabled_by_default else ("In", LABEL_TRUE)
-    managed = {"key": module.managed_label_key, "operator": operator, "values": [value]}
-    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": LABEL_PRESENT, "operator": "Exists"}, managed]}]}
+    def _nodes(self, module: ModuleSettings) -> Document:
+        """Managed nodes with GPUs, by whichever label says so."""
+        operator, value = ("NotIn", LABEL_FALSE) if module.enabled_by_default else ("In", LABEL_TRUE)
+        managed = {"key": module.managed_label_key, "operator": operator, "values": [value]}
+        labels = (LABEL_PRESENT, LABEL_DETECTED) if self._settings.label_nodes else (LABEL_PRESENT,)
+        return {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": label, "operator": "Exists"}, managed]} for label in labels
+            ]
+        }
 
 
 NO_COMPONENTS: Final = Components(ComponentSettings(), ())

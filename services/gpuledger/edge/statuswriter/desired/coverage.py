@@ -3,6 +3,7 @@
 The inventory stays incomplete where a rule does not cover a card, so the difference belongs where people look: in the
 message of InventoryComplete while that is False, and after a while in an Event. Only what the ledger has is compared,
 the PCI devices in a NodeFeature and the node's labels; `gpuledger nfd coverage` compares all features in the cluster.
+Where agents stand in for Node Feature Discovery there is nothing to compare.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,12 +11,13 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from gpuledger.api.labels import LABEL_DEVICE_COUNT, LABEL_DEVICE_PREFIX, LABEL_PRESENT, NFD_PCI_DEVICE
-from gpuledger.api.reasons import EventReason
+from gpuledger.api.reasons import EventReason, InventoryReason
 from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.inventory.feature_rule import Features, expected_labels
 from gpuledger.edge.statuswriter.desired.since import Since
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.objects import Document, Key, Kind
+from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeFeaturesGone, NodeFeaturesObserved, NodeGone, NodeObserved, PciDevice
 from gpuledger.runtime.clock import Clock
 
@@ -50,6 +52,7 @@ class LabelCoverage:
         self._labels: dict[str, _Labels] = {}
         self._devices: dict[str, _Devices] = {}
         self._touched: dict[str, None] = {}
+        self._expects_features = True
 
     def take_touched(self) -> dict[str, None]:
         """The nodes with incomplete inventories whose labels or devices changed since the last call."""
@@ -85,8 +88,16 @@ class LabelCoverage:
         self.changed[node] = since
         self._touched[node] = None
 
+    def expect_features(self, expected: bool) -> None:
+        """Whether Node Feature Discovery is to describe nodes, or agents stand in for it."""
+        if expected != self._expects_features:
+            self._expects_features = expected
+            self._touched.update(dict.fromkeys(self.incomplete))
+
     def result(self, node: str, rule: Document) -> str:
-        """What is wrong with the node's labels, in sentences."""
+        """What is wrong with the node's labels, in sentences; empty where nobody is to set any."""
+        if not self._expects_features:
+            return ""
         devices = self._devices.get(node)
         if devices is None or devices.listed is None:
             return f"{NO_FEATURES} {MORE}"
@@ -144,7 +155,7 @@ class CoverageChecks:
             if since.at + self._after > now:
                 continue
             note, before = self._coverage.result(node, self._rule), self._announced.get(node)
-            if before != (since, note):
+            if note and before != (since, note):
                 self._announced[node] = (since, note)
                 at, recorded_ns = since if before is None else self._coverage.changed.get(node, since)
                 yield Occurrence(Key(Kind.NODE, node), EventReason.LABELS_CHECKED, note, note, True, at, recorded_ns)
@@ -170,7 +181,12 @@ def _features_gone(state: LabelCoverage, fact: Fact, _data: NodeFeaturesGone) ->
     state.observe_devices(fact.event.subject, _since(fact), None)
 
 
+def _prerequisite_changed(state: LabelCoverage, _fact: Fact, data: ModulePrerequisiteChanged) -> None:
+    state.expect_features(data.reason != InventoryReason.SURVEYED_BY_AGENTS)
+
+
 HANDLERS: Handlers = {
+    ModulePrerequisiteChanged: _prerequisite_changed,
     NodeObserved: _observed,
     NodeGone: _gone,
     NodeFeaturesObserved: _features_observed,

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuledger.api.conditions import FALSE, TRUE, NodeConditionType
 from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.api.labels import LABEL_DETECTED, LABEL_TRUE
 from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.bootstrap.state import Bootstrap
@@ -89,7 +90,7 @@ class DesiredState(Inventory):
 
     def _changed_nodes(self) -> Iterator[Key]:
         self.bootstrap.phase.take_changes()
-        yield from (Key(Kind.NODE, row.node) for row in _rows(self.node))
+        yield from (Key(kind, row.node) for row in _rows(self.node) for kind in (Kind.NODE, Kind.KUBE_NODE))
         yield from (Key(Kind.NODE, node) for node in self.coverage.take_touched())
         for table in (self.condition, self.bootstrap.preparation):
             changes = table.take_changes()
@@ -136,6 +137,7 @@ class DesiredState(Inventory):
         tables: Mapping[Kind, Iterable[str]] = {
             Kind.MODULE: dict.fromkeys([*self.module.rows, *self.module_check.modules()]),
             Kind.NODE: self.node.rows,
+            Kind.KUBE_NODE: self.node.rows,
             Kind.DEVICE: self.device.rows,
             Kind.SLICE: self.slices.slice.rows,
         }
@@ -204,8 +206,14 @@ def _node(state: DesiredState, key: Key, rule: Document) -> DesiredObject | None
     status = node_status(row, conditions)
     for one in status["conditions"]:
         if one["type"] == NodeConditionType.INVENTORY_COMPLETE and one["status"] == FALSE:
-            one["message"] = f"{one['message']} {state.coverage.result(row.node, rule)}"
+            one["message"] = f"{one['message']} {state.coverage.result(row.node, rule)}".rstrip()
     return DesiredObject({"spec": {"nodeName": row.node}}, canonical(status))
+
+
+def _kube_node(state: DesiredState, key: Key) -> DesiredObject | None:
+    """The label by which components run on the node; nodes that the inventory does not have are nobody's business."""
+    row = state.node.get(key.name)
+    return None if row is None else DesiredObject({"labels": {LABEL_DETECTED: LABEL_TRUE} if row.present else {}}, {})
 
 
 def _module(state: DesiredState, key: Key) -> DesiredObject | None:
@@ -231,6 +239,7 @@ def _pool(state: DesiredState, key: Key) -> DesiredObject | None:
 
 _DESIRED: Mapping[Kind, Callable[[DesiredState, Key], DesiredObject | None]] = {
     Kind.DEVICE: _device,
+    Kind.KUBE_NODE: _kube_node,
     Kind.MODULE: _module,
     Kind.SLICE: _slice,
     Kind.POOL: _pool,

@@ -1,4 +1,7 @@
-"""Reads the API server's answer to a write: what the cache keeps of it, and which foreign fields it shows. Pure."""
+"""Reads the API server's answer to a write, and says which object a write is about. Pure.
+
+An answer gives what the cache keeps of the object, and which foreign fields it shows.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -17,9 +20,16 @@ def extra_of(key: Key, part: Document, obj: Document) -> list[Document]:
     if key.kind in (Kind.MODULE, Kind.COMPONENT) or "finalizers" in part:
         return []
     if "labels" in part:
-        return removals(part["labels"], our_labels(obj), "/metadata/labels")
+        return removals(part["labels"], our_labels(key.kind, obj), "/metadata/labels")
     (name, applied), *_ = part.items()
     return removals(applied, obj.get(name) or {}, f"/{name}")
+
+
+def uid_of(key: Key, step: PlannedStep) -> str | None:
+    """The UID of the one object that a write may change: a write must never create a Node that is just gone."""
+    if key.kind is Kind.KUBE_NODE and step.observed is not None:
+        return step.observed.uid
+    return None if step.desired is None else step.desired.uid
 
 
 def observed_after(key: Key, step: PlannedStep, obj: Document, whole_status: bool | None) -> ObservedObject:

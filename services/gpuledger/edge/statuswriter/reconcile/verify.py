@@ -39,8 +39,8 @@ OUR_KINDS: Final = (Kind.DEVICE, Kind.NODE, Kind.SLICE)
 COMPARED: Final = (*OUR_KINDS, *POOL_KINDS)
 """Kinds that are compared with the ledger.
 
-The others follow from more than the ledger: DaemonSets of components from the settings of `gpuledger up`, the
-NodeFeatureRule from the build, and Deckhouse's own ModuleConfig drops our condition.
+The others follow from more than the ledger: DaemonSets of components and labels of Nodes from the settings of
+`gpuledger up`, the NodeFeatureRule from the build, and Deckhouse's own ModuleConfig drops our condition.
 """
 
 

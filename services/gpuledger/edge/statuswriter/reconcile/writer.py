@@ -28,7 +28,7 @@ from gpuledger.edge.statuswriter.metrics.writer import (
 from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key, Kind, ObservedObject
 from gpuledger.edge.statuswriter.reconcile.decide import Action
 from gpuledger.edge.statuswriter.reconcile.planner import PlannedStep, Planner
-from gpuledger.edge.statuswriter.reconcile.responses import SOMEBODY, extra_of, observed_after, owners_of
+from gpuledger.edge.statuswriter.reconcile.responses import SOMEBODY, extra_of, observed_after, owners_of, uid_of
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.settings import WriteContext
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker, is_for_all
@@ -198,7 +198,10 @@ class ObjectWriter:
         try:
             with self._interval.timed(key, step.action), counted_write(key, step.action), catching_up:
                 obj = await self._client.apply(
-                    RESOURCES[key.kind], body(key, part, step.desired.uid), subresource=subresource, force=is_correcting
+                    RESOURCES[key.kind],
+                    body(key, part, uid_of(key, step)),
+                    subresource=subresource,
+                    force=is_correcting,
                 )
         except NotFoundError:
             if not is_status:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from gpuledger.api.kinds import NODES
-from gpuledger.api.labels import LABELS_OF_HARDWARE, NFD_LABEL_PREFIX, NFD_WORKER_VERSION
+from gpuledger.api.labels import LABEL_DETECTED, LABELS_OF_HARDWARE, NFD_LABEL_PREFIX, NFD_WORKER_VERSION
 from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import FieldReader, chosen, key_of, name_of, packed, skipped, text
@@ -26,6 +26,9 @@ RELEVANT_LABELS: Final = (
 
 TIMESTAMP_LABELS: Final = frozenset({"nvidia.com/gfd.timestamp"})
 """They change whenever their writer starts, and carry nothing else."""
+
+NO_FACTS: Final = TIMESTAMP_LABELS | {LABEL_DETECTED}
+"""Labels that say nothing about a node's GPUs which the ledger does not have; one of them follows from the ledger."""
 
 
 def kind(managed_label_key: str) -> WatchedKind[NodeObserved]:
@@ -51,7 +54,7 @@ def relevant_labels(labels: Mapping[str, Any], managed_label_key: str | None = N
     """The labels about GPUs, and the one about management."""
 
     def is_relevant(key: str) -> bool:
-        return key == managed_label_key or (key.startswith(RELEVANT_LABELS) and key not in TIMESTAMP_LABELS)
+        return key == managed_label_key or (key.startswith(RELEVANT_LABELS) and key not in NO_FACTS)
 
     return chosen(labels, is_relevant, LABELS_MAX, NAME_LENGTH_MAX)
 
