@@ -21,6 +21,7 @@ from support.chart_cluster import DEPLOYMENTS, HOST, WITHOUT_POLICY, Cluster
 from support.chart_servers import ChartServers, PodProcess, pod_process
 from support.kube_accounts import JOBS
 from support.rights import beyond, granted, unused
+from support.tls_postgres import needs_tls_postgres
 from support.waiting import eventually
 
 pytestmark = [needs_helm, pytest.mark.long]
@@ -31,6 +32,7 @@ CALLOUT = "gpu-agent-auth"
 HEALTH = re.compile(r"health +(http://\S+/healthz)").search
 
 
+@needs_tls_postgres
 async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: Path) -> None:
     servers = ChartServers(cluster, tmp_path)
     installed = await cluster.helm("install", VALUES)
