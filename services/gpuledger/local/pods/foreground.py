@@ -9,6 +9,7 @@ import hashlib
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,10 @@ class PodServer(ABC):
     def command(self) -> Sequence[str]:
         """The command line of the server."""
 
+    def beside(self) -> AbstractAsyncContextManager[None]:
+        """What this process does while the server runs."""
+        return nullcontext()
+
     @abstractmethod
     def renew(self) -> bool:
         """Take over what was renewed in the Secret; returns whether the server has to be started again for it."""
@@ -54,7 +59,8 @@ async def serve(server: PodServer, *, check_interval_s: float = CHECK_INTERVAL_S
     while True:
         seen = fingerprint(server.secret)
         launch = await asyncio.to_thread(server.prepare)
-        await _run(server, launch, seen, check_interval_s)
+        async with server.beside():
+            await _run(server, launch, seen, check_interval_s)
 
 
 async def _run(server: PodServer, launch: Launch, seen: str, check_interval_s: float) -> None:
