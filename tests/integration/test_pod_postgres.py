@@ -7,6 +7,7 @@ import pytest
 
 from gpuledger.api.bundled import DATABASE
 from gpuledger.local.pods.foreground import serve
+from gpuledger.local.pods.postgres import OF_PATRONI
 from gpuledger.local.servers.errors import ServerBinaryMissingError, ServerStartError
 from gpuledger.local.servers.postgres_data import run_program
 from gpuledger.local.servers.privileges import as_account, as_ourselves, owner_for
@@ -95,6 +96,14 @@ async def test_data_of_another_major_version_are_refused_with_the_commands_that_
     data.mkdir(parents=True)
     (data / "PG_VERSION").write_text("17\n")
     with pytest.raises(ServerStartError, match=r"written by PostgreSQL 17, .*PostgreSQL\) 18.*pg_dump.*pg_restore"):
+        await serve(place.postgres(), check_interval_s=CHECK_S)
+
+
+async def test_the_data_of_one_of_three_servers_are_not_served_as_if_they_were_all(place: Place) -> None:
+    data = place.root / "d-postgres" / "postgres"
+    data.mkdir(parents=True)
+    (data / OF_PATRONI).write_text("{}")
+    with pytest.raises(ServerStartError, match=r"is of one of three servers.*pg_dump.*pg_restore"):
         await serve(place.postgres(), check_interval_s=CHECK_S)
 
 

@@ -171,6 +171,9 @@ async def test_one_server_becomes_three_and_another_takes_over_with_all_that_was
         assert role((await kubectl.members())[former]) == "replica"
         await holds(lambda: services_are_ready(kubectl))
 
+        await kubectl("delete", "statefulsets,deployments", "--all")
+        await holds(lambda: nothing_runs(kubectl))
+
 
 async def holds(condition: Callable[[], Awaitable[bool]]) -> None:
     """Return when the condition holds."""
@@ -196,7 +199,13 @@ async def has_committed(writer: Writer, number: int) -> None:
 async def services_are_ready(kubectl: Kubectl) -> bool:
     """Whether the services, which work with the leader, are well."""
     found = await kubectl.get("deployment", "lab-gpuledger")
-    return found.get("status", {}).get("readyReplicas") == 1
+    return bool(found.get("status", {}).get("readyReplicas") == 1)
+
+
+async def nothing_runs(kubectl: Kubectl) -> bool:
+    """Whether all servers have stopped, which takes them a while."""
+    found = await kubectl.get("pods")
+    return all(one["status"].get("phase") != "Running" for one in found["items"])
 
 
 async def leads_beside(kubectl: Kubectl, former: str) -> bool:

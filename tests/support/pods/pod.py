@@ -199,7 +199,7 @@ class RunningPod:
         ports = {port["name"]: port["containerPort"] for port in one.spec.get("ports", []) if "name" in port}
         match probe:
             case {"httpGet": {"path": path, "port": port, **rest}}:
-                scheme = rest.get("scheme", "HTTP").lower()
+                scheme = str(rest.get("scheme", "HTTP")).lower()
                 with suppress(aiohttp.ClientError, TimeoutError):
                     url = f"{scheme}://{self.address}:{ports.get(port, port)}{path}"
                     # As the kubelet's, a probe over TLS does not verify the server.

@@ -1,4 +1,4 @@
-"""`postgresql.replicas=3`: three servers that Patroni runs, who may do what for it, and which of them is the database."""
+"""`postgresql.replicas=3`: three servers that Patroni runs, who may do what for it, and which is the database."""
 
 from itertools import pairwise
 from typing import Any

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from gpuledger.api.bundled import BundledServers
-from gpuledger.local.pods.patroni_config import CLUSTER, Member, Passwords, configuration, member_of
+from gpuledger.local.pods.patroni_config import CLUSTER, Member, Passwords, Place, configuration, member_of
 from gpuledger.local.servers.errors import ServerStartError
 
 HOSTS = BundledServers("lab", "gpu").postgres_peers()
-FOLDERS = (Path("/data/postgres"), Path("/run/server"))
+PLACE = Place(Path("/data/postgres"), Path("/run/server"), Path("/programs"))
 
 
 def made(number: int = 0) -> dict[str, Any]:
     member = member_of(f"lab-postgres-{number}", HOSTS, "gpu")
-    return configuration(member, Passwords("r" * 16, "w" * 16), {"ssl": "on"}, FOLDERS, Path("/programs"))
+    return configuration(member, Passwords("r" * 16, "w" * 16), {"ssl": "on"}, PLACE)
 
 
 def test_only_the_first_member_may_begin_a_cluster() -> None:

@@ -35,6 +35,7 @@ from gpuledger.local.pods.patroni_config import (
     REWINDER,
     Member,
     Passwords,
+    Place,
     configuration,
 )
 from gpuledger.local.pods.postgres_pod import (
@@ -47,6 +48,7 @@ from gpuledger.local.pods.postgres_pod import (
     check_tls,
     password,
 )
+from gpuledger.local.servers.errors import EmbeddedError
 from gpuledger.local.servers.postgres_binaries import find_binaries
 from gpuledger.local.servers.postgres_data import check_version
 from gpuledger.local.servers.privileges import Launch, as_account, as_ourselves, owner_for
@@ -97,8 +99,8 @@ class PodPatroni(PostgresPod):
     def renew(self) -> bool:
         """Write the configuration and the certificate anew, which Patroni and PostgreSQL reload."""
         passwords = Passwords(*(password(self.secret / key) for key in (REPLICATION_KEY, REWIND_KEY)))
-        folders = (self._data, self._options.runtime)
-        made = configuration(self._member, passwords, self._settings(), folders, find_binaries())
+        place = Place(self._data, self._options.runtime, find_binaries())
+        made = configuration(self._member, passwords, self._settings(), place)
         self._write_runtime({_FILE: yaml.safe_dump(made)})
         return False
 
@@ -127,7 +129,7 @@ class PodPatroni(PostgresPod):
                 if led and kept != due:
                     await asyncio.to_thread(self._configure)
                 kept = due if led else None
-            except (psycopg.Error, OSError, ValueError) as error:
+            except (psycopg.Error, OSError, ValueError, EmbeddedError) as error:
                 kept = None
                 log.info("serve.not-kept", server=self.name, error=str(error).strip(), retry_s=KEEP_INTERVAL_S)
 

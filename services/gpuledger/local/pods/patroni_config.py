@@ -1,4 +1,4 @@
-"""Decides the configuration of Patroni, which runs each of three PostgreSQL servers. Pure.
+"""Decides the configuration of Patroni, which runs each of three PostgreSQL servers.
 
 Patroni reads the whole cluster's part (`CLUSTER`) from a ConfigMap, where a leader has to put it; the rest is in a file
 of each member. Only the first member may begin a cluster: data that one server left on its volume are gone on
@@ -84,14 +84,26 @@ def member_of(name: str, hosts: tuple[str, ...], namespace: str) -> Member:
     return Member(name, own, hosts, namespace)
 
 
-def configuration(
-    member: Member, passwords: Passwords, settings: dict[str, str], folders: tuple[Path, Path], programs: Path
-) -> dict[str, Any]:
-    """The member's file; `folders` are those of the data and of what lasts as long as the server."""
-    data, runtime = folders
-    tls = {"certfile": str(runtime / CERTIFICATE), "keyfile": str(runtime / KEY)}
-    authority = str(runtime / AUTHORITY)
-    verified = {"sslmode": "verify-full", "sslrootcert": authority}
+class Place(NamedTuple):
+    """Where a member has its data, what lasts as long as its server, and PostgreSQL's programs."""
+
+    data: Path
+    runtime: Path
+    programs: Path
+
+    @property
+    def tls(self) -> dict[str, str]:
+        """The certificate that the member shows."""
+        return {"certfile": str(self.runtime / CERTIFICATE), "keyfile": str(self.runtime / KEY)}
+
+    @property
+    def authority(self) -> str:
+        """Whom it trusts."""
+        return str(self.runtime / AUTHORITY)
+
+
+def configuration(member: Member, passwords: Passwords, settings: dict[str, str], place: Place) -> dict[str, Any]:
+    """The member's file; `settings` are PostgreSQL's."""
     made: dict[str, Any] = {
         "scope": member.cluster,
         "name": member.name,
@@ -108,32 +120,37 @@ def configuration(
         "restapi": {
             "listen": f"{EVERYWHERE}:{PATRONI_PORT}",
             "connect_address": f"{member.host}:{PATRONI_PORT}",
-            "cafile": authority,
+            "cafile": place.authority,
             "verify_client": "optional",
-            **tls,
+            **place.tls,
         },
-        "ctl": {"cacert": authority, **tls},
-        "postgresql": {
-            "listen": f"{EVERYWHERE}:{POSTGRES_PORT}",
-            "connect_address": f"{member.host}:{POSTGRES_PORT}",
-            "data_dir": str(data),
-            "bin_dir": str(programs),
-            "pgpass": str(runtime / "pgpass"),
-            "use_unix_socket": True,
-            "use_unix_socket_repl": True,
-            "basebackup": [{"checkpoint": "fast"}],  # a spread one takes minutes, in which the copy does not begin
-            "remove_data_directory_on_rewind_failure": True,
-            "remove_data_directory_on_diverged_timelines": True,
-            "authentication": {
-                "superuser": {"username": SUPERUSER},
-                "replication": {"username": REPLICATOR, "password": passwords.replication, **verified},
-                "rewind": {"username": REWINDER, "password": passwords.rewind, **verified},
-            },
-            "parameters": settings | {"unix_socket_permissions": "0700"},
-            "pg_hba": list(_ACCESS),
-        },
+        "ctl": {"cacert": place.authority, **place.tls},
+        "postgresql": _server(member, passwords, settings, place),
     }
     if member.begins:
         initdb = [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums"]
         made["bootstrap"] = {"dcs": CLUSTER, "initdb": initdb}
     return made
+
+
+def _server(member: Member, passwords: Passwords, settings: dict[str, str], place: Place) -> dict[str, Any]:
+    verified = {"sslmode": "verify-full", "sslrootcert": place.authority}
+    return {
+        "listen": f"{EVERYWHERE}:{POSTGRES_PORT}",
+        "connect_address": f"{member.host}:{POSTGRES_PORT}",
+        "data_dir": str(place.data),
+        "bin_dir": str(place.programs),
+        "pgpass": str(place.runtime / "pgpass"),
+        "use_unix_socket": True,
+        "use_unix_socket_repl": True,
+        "basebackup": [{"checkpoint": "fast"}],  # a spread one takes minutes, in which the copy does not begin
+        "remove_data_directory_on_rewind_failure": True,
+        "remove_data_directory_on_diverged_timelines": True,
+        "authentication": {
+            "superuser": {"username": SUPERUSER},
+            "replication": {"username": REPLICATOR, "password": passwords.replication, **verified},
+            "rewind": {"username": REWINDER, "password": passwords.rewind, **verified},
+        },
+        "parameters": settings | {"unix_socket_permissions": "0700"},
+        "pg_hba": list(_ACCESS),
+    }

@@ -37,6 +37,9 @@ hostssl {DATABASE} all all scram-sha-256
 """
 """Whoever connects over the network does so over TLS; the socket is for commands in the container."""
 
+OF_PATRONI: Final = "patroni.dynamic.json"
+"""Patroni keeps a copy of the cluster's configuration among the data."""
+
 _ACCESS_FILE: Final = "pg_hba.conf"
 
 
@@ -58,6 +61,7 @@ class PodPostgres(PostgresPod):
         self._password = password(self.secret / PASSWORD_KEY)
         self._write_runtime({_ACCESS_FILE: _ACCESS})
         if self._data.exists():
+            _check_alone(self._data)
             check_version(self._data, launch)
         else:
             with new_data(self._data, self._owner) as fresh:
@@ -84,6 +88,16 @@ class PodPostgres(PostgresPod):
         """Put the renewed certificate where the server reloads it from; another password takes a new start."""
         self._write_runtime({_ACCESS_FILE: _ACCESS})
         return password(self.secret / PASSWORD_KEY) != self._password
+
+
+def _check_alone(data: Path) -> None:
+    """Refuse the data of one of three servers: another one may have more of what was committed."""
+    if (data / OF_PATRONI).exists():
+        raise ServerStartError(
+            f"{data} is of one of three servers, and another of them may have more of what was committed. Set "
+            "postgresql.replicas=3 again, save the database with `pg_dump --format=custom`, and load it into a server "
+            "with an empty volume by `pg_restore --no-owner --no-privileges --exit-on-error` (docs/installing.md)."
+        )
 
 
 def _alone(data: Path, launch: Launch, statements: str) -> None:
