@@ -12,8 +12,11 @@ import orjson
 import psycopg
 import pytest
 
+from gpuledger.api.bundled import BundledServers
 from gpuledger.local.pods.patroni_config import LEADER_ROLE, ROLE_LABEL
+from gpuledger.runtime.clock import random_secret, system_clock
 from gpuledger.runtime.tasks import end
+from gpuledger.tools.bundled.desired import desired_secrets
 from support.chart import CHART, NAMESPACE, needs_helm
 from support.pods.cluster import pod_cluster
 from support.pods.sandbox import missing
@@ -171,6 +174,10 @@ async def test_one_server_becomes_three_and_another_takes_over_with_all_that_was
         assert role((await kubectl.members())[former]) == "replica"
         await holds(lambda: services_are_ready(kubectl))
 
+        authority.write_bytes(renew(work))
+        await holds(lambda: is_served(writer))
+        await follow_anew(kubectl)
+
         await kubectl("delete", "statefulsets,deployments", "--all")
         await holds(lambda: nothing_runs(kubectl))
 
@@ -200,6 +207,43 @@ async def services_are_ready(kubectl: Kubectl) -> bool:
     """Whether the services, which work with the leader, are well."""
     found = await kubectl.get("deployment", "lab-gpuledger")
     return bool(found.get("status", {}).get("readyReplicas") == 1)
+
+
+def renew(work: Path) -> bytes:
+    """Give all members another authority, certificate and passwords, as the kubelet renews a Secret's files."""
+    made = desired_secrets({}, BundledServers("lab-gpuledger", NAMESPACE), system_clock(), random_secret)["postgres"]
+    folders = [path.parent for path in work.glob("pods/*/volumes/*/replication")]
+    assert len(folders) >= len(MEMBERS), "those of pods that are gone may be there still"
+    for folder in folders:
+        for name in {*made} - {"password"}:
+            (folder / name).write_bytes(made[name])
+    return made["ca.crt"]
+
+
+async def is_served(writer: Writer) -> bool:
+    """Whether the leader shows a certificate of the authority that is trusted now."""
+    try:
+        async with await writer.connect():
+            return True
+    except psycopg.OperationalError:
+        return False
+
+
+async def follow_anew(kubectl: Kubectl) -> None:
+    """End what the followers began with the former passwords; they come back with those of now."""
+    (leader,) = await kubectl.leaders()
+
+    async def asked(question: str) -> str:
+        command = f'exec /tmp/gpuledger/psql --host=/tmp/gpuledger --username=postgres -Atc "{question}"'
+        return (await kubectl("exec", leader, "--", "sh", "-c", command)).decode().strip()
+
+    before = await asked("SELECT coalesce(max(pid), 0) FROM pg_stat_replication")
+    assert await asked("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_replication") == "2"
+
+    async def have_come_back() -> bool:
+        return await asked(f"SELECT count(*) FROM pg_stat_replication WHERE pid > {before}") == "2"
+
+    await holds(have_come_back)
 
 
 async def nothing_runs(kubectl: Kubectl) -> bool:

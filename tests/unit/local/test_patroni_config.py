@@ -10,7 +10,7 @@ from gpuledger.local.pods.patroni_config import CLUSTER, Member, Passwords, Plac
 from gpuledger.local.servers.errors import ServerStartError
 
 HOSTS = BundledServers("lab", "gpu").postgres_peers()
-PLACE = Place(Path("/data/postgres"), Path("/run/server"), Path("/programs"))
+PLACE = Place(Path("/data/postgres"), Path("/run/server"), Path("/programs"), 5432)
 
 
 def made(number: int = 0) -> dict[str, Any]:

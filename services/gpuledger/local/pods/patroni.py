@@ -99,7 +99,7 @@ class PodPatroni(PostgresPod):
     def renew(self) -> bool:
         """Write the configuration and the certificate anew, which Patroni and PostgreSQL reload."""
         passwords = Passwords(*(password(self.secret / key) for key in (REPLICATION_KEY, REWIND_KEY)))
-        place = Place(self._data, self._options.runtime, find_binaries())
+        place = Place(self._data, self._options.runtime, find_binaries(), self._options.port)
         made = configuration(self._member, passwords, self._settings(), place)
         self._write_runtime({_FILE: yaml.safe_dump(made)})
         return False

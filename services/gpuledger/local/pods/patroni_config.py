@@ -8,7 +8,7 @@ with, and the others never begin one beside it.
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.bundled import DATABASE, PATRONI_PORT, POSTGRES_PORT
+from gpuledger.api.bundled import DATABASE, PATRONI_PORT
 from gpuledger.local.pods.postgres_pod import AUTHORITY, CERTIFICATE, CONNECTIONS_MAX, KEY, SUPERUSER
 from gpuledger.local.servers.errors import ServerStartError
 
@@ -85,11 +85,12 @@ def member_of(name: str, hosts: tuple[str, ...], namespace: str) -> Member:
 
 
 class Place(NamedTuple):
-    """Where a member has its data, what lasts as long as its server, and PostgreSQL's programs."""
+    """Where a member has its data, what lasts as long as its server, and PostgreSQL's programs; its server's port."""
 
     data: Path
     runtime: Path
     programs: Path
+    port: int
 
     @property
     def tls(self) -> dict[str, str]:
@@ -136,8 +137,8 @@ def configuration(member: Member, passwords: Passwords, settings: dict[str, str]
 def _server(member: Member, passwords: Passwords, settings: dict[str, str], place: Place) -> dict[str, Any]:
     verified = {"sslmode": "verify-full", "sslrootcert": place.authority}
     return {
-        "listen": f"{EVERYWHERE}:{POSTGRES_PORT}",
-        "connect_address": f"{member.host}:{POSTGRES_PORT}",
+        "listen": f"{EVERYWHERE}:{place.port}",
+        "connect_address": f"{member.host}:{place.port}",
         "data_dir": str(place.data),
         "bin_dir": str(place.programs),
         "pgpass": str(place.runtime / "pgpass"),
