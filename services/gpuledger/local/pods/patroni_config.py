@@ -14,7 +14,7 @@ from gpuledger.local.servers.errors import ServerStartError
 
 REPLICATOR: Final = "replicator"
 REWINDER: Final = "rewinder"
-EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in a pod, whose address only the cluster knows
+EVERYWHERE: Final = "*"
 SCOPE_LABEL: Final = "cluster-name"
 ROLE_LABEL: Final = "role"
 LEADER_ROLE: Final = "primary"
