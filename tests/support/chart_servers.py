@@ -6,9 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from gpuledger.api.kinds import Resource
+from gpuledger.runtime.settings import POSTGRES_BIN
 from support.chart import NAME, NAMESPACE, Object
 from support.chart_cluster import HOST, Cluster
 from support.kube_server import free_ports
+from support.tls_postgres import programs
 from support.up import COMMAND, DEADLINE_S
 
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
@@ -60,8 +62,9 @@ class ChartServers:
 
     @asynccontextmanager
     async def _server(self, name: str, more: Sequence[str]) -> AsyncIterator[PodProcess]:
+        tls = {POSTGRES_BIN: str(programs())}
         found = await self._cluster.client.get(STATEFUL_SETS, name, NAMESPACE)
-        async with pod_process(self._cluster, found["spec"]["template"]["spec"], f"{name}-0", more) as process:
+        async with pod_process(self._cluster, found["spec"]["template"]["spec"], f"{name}-0", more, **tls) as process:
             status = {"status": {"replicas": 1, "readyReplicas": 1}}
             await self._cluster.client.merge_patch(STATEFUL_SETS, name, status, NAMESPACE, subresource="status")
             yield process

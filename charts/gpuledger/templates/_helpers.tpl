@@ -250,10 +250,7 @@ services.
 {{/* How a pod verifies PostgreSQL, as JSON: sslMode, tlsSecret, clientCertificate. Call with (list $ "component"). */}}
 {{- define "gpuledger.databaseTls" -}}
 {{- $root := index . 0 -}}
-{{- if include "gpuledger.postgresCluster" $root -}}
-{{- $secret := printf "%s-postgres-ca" (include "gpuledger.fullname" $root) -}}
-{{- dict "sslMode" "" "tlsSecret" $secret "clientCertificate" false "brought" true | toJson }}
-{{- else if include "gpuledger.bringsPostgres" $root -}}
+{{- if include "gpuledger.bringsPostgres" $root -}}
 {{- $secret := printf "%s-%s" (include "gpuledger.fullname" $root) (include "gpuledger.role" (index . 1)) -}}
 {{- dict "sslMode" "" "tlsSecret" $secret "clientCertificate" false "brought" true | toJson }}
 {{- else -}}
@@ -317,9 +314,7 @@ are given.
     {{- end }}
 - name: DATABASE_URL
   valueFrom:
-    {{- if include "gpuledger.postgresCluster" $root }}
-    secretKeyRef: {name: {{ include "gpuledger.fullname" $root }}-postgres-app, key: uri}
-    {{- else if include "gpuledger.bringsPostgres" $root }}
+    {{- if include "gpuledger.bringsPostgres" $root }}
     secretKeyRef: {name: {{ $own }}, key: DATABASE_URL}
     {{- else }}
     secretKeyRef: {name: {{ index . 2 }}, key: {{ $servers.databaseUrlKey }}}

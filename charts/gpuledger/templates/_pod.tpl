@@ -14,6 +14,7 @@ A pod template that runs gpuledger, for the Deployment and for every job. Call w
   mounts      additional mounts, as text
   volumes     additional volumes, as text
   annotations additional annotations, as text
+  labels      additional labels, as text
 */}}
 {{- define "gpuledger.podTemplate" -}}
 {{- $values := .root.Values -}}
@@ -25,6 +26,9 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
     {{- include "gpuledger.labels" (list .root .component) | nindent 4 }}
+    {{- with .labels }}
+    {{- . | nindent 4 }}
+    {{- end }}
   {{- if or .annotations $values.podAnnotations }}
   annotations:
     {{- with .annotations }}

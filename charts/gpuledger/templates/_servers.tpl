@@ -6,6 +6,9 @@ The StatefulSet of a server that the release brings, with its data. Call with a 
   args      the arguments of gpuledger
   grace     how many seconds it may take to end
   container the container's ports and probes, as text
+  account   the pods' ServiceAccount, if they need one
+  labels    additional labels of the pods, as text
+  env       additional environment variables, as text
   mounts    additional mounts, as text
   volumes   additional volumes, as text
 */}}
@@ -21,7 +24,7 @@ metadata:
     {{- include "gpuledger.labels" (list $root .part) | nindent 4 }}
 spec:
   replicas: {{ .values.replicas }}
-  serviceName: {{ $name }}{{ if eq .part "nats" }}-peers{{ end }}
+  serviceName: {{ $name }}{{ if or (eq .part "nats") (gt (int .values.replicas) 1) }}-peers{{ end }}
   # A server of a cluster is ready only with others.
   podManagementPolicy: Parallel
   selector:
@@ -31,6 +34,9 @@ spec:
     {{- include "gpuledger.podTemplate" (dict
       "root" $root
       "component" .part
+      "account" .account
+      "labels" .labels
+      "env" .env
       "args" .args
       "resources" .values.resources
       "container" .container
@@ -90,7 +96,7 @@ podAntiAffinity:
 {{- end }}
 {{- end }}
 
-{{/* A Service of a server that the release brings. Call with a dict: root, part, name, peers, ports. */}}
+{{/* A Service of a server that the release brings. Call with a dict: root, part, name, peers, ports, selector. */}}
 {{- define "gpuledger.serverService" -}}
 apiVersion: v1
 kind: Service
@@ -107,6 +113,9 @@ spec:
   {{- end }}
   selector:
     {{- include "gpuledger.selector" (list .root .part) | nindent 4 }}
+    {{- with .selector }}
+    {{- . | nindent 4 }}
+    {{- end }}
   ports:
     {{- range $name, $port := .ports }}
     - {name: {{ $name }}, port: {{ $port }}, targetPort: {{ $name }}}

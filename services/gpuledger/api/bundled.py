@@ -9,6 +9,8 @@ NATS_URL_KEY: Final = "NATS_URL"
 DATABASE_URL_KEY: Final = "DATABASE_URL"
 CREDENTIALS_KEY: Final = "nats.creds"
 PASSWORD_KEY: Final = "password"  # noqa: S105 - the name of a key
+REPLICATION_KEY: Final = "replication"
+REWIND_KEY: Final = "rewind"
 SEED_KEY: Final = "seed"
 ISSUER_KEY: Final = "issuer"
 CALLOUT: Final = "callout"
@@ -17,7 +19,9 @@ NATS_PORT: Final = 4222
 NATS_CLUSTER_PORT: Final = 6222
 NATS_MONITORING_PORT: Final = 8222
 POSTGRES_PORT: Final = 5432
+PATRONI_PORT: Final = 8008
 NATS_REPLICAS_MAX: Final = 3
+POSTGRES_REPLICAS_MAX: Final = 3
 
 DATABASE: Final = "gpuledger"
 DATABASE_USER: Final = "gpuledger"
@@ -47,8 +51,15 @@ class BundledServers(NamedTuple):
 
     def nats_peers(self, replicas: int = NATS_REPLICAS_MAX) -> tuple[str, ...]:
         """Where the servers of the NATS cluster find each other."""
-        service = f"{self.name}-nats-peers.{self.namespace}.svc"
-        return tuple(f"{self.name}-nats-{number}.{service}" for number in range(replicas))
+        return self._peers("nats", replicas)
+
+    def postgres_peers(self, replicas: int = POSTGRES_REPLICAS_MAX) -> tuple[str, ...]:
+        """Where three PostgreSQL servers find each other."""
+        return self._peers("postgres", replicas)
+
+    def _peers(self, part: str, replicas: int) -> tuple[str, ...]:
+        service = f"{self.name}-{part}-peers.{self.namespace}.svc"
+        return tuple(f"{self.name}-{part}-{number}.{service}" for number in range(replicas))
 
 
 AUTHORITY_PART: Final = "ca"

@@ -82,7 +82,7 @@ def report(done: Uninstalled) -> Iterator[str]:
         return
     yield f"Remaining in namespace {done.servers.namespace}: the PersistentVolumeClaims that begin with"
     yield f"data-{done.servers.name}-, which hold the ledger and the database; a release of the same name goes on with"
-    yield f"them, as with the Cluster {done.servers.name}-postgres of CloudNativePG, if there is one."
+    yield f"them. Three PostgreSQL servers have the ConfigMaps that begin with {done.servers.name}-postgres- as well."
     yield "Remaining elsewhere: the partitions that agents made on nodes."
 
 

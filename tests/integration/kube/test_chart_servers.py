@@ -23,6 +23,7 @@ from support.kube_accounts import JOBS
 from support.kube_fleet import STORAGE_CLASSES, create, create_storage_class
 from support.pods.controllers import CLAIMS
 from support.rights import beyond, granted, unused
+from support.tls_postgres import needs_tls_postgres
 from support.waiting import eventually
 
 pytestmark = [needs_helm, pytest.mark.long]
@@ -32,6 +33,7 @@ CALLOUT = "gpu-agent-auth"
 HEALTH = re.compile(r"health +(http://\S+/healthz)").search
 
 
+@needs_tls_postgres
 async def test_default_values_give_a_working_system(cluster: Cluster, tmp_path: Path) -> None:
     servers = ChartServers(cluster, tmp_path)
     installed = await cluster.helm("install", IMAGE)

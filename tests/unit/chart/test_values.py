@@ -318,7 +318,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {**IMAGE, "servers": {"natsUrl": NATS}, "postgresql": {"enabled": False}},
         "servers.databaseUrl is required without postgresql.enabled",
     ),
-    ({**IMAGE, "postgresql": {"replicas": 3}}, "postgresql.replicas=3 needs the operator CloudNativePG 1.28 or newer"),
     ({**IMAGE, "postgresql": {"replicas": 2}}, "postgresql.replicas"),
     ({**IMAGE, "nats": {"replicas": 2}}, "nats.replicas must be one of"),
     ({**IMAGE, "servers": {"nats": {"tlsSecret": "mine"}}}, "are logins for a NATS server of your own"),

@@ -12,7 +12,11 @@ from gpuledger.cli.render import message_unless_closed
 from gpuledger.cli.run import run
 from gpuledger.local.pods.foreground import PodServer, serve
 from gpuledger.local.pods.nats import NatsOptions, PodNats
-from gpuledger.local.pods.postgres import PodPostgres, PostgresOptions, link_programs
+from gpuledger.local.pods.patroni import PodPatroni
+from gpuledger.local.pods.patroni_config import member_of
+from gpuledger.local.pods.postgres import PodPostgres
+from gpuledger.local.pods.postgres_pod import PostgresOptions, link_programs
+from gpuledger.runtime.settings import DEFAULT_NAMESPACE
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 
@@ -30,6 +34,7 @@ Peers = Annotated[
 ]
 Name = Annotated[str | None, typer.Option("--name", help="The server's name.", show_default="that of the host")]
 Port = Annotated[int, typer.Option("--port", help="Where to listen for clients.")]
+Namespace = Annotated[str, typer.Option("--namespace", help="Where the pods of the cluster are.")]
 MonitoringPort = Annotated[int, typer.Option("--monitoring-port", help="Where to answer probes.")]
 
 app = typer.Typer(help="Run a server that the chart brings, in the foreground.", no_args_is_help=True)
@@ -52,11 +57,26 @@ def nats(
 
 
 @app.command("postgres")
-def postgres(secret: Secret, data: Data, runtime: Runtime = None, port: Port = POSTGRES_PORT) -> None:
-    """Run PostgreSQL with the database `gpuledger`, over TLS, with the password of the Secret."""
+def postgres(
+    secret: Secret,
+    data: Data,
+    runtime: Runtime = None,
+    peer: Peers = None,
+    name: Name = None,
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    port: Port = POSTGRES_PORT,
+) -> None:
+    """Run PostgreSQL with the database `gpuledger`, over TLS, with the password of the Secret.
+
+    With peers, Patroni runs it as one of several servers, whose leader is elected by ConfigMaps of the namespace.
+    """
     folder = _folder(runtime)
     link_programs(folder)
-    _run(PodPostgres(PostgresOptions(secret, data, folder, port)))
+    options = PostgresOptions(secret, data, folder, port)
+    if peer:
+        _run(PodPatroni(options, member_of(name or platform.node(), tuple(peer), namespace)))
+    else:
+        _run(PodPostgres(options))
 
 
 def _folder(given: Path | None) -> Path:

@@ -42,7 +42,7 @@ class PodServer(ABC):
         """The command line of the server."""
 
     def beside(self) -> AbstractAsyncContextManager[None]:
-        """What runs beside the server in this process."""
+        """What this process does while the server runs."""
         return nullcontext()
 
     @abstractmethod

@@ -1,114 +1,103 @@
 """PostgreSQL in a pod of the chart: one database, whose owner logs in over TLS with the password of the Secret.
 
-The superuser has no way in: what takes one is done while the server does not listen. The server never runs as root.
+The superuser has no way in: what takes one is done while the server does not listen. The server never runs as root, and
+never listens without TLS. A renewed certificate takes a reload, another password a new start.
 """
 
-import os
-import re
 import signal
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from gpuledger.api.bundled import DATABASE, DATABASE_USER, PASSWORD_KEY
-from gpuledger.local.pods.foreground import PodServer
-from gpuledger.local.pods.tls_front import TlsFront
+from gpuledger.local.pods.postgres_pod import (
+    CONNECTIONS_MAX,
+    SUPERUSER,
+    PostgresOptions,
+    PostgresPod,
+    check_tls,
+    password,
+)
 from gpuledger.local.servers.errors import ServerStartError
-from gpuledger.local.servers.files import write_private
 from gpuledger.local.servers.postgres_binaries import find_binaries
 from gpuledger.local.servers.postgres_data import (
-    PASSABLE_MODE,
     await_old_sessions,
+    check_version,
     new_data,
     run_initdb,
     run_program,
 )
-from gpuledger.local.servers.privileges import Account, Launch, as_account, as_ourselves, owner_for
+from gpuledger.local.servers.privileges import Launch, as_account, as_ourselves, owner_for
 
-SUPERUSER: Final = "postgres"
-CONNECTIONS_MAX: Final = 200
-"""Three pods of the services hold some 50 each while a Deployment is rolled out."""
+_ACCESS: Final = f"""
+local all {SUPERUSER} reject
+local {DATABASE} all scram-sha-256
+hostssl all {SUPERUSER} all reject
+hostssl {DATABASE} all all scram-sha-256
+"""
+"""Whoever connects over the network does so over TLS; the socket is for commands in the container."""
 
-_ACCESS: Final = f"local all {SUPERUSER} reject\nlocal {DATABASE} all scram-sha-256\n"
-"""Whoever connects comes over the socket, from the TLS front or the container itself."""
+OF_PATRONI: Final = "patroni.dynamic.json"
+"""Patroni keeps a copy of the cluster's configuration among the data."""
 
 _ACCESS_FILE: Final = "pg_hba.conf"
-_PASSWORD: Final = re.compile(r"[0-9A-Za-z_-]{16,128}", re.ASCII)
-_SETTINGS: Final = {
-    "listen_addresses": "",
-    "max_connections": str(CONNECTIONS_MAX),
-    "timezone": "UTC",
-    "log_timezone": "UTC",
-}
 
 
-class PostgresOptions(NamedTuple):
-    """Where the server keeps and finds what it needs."""
-
-    secret: Path
-    data: Path
-    runtime: Path
-    port: int
-
-
-class PodPostgres(PodServer):
+class PodPostgres(PostgresPod):
     """PostgreSQL with the database `gpuledger`."""
 
     name = "PostgreSQL"
     stop_signal = signal.SIGINT  # "fast": ends the sessions, writes a checkpoint
 
     def __init__(self, options: PostgresOptions) -> None:
-        super().__init__(options.secret)
-        self._options = options
-        self._data = options.data / "postgres"
+        super().__init__(options)
         self._password = ""
-        self._owner: Account | None = None
-        self._front = TlsFront(options.secret, options.runtime / f".s.PGSQL.{options.port}", options.port)
 
     def prepare(self) -> Launch:
         """Make the database the first time, and give its owner the Secret's password."""
         self._owner = owner_for(self._data)
         launch = as_ourselves("INT") if self._owner is None else as_account(self._owner, "INT")
         self._options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._password = _password(self.secret / PASSWORD_KEY)
-        self._write_access()
-        if not self._data.exists():
+        self._password = password(self.secret / PASSWORD_KEY)
+        self._write_runtime({_ACCESS_FILE: _ACCESS})
+        if self._data.exists():
+            _check_alone(self._data)
+            check_version(self._data, launch)
+        else:
             with new_data(self._data, self._owner) as fresh:
                 run_initdb(fresh, launch, SUPERUSER, "--auth-local=reject", "--auth-host=reject")
                 owner = f"CREATE ROLE {DATABASE_USER} LOGIN CREATEROLE;\n"
                 _alone(fresh, launch, f"{owner}CREATE DATABASE {DATABASE} OWNER {DATABASE_USER};\n")
+        check_tls(launch, self._data)
         await_old_sessions(self._data)
         _alone(self._data, launch, f"ALTER ROLE {DATABASE_USER} PASSWORD '{self._password}';\n")
         return launch
 
     def command(self) -> Sequence[str]:
         """The command line of the server."""
-        runtime = self._options.runtime
-        settings = _SETTINGS | {
+        settings = self._settings() | {
+            "listen_addresses": "*",
             "port": str(self._options.port),
-            "hba_file": str(runtime / _ACCESS_FILE),
-            "unix_socket_directories": str(runtime),
+            "max_connections": str(CONNECTIONS_MAX),
+            "hba_file": str(self._options.runtime / _ACCESS_FILE),
         }
         arguments = (f"--{name}={value}" for name, value in settings.items())
         return (str(find_binaries() / "postgres"), "-D", str(self._data), *arguments)
 
-    def beside(self) -> AbstractAsyncContextManager[None]:
-        """The TLS front."""
-        return self._front.serving()
-
     def renew(self) -> bool:
-        """Show the renewed certificate; another password takes a new start."""
-        self._front.load()
-        return _password(self.secret / PASSWORD_KEY) != self._password
+        """Put the renewed certificate where the server reloads it from; another password takes a new start."""
+        self._write_runtime({_ACCESS_FILE: _ACCESS})
+        return password(self.secret / PASSWORD_KEY) != self._password
 
-    def _write_access(self) -> None:
-        runtime = self._options.runtime
-        write_private(runtime / _ACCESS_FILE, _ACCESS)
-        if self._owner is not None:
-            self._options.data.chmod(PASSABLE_MODE)
-            for path in (runtime, runtime / _ACCESS_FILE):
-                os.chown(path, self._owner.uid, self._owner.gid)
+
+def _check_alone(data: Path) -> None:
+    """Refuse the data of one of three servers: another one may have more of what was committed."""
+    if (data / OF_PATRONI).exists():
+        raise ServerStartError(
+            f"{data} is of one of three servers, and another of them may have more of what was committed. Set "
+            "postgresql.replicas=3 again, save the database with `pg_dump --format=custom`, and load it into a server "
+            "with an empty volume by `pg_restore --no-owner --no-privileges --exit-on-error` (docs/installing.md)."
+        )
 
 
 def _alone(data: Path, launch: Launch, statements: str) -> None:
@@ -118,31 +107,3 @@ def _alone(data: Path, launch: Launch, statements: str) -> None:
     if done.returncode != 0 or "ERROR:" in output:
         shown = "\n".join(line for line in output.splitlines() if "PASSWORD" not in line)
         raise ServerStartError(f"PostgreSQL could not prepare {data}. Check the disk. Its output:\n{shown}")
-
-
-def _password(path: Path) -> str:
-    text = _read(path).strip()
-    if not _PASSWORD.fullmatch(text):
-        raise ServerStartError(
-            f"The password in {path} is not 16 to 128 letters, digits, `_` and `-`. Delete its key from the Secret, "
-            "and run `gpuledger credentials create`, as `helm upgrade` does."
-        )
-    return text
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ServerStartError(
-            f"The Secret of PostgreSQL has no {path.name} ({error.strerror}). Run `gpuledger credentials create`, as "
-            "the chart's job does, and mount the Secret."
-        ) from error
-
-
-def link_programs(runtime: Path) -> None:
-    """Give the programs for back-ups and people a short path in the container."""
-    for name in ("psql", "pg_dump", "pg_restore", "pg_isready"):
-        link = runtime / name
-        link.unlink(missing_ok=True)
-        link.symlink_to(find_binaries() / name)

@@ -69,6 +69,28 @@ def run_program(
         raise _initdb_error(data, str(error)) from error
 
 
+def check_version(data: Path, launch: Launch) -> None:
+    """Refuse data of another major version of PostgreSQL, which the programs could not read.
+
+    Raises:
+        ServerStartError: they are of another one, or incomplete.
+    """
+    try:
+        written = (data / "PG_VERSION").read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ServerStartError(
+            f"{data} is no data directory of PostgreSQL: it has no PG_VERSION ({error.strerror}). "
+            "Restore a back-up into an empty volume, or let the ledger fill it anew (docs/operations.md)."
+        ) from error
+    version = run_program("postgres", data, launch, "--version").stdout.decode(errors="replace").strip()
+    if version.rpartition(" ")[2].partition(".")[0] != written:
+        raise ServerStartError(
+            f"{data} was written by PostgreSQL {written}, and {find_binaries()} has {version}, which cannot read it. "
+            "With the release that wrote it, save the database by `pg_dump --format=custom`; give this one an empty "
+            "volume and load it by `pg_restore --no-owner --no-privileges --exit-on-error` (docs/operations.md)."
+        )
+
+
 def await_old_sessions(data: Path) -> None:
     """Wait for sessions of a killed server: while they hold its shared memory, a new server refuses to start."""
     sessions = [process for process in psutil.process_iter() if _is_at_home(data, process)]

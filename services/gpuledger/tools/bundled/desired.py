@@ -27,6 +27,8 @@ from gpuledger.api.bundled import (
     PASSWORD_KEY,
     POSTGRES_PART,
     POSTGRES_PORT,
+    REPLICATION_KEY,
+    REWIND_KEY,
     SEED_KEY,
     BundledServers,
 )
@@ -46,7 +48,7 @@ from gpuledger.ledger.server_config import user_of
 SERVER_LIFE: Final = timedelta(days=365)
 AUTHORITY_NAME: Final = "gpuledger servers CA"
 _NATS: Final = Profile("gpuledger NATS", SERVER_LIFE, is_peer=True)
-_POSTGRES: Final = Profile("gpuledger PostgreSQL", SERVER_LIFE)
+_POSTGRES: Final = Profile("gpuledger PostgreSQL", SERVER_LIFE, is_peer=True)
 _LOCAL: Final = ("localhost", "127.0.0.1")
 """For commands in the server's own pod, and those of `kubectl port-forward`."""
 
@@ -101,9 +103,10 @@ def _nats(
 
 
 def _postgres(before: Data, servers: BundledServers, authority: Pair, now: datetime, draw: Draw) -> dict[str, bytes]:
-    hosts = (servers.postgres_host, *_LOCAL)
+    hosts = (servers.postgres_host, *servers.postgres_peers(), *_LOCAL)
     certificate = serving_at(_pair(before), authority, hosts, now, _POSTGRES)
-    return certificate.data() | {PASSWORD_KEY: before.get(PASSWORD_KEY) or draw().hex().encode()}
+    keys = (PASSWORD_KEY, REPLICATION_KEY, REWIND_KEY)
+    return certificate.data() | {key: before.get(key) or draw().hex().encode() for key in keys}
 
 
 def _raw_seed(data: Data) -> bytes | None:

@@ -72,16 +72,19 @@ def test_a_damaged_authority_is_replaced_with_everything_that_it_signed() -> Non
     assert all(again[part]["ca.crt"] == again["ca"]["ca.crt"] for part in PARTS)
 
 
-def test_servers_of_a_cluster_may_show_their_certificates_to_each_other_and_the_database_may_not() -> None:
-    made = desired({})
-
-    def purposes(part: str) -> set[x509.ObjectIdentifier]:
-        return set(certificate(made[part]).extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
-
-    assert purposes("nats") == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
-    assert purposes("postgres") == {ExtendedKeyUsageOID.SERVER_AUTH}
-    names = certificate(made["nats"]).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert {*SERVERS.nats_peers(), SERVERS.nats_host} <= set(names.get_values_for_type(x509.DNSName))
+@pytest.mark.parametrize(
+    ("part", "hosts"),
+    [
+        ("nats", {*SERVERS.nats_peers(), SERVERS.nats_host}),
+        ("postgres", {*SERVERS.postgres_peers(), SERVERS.postgres_host}),
+    ],
+)
+def test_servers_of_a_cluster_may_show_their_certificates_to_each_other(part: str, hosts: set[str]) -> None:
+    extensions = certificate(desired({})[part]).extensions
+    purposes = set(extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    assert purposes == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH}
+    names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert hosts <= set(names.get_values_for_type(x509.DNSName))
 
 
 @pytest.mark.parametrize(
