@@ -8,6 +8,7 @@
 ARG PYTHON=python:3.11-slim
 ARG COMPILER=$PYTHON
 FROM $COMPILER AS postgresql
+ARG MIRROR
 COPY image/postgresql /usr/local/bin/build-postgresql
 RUN build-postgresql /var/cache/gpuledger
 

@@ -139,7 +139,7 @@ def work() -> Iterator[Path]:
 async def test_one_server_becomes_three_and_another_takes_over_with_all_that_was_committed(
     tmp_path: Path, work: Path
 ) -> None:
-    async with pod_cluster(tmp_path, work, "w1") as kubeconfig:
+    async with pod_cluster(tmp_path, work, "w1", provisions=True) as kubeconfig:
         kubectl = Kubectl(kubeconfig)
         chart = ("lab", str(CHART), "--namespace", NAMESPACE, "--create-namespace")
         await kubectl.run("helm", "install", *chart, "--set", ",".join(VALUES))

@@ -18,6 +18,7 @@ from gpuledger.local.kubeapi.tls import certificates
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
 from support.kube_accounts import config_file
+from support.kube_fleet import create_storage_class
 from support.pods.controllers import Workloads
 from support.pods.finish import finish
 from support.pods.network import PodNetwork, endpoints_of, pod_network, service_names
@@ -170,8 +171,11 @@ def _port(pod: Object, target: Any) -> int:
 
 
 @asynccontextmanager
-async def pod_cluster(directory: Path, work: Path, *nodes: str) -> AsyncIterator[Path]:
-    """A cluster until the block ends; gives the administrator's kubeconfig. `work` is a folder with a short path."""
+async def pod_cluster(directory: Path, work: Path, *nodes: str, provisions: bool = False) -> AsyncIterator[Path]:
+    """A cluster until the block ends; gives the administrator's kubeconfig. `work` is a folder with a short path.
+
+    One that `provisions` has a default StorageClass; on a bare one only people make volumes.
+    """
     places = Places()
     server = PodServer(places)
     async with AsyncExitStack() as stack:
@@ -180,6 +184,8 @@ async def pod_cluster(directory: Path, work: Path, *nodes: str) -> AsyncIterator
         url = await stack.enter_async_context(server.serving(network.gateway, 0, files.server_context()))
         config = config_file(directory, url, ADMIN_TOKEN, files.ca.read_bytes())
         client = await stack.enter_async_context(open_client(config))
+        if provisions:
+            await create_storage_class(client, "local-path")
         cluster = PodCluster(server, places, client, network, work)
         cluster.serve_at(network.gateway, int(url.rpartition(":")[2]), files.ca.read_bytes())
         for name in nodes:

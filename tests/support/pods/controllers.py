@@ -8,7 +8,7 @@ from gpuledger.api.kinds import DAEMON_SETS, NAMESPACES, NODES, PODS, Resource
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from gpuledger.runtime.clock import system_clock
-from support.kube_fleet import create
+from support.kube_fleet import STORAGE_CLASSES, create
 from support.pods import workloads
 from support.pods.workloads import Plan
 
@@ -78,15 +78,21 @@ class Workloads:
                     await create(self._client, CLAIMS, {"metadata": own, "spec": template["spec"]})
 
     async def _bind_claims(self) -> None:
-        """Give claims volumes of their class. Nothing is provisioned."""
+        """Give claims volumes of their class, or where they name none and there is a default class, new folders."""
         free = [one for one in (await self._client.list(VOLUMES)).items if not one["spec"].get("claimRef")]
         for claim in (await self._client.list(CLAIMS)).items:
             metadata, spec = claim["metadata"], claim["spec"]
-            fitting = [one for one in free if one["spec"].get("storageClassName") == spec.get("storageClassName")]
-            if spec.get("volumeName") or not fitting:
+            if spec.get("volumeName"):
                 continue
-            name = fitting[0]["metadata"]["name"]
-            free.remove(fitting[0])
+            fitting = [one for one in free if one["spec"].get("storageClassName") == spec.get("storageClassName")]
+            if fitting:
+                free.remove(fitting[0])
+                name = fitting[0]["metadata"]["name"]
+            elif "storageClassName" not in spec and (await self._client.list(STORAGE_CLASSES)).items:
+                name = f"pvc-{metadata['uid']}"
+                await create(self._client, VOLUMES, {"metadata": {"name": name}, "spec": _folder_of(claim)})
+            else:
+                continue
             owner = {"kind": "PersistentVolumeClaim", **{key: metadata[key] for key in ("namespace", "name", "uid")}}
             await self._client.merge_patch(VOLUMES, name, {"spec": {"claimRef": owner}})
             await self._client.merge_patch(
@@ -103,6 +109,14 @@ class Workloads:
             if (name := namespace["metadata"]["name"]) not in present:
                 with suppress(KubeError):
                     await create(self._client, SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": name}})
+
+
+def _folder_of(claim: Object) -> Object:
+    """The volume that is a new folder of the node that the pod comes to."""
+    metadata, spec = claim["metadata"], claim["spec"]
+    path = f"/volumes/{metadata['namespace']}/{metadata['name']}"
+    sizes = {"capacity": spec["resources"]["requests"], "accessModes": spec["accessModes"]}
+    return {**sizes, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
 
 
 def _owned(owner: Object, pods: Iterable[Object], *, leaving: bool = False) -> list[Object]:

@@ -61,7 +61,10 @@ class PodFiles:
         claim = await self._client.get(CLAIMS, name, self._namespace)
         volume = claim["spec"].get("volumeName")
         assert volume, f"the claim {name} has no volume"
-        return self._of_node((await self._client.get(VOLUMES, volume))["spec"]["local"]["path"], "")
+        spec = (await self._client.get(VOLUMES, volume))["spec"]
+        if "hostPath" in spec:
+            return self._of_node(spec["hostPath"]["path"], spec["hostPath"]["type"])
+        return self._of_node(spec["local"]["path"], "")
 
     def _of_node(self, path: str, kind: str) -> Path:
         source = self._node.folder(path)

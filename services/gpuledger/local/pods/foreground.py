@@ -2,10 +2,14 @@
 
 Secrets that are renewed in their folder take effect without a restart where the server can reload them. It must never
 restart a server that ended by itself: that is the kubelet's, which counts it and waits longer each time.
+
+As a container's first process it inherits what its server leaves behind. Who waits for such a process to be gone, as
+Patroni does for a PostgreSQL server, would wait for ever if it stayed as a zombie.
 """
 
 import asyncio
 import hashlib
+import os
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,9 +21,16 @@ import structlog
 
 from gpuledger.local.servers.errors import ServerStartError
 from gpuledger.local.servers.privileges import Launch
+from gpuledger.runtime.tasks import end
 
 CHECK_INTERVAL_S: Final = 5.0
 """How often the folder of the Secret is read again; the kubelet renews it within about a minute."""
+
+REAP_INTERVAL_S: Final = 0.5
+"""How often the first process of a container looks for inherited processes that have ended."""
+
+FIRST: Final = 1
+"""The number of a container's first process."""
 
 log = structlog.get_logger("gpuledger.serve")
 
@@ -73,10 +84,12 @@ async def _run(server: PodServer, launch: Launch, seen: str, check_interval_s: f
         group=launch.group,
         extra_groups=launch.extra_groups,
     )
+    reaping = asyncio.create_task(_reap(child.pid))
     try:
         await _until_restart(server, child, seen, check_interval_s)
     finally:
         await _stop(child, server.stop_signal)
+        await end([reaping])
 
 
 async def _until_restart(
@@ -103,6 +116,26 @@ async def _stop(child: asyncio.subprocess.Process, stop_signal: signal.Signals) 
     if child.returncode is None:
         child.send_signal(stop_signal)
         await child.wait()  # the kubelet bounds it by the pod's terminationGracePeriodSeconds
+
+
+async def _reap(own: int) -> None:
+    while os.getpid() == FIRST:
+        reap_orphans(own)
+        await asyncio.sleep(REAP_INTERVAL_S)
+
+
+def reap_orphans(own: int) -> int:
+    """Let ended processes go, all but the server's own, for which somebody else waits; returns how many they were."""
+    reaped = 0
+    try:
+        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if found.si_pid == own:
+                break
+            os.waitpid(found.si_pid, 0)
+            reaped += 1
+    except ChildProcessError:
+        pass  # there are none
+    return reaped
 
 
 def fingerprint(folder: Path) -> str:
