@@ -23,7 +23,7 @@ def hooks_of(configurations: Iterable[Object]) -> list[Object]:
     ]
 
 
-def asked(
+def matched_review(
     hook: Object,
     question: Question,
     obj: Object | None,

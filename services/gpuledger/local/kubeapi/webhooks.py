@@ -22,7 +22,7 @@ from gpuledger.local.kubeapi.admission_matching import NamespaceLabels
 from gpuledger.local.kubeapi.admission_request import KindVersion, Question, request_of
 from gpuledger.local.kubeapi.errors import ApiError, bad_request
 from gpuledger.local.kubeapi.patches import json_patch
-from gpuledger.local.kubeapi.webhook_matching import asked, hooks_of, reinvocations
+from gpuledger.local.kubeapi.webhook_matching import hooks_of, matched_review, reinvocations
 from gpuledger.runtime.clock import NewId
 
 TIMEOUT_S = 10
@@ -114,7 +114,7 @@ class Webhooks:
             warnings.extend(result)
 
     async def _validated(self, hook: Object, question: Question, obj: Object | None, old: Object | None) -> list[str]:
-        review = asked(hook, question, obj, old, self._namespace_labels)
+        review = matched_review(hook, question, obj, old, self._namespace_labels)
         if review is None:
             return []
         async with self._calls:
@@ -124,7 +124,7 @@ class Webhooks:
     async def _mutated(
         self, hook: Object, question: Question, obj: Object | None, old: Object | None, warnings: list[str]
     ) -> tuple[bool, Object | None]:
-        review = asked(hook, question, obj, old, self._namespace_labels)
+        review = matched_review(hook, question, obj, old, self._namespace_labels)
         if review is None:
             return False, obj
         answer = await self._call(hook, review, obj, old)

@@ -20,7 +20,7 @@ from gpuledger.local.kubeapi.strategies.webhook_configurations import (
     MutatingConfigurationStrategy,
     ValidatingConfigurationStrategy,
 )
-from gpuledger.local.kubeapi.webhook_matching import asked
+from gpuledger.local.kubeapi.webhook_matching import matched_review
 from support.admission import Json, pod_with
 
 TOKEN = "t0k3n"
@@ -40,7 +40,7 @@ def configured(reached: WebhookAddress | None = None) -> dict[str, Json]:
 
 
 def is_asked(hook: Json, question: Question, new: Json | None, old: Json | None) -> bool:
-    return asked(hook, question, new, old, lambda _: {}) is not None
+    return matched_review(hook, question, new, old, lambda _: {}) is not None
 
 
 def test_api_servers_accept_them() -> None:

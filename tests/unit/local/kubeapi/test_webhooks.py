@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from gpuledger.local.kubeapi.admission_request import KindVersion, Question, request_of
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.strategies.webhook_configurations import MutatingConfigurationStrategy
-from gpuledger.local.kubeapi.webhook_matching import asked
+from gpuledger.local.kubeapi.webhook_matching import matched_review
 from gpuledger.local.kubeapi.webhooks import Webhooks
 
 PODS = KindVersion("", "v1", "Pod", "pods")
@@ -40,7 +40,7 @@ def labels_of(namespace: Any) -> Any:
 
 
 def matches(changes: Any, question: Any = CREATE, obj: Any = POD, old: Any = None) -> Any:
-    return asked(hook(**changes), question, obj, old, labels_of) is not None
+    return matched_review(hook(**changes), question, obj, old, labels_of) is not None
 
 
 def rule(**changes: Any) -> Any:
@@ -75,7 +75,7 @@ def test_matching(changes: Any, expected: Any) -> None:
 def test_a_rule_may_name_another_version_of_the_resource(policy: Any, is_asked: Any) -> None:
     older = PODS._replace(version="v1beta1")
     request = Question("CREATE", older, "p", "a", others=(PODS,))
-    found = asked(hook(matchPolicy=policy), request, POD, None, labels_of)
+    found = matched_review(hook(matchPolicy=policy), request, POD, None, labels_of)
     assert (found is not None) == is_asked
     if found is not None:
         sent = request_of(found, "", POD, None)
