@@ -4,9 +4,9 @@ Names, counts and places are those of the MIG user guide (its tables of supporte
 -lgipp` prints there); memory is what `nvidia-smi mig -lgip` prints on such cards. Simulated hardware and the tests are
 made of this; the agent queries a real card, and looks it up here only where its driver does not tell (`find_geometry`).
 
-A model is here only if its names, counts, places and memory are all recorded of real cards. GB200 and GB300 are not:
-drivers name the profiles of one GB200 differently (`1g.23gb` or `1g.24gb`, `7g.186gb` or `7g.189gb`), the recordings of
-`-lgip` end before the halves, and no recording has the memory of a GB300's instances, or the places of either.
+GB200 and GB300 are here with the names that most drivers give their profiles, and with nominal memory where no
+recording has the real one. Other drivers name the same profiles otherwise (`1g.24gb`, `3g.95gb`, `7g.189gb` on a GB200;
+`1g.31gb`, `3g.126gb`, `7g.251gb` on a GB300), which a pool's checks learn as soon as the card's own driver answers.
 """
 
 from typing import Final, NamedTuple
@@ -131,6 +131,28 @@ B200_180GB: Final = Geometry(
 machine with eight of them, which agree with `-lgip` (20.50 and 44.25 GiB; an earlier driver had 22.00 for the first).
 """
 
+GB200_189GB: Final = Geometry(
+    "GB200-189GB",
+    189471,
+    _sevenths("1g.23gb 1g.23gb+me 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb", 20480, 46592, 95232, 189471),
+    ("GB200",),
+)
+"""Names and counts are the MIG user guide's, places those of all cards with seven slices, the memory of one and two
+slices `-lgip`'s (20.00 and 45.50 GiB; another driver had 22.00 for the first). The recordings end there: halves have
+what their name says, and the whole what the card has.
+"""
+
+GB300_278GB: Final = Geometry(
+    "GB300-278GB",
+    284208,
+    _sevenths("1g.35gb 1g.35gb+me 1g.70gb 2g.70gb 3g.139gb 4g.139gb 7g.278gb", 30720, 69632, 140288, 282624),
+    ("GB300",),
+)
+"""Names and counts are the MIG user guide's and those of drivers 59x, places those of all cards with seven slices, the
+card's memory what NVIDIA's DRA driver published. No recording has the memory of its instances: it is NVIDIA's own
+guide for a DGX Station, in whole GiB (30, 68, 137, 276).
+"""
+
 RTX_PRO_6000: Final = Geometry("RTX-PRO-6000", 97887, _quarters(24192, 48512, 97408), ("RTX PRO 6000",))
 """`-lgip`, `-lgipp` and CUDA's total memory in an instance of a Blackwell Server Edition."""
 
@@ -143,5 +165,7 @@ GEOMETRIES: Final = (
     H100_96GB,
     H200_141GB,
     B200_180GB,
+    GB200_189GB,
+    GB300_278GB,
     RTX_PRO_6000,
 )
