@@ -18,7 +18,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset, Position
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import LedgerIdentity
-from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
+from gpuledger.projection.enforced import EnforcedRule, InForce
 
 
 class Decision(NamedTuple):
@@ -188,7 +188,7 @@ class Projection:
         """Whether one of its decisions holds in this log, which a restore may have recorded anew."""
         return decision.recorded_at is None or self.survives_restore
 
-    def follow_rules(self, state: Any, rules: EnforcedRules) -> None:  # noqa: ANN401 - each has its own state
+    def follow_rules(self, state: Any, in_force: InForce) -> None:  # noqa: ANN401 - each has its own state
         """Called where a fold begins, and wherever another rule is enforced from there on."""
 
     def read(self, state: Any, read: ReadMessage) -> Decisions:  # noqa: ANN401, ARG002 - each has its own state

@@ -39,20 +39,55 @@ class EnforcedRule(NamedTuple):
     sequence: Offset
 
 
-class EnforcedRules:
-    """The rules that are enforced, and which of them were not written yet.
+class InForce:
+    """The rules that are enforced at a place of the log; another place has another object, so that many may share it.
 
     `types` are the introduced types of events that are in force. Each has a rule of its own, whose version is odd while
     it is in force. `reports_version` is that of `Rule.DEVICE_REPORTS`, and 0 where it is not among them.
     """
 
+    __slots__ = ("checks_bounds", "checks_publishers", "checks_times", "reports_version", "rules", "types")
+
+    def __init__(self, rules: Mapping[str, EnforcedRule]) -> None:
+        self.rules = rules
+        self.types = frozenset(one.rule for one in rules.values() if _is_type(one.rule) and one.version % 2)
+        # Every event asks, and a rule's name takes long to hash.
+        self.checks_publishers = Rule.PUBLISHERS in rules
+        self.checks_times = Rule.EVENT_TIMES in rules
+        self.checks_bounds = Rule.BOUNDS in rules
+        self.reports_version = rules[Rule.DEVICE_REPORTS].version if Rule.DEVICE_REPORTS in rules else 0
+
+    def check_bounds(self, publisher: Publisher, data: Payload) -> None:
+        """Check that an event of the edge holds no more than one event may.
+
+        Raises:
+            ExcessError: it holds more.
+        """
+        excess = data.excess() if self.checks_bounds and publisher.is_edge else None
+        if excess is not None:
+            raise ExcessError(excess)
+
+
+NOTHING_IN_FORCE = InForce({})
+
+
+class EnforcedRules:
+    """The rules that are enforced up to where the log was read, and which of them were not written yet."""
+
     def __init__(self, rules: Iterable[EnforcedRule] = ()) -> None:
-        self.rules: dict[str, EnforcedRule] = {one.rule: one for one in rules}
-        self.types: set[str] = {one.rule for one in self.rules.values() if _is_type(one.rule) and one.version % 2}
+        self.in_force = InForce({one.rule: one for one in rules})
         self._changed: dict[str, None] = {}
         self._recorded_ns = 0
         self._time_max = _LONG_AGO
-        self._set_flags()
+
+    @property
+    def rules(self) -> Mapping[str, EnforcedRule]:
+        """The rules by name."""
+        return self.in_force.rules
+
+    def copy(self) -> "EnforcedRules":
+        """The same rules, none of which is to be written."""
+        return EnforcedRules(self.rules.values())
 
     def missing(self, rules: Iterable[Rule], versions: Mapping[str, int] = RULE_VERSIONS) -> list[EnforcedRule]:
         """Those of the rules that are not enforced yet, or not in the newest version; they stand nowhere yet."""
@@ -60,21 +95,18 @@ class EnforcedRules:
 
     def other_types(self, introduced: Set[str]) -> list[EnforcedRule]:
         """What brings these types into force, and takes others out of force, which this build does not know."""
-        return [EnforcedRule(one, self._version(one) + 1, ORIGIN) for one in sorted(introduced ^ self.types)]
+        return [EnforcedRule(one, self._version(one) + 1, ORIGIN) for one in sorted(introduced ^ self.in_force.types)]
 
-    def add(self, rule: str, version: int, sequence: Offset) -> None:
-        """Enforce a rule from a position on; the first record of a version counts.
+    def add(self, one: EnforcedRule) -> None:
+        """Enforce a rule from its position on; the first record of a version counts.
 
         Raises:
             UnknownEventTypeError: this build cannot enforce it.
         """
-        check_version(rule, version)
-        if version > self._version(rule):
-            self.rules[rule] = EnforcedRule(rule, version, sequence)
-            self._changed[rule] = None
-            if _is_type(rule):
-                (self.types.add if version % 2 else self.types.discard)(rule)
-            self._set_flags()
+        check_version(one.rule, one.version)
+        if one.version > self._version(one.rule):
+            self.in_force = InForce({**self.rules, one.rule: one})
+            self._changed[one.rule] = None
 
     def check(
         self, publisher: Publisher, rule: PublishRule | None, aggregate: str, event: Undecoded, message: Message
@@ -88,38 +120,21 @@ class EnforcedRules:
             PublisherError: its source must not publish it.
             EventTimeError: it happened long after it was recorded.
         """
-        if self._checks_publishers and publisher.is_edge and rule is not None:
+        if self.in_force.checks_publishers and publisher.is_edge and rule is not None:
             reason = publisher.violation(rule, aggregate, event.subject, event.data)
             if reason is not None:
                 raise PublisherError(f"{event.type}: {reason}")
-        if self._checks_times and not self._is_in_time(event, message.recorded_ns):
+        if self.in_force.checks_times and not self._is_in_time(event, message.recorded_ns):
             recorded_ns = message.recorded_ns
             if not _is_decided(rule, publisher):
                 _check_time(event, recorded_ns)
             if recorded_ns > self._recorded_ns:
                 self._recorded_ns, self._time_max = recorded_ns, time_of_ns(recorded_ns) + EVENT_AHEAD_MAX
 
-    def check_bounds(self, publisher: Publisher, data: Payload | None) -> None:
-        """Check that an event of the edge holds no more than one event may; None: nobody here decodes it.
-
-        Raises:
-            ExcessError: it holds more.
-        """
-        excess = data.excess() if self._checks_bounds and publisher.is_edge and data is not None else None
-        if excess is not None:
-            raise ExcessError(excess)
-
     def take_changes(self) -> list[EnforcedRule]:
         """The rules that were added since the last call."""
         changed, self._changed = self._changed, {}
         return [self.rules[rule] for rule in changed]
-
-    def _set_flags(self) -> None:
-        """Every event asks, and a rule's name takes long to hash."""
-        self._checks_publishers = Rule.PUBLISHERS in self.rules
-        self._checks_times = Rule.EVENT_TIMES in self.rules
-        self._checks_bounds = Rule.BOUNDS in self.rules
-        self.reports_version = self._version(Rule.DEVICE_REPORTS)
 
     def _version(self, rule: str) -> int:
         return self.rules[rule].version if rule in self.rules else 0

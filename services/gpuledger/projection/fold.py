@@ -12,16 +12,16 @@ from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceReportAccepted
-from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_data, with_payload
-from gpuledger.events.errors import EventError, EventTimeError, MalformedEventError
+from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_payload
+from gpuledger.events.errors import EventError, EventTimeError
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Offset, Position, is_origin
-from gpuledger.events.publisher import Publisher, publisher_of
 from gpuledger.events.publishing import Rule
 from gpuledger.events.registry import Registry
-from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
+from gpuledger.projection.checker import Checked, Checker, CountedNumbers
+from gpuledger.projection.decision_size import is_too_large, size_problem
 from gpuledger.projection.definition import (
     NOT_PUBLISHED,
     Decision,
@@ -35,29 +35,20 @@ from gpuledger.projection.definition import (
     Report,
     event_of,
 )
-from gpuledger.projection.enforced import EnforcedRules
+from gpuledger.projection.enforced import EnforcedRules, InForce
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
 from gpuledger.projection.outstanding import Outstanding
 from gpuledger.projection.returns import Returns
-from gpuledger.projection.route import (
-    EPOCH_LENGTH_MAX,
-    Route,
-    accepted_report,
-    mismatch,
-    recorded_origin,
-    route_of,
-)
+from gpuledger.projection.route import Route, recorded_origin
 
-_RULE_ENFORCED, _REPORT_ACCEPTED = RuleEnforced.TYPE, DeviceReportAccepted.TYPE
-
-NUMBERING_BYTES_MAX = EPOCH_LENGTH_MAX + 32
-"""How much a decision may grow between its making and its publishing, when it gets its number."""
+_REPORT_ACCEPTED = DeviceReportAccepted.TYPE
 
 
 class Fold:
     """A projection's state at a position, and the decisions that have not come back yet.
 
-    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept.
+    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept. The
+    `checker` may be one that many folds share, which then get what it has checked: see `apply_all_checked`.
     """
 
     def __init__(
@@ -73,12 +64,12 @@ class Fold:
         sequence: Offset = ORIGIN,
         publishes: bool = True,
         enforced: EnforcedRules | None = None,
+        checker: Checker | None = None,
         catalogue: Registry = registry,
     ) -> None:
         self.projection = projection
         self.generation = generation
         self.state: State = projection.new_state() if state is None else state
-        self.seen = seen or Seen()
         self.enforced = enforced or EnforcedRules()
         self.sequence = sequence
         self.numbering = numbering
@@ -95,11 +86,15 @@ class Fold:
         self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
+        self.checker = checker or Checker(
+            CountedNumbers(seen or Seen()), self.enforced.copy(), self._skipped, catalogue
+        )
         self._source = projection.source
         self._observes = projection.observes
         self._reads = projection.reads
-        self._routes: dict[str, Route] = {}
-        projection.follow_rules(self.state, self.enforced)
+        self._by_name = {(model.AGGREGATE, model.EVENT): handler for model, handler in projection.handlers.items()}
+        self._handlers: dict[str, Handler | None] = {}
+        projection.follow_rules(self.state, self.enforced.in_force)
 
     def begin(self, identity: LedgerIdentity) -> None:
         """Prepare the state for the first message of a generation; nothing happens behind that."""
@@ -112,45 +107,71 @@ class Fold:
         Raises:
             BadEventError: one of our own services' events does not decode, or this build fails at an event.
         """
-        for message in messages:
-            self.apply(message)
+        self.apply_all_checked(map(self.checker.check, messages))
 
     def apply(self, message: Message) -> None:
-        """Fold one message; raises as `apply_all` does.
+        """Fold one message; raises as `apply_all` does."""
+        self.apply_checked(self.checker.check(message))
+
+    def check_all(self, messages: Iterable[Message]) -> list[Checked]:
+        """Check messages, which are then folded; where others share the checker, they do it."""
+        return [self.checker.check(message) for message in messages]
+
+    def apply_all_checked(self, messages: Iterable[Checked]) -> None:
+        """Fold messages that were checked in the order of the log; raises as `apply_all`."""
+        for checked in messages:
+            self.apply_checked(checked)
+
+    def apply_checked(self, checked: Checked) -> None:
+        """Fold one message that was checked; raises as `apply_all` does.
 
         A position that is skipped uses up its number all the same, so that a projection that had gone past it before
         and one that skips it agree on what is missing.
         """
+        message, event = checked.message, checked.event
         self.sequence = message.sequence
         self._last = message
         if self._reads:
             self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
-        event = self._accepted(message)
         if event is None:
+            self._reject(message, None, checked.error)
             return
-        try:
-            publisher = publisher_of(event.source)
-            route = self._routes.get(event.type) or self._route(event.type)
-            if route.is_introduced and publisher.is_edge and event.type not in self.enforced.types:
-                route = route.before_in_force()
-            self._check_publisher(message, publisher, event, route)
-            is_needed = route.handler is not None or (self._observes and route.rule is not None)
-            data = self._catalogue.decode(event.type, event.data) if is_needed else None
-            self.enforced.check_bounds(publisher, data)
-        except EventError as error:
-            self._reject(message, event, error)
-            return
+        self.events += checked.is_new
+        if message.sequence in self._skipped:
+            self._skip(message, event, checked)
+        elif not checked.is_new:
+            if self.returns and event.source == self._source:
+                self.returns.repeats(message.sequence, event, self.waiting.get(event.id))
+            self._repeat(message, event)
+        elif checked.route is None:
+            self._reject(message, event, checked.error)
+        else:
+            self._apply_counted(message, event, checked, checked.route)
+
+    def _apply_counted(self, message: Message, event: Undecoded, checked: Checked, route: Route) -> None:
+        """Fold an event that counts."""
+        if checked.enforces is not None:
+            self.enforced.add(checked.enforces)
+            self.projection.follow_rules(self.state, self.enforced.in_force)
+        data, handler = None, None
+        if route.rule is not None:
+            handler = self._handlers[event.type] if event.type in self._handlers else self._handler(event.type, route)
+            if handler is not None or self._observes:
+                try:
+                    data = checked.data(self._catalogue)
+                except EventError as error:
+                    self._reject(message, event, error)
+                    return
         if self._observes:
-            is_known = (route.rule is not None and not route.is_introduced) or event.type in self.enforced.types
-            self._observe(message, event, is_known=is_known)
+            self._observe(message, event, checked.in_force, is_known=checked.is_known)
         if event.source == self._source and self._is_back(message, event, data):
             return
-        if route.handler is None or data is None:
+        if handler is None:
             if event.type == _REPORT_ACCEPTED:
-                self._hear_report(message, event)
-        elif route.is_open or route.hears(publisher, event, self.enforced, judges=self.projection.judges):
-            fact = Fact(with_data(event, data), message.sequence, message.recorded_ns, self.enforced.rules)
-            self._fold(fact, route.handler, message.subject)
+                self._hear_report(message, event, checked)
+            return
+        if route.is_open or checked.hears(judges=self.projection.judges):
+            self._fold(checked.fact(self._catalogue), handler, message.subject, checked.in_force)
 
     def due(self, now: datetime) -> None:
         """Fold what the passing of time alone leads to.
@@ -160,13 +181,14 @@ class Fold:
         """
         self._take_due(self.projection.due, self.state, now)
 
-    def touched(self, message: Message) -> Touched:
+    def touched(self, checked: Checked) -> Touched:
         """The paged rows that a message may touch.
 
         Raises:
             BadEventError: this build fails at it.
         """
-        fact = None if message.sequence in self._skipped else self.peek(message)
+        message = checked.message
+        fact = None if message.sequence in self._skipped else self._handled(checked)
         if fact is None:
             return ()
         try:
@@ -186,11 +208,18 @@ class Fold:
         """The fact that a message holds, where this projection handles it and it decodes; changes nothing."""
         try:
             event = parse(message.data)
-            if (self._routes.get(event.type) or self._route(event.type)).handler is None:
+            if self._handler(event.type, self.checker.route(event.type)) is None:
                 return None
             return Fact(with_payload(event, self._catalogue), message.sequence, message.recorded_ns)
         except EventError:
             return None
+
+    @property
+    def seen(self) -> Seen:
+        """The numbers seen, where its checker counts them."""
+        numbers = self.checker.numbers
+        assert isinstance(numbers, CountedNumbers), "this fold follows what others have counted"
+        return numbers.seen
 
     @property
     def anchor(self) -> Anchor | None:
@@ -227,29 +256,6 @@ class Fold:
             if event.id not in self.waiting:
                 self._expect(event)
 
-    def _accepted(self, message: Message) -> Undecoded | None:
-        """The event, if it is its source's, has not been seen, and is not to be skipped."""
-        try:
-            event = parse(message.data)
-            if not message.subject.startswith(publisher_of(event.source).prefix):
-                raise mismatch(message.subject, event)
-            if len(event.epoch) > EPOCH_LENGTH_MAX:
-                raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
-            is_new = self.seen.add(event.source, event.epoch, event.number)
-        except EventError as error:
-            self._reject(message, None, error)
-            return None
-        self.events += is_new
-        if message.sequence in self._skipped:
-            self._skip(message, event, is_new=is_new)
-            return None
-        if not is_new:
-            if self.returns and event.source == self._source:
-                self.returns.repeats(message.sequence, event, self.waiting.get(event.id))
-            self._repeat(message, event)
-            return None
-        return event
-
     def _is_back(self, message: Message, event: Undecoded, data: Payload | None) -> bool:
         """Whether an own event is a decision that was folded when it was made."""
         if not self.projection.still_holds(event):
@@ -258,45 +264,31 @@ class Fold:
             self.returns.came(message.sequence, event, self.waiting.get(event.id))
         return self.waiting.came_back(event, data, message.sequence)
 
-    def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
+    def _skip(self, message: Message, event: Undecoded, checked: Checked) -> None:
         """Follow the numbering all the same; if this build fails even at that, the operator skips that as well.
 
         An own decision has come back, as it has for a leader that went past it before: it is not published again.
         """
-        if is_new and event.source == self._source and self.projection.still_holds(event):
+        if checked.is_new and event.source == self._source and self.projection.still_holds(event):
             self.waiting.skip(event.id)
         with suppress(BadEventError):
-            if not is_new:
+            if not checked.is_new:
                 self._repeat(message, event)
             elif self._observes:
-                self._observe(message, event)
+                self._observe(message, event, self.enforced.in_force)
 
-    def _check_publisher(self, message: Message, publisher: Publisher, event: Undecoded, route: Route) -> None:
-        """Refuse an event that its source must not publish; enforce from here on the rule that the event names."""
-        route.check(message.subject, publisher, event)
-        if self.enforced.rules:
-            rule = route.rule_in_every_build(publisher) if route.is_introduced else route.rule
-            self.enforced.check(publisher, rule, route.aggregate, event, message)
-        if event.type == _RULE_ENFORCED:
-            data = with_payload(event).data
-            assert isinstance(data, RuleEnforced), "it has this type"
-            self.enforced.add(event.subject, data.version, message.sequence)
-            self.projection.follow_rules(self.state, self.enforced)
-
-    def _hear_report(self, message: Message, event: Undecoded) -> None:
+    def _hear_report(self, message: Message, event: Undecoded, checked: Checked) -> None:
         """Fold the report that an event of `inventory` accepts, as if it stood here."""
         try:
-            report = accepted_report(event)
-            route = self._routes.get(report.type) or self._route(report.type)
-            decoded = with_payload(report, self._catalogue)
+            route, fact = checked.report(self.checker)
         except EventError as error:
             self._reject(message, event, error)
             return
-        if route.handler is not None and not self.projection.judges:
-            fact = Fact(decoded, message.sequence, message.recorded_ns, self.enforced.rules)
-            self._fold(fact, route.handler, message.subject)
+        handler = self._handler(fact.event.type, route)
+        if handler is not None and not self.projection.judges:
+            self._fold(fact, handler, message.subject, checked.in_force)
 
-    def _fold(self, fact: Fact, handler: Handler, subject: str) -> None:
+    def _fold(self, fact: Fact, handler: Handler, subject: str, in_force: InForce) -> None:
         event = fact.event
         try:
             handler(self.state, fact, event.data)
@@ -306,7 +298,7 @@ class Fold:
         if not self.projection.decides or event.source == self._source:
             return
         if self.projection.judges and type(event.data).PUBLISH_RULE.judged_since:
-            self._take_answers(subject, self.projection.judge, Report(fact, self.enforced.reports_version))
+            self._take_answers(subject, self.projection.judge, Report(fact, in_force.reports_version))
         else:
             self._take_answers(subject, self.projection.decide, fact)
 
@@ -343,20 +335,15 @@ class Fold:
         """Refuse a decision that the ledger would not take, or that nobody could read back, before it is committed."""
         if self.decision_bytes_max is None:
             return
-        subject, data = nats_subject_of(event), encode(event)
-        if len(data) > self.decision_bytes_max - NUMBERING_BYTES_MAX:
-            reason = (
-                f"The decision {event.type} on {event.subject!r} has {len(data)} bytes, and NATS takes "
-                f"{self.decision_bytes_max - NUMBERING_BYTES_MAX}; raise its max_payload if it should."
-            )
-            raise BadEventError(self.projection.name, self._position, subject, reason)
-        parse(data)
+        subject, problem = nats_subject_of(event), size_problem(event, self.decision_bytes_max)
+        if problem is not None:
+            raise BadEventError(self.projection.name, self._position, subject, problem)
+        parse(encode(event))
 
     def is_given_up(self, event: Decoded) -> bool:
         """Whether a decision is not published any more: operators skip it, or the ledger would not take it."""
         limit = self.decision_bytes_max
-        is_too_large = limit is not None and len(encode(event)) > limit - NUMBERING_BYTES_MAX
-        return is_too_large or self.waiting.is_skipped(event.id)
+        return (limit is not None and is_too_large(event, limit)) or self.waiting.is_skipped(event.id)
 
     def _expect(self, event: Decoded) -> None:
         self.waiting.add(event)
@@ -369,12 +356,13 @@ class Fold:
             reason = f"The decision {event.type} on {event.subject!r} does not fold ({error!r})."
             raise BadEventError(self.projection.name, self._position, nats_subject_of(event), reason) from error
 
-    def _observe(self, message: Message, event: Undecoded, *, is_known: bool = True) -> None:
-        rules, size = self.enforced.rules, len(message.data)
-        observed = Observed(event, message.sequence, message.recorded_ns, size, is_known, rules)
+    def _observe(self, message: Message, event: Undecoded, in_force: InForce, *, is_known: bool = True) -> None:
+        size = len(message.data)
+        observed = Observed(event, message.sequence, message.recorded_ns, size, is_known, in_force.rules)
         self._take_answers(message.subject, self.projection.observed, observed)
 
-    def _reject(self, message: Message, event: Undecoded | None, error: EventError) -> None:
+    def _reject(self, message: Message, event: Undecoded | None, error: EventError | None) -> None:
+        assert error is not None, "whatever does not count says why"
         if message.sequence in self._skipped:
             return
         if not recorded_origin(message).is_edge and not isinstance(error, EventTimeError):
@@ -393,8 +381,20 @@ class Fold:
     def _position(self) -> Position:
         return Position(self.generation, self.sequence)
 
-    def _route(self, event_type: str) -> Route:
-        route = route_of(event_type, self._catalogue, self.projection.handlers)
-        if route.is_registered:  # A hostile source invents any number of types.
-            self._routes[event_type] = route
-        return route
+    def _handled(self, checked: Checked) -> Fact | None:
+        """The fact of an event that counts, decodes, and is handled here."""
+        event, route = checked.event, checked.route
+        if event is None or route is None or self._handler(event.type, route) is None:
+            return None
+        try:
+            return checked.fact(self._catalogue)
+        except EventError:
+            return None
+
+    def _handler(self, event_type: str, route: Route) -> Handler | None:
+        """The handler of a type, whatever its version."""
+        if not route.is_registered:  # A hostile source invents any number of types.
+            return None
+        if event_type not in self._handlers:
+            self._handlers[event_type] = self._by_name.get((route.aggregate, route.event))
+        return self._handlers[event_type]

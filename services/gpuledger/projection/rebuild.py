@@ -308,8 +308,9 @@ class _Rebuild:
 
     async def _fold_to(self, target: Offset) -> None:
         async for messages in self._ledger.history(after=self._fold.sequence, until=target):
-            await self._next.page_in(self._fold, messages)
-            self._fold.apply_all(messages)
+            batch = self._fold.check_all(messages)
+            await self._next.page_in(self._fold, batch)
+            self._fold.apply_all_checked(batch)
             # Only those that have not come back in the end are handed over: see `Fold.outstanding`.
             self._fold.take_decided()
             self._fold.take_returned()

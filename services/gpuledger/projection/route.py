@@ -1,8 +1,7 @@
-"""Where the events of a type belong in a fold, and what it does with them. Pure."""
+"""Where the events of a type belong in the log, and who may record and who hears them. Pure."""
 
 from typing import NamedTuple
 
-from gpuledger.domain.fact import Handler, Handlers
 from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.envelope import Event, Undecoded, with_payload
 from gpuledger.events.errors import EventError, SubjectError
@@ -11,7 +10,7 @@ from gpuledger.events.publishing import Authority, PublishRule
 from gpuledger.events.registry import Registry, parse_type
 from gpuledger.events.subjects import ROOT, Origin, escape, parse_subject
 from gpuledger.ledger.api import Message
-from gpuledger.projection.enforced import EnforcedRules
+from gpuledger.projection.enforced import InForce
 
 EPOCH_LENGTH_MAX = 128
 """What an event about an epoch can name; a source's own name is bounded as any subject is."""
@@ -21,7 +20,7 @@ BY_NODE = (Authority.OWN_NODE, Authority.OWN_DEVICE)
 
 
 class Route(NamedTuple):
-    """The words of a type's subjects, the handler if the projection has one, and who may publish.
+    """The words of a type's subjects, and who may publish.
 
     Nobody knows who may publish a type that this build does not know. Where `is_open`, every event that is in order is
     heard.
@@ -29,7 +28,6 @@ class Route(NamedTuple):
 
     aggregate: str
     event: str
-    handler: Handler | None
     rule: PublishRule | None
     reserved: tuple[str, ...]
     is_introduced: bool = False
@@ -67,7 +65,7 @@ class Route(NamedTuple):
         """
         return None if self.is_introduced and not publisher.is_edge else self.rule
 
-    def hears(self, publisher: Publisher, event: Undecoded, enforced: EnforcedRules, *, judges: bool) -> bool:
+    def hears(self, publisher: Publisher, event: Undecoded, in_force: InForce, *, judges: bool) -> bool:
         """Whether the handler gets the event itself, in a projection that judges reports or in another.
 
         Where `Rule.DEVICE_REPORTS` is enforced, who judges gets an agent's report on a device, and nobody else does.
@@ -77,7 +75,7 @@ class Route(NamedTuple):
             return True
         judged_since = self.rule.judged_since
         if judged_since is not None:
-            is_judged = enforced.reports_version >= judged_since and publisher.node is not None
+            is_judged = in_force.reports_version >= judged_since and publisher.node is not None
             if judges or is_judged:
                 return judges and is_judged
             if self.rule.authority not in BY_NODE:
@@ -85,8 +83,8 @@ class Route(NamedTuple):
         return len(self.rule.publishers) > 1 or publisher.is_about_own_node(self.aggregate, event.subject, event.data)
 
 
-def route_of(event_type: str, catalogue: Registry, handlers: Handlers) -> Route:
-    """The route of a type in a fold with these handlers.
+def route_of(event_type: str, catalogue: Registry) -> Route:
+    """The route of a type.
 
     Raises:
         UnknownEventTypeError: it has not the form of a type.
@@ -94,15 +92,14 @@ def route_of(event_type: str, catalogue: Registry, handlers: Handlers) -> Route:
     name = parse_type(event_type)
     if not catalogue.knows(event_type):
         return unregistered_route(name.aggregate, name.event)
-    by_name = {(model.AGGREGATE, model.EVENT): handler for model, handler in handlers.items()}
-    handler, rule = by_name.get((name.aggregate, name.event)), catalogue.rule_of(name)
+    rule = catalogue.rule_of(name)
     is_introduced, is_open = event_type in catalogue.introduced, rule.authority not in BY_NODE and not rule.judged_since
-    return Route(name.aggregate, name.event, handler, rule, rule.reserved_prefixes, is_introduced, is_open)
+    return Route(name.aggregate, name.event, rule, rule.reserved_prefixes, is_introduced, is_open)
 
 
 def unregistered_route(aggregate: str, event: str) -> Route:
     """The route of an event whose type is not known: anybody may record it under their own subjects."""
-    return Route(aggregate, event, None, None, (f"{ROOT}.",))
+    return Route(aggregate, event, None, (f"{ROOT}.",))
 
 
 def accepted_report(event: Undecoded) -> Undecoded:

@@ -208,4 +208,4 @@ class Runner:
                 if not messages:
                     await held.beat()  # nothing else would reveal that the lock is lost
                     await held.within(timeout_s, writer.confirm())
-                await held.within(timeout_s, writer.take(messages))
+                await held.within(timeout_s, writer.take(writer.check(messages)))

@@ -16,8 +16,9 @@ from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.events.position import ORIGIN, PARTITION, Offset, Position, is_origin, is_same, number_of
-from gpuledger.ledger.api import Message, Outgoing
+from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
+from gpuledger.projection.checker import Checked
 from gpuledger.projection.definition import NOT_PUBLISHED, Numbering, Projection
 from gpuledger.projection.enforced_store import read_rules, write_rules
 from gpuledger.projection.errors import WriterFencedError
@@ -160,13 +161,13 @@ class ProjectionStore:
                 table.load(rows)
         return fold
 
-    async def page_in(self, fold: Fold, messages: Sequence[Message]) -> None:
+    async def page_in(self, fold: Fold, batch: Sequence[Checked]) -> None:
         """Read back the retired rows that these messages may touch, before they are folded; one query a table."""
         if not self.projection.pages:
             return
         touched: dict[str, set[Any]] = {}
-        for message in messages:
-            for name, key in fold.touched(message):
+        for checked in batch:
+            for name, key in fold.touched(checked):
                 touched.setdefault(name, set()).add(key)
         for name, keys in touched.items():
             table: Table[Any] = fold.state.tables()[name]

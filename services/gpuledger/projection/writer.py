@@ -13,6 +13,7 @@ from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import BATCH_MESSAGES_MAX
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, SequenceConflictError
 from gpuledger.ledger.own import OwnEvents, publish_own
+from gpuledger.projection.checker import Checked
 from gpuledger.projection.continuity import adopted, confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import AnotherLeaderError, BadEventError, DecisionRefusedError, ProjectionError
@@ -111,7 +112,7 @@ class RowWriter:
         )
         return cls(context, store, fold, checkpoint, head, settle_until)
 
-    async def take(self, messages: list[Message]) -> None:
+    async def take(self, batch: Sequence[Checked]) -> None:
         """Fold the messages (none: only ask what is due), write the changed rows, publish the decisions.
 
         Raises:
@@ -119,25 +120,29 @@ class RowWriter:
             LedgerUnavailableError: the ledger shows less than it has acknowledged.
         """
         metrics, now = self._context.metrics, self._context.clock()
-        if messages:
-            await self._store.page_in(self._fold, messages)
-            with metrics.folding(len(messages)):
-                self._fold.apply_all(messages)
-        await self._check_returns(idle=not messages)
-        await self._check_head(idle=not messages)
+        if batch:
+            await self._store.page_in(self._fold, batch)
+            with metrics.folding(len(batch)):
+                self._fold.apply_all_checked(batch)
+        await self._check_returns(idle=not batch)
+        await self._check_head(idle=not batch)
         if self._context.projection.decides and is_at_or_after(self._fold.sequence, self._head_at_start):
             self._fold.enforce(self._context.rules(), now)
             self._fold.due(now)
-        if not messages and not self._fold.decided:
+        if not batch and not self._fold.decided:
             return
         with metrics.flushing():
             await self._flush()
         metrics.committed(
-            number_of(self.checkpoint.position), messages[-1] if messages else None, self._context.clock()
+            number_of(self.checkpoint.position), batch[-1].message if batch else None, self._context.clock()
         )
         if self._context.on_flush:
             self._context.on_flush(self.checkpoint)
         await self.publish_decisions()
+
+    def check(self, messages: Sequence[Message]) -> list[Checked]:
+        """Check messages that nobody else has checked."""
+        return self._fold.check_all(messages)
 
     async def confirm(self) -> None:
         """Return if the rows are as this writer left them; where nothing arrives, nothing else would show it.

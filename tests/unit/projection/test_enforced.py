@@ -173,8 +173,8 @@ def test_other_projections_decide_no_rule() -> None:
 
 def test_changes_are_taken_once() -> None:
     rules = EnforcedRules([EnforcedRule(Rule.PUBLISHERS, 1, 3)])
-    rules.add(Rule.EVENT_TIMES, 1, 7)
-    rules.add(Rule.PUBLISHERS, 1, 8)
+    rules.add(EnforcedRule(Rule.EVENT_TIMES, 1, 7))
+    rules.add(EnforcedRule(Rule.PUBLISHERS, 1, 8))
     assert rules.take_changes() == [(Rule.EVENT_TIMES, 1, 7)]
     assert rules.take_changes() == []
 

@@ -12,10 +12,11 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.position import Position
 from gpuledger.events.publishing import Rule
+from gpuledger.projection.decision_size import NUMBERING_BYTES_MAX
 from gpuledger.projection.definition import Decision, Decisions, Numbering, Observed, RefusedEvent
 from gpuledger.projection.enforced import EnforcedRule
 from gpuledger.projection.errors import BadEventError, DueError
-from gpuledger.projection.fold import NUMBERING_BYTES_MAX, Fold
+from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import WorkloadsProjection
 from support.deciders import AWAY_AT_MOST, AwayProjection, AwayState
 from support.events import AGENT, GENERATION, event, hour, message, rows_of
@@ -93,8 +94,9 @@ def live(projection: AwayProjection, skipped: Iterable[Position] = ()) -> Fold:
 
 def take(fold: Fold, messages: Iterable[Any]) -> None:
     for one in messages:
-        list(fold.touched(one))
-        fold.apply(one)
+        checked = fold.checker.check(one)
+        list(fold.touched(checked))
+        fold.apply_checked(checked)
 
 
 FAILING = {

@@ -123,10 +123,10 @@ def test_a_restart_or_an_upgrade_between_two_events_changes_nothing_for_sources(
 def test_a_build_records_its_types_and_takes_others_out_of_force() -> None:
     rules = EnforcedRules()
     assert rules.other_types({TYPE}) == [EnforcedRule(TYPE, 1, 0)]
-    rules.add(TYPE, 1, 5)
-    assert (rules.types, rules.other_types({TYPE})) == ({TYPE}, [])
+    rules.add(EnforcedRule(TYPE, 1, 5))
+    assert (rules.in_force.types, rules.other_types({TYPE})) == ({TYPE}, [])
     assert rules.other_types(set()) == [EnforcedRule(TYPE, 2, 0)]
-    rules.add(TYPE, 2, 6)
+    rules.add(EnforcedRule(TYPE, 2, 6))
     again = EnforcedRules(rules.take_changes())
     assert (again.types, again.other_types({TYPE})) == (set(), [EnforcedRule(TYPE, 3, 0)])
 

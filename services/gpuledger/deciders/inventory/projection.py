@@ -7,7 +7,7 @@ from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.inventory.folds import HANDLERS
 from gpuledger.domain.inventory.reports import REPORT_HANDLERS
 from gpuledger.projection.definition import Decisions, Projection, Report
-from gpuledger.projection.enforced import EnforcedRules
+from gpuledger.projection.enforced import InForce
 
 
 class InventoryProjection(Projection):
@@ -21,9 +21,9 @@ class InventoryProjection(Projection):
     decides = True
     judges = True
 
-    def follow_rules(self, state: inventory_facts.InventoryFacts, rules: EnforcedRules) -> None:
+    def follow_rules(self, state: inventory_facts.InventoryFacts, in_force: InForce) -> None:
         """Who has a card follows from the version of the rule about devices."""
-        state.reports_version = rules.reports_version
+        state.reports_version = in_force.reports_version
 
     def decide(self, state: inventory_facts.InventoryFacts, fact: Fact) -> Decisions:
         """The decisions that follow from a fact."""

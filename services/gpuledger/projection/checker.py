@@ -1,0 +1,239 @@
+"""The part of reading the log that depends on no projection: what an event is worth to every fold alike. Pure.
+
+A message is parsed once, held against its subject, its source's numbering, the publish rules and the rules that are
+enforced, and its payload decoded at most once, when the first fold needs it. What a single projection skips, handles or
+decides never gets in here: folds of one process share what is found.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from gpuledger.domain.fact import Fact
+from gpuledger.domain.sources.deduplication import Seen
+from gpuledger.events.catalogue import registry
+from gpuledger.events.envelope import Undecoded, parse, with_data, with_payload
+from gpuledger.events.errors import EventError, MalformedEventError
+from gpuledger.events.payload import Payload
+from gpuledger.events.position import Offset, Position
+from gpuledger.events.publisher import Publisher, publisher_of
+from gpuledger.events.registry import Registry
+from gpuledger.events.rule import RuleEnforced
+from gpuledger.ledger.api import Message
+from gpuledger.projection.enforced import NOTHING_IN_FORCE, EnforcedRule, EnforcedRules, InForce, check_version
+from gpuledger.projection.route import EPOCH_LENGTH_MAX, Route, accepted_report, mismatch, route_of
+
+_RULE_ENFORCED = RuleEnforced.TYPE
+
+
+class NumbersSeen(Protocol):
+    """Tells an event from its repeat."""
+
+    def is_new(self, event: Undecoded, sequence: Offset) -> bool:
+        """Note an event's number; False says that it is a repeat, or of an epoch that is closed.
+
+        Raises:
+            HolesError: it would leave too many holes, and counts nowhere.
+        """
+        ...
+
+    def last_leader(self, source: str) -> Position | None:
+        """The head that the last of a decider's leaders found, as far as the log was read; None where none says."""
+        ...
+
+
+class CountedNumbers:
+    """Counts the numbers of every source."""
+
+    def __init__(self, seen: Seen) -> None:
+        self.seen = seen
+
+    def is_new(self, event: Undecoded, sequence: Offset) -> bool:  # noqa: ARG002 - others know repeats by their place
+        """See `NumbersSeen.is_new`."""
+        return self.seen.add(event.source, event.epoch, event.number)
+
+    def last_leader(self, source: str) -> Position | None:
+        """See `NumbersSeen.last_leader`."""
+        return self.seen.last_leader(source)
+
+
+class Checked:
+    """A message, and what became of it. It is shared, so nobody changes it.
+
+    `event` is None where not even the envelope is in order, or its number counts nowhere: `error` says why. Where
+    `is_new`, `error` says why it is passed over all the same, None that it counts, and then there is a `route`.
+    `enforces` is the rule that it enforces.
+    """
+
+    __slots__ = (
+        "_data",
+        "_fact",
+        "_failure",
+        "_report",
+        "enforces",
+        "error",
+        "event",
+        "in_force",
+        "is_new",
+        "message",
+        "publisher",
+        "route",
+    )
+
+    def __init__(
+        self,
+        message: Message,
+        event: Undecoded | None,
+        error: EventError | None,
+        *,
+        is_new: bool,
+        publisher: Publisher | None = None,
+        route: Route | None = None,
+        in_force: InForce = NOTHING_IN_FORCE,
+        enforces: EnforcedRule | None = None,
+    ) -> None:
+        self.message = message
+        self.event = event
+        self.error = error
+        self.is_new = is_new
+        self.publisher = publisher
+        self.route = route
+        self.in_force = in_force
+        self.enforces = enforces
+        self._data: Payload | None = None
+        self._fact: Fact | None = None
+        self._failure: EventError | None = None
+        self._report: tuple[Route, Fact] | EventError | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every build of this ledger knows the type of an event that counts."""
+        event, _, route = self._counted
+        return (route.rule is not None and not route.is_introduced) or event.type in self.in_force.types
+
+    def hears(self, *, judges: bool) -> bool:
+        """Whether the handler gets an event that counts, in a projection that judges reports or in another."""
+        event, publisher, route = self._counted
+        return route.hears(publisher, event, self.in_force, judges=judges)
+
+    def data(self, catalogue: Registry) -> Payload:
+        """The payload of an event that counts.
+
+        Raises:
+            EventError: it does not decode, or holds more than one event may.
+        """
+        if self._data is None:
+            if self._failure is not None:
+                raise self._failure
+            event, publisher, _ = self._counted
+            try:
+                data = catalogue.decode(event.type, event.data)
+                self.in_force.check_bounds(publisher, data)
+            except EventError as error:
+                self._failure = error
+                raise
+            self._data = data
+        return self._data
+
+    def fact(self, catalogue: Registry) -> Fact:
+        """The fact that an event is; raises as `data`."""
+        if self._fact is None:
+            message = self.message
+            event = with_data(self._counted[0], self.data(catalogue))
+            self._fact = Fact(event, message.sequence, message.recorded_ns, self.in_force.rules)
+        return self._fact
+
+    def report(self, checker: "Checker") -> tuple[Route, Fact]:
+        """The report that a `device.report-accepted` event accepts, as a fact that stands in its place, and its route.
+
+        Raises:
+            EventError: the event or the report does not decode.
+        """
+        if self._report is None:
+            try:
+                report = accepted_report(self._counted[0])
+                route, message = checker.route(report.type), self.message
+                decoded = with_payload(report, checker.catalogue)
+                self._report = route, Fact(decoded, message.sequence, message.recorded_ns, self.in_force.rules)
+            except EventError as error:
+                self._report = error
+        if isinstance(self._report, EventError):
+            raise self._report
+        return self._report
+
+    @property
+    def _counted(self) -> tuple[Undecoded, Publisher, Route]:
+        assert self.event is not None, "it counts"
+        assert self.publisher is not None, "it counts"
+        assert self.route is not None, "it counts"
+        return self.event, self.publisher, self.route
+
+
+class Checker:
+    """Checks messages in the order of the log, each once. Positions that operators skip enforce no rule."""
+
+    def __init__(
+        self,
+        numbers: NumbersSeen | None = None,
+        enforced: EnforcedRules | None = None,
+        skipped: Iterable[Offset] = (),
+        catalogue: Registry = registry,
+    ) -> None:
+        self.numbers = CountedNumbers(Seen()) if numbers is None else numbers
+        self.enforced = enforced or EnforcedRules()
+        self.skipped = set(skipped)
+        self.catalogue = catalogue
+        self._routes: dict[str, Route] = {}
+
+    def check(self, message: Message) -> Checked:
+        """What a message is worth; never raises."""
+        try:
+            event = parse(message.data)
+            publisher = publisher_of(event.source)
+            if not message.subject.startswith(publisher.prefix):
+                raise mismatch(message.subject, event)
+            if len(event.epoch) > EPOCH_LENGTH_MAX:
+                raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
+            if not self.numbers.is_new(event, message.sequence):
+                return Checked(message, event, None, is_new=False)
+        except EventError as error:
+            return Checked(message, None, error, is_new=False)
+        try:
+            route = self._routes.get(event.type) or self.route(event.type)
+            if route.is_introduced and publisher.is_edge and event.type not in self.enforced.in_force.types:
+                route = route.before_in_force()
+            route.check(message.subject, publisher, event)
+            if self.enforced.in_force.rules:
+                rule = route.rule_in_every_build(publisher) if route.is_introduced else route.rule
+                self.enforced.check(publisher, rule, route.aggregate, event, message)
+            enforces = self._enforced_by(event, message) if event.type == _RULE_ENFORCED else None
+        except EventError as error:
+            return Checked(message, event, error, is_new=True)
+        return Checked(
+            message,
+            event,
+            None,
+            is_new=True,
+            publisher=publisher,
+            route=route,
+            in_force=self.enforced.in_force,
+            enforces=enforces,
+        )
+
+    def route(self, event_type: str) -> Route:
+        """The route of a type; raises as `route_of`."""
+        route = self._routes.get(event_type)
+        if route is None:
+            route = route_of(event_type, self.catalogue)
+            if route.is_registered:  # A hostile source invents any number of types.
+                self._routes[event_type] = route
+        return route
+
+    def _enforced_by(self, event: Undecoded, message: Message) -> EnforcedRule:
+        """Enforce the rule that an event names from here on, except where operators skip the event."""
+        data = with_payload(event).data
+        assert isinstance(data, RuleEnforced), "it has this type"
+        one = EnforcedRule(event.subject, data.version, message.sequence)
+        check_version(one.rule, one.version)
+        if message.sequence not in self.skipped:
+            self.enforced.add(one)
+        return one

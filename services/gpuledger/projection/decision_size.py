@@ -1,0 +1,25 @@
+"""How large a decision may be that has no number yet: what the ledger would refuse must not be committed. Pure."""
+
+from typing import Final
+
+from gpuledger.events.envelope import Decoded, encode
+from gpuledger.projection.route import EPOCH_LENGTH_MAX
+
+NUMBERING_BYTES_MAX: Final = EPOCH_LENGTH_MAX + 32
+"""How much a decision may grow between its making and its publishing, when it gets its number."""
+
+
+def is_too_large(event: Decoded, bytes_max: int) -> bool:
+    """Whether the ledger, which takes messages of `bytes_max`, might refuse a decision."""
+    return len(encode(event)) > bytes_max - NUMBERING_BYTES_MAX
+
+
+def size_problem(event: Decoded, bytes_max: int) -> str | None:
+    """Why a decision is too large, in words; None where it is not."""
+    size, limit = len(encode(event)), bytes_max - NUMBERING_BYTES_MAX
+    if size <= limit:
+        return None
+    return (
+        f"The decision {event.type} on {event.subject!r} has {size} bytes, and NATS takes {limit}; "
+        "raise its max_payload if it should."
+    )
