@@ -21,11 +21,19 @@ from bench.availability_services import Report
 from bench.claim_cost import claim_cost
 from bench.processes import api_server, at_once, percentile_ms, process
 from bench.report import Figure
-from gpuledger.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICE_STATUSES, RESOURCE_SLICES, Resource
+from gpuledger.api.kinds import (
+    MODULE_CONFIG,
+    MODULE_CONFIGS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICE_STATUSES,
+    RESOURCE_SLICES,
+    Resource,
+)
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, Object, open_client
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.local.servers.nats import NatsServer
+from support.ledgers import make_ledger
 from support.servers import short_directory
 
 NAMESPACE = "default"
@@ -36,7 +44,7 @@ CHURN_PER_S = 50.0
 AWAY_S = 1.0
 """How long a claim of the churn stays deallocated."""
 
-P95_MS, P99_MS = 100.0, 250.0
+P95_MS, P99_MS = 28.0, 250.0
 SETTLE_S = 600.0
 CATCH_UP_S = 0.02
 
@@ -67,12 +75,14 @@ async def availability(database_url: str, sizes: AvailabilitySizes, rounds: int)
 
 async def _edge(database_url: str, sizes: AvailabilitySizes) -> list[Figure]:
     with short_directory() as directory, NatsServer(directory / "nats") as nats:
+        await make_ledger(nats.url)
         async with (
             api_server(directory) as kubeconfig,
             open_client(kubeconfig) as client,
             process(SERVICES, nats.url, database_url, str(kubeconfig)) as child,
         ):
             await crds.install(client, crds.shipped() + crds.foreign())
+            await client.create(MODULE_CONFIGS, _module_config())
             cluster = Cluster(client, child, sizes)
             async with cluster.watched():
                 await cluster.fill()
@@ -108,7 +118,7 @@ class Cluster:
         self._child = child
         self._sizes = sizes
         self._random = Random(fleet.SEED)
-        self._last = Report(0, 0, 0)
+        self._last = Report(0, 0)
         self._held: dict[str, set[str]] = {}
         self._shown: list[float] = []
         self._own: list[float] = []
@@ -178,11 +188,13 @@ class Cluster:
         settled_s = perf_counter() - began
         await self._until(lambda: not self._last.waiting)
         name = f"burst of {self._sizes.burst:,} claim changes"
-        written, pause_ms = self._last.written - before.written, StatusWriterSettings().slice_status_pause_s * 1000
+        written, limits = self._last.written - before.written, StatusWriterSettings()
+        allowed = limits.slice_writes_burst + settled_s * (
+            limits.slice_writes_per_s + self._sizes.pools / limits.slice_status_pause_s
+        )
         return [
             Figure(
-                f"{name}: most writes of one slice in any {pause_ms:g} ms", self._last.most, "writes", "allowed", 1, 1,
-                is_ratio=False,
+                f"{name}: status writes", written, "writes", "allowed", round(allowed), round(allowed), is_ratio=False
             ),
             Figure(f"{name}: status writes", written, "writes", "claim changes", self._sizes.burst, None),
             Figure(f"{name}: until all is shown", settled_s, "s", "until all claims are changed", changed_s, None),
@@ -261,6 +273,14 @@ class Cluster:
         if change is not None and ("allocation" in (obj.get("status") or {})) == change.is_allocated:
             del self._unseen[name]
             self._own.append(now_s - change.begun_s)
+
+
+def _module_config() -> Object:
+    """Statuses name the claims, by which the bench recognises a change."""
+    return {
+        "apiVersion": MODULE_CONFIGS.api_version, "kind": MODULE_CONFIGS.kind, "metadata": {"name": MODULE_CONFIG},
+        "spec": {"enabled": True, "version": 1, "settings": {"dra": {"claimReferences": "Full"}}},
+    }  # fmt: skip
 
 
 def _pool_name(pool: int) -> str:

@@ -6,9 +6,7 @@ It tells on its standard output how it stands, one JSON object a line.
 import asyncio
 import json
 import sys
-from collections import deque
 from pathlib import Path
-from time import perf_counter
 from typing import NamedTuple
 
 if __name__ == "__main__":
@@ -18,31 +16,28 @@ from gpuledger.api.kinds import RESOURCE_SLICE_STATUSES
 from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.statuswriter.service import StatusWriter
-from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.service import run as watch
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import AvailabilityProjection
 from gpuledger.runtime.garbage import short_walks
+from gpuledger.runtime.telemetry import configure_logging
 
 TELL_S = 0.1
 
 
 class Report(NamedTuple):
-    """What the services say of themselves: how much waits, statuses written, the most of one slice within a pause."""
+    """What the services say of themselves: how much waits, and how many statuses they have written."""
 
     waiting: int
     written: int
-    most: int
 
 
-class TimingClient(KubeClient):
-    """Remembers when each status was sent, as far as the pause reaches back."""
+class CountingClient(KubeClient):
+    """Counts the statuses of slices that it sends."""
 
     written: int
-    most: int
-    sent: dict[str, deque[float]]
 
     async def send(self, request: KubeRequest) -> Object:
         if (
@@ -50,22 +45,14 @@ class TimingClient(KubeClient):
             and request.path.startswith(RESOURCE_SLICE_STATUSES.path())
             and request.path.endswith("/status")
         ):
-            self._note(request.path, perf_counter(), StatusWriterSettings().slice_status_pause_s)
+            self.written += 1
         return await super().send(request)
-
-    def _note(self, path: str, now_s: float, pause_s: float) -> None:
-        sent = self.sent.setdefault(path, deque())
-        sent.append(now_s)
-        while sent[0] <= now_s - pause_s:
-            sent.popleft()
-        self.written += 1
-        self.most = max(self.most, len(sent))
 
 
 async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
     """The services that availability needs, in one process as in `gpuledger up`."""
-    client = TimingClient(await load_configuration(Path(kubeconfig)))
-    client.written, client.most, client.sent = 0, 0, {}
+    client = CountingClient(await load_configuration(Path(kubeconfig)))
+    client.written = 0
     async with connect_ledger(nats_url, name="bench availability") as ledger:
         followed = FollowedLog((), ledger, database_url)
         writer = StatusWriter(ledger, database_url, client, followed)
@@ -77,14 +64,15 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
         )
 
 
-async def _report(writer: StatusWriter, client: TimingClient) -> None:
+async def _report(writer: StatusWriter, client: CountingClient) -> None:
     while True:
         health = writer.health()
-        report = Report(health.waiting + health.failing, client.written, client.most)
+        report = Report(health.waiting + health.failing, client.written)
         print(json.dumps(report._asdict()), flush=True)
         await asyncio.sleep(TELL_S)
 
 
 if __name__ == "__main__":
+    configure_logging()
     with short_walks():
         asyncio.run(_serve(*sys.argv[1:]))

@@ -16,8 +16,10 @@ class StatusWriterSettings:
 
     `corrections_per_hour_max` is per object: whoever changes it more often gets their way until an earlier correction
     is an hour old. `relist_period_s` is how often everything is listed although no watch was interrupted.
-    `slice_status_pause_s` is the least time between two writes of one ResourceSliceStatus's status, and
-    `orphan_grace_s` how long a deleted one stays away before it is created again: it may have gone with its slice.
+    `slice_status_pause_s` is the least time between two writes of one ResourceSliceStatus's status once a burst of
+    `slice_writes_burst` of them is used up, of which `slice_writes_per_s` come back; before, it is shorter in
+    proportion. `orphan_grace_s` is how long a deleted one stays away before it is created again: it may have gone with
+    its slice.
     `without_pool_grace_s` is how long a node's GPUs are ready without a pool before an Event says so.
     `coverage_after_s` is how long a node's inventory is incomplete before an Event says which of its labels differ from
     those that the NodeFeatureRule derives; it is less than `event_age_max_s`.
@@ -31,6 +33,8 @@ class StatusWriterSettings:
     writes_burst: int = 800
     corrections_per_hour_max: int = 6
     slice_status_pause_s: float = 0.2
+    slice_writes_per_s: float = 100.0
+    slice_writes_burst: int = 250
     without_pool_grace_s: float = 30.0
     coverage_after_s: float = 300.0
     orphan_grace_s: float = 0.5

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from gpuledger.edge.statuswriter.cache.objects import ObjectCache
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.edge.statuswriter.reconcile.decide import Action
-from gpuledger.edge.statuswriter.throttle.write_interval import WRITES_TIMED, WriteInterval
+from gpuledger.edge.statuswriter.throttle.write_interval import WRITES_TIMED, Pacing, WriteInterval
 
 PAUSE_S = 0.2
+ALWAYS = Pacing(PAUSE_S, per_s=1.0, burst=1)
+"""Every write uses up the burst, so the pause always has its full length."""
+
+ADAPTING = Pacing(PAUSE_S, per_s=100.0, burst=250)
 SLICE, OTHER = Key(Kind.SLICE, "pool-1"), Key(Kind.SLICE, "pool-2")
 
 
@@ -35,7 +39,7 @@ def _write(interval: WriteInterval, clock: _Clock, took_s: float, key: Key = SLI
 
 def test_a_first_write_goes_at_once_and_the_next_shows_one_pause_later() -> None:
     clock = _Clock()
-    interval = WriteInterval(PAUSE_S, ObjectCache(), clock)
+    interval = WriteInterval(ALWAYS, ObjectCache(), clock)
     assert interval.writable_at_s(SLICE, Action.STATUS) <= clock.now_s
     shown = [_write(interval, clock, 0.008) for _ in range(3)]
     assert [round(later - earlier, 6) for earlier, later in pairwise(shown)] == [PAUSE_S, PAUSE_S]
@@ -43,7 +47,7 @@ def test_a_first_write_goes_at_once_and_the_next_shows_one_pause_later() -> None
 
 def test_other_objects_and_other_writes_do_not_wait() -> None:
     clock = _Clock()
-    interval = WriteInterval(PAUSE_S, ObjectCache(), clock)
+    interval = WriteInterval(ALWAYS, ObjectCache(), clock)
     device = Key(Kind.DEVICE, "pool-1")
     _write(interval, clock, 0.008)
     _write(interval, clock, 0.008, device)
@@ -54,7 +58,7 @@ def test_other_objects_and_other_writes_do_not_wait() -> None:
 
 def test_a_failed_write_is_followed_by_a_pause_too() -> None:
     clock = _Clock()
-    interval = WriteInterval(PAUSE_S, ObjectCache(), clock)
+    interval = WriteInterval(ALWAYS, ObjectCache(), clock)
     with pytest.raises(OSError, match="no"), interval.timed(SLICE, Action.STATUS):
         raise OSError("no")
     assert interval.writable_at_s(SLICE, Action.STATUS) == clock.now_s + PAUSE_S
@@ -62,7 +66,7 @@ def test_a_failed_write_is_followed_by_a_pause_too() -> None:
 
 def test_a_fast_write_long_ago_is_forgotten() -> None:
     clock = _Clock()
-    interval = WriteInterval(PAUSE_S, ObjectCache(), clock)
+    interval = WriteInterval(ALWAYS, ObjectCache(), clock)
     _write(interval, clock, 0.001)
     for _ in range(WRITES_TIMED):
         last_s = _write(interval, clock, 0.05)
@@ -72,7 +76,7 @@ def test_a_fast_write_long_ago_is_forgotten() -> None:
 @given(st.lists(st.floats(0.001, 1.0), min_size=2, max_size=40))
 def test_writes_never_start_within_a_pause_of_each_other(took: list[float]) -> None:
     clock = _Clock()
-    interval = WriteInterval(PAUSE_S, ObjectCache(), clock)
+    interval = WriteInterval(ALWAYS, ObjectCache(), clock)
     started, shown = [], []
     for took_s in took:
         shown.append(_write(interval, clock, took_s))
@@ -80,3 +84,37 @@ def test_writes_never_start_within_a_pause_of_each_other(took: list[float]) -> N
     for times, at_least in ((started, PAUSE_S), (shown, PAUSE_S - max(took) + min(took))):
         gaps = [later - earlier for earlier, later in pairwise(times)]
         assert min(gaps) >= at_least - 1e-9
+
+
+def test_writes_that_the_rate_allows_wait_for_next_to_nothing() -> None:
+    clock = _Clock()
+    interval = WriteInterval(ADAPTING, ObjectCache(), clock)
+    for _ in range(1000):
+        clock.goes_on(1 / ADAPTING.per_s)
+        _write(interval, clock, 0.0)
+        assert interval.writable_at_s(SLICE, Action.STATUS) - clock.now_s <= 2 * PAUSE_S / ADAPTING.burst
+
+
+def test_a_burst_of_other_objects_makes_the_pause_long_and_it_gets_short_again() -> None:
+    clock = _Clock()
+    interval = WriteInterval(ADAPTING, ObjectCache(), clock)
+    for number in range(ADAPTING.burst):
+        _write(interval, clock, 0.0, Key(Kind.SLICE, f"pool-{number}"))
+    _write(interval, clock, 0.0)
+    assert interval.writable_at_s(SLICE, Action.STATUS) == pytest.approx(clock.now_s + PAUSE_S)
+    clock.goes_on(ADAPTING.burst / ADAPTING.per_s)
+    _write(interval, clock, 0.0)
+    assert interval.writable_at_s(SLICE, Action.STATUS) == pytest.approx(clock.now_s + PAUSE_S / ADAPTING.burst)
+
+
+@given(st.lists(st.floats(0.0, 0.05), min_size=1, max_size=60), st.integers(1, 20), st.floats(1.0, 200.0))
+def test_one_object_that_always_changes_is_bounded_by_burst_and_pause(
+    took: list[float], burst: int, per_s: float
+) -> None:
+    clock = _Clock()
+    interval = WriteInterval(Pacing(PAUSE_S, per_s, burst), ObjectCache(), clock)
+    began_s = clock.now_s
+    for took_s in took:
+        _write(interval, clock, took_s)
+    elapsed_s = clock.now_s - began_s
+    assert len(took) <= burst + 1 + elapsed_s * per_s + elapsed_s / (PAUSE_S - max(took) + min(took))

@@ -34,7 +34,7 @@ from gpuledger.edge.statuswriter.settings import WriteContext
 from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker, is_for_all
 from gpuledger.edge.statuswriter.throttle.drift_limit import correction_allowed_at_s, note_correction
 from gpuledger.edge.statuswriter.throttle.lag import Lag
-from gpuledger.edge.statuswriter.throttle.write_interval import WriteInterval
+from gpuledger.edge.statuswriter.throttle.write_interval import Pacing, WriteInterval
 
 STEPS_MAX = 6
 """Requests for one object in a row; an object that needs more waits as after a failure."""
@@ -60,7 +60,9 @@ class ObjectWriter:
         self._queue = queue
         self._breaker = breaker
         self._recorder = recorder
-        self._interval = WriteInterval(context.settings.slice_status_pause_s, self._cache, context.now)
+        limits = context.settings
+        pacing = Pacing(limits.slice_status_pause_s, limits.slice_writes_per_s, limits.slice_writes_burst)
+        self._interval = WriteInterval(pacing, self._cache, context.now)
         self.lag = Lag(self._cache, context.clock)
 
     def enqueue(self, key: Key, recorded_ns: int | None = None) -> None:
