@@ -128,7 +128,7 @@ def test_a_build_records_its_types_and_takes_others_out_of_force() -> None:
     assert rules.other_types(set()) == [EnforcedRule(TYPE, 2, 0)]
     rules.add(EnforcedRule(TYPE, 2, 6))
     again = EnforcedRules(rules.take_changes())
-    assert (again.types, again.other_types({TYPE})) == (set(), [EnforcedRule(TYPE, 3, 0)])
+    assert (again.in_force.types, again.other_types({TYPE})) == (set(), [EnforcedRule(TYPE, 3, 0)])
 
 
 def test_only_a_service_that_enforces_rules_records_types() -> None:
