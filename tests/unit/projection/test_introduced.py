@@ -124,11 +124,11 @@ def test_a_build_records_its_types_and_takes_others_out_of_force() -> None:
     rules = EnforcedRules()
     assert rules.other_types({TYPE}) == [EnforcedRule(TYPE, 1, 0)]
     rules.add(EnforcedRule(TYPE, 1, 5))
-    assert (rules.in_force.types, rules.other_types({TYPE})) == ({TYPE}, [])
+    assert (rules.in_force.types, rules.other_types({TYPE})) == (frozenset({TYPE}), [])
     assert rules.other_types(set()) == [EnforcedRule(TYPE, 2, 0)]
     rules.add(EnforcedRule(TYPE, 2, 6))
     again = EnforcedRules(rules.take_changes())
-    assert (again.types, again.other_types({TYPE})) == (set(), [EnforcedRule(TYPE, 3, 0)])
+    assert (again.in_force.types, again.other_types({TYPE})) == (frozenset(), [EnforcedRule(TYPE, 3, 0)])
 
 
 def test_only_a_service_that_enforces_rules_records_types() -> None:
