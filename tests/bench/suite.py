@@ -23,6 +23,9 @@ from bench.agent import AgentSizes, agent
 from bench.agents import FULL as AGENTS
 from bench.agents import QUICK as QUICK_AGENTS
 from bench.agents import AgentsSizes, agents
+from bench.all_projections import FULL as ALL_PROJECTIONS
+from bench.all_projections import QUICK as QUICK_ALL_PROJECTIONS
+from bench.all_projections import AllProjectionsSizes, all_at_once
 from bench.annotating import FULL as ANNOTATING
 from bench.annotating import QUICK as QUICK_ANNOTATING
 from bench.annotating import AnnotatingSizes, annotating
@@ -67,6 +70,7 @@ class Sizes:
     admission: AdmissionSizes = ADMISSION
     pools: PoolsSizes = POOLS
     agents: AgentsSizes = AGENTS
+    all_projections: AllProjectionsSizes = ALL_PROJECTIONS
     agent: AgentSizes = AGENT
     setting_up: SettingUpSizes = SETTING_UP
     annotating: AnnotatingSizes = ANNOTATING
@@ -87,6 +91,7 @@ QUICK = Sizes(
     admission=QUICK_ADMISSION,
     pools=QUICK_POOLS,
     agents=QUICK_AGENTS,
+    all_projections=QUICK_ALL_PROJECTIONS,
     agent=QUICK_AGENT,
     setting_up=QUICK_SETTING_UP,
     annotating=QUICK_ANNOTATING,
@@ -102,6 +107,7 @@ NAMES = (
     "admission",
     "pools",
     "agents",
+    "all-projections",
     "agent",
     "setting-up",
     "cluster",
@@ -158,6 +164,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "admission": lambda: admission(sizes.admission),
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
+        "all-projections": lambda: all_at_once(database_url, sizes.all_projections),
         "agent": lambda: agent(sizes.agent),
         "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),

@@ -1,20 +1,18 @@
 """The part of reading the log that depends on no projection: what an event is worth to every fold alike. Pure.
 
-A message is parsed once, held against its subject, its source's numbering, the publish rules and the rules that are
-enforced, and its payload decoded at most once, when the first fold needs it. What a single projection skips, handles or
-decides never gets in here: folds of one process share what is found.
+A message is parsed once, held against its subject, the publish rules and the rules that are enforced, and its payload
+decoded at most once, when the first fold needs it. What a single projection has seen, skips, handles or decides never
+gets in here: folds of one process share what is found.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import Undecoded, parse, with_data, with_payload
 from gpuledger.events.errors import EventError, MalformedEventError
 from gpuledger.events.payload import Payload
-from gpuledger.events.position import Offset, Position
+from gpuledger.events.position import Offset
 from gpuledger.events.publisher import Publisher, publisher_of
 from gpuledger.events.registry import Registry
 from gpuledger.events.rule import RuleEnforced
@@ -25,43 +23,12 @@ from gpuledger.projection.route import EPOCH_LENGTH_MAX, Route, accepted_report,
 _RULE_ENFORCED = RuleEnforced.TYPE
 
 
-class NumbersSeen(Protocol):
-    """Tells an event from its repeat."""
-
-    def is_new(self, event: Undecoded, sequence: Offset) -> bool:
-        """Note an event's number; False says that it is a repeat, or of an epoch that is closed.
-
-        Raises:
-            HolesError: it would leave too many holes, and counts nowhere.
-        """
-        ...
-
-    def last_leader(self, source: str) -> Position | None:
-        """The head that the last of a decider's leaders found, as far as the log was read; None where none says."""
-        ...
-
-
-class CountedNumbers:
-    """Counts the numbers of every source."""
-
-    def __init__(self, seen: Seen) -> None:
-        self.seen = seen
-
-    def is_new(self, event: Undecoded, sequence: Offset) -> bool:  # noqa: ARG002 - others know repeats by their place
-        """See `NumbersSeen.is_new`."""
-        return self.seen.add(event.source, event.epoch, event.number)
-
-    def last_leader(self, source: str) -> Position | None:
-        """See `NumbersSeen.last_leader`."""
-        return self.seen.last_leader(source)
-
-
 class Checked:
     """A message, and what became of it. It is shared, so nobody changes it.
 
-    `event` is None where not even the envelope is in order, or its number counts nowhere: `error` says why. Where
-    `is_new`, `error` says why it is passed over all the same, None that it counts, and then there is a `route`.
-    `enforces` is the rule that it enforces.
+    `event` is None where not even the envelope is in order, and `error` says why. Otherwise `error` says why an event
+    whose number is new is passed over all the same, None that it counts, and then there is a `route`. That was found by
+    the rules in `checked_by`; `enforces` is a rule that it adds to them, and `in_force` are those with it.
     """
 
     __slots__ = (
@@ -69,11 +36,11 @@ class Checked:
         "_fact",
         "_failure",
         "_report",
+        "checked_by",
         "enforces",
         "error",
         "event",
         "in_force",
-        "is_new",
         "message",
         "publisher",
         "route",
@@ -84,8 +51,8 @@ class Checked:
         message: Message,
         event: Undecoded | None,
         error: EventError | None,
+        checked_by: InForce = NOTHING_IN_FORCE,
         *,
-        is_new: bool,
         publisher: Publisher | None = None,
         route: Route | None = None,
         in_force: InForce = NOTHING_IN_FORCE,
@@ -94,7 +61,7 @@ class Checked:
         self.message = message
         self.event = event
         self.error = error
-        self.is_new = is_new
+        self.checked_by = checked_by
         self.publisher = publisher
         self.route = route
         self.in_force = in_force
@@ -173,19 +140,18 @@ class Checker:
 
     def __init__(
         self,
-        numbers: NumbersSeen | None = None,
         enforced: EnforcedRules | None = None,
         skipped: Iterable[Offset] = (),
         catalogue: Registry = registry,
     ) -> None:
-        self.numbers = CountedNumbers(Seen()) if numbers is None else numbers
         self.enforced = enforced or EnforcedRules()
-        self.skipped = set(skipped)
         self.catalogue = catalogue
+        self._skipped = set(skipped)
         self._routes: dict[str, Route] = {}
 
-    def check(self, message: Message) -> Checked:
-        """What a message is worth; never raises."""
+    def check(self, message: Message, enforced: EnforcedRules | None = None) -> Checked:
+        """What a message is worth by its own rules, or by those that are given; never raises."""
+        enforced = self.enforced if enforced is None else enforced
         try:
             event = parse(message.data)
             publisher = publisher_of(event.source)
@@ -193,30 +159,23 @@ class Checker:
                 raise mismatch(message.subject, event)
             if len(event.epoch) > EPOCH_LENGTH_MAX:
                 raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
-            if not self.numbers.is_new(event, message.sequence):
-                return Checked(message, event, None, is_new=False)
         except EventError as error:
-            return Checked(message, None, error, is_new=False)
+            return Checked(message, None, error)
+        checked_by = enforced.in_force
         try:
             route = self._routes.get(event.type) or self.route(event.type)
-            if route.is_introduced and publisher.is_edge and event.type not in self.enforced.in_force.types:
+            if route.is_introduced and publisher.is_edge and event.type not in checked_by.types:
                 route = route.before_in_force()
             route.check(message.subject, publisher, event)
-            if self.enforced.in_force.rules:
+            if checked_by.rules:
                 rule = route.rule_in_every_build(publisher) if route.is_introduced else route.rule
-                self.enforced.check(publisher, rule, route.aggregate, event, message)
-            enforces = self._enforced_by(event, message) if event.type == _RULE_ENFORCED else None
+                enforced.check(publisher, rule, route.aggregate, event, message)
+            enforces = self._enforced_by(event, message, enforced) if event.type == _RULE_ENFORCED else None
         except EventError as error:
-            return Checked(message, event, error, is_new=True)
+            return Checked(message, event, error, checked_by)
+        in_force = enforced.in_force
         return Checked(
-            message,
-            event,
-            None,
-            is_new=True,
-            publisher=publisher,
-            route=route,
-            in_force=self.enforced.in_force,
-            enforces=enforces,
+            message, event, None, checked_by, publisher=publisher, route=route, in_force=in_force, enforces=enforces
         )
 
     def route(self, event_type: str) -> Route:
@@ -228,12 +187,12 @@ class Checker:
                 self._routes[event_type] = route
         return route
 
-    def _enforced_by(self, event: Undecoded, message: Message) -> EnforcedRule:
+    def _enforced_by(self, event: Undecoded, message: Message, enforced: EnforcedRules) -> EnforcedRule:
         """Enforce the rule that an event names from here on, except where operators skip the event."""
         data = with_payload(event).data
         assert isinstance(data, RuleEnforced), "it has this type"
         one = EnforcedRule(event.subject, data.version, message.sequence)
         check_version(one.rule, one.version)
-        if message.sequence not in self.skipped:
-            self.enforced.add(one)
+        if message.sequence not in self._skipped:
+            enforced.add(one)
         return one

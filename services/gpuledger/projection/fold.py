@@ -12,7 +12,7 @@ from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceReportAccepted
-from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse, with_payload
+from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse
 from gpuledger.events.errors import EventError, EventTimeError
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Offset, Position, is_origin
@@ -20,7 +20,7 @@ from gpuledger.events.publishing import Rule
 from gpuledger.events.registry import Registry
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
-from gpuledger.projection.checker import Checked, Checker, CountedNumbers
+from gpuledger.projection.checker import Checked, Checker
 from gpuledger.projection.decision_size import is_too_large, size_problem
 from gpuledger.projection.definition import (
     NOT_PUBLISHED,
@@ -47,8 +47,7 @@ _REPORT_ACCEPTED = DeviceReportAccepted.TYPE
 class Fold:
     """A projection's state at a position, and the decisions that have not come back yet.
 
-    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept. The
-    `checker` may be one that many folds share, which then get what it has checked: see `apply_all_checked`.
+    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class Fold:
         sequence: Offset = ORIGIN,
         publishes: bool = True,
         enforced: EnforcedRules | None = None,
-        checker: Checker | None = None,
         catalogue: Registry = registry,
     ) -> None:
         self.projection = projection
@@ -86,9 +84,9 @@ class Fold:
         self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
-        self.checker = checker or Checker(
-            CountedNumbers(seen or Seen()), self.enforced.copy(), self._skipped, catalogue
-        )
+        self.seen = seen or Seen()
+        self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
+        self._agreed: InForce | None = None
         self._source = projection.source
         self._observes = projection.observes
         self._reads = projection.reads
@@ -114,11 +112,11 @@ class Fold:
         self.apply_checked(self.checker.check(message))
 
     def check_all(self, messages: Iterable[Message]) -> list[Checked]:
-        """Check messages, which are then folded; where others share the checker, they do it."""
+        """Check messages, which are then folded, where nobody else has done it."""
         return [self.checker.check(message) for message in messages]
 
     def apply_all_checked(self, messages: Iterable[Checked]) -> None:
-        """Fold messages that were checked in the order of the log; raises as `apply_all`."""
+        """Fold messages that were checked, perhaps for several folds; raises as `apply_all`."""
         for checked in messages:
             self.apply_checked(checked)
 
@@ -136,10 +134,17 @@ class Fold:
         if event is None:
             self._reject(message, None, checked.error)
             return
-        self.events += checked.is_new
+        try:
+            is_new = self.seen.add(event.source, event.epoch, event.number)
+        except EventError as error:
+            self._reject(message, None, error)
+            return
+        self.events += is_new
+        if is_new and not self._agrees(checked.checked_by):
+            checked = self.checker.check(message, self.enforced)
         if message.sequence in self._skipped:
-            self._skip(message, event, checked)
-        elif not checked.is_new:
+            self._skip(message, event, is_new=is_new)
+        elif not is_new:
             if self.returns and event.source == self._source:
                 self.returns.repeats(message.sequence, event, self.waiting.get(event.id))
             self._repeat(message, event)
@@ -148,9 +153,18 @@ class Fold:
         else:
             self._apply_counted(message, event, checked, checked.route)
 
+    def _agrees(self, checked_by: InForce) -> bool:
+        """Whether others have checked by the rules that are enforced here; if not, it is checked again."""
+        if checked_by is not self._agreed:
+            if checked_by.rules != self.enforced.in_force.rules:
+                return False
+            self._agreed = checked_by
+        return True
+
     def _apply_counted(self, message: Message, event: Undecoded, checked: Checked, route: Route) -> None:
         """Fold an event that counts."""
         if checked.enforces is not None:
+            self._agreed = None
             self.enforced.add(checked.enforces)
             self.projection.follow_rules(self.state, self.enforced.in_force)
         data, handler = None, None
@@ -205,21 +219,8 @@ class Fold:
         self._take_due(self.projection.enforce, missing, now)
 
     def peek(self, message: Message) -> Fact | None:
-        """The fact that a message holds, where this projection handles it and it decodes; changes nothing."""
-        try:
-            event = parse(message.data)
-            if self._handler(event.type, self.checker.route(event.type)) is None:
-                return None
-            return Fact(with_payload(event, self._catalogue), message.sequence, message.recorded_ns)
-        except EventError:
-            return None
-
-    @property
-    def seen(self) -> Seen:
-        """The numbers seen, where its checker counts them."""
-        numbers = self.checker.numbers
-        assert isinstance(numbers, CountedNumbers), "this fold follows what others have counted"
-        return numbers.seen
+        """The fact that a message holds, where this projection handles it and it counts; changes nothing."""
+        return self._handled(self.checker.check(message, self.enforced.copy()))
 
     @property
     def anchor(self) -> Anchor | None:
@@ -264,15 +265,15 @@ class Fold:
             self.returns.came(message.sequence, event, self.waiting.get(event.id))
         return self.waiting.came_back(event, data, message.sequence)
 
-    def _skip(self, message: Message, event: Undecoded, checked: Checked) -> None:
+    def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
         """Follow the numbering all the same; if this build fails even at that, the operator skips that as well.
 
         An own decision has come back, as it has for a leader that went past it before: it is not published again.
         """
-        if checked.is_new and event.source == self._source and self.projection.still_holds(event):
+        if is_new and event.source == self._source and self.projection.still_holds(event):
             self.waiting.skip(event.id)
         with suppress(BadEventError):
-            if not checked.is_new:
+            if not is_new:
                 self._repeat(message, event)
             elif self._observes:
                 self._observe(message, event, self.enforced.in_force)

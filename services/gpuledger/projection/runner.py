@@ -19,9 +19,11 @@ from gpuledger.events.position import NEVER, Offset, is_at_or_after, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.projection.checker import Checked
 from gpuledger.projection.continuity import confirm_version
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import AnotherLeaderError, WriterFencedError
+from gpuledger.projection.feed import Feed
 from gpuledger.projection.outbox import recall
 from gpuledger.projection.store import Checkpoint, ProjectionStore
 from gpuledger.projection.writer import RowWriter, WriterContext
@@ -86,10 +88,12 @@ class Runner:
         new_id: NewId = random_id,
         on_flush: Callable[[Checkpoint], None] | None = None,
         may_enforce: Callable[[], bool] = lambda: True,
+        feed: Feed | None = None,
     ) -> None:
         """`may_enforce` says whether the rules of the settings are enforced yet.
 
-        `is_writing` is false while it stands by, or waits for a server.
+        `is_writing` is false while it stands by, or waits for a server. `feed` is what projections of one process read
+        together.
         """
         self.projection = projection
         self.settings = settings or RunnerSettings()
@@ -97,6 +101,7 @@ class Runner:
         self.is_writing = False
         self._ledger = ledger
         self._database_url = database_url
+        self._feed = feed
         self._beginnings: list[datetime] = []
         rules = self.settings.rules
         self._context = WriterContext(
@@ -201,11 +206,34 @@ class Runner:
             await self._take_all(writer, held, until)
 
     async def _take_all(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
-        timeout_s = self.settings.batch_timeout_s
+        """Read with the other projections of the process where they are, and alone until there."""
+        while not is_at_or_after(writer.checkpoint.position, until):
+            if self._feed is not None:
+                await self._take_together(self._feed, writer, held)
+            await self._take_alone(writer, held, until)
+
+    async def _take_together(self, feed: Feed, writer: RowWriter, held: HeldLock) -> None:
+        """Take what the feed reads, as long as this projection has a place there."""
+        settings = self.settings
+        with feed.place(writer.checkpoint.position, writer.checkpoint.anchor, writer.enforced) as place:
+            while place is not None:
+                batch = await place.next_batch(settings.messages_per_batch, settings.tick_s)
+                if batch is None:
+                    return
+                await self._take(writer, held, batch)
+
+    async def _take_alone(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
+        """Read alone: to the end, or until the feed has a place for this projection."""
         async with self._ledger.read(writer.checkpoint.position, anchor=writer.checkpoint.anchor) as reader:
             while not is_at_or_after(writer.checkpoint.position, until):
                 messages = await reader.next_batch(self.settings.messages_per_batch, self.settings.tick_s)
-                if not messages:
-                    await held.beat()  # nothing else would reveal that the lock is lost
-                    await held.within(timeout_s, writer.confirm())
-                await held.within(timeout_s, writer.take(writer.check(messages)))
+                await self._take(writer, held, writer.check(messages))
+                if self._feed is not None and self._feed.reaches(writer.checkpoint.position):
+                    return
+
+    async def _take(self, writer: RowWriter, held: HeldLock, batch: list[Checked]) -> None:
+        timeout_s = self.settings.batch_timeout_s
+        if not batch:
+            await held.beat()  # nothing else would reveal that the lock is lost
+            await held.within(timeout_s, writer.confirm())
+        await held.within(timeout_s, writer.take(batch))

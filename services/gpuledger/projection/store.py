@@ -6,13 +6,11 @@ Rows, checkpoint, numbers seen and outbox change in one transaction or not at al
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import chain
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
 
 from gpuledger.db.locks import lock_until_commit
-from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.events.position import ORIGIN, PARTITION, Offset, Position, is_origin, is_same, number_of
@@ -25,6 +23,7 @@ from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import UNSETTLED, ready_decisions
 from gpuledger.projection.rows import RowStore, is_copied
+from gpuledger.projection.seen_store import read_seen, write_seen
 from gpuledger.runtime.clock import NewId, random_id
 
 LIVE, NEXT, PREV = "live", "next", "prev"
@@ -149,7 +148,7 @@ class ProjectionStore:
         fold = Fold(
             self.projection,
             checkpoint.generation,
-            seen=await self._seen(),
+            seen=await read_seen(self.connection, *self._key),
             expected=expected,
             skipped=skipped,
             numbering=await self._numbering(expected),
@@ -188,7 +187,7 @@ class ProjectionStore:
             await self._advance(before, after)
             for name, changed in changes.items():
                 await self._rows[name].write(self.connection, changed)
-            await self._write_seen(fold.seen)
+            await write_seen(self.connection, *self._key, fold.seen)
             await write_rules(self.connection, *self._key, fold.enforced)
             if self.projection.decides and self.edition == LIVE:
                 await self._write_decisions(fold, status)
@@ -337,37 +336,6 @@ class ProjectionStore:
             return NOT_PUBLISHED
         behind_held = max((event.number for event in expected), default=0) + 1
         return Numbering(decider.epoch, max(decider.next_number, behind_held))
-
-    async def _seen(self) -> Seen:
-        cursor = await self.connection.execute(
-            "SELECT source, epoch, last, holes, began FROM gpuledger.seen WHERE projection = %s AND edition = %s "
-            "ORDER BY began, source, epoch",
-            self._key,
-        )
-        rows = await cursor.fetchall()
-        numbers = {
-            (source, epoch): Numbers(last, zip(holes[::2], holes[1::2], strict=True))
-            for source, epoch, last, holes, _ in rows
-        }
-        return Seen(numbers, began=rows[-1][-1] if rows else 0)
-
-    async def _write_seen(self, seen: Seen) -> None:
-        forgotten = seen.take_forgotten()
-        async with self.connection.cursor() as cursor:
-            if forgotten:
-                await cursor.executemany(
-                    "DELETE FROM gpuledger.seen WHERE projection = %s AND edition = %s AND source = %s AND epoch = %s",
-                    [(*self._key, *key) for key in forgotten],
-                )
-            await cursor.executemany(
-                "INSERT INTO gpuledger.seen (projection, edition, source, epoch, last, holes, began) "
-                "VALUES (%s, %s, %s, %s, %s, %s::bigint[], %s) ON CONFLICT (projection, edition, source, epoch) "
-                "DO UPDATE SET last = excluded.last, holes = excluded.holes",
-                [
-                    (*self._key, one.source, one.epoch, one.last, list(chain.from_iterable(one.holes)), one.began)
-                    for one in seen.take_changes()
-                ],
-            )
 
     async def _write_decisions(self, fold: Fold, status: str) -> None:
         decided, returned = fold.take_decided(), fold.take_returned()

@@ -27,6 +27,7 @@ from gpuledger.ledger.errors import LedgerError, LogChangedError
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError, VersionError
+from gpuledger.projection.feed import Feed
 from gpuledger.projection.outbox import outbox_age
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
@@ -97,12 +98,14 @@ class Supervision:
     _firsts: dict[Offset, Message] = field(default_factory=dict)
     _leader_metrics: LeaderMetrics = field(default_factory=LeaderMetrics)
     _upgrades: Upgrades = field(init=False)
+    _feed: Feed = field(init=False)
     _connection: LastingConnection = field(init=False)
 
     def __post_init__(self) -> None:
         """Report every projection from the start."""
         self._standings = {projection.name: _Standing() for projection in self.projections}
         self._upgrades = Upgrades(self.ledger, self.database_url)
+        self._feed = Feed(self.ledger)
         self._connection = LastingConnection(self.database_url, application_name="gpuledger health")
 
     def work(self) -> list[Work]:
@@ -150,6 +153,7 @@ class Supervision:
             settings=RunnerSettings(rules=tuple(Rule)),
             clock=self.clock,
             may_enforce=lambda: self._may_enforce,
+            feed=self._feed,
         )
         standing = self._standings[projection.name]
         standing.runner = runner
@@ -264,6 +268,7 @@ class Supervision:
                 await asyncio.sleep(self.check_interval_s)
         finally:
             await self._connection.close()
+            await self._feed.aclose()
 
     def _clear_metrics(self) -> None:
         """Serve nothing that was measured before: a replica that is cut off must not speak for those that are not."""

@@ -16,6 +16,7 @@ from gpuledger.ledger.own import OwnEvents, publish_own
 from gpuledger.projection.checker import Checked
 from gpuledger.projection.continuity import adopted, confirm_checkpoint
 from gpuledger.projection.definition import Projection
+from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import AnotherLeaderError, BadEventError, DecisionRefusedError, ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import sent_decisions
@@ -143,6 +144,11 @@ class RowWriter:
     def check(self, messages: Sequence[Message]) -> list[Checked]:
         """Check messages that nobody else has checked."""
         return self._fold.check_all(messages)
+
+    @property
+    def enforced(self) -> EnforcedRules:
+        """The rules that are enforced where the rows are."""
+        return self._fold.enforced
 
     async def confirm(self) -> None:
         """Return if the rows are as this writer left them; where nothing arrives, nothing else would show it.

@@ -6,7 +6,6 @@ from gpuledger.api.kinds import CRDS, GPU_DEVICES
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import foreign, install, shipped
 from gpuledger.edge.statuswriter.reconcile.verify import compare
-from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.device import DeviceDetected, Hardware
 from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.jetstream import JetStreamLedger

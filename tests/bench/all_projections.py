@@ -1,0 +1,84 @@
+"""All projections and deciders of one process behind a log of many agents' events, until every one has committed it.
+
+The log is there before they start, so that nothing but reading, folding and writing is measured. The ceiling is the
+same log read and parsed once by one process.
+"""
+
+import asyncio
+from contextlib import suppress
+from time import perf_counter
+from typing import NamedTuple
+
+from bench.agents_traffic import recorded
+from bench.report import Figure
+from bench.servers import unsynced_nats
+from gpuledger.events.envelope import parse
+from gpuledger.events.position import Offset, is_at_or_after
+from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.projection.supervision import Supervision
+from gpuledger.tools.queries.backend import all_projections
+
+RATIO_MIN = 0.15
+POLL_S = 0.05
+PUBLISHED_AT_ONCE = 5_000
+
+
+class AllProjectionsSizes(NamedTuple):
+    """How many agents told how many events; each has eight cards."""
+
+    agents: int = 12_500
+    events: int = 100_000
+
+
+FULL = AllProjectionsSizes()
+QUICK = AllProjectionsSizes(200, 2_000)
+
+
+async def all_at_once(database_url: str, sizes: AllProjectionsSizes = FULL) -> list[Figure]:
+    """Events a second until the slowest projection has committed the last one."""
+    with unsynced_nats() as server:
+        async with connect_ledger(server.url, name="bench") as ledger:
+            last = await _publish(ledger, sizes)
+            parsed_per_s = await _read_once(ledger, sizes)
+            took_s = await _project(ledger, database_url, last)
+    name = f"{len(all_projections())} projections in one process, {sizes.agents:,} sources"
+    return [
+        Figure(name, sizes.events / took_s, "events/s", "the log read and parsed once", parsed_per_s, RATIO_MIN),
+    ]
+
+
+async def _publish(ledger: Ledger, sizes: AllProjectionsSizes) -> Offset:
+    messages = list(recorded(sizes.agents, sizes.events))
+    for start in range(0, len(messages), PUBLISHED_AT_ONCE):
+        await ledger.publish_many(messages[start : start + PUBLISHED_AT_ONCE])
+    return await ledger.head()
+
+
+async def _read_once(ledger: Ledger, sizes: AllProjectionsSizes) -> float:
+    began = perf_counter()
+    async for messages in ledger.history():
+        for message in messages:
+            parse(message.data)
+    return sizes.events / (perf_counter() - began)
+
+
+async def _project(ledger: Ledger, database_url: str, last: Offset) -> float:
+    supervision = Supervision(all_projections(), ledger, database_url)
+    began = perf_counter()
+    running = [asyncio.ensure_future(one) for one in supervision.work()]
+    try:
+        while not _are_at(supervision, last):  # noqa: ASYNC110 - nobody notifies
+            await asyncio.sleep(POLL_S)
+        return perf_counter() - began
+    finally:
+        for task in running:
+            task.cancel()
+        for task in running:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def _are_at(supervision: Supervision, last: Offset) -> bool:
+    positions = [one.position for one in supervision.health().values()]
+    return all(position is not None and is_at_or_after(position, last) for position in positions)
