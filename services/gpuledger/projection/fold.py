@@ -1,7 +1,7 @@
 """The one way from log to rows, shared by live projections, rebuilds, time travel, verification and tests.
 
-It turns messages into facts, drops repeats by the sources' own numbers, passes over what the edge got wrong, stops at
-what one of our services got wrong, and folds the rest. It has no I/O, no clock and no randomness.
+It drops repeats by the sources' own numbers, passes over what the edge got wrong, stops at what one of our services got
+wrong, and folds the rest. It has no I/O, no clock and no randomness.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -87,9 +87,7 @@ class Fold:
         self.seen = seen or Seen()
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
         self._agreed: InForce | None = None
-        self._source = projection.source
-        self._observes = projection.observes
-        self._reads = projection.reads
+        self._source, self._observes, self._reads = projection.source, projection.observes, projection.reads
         self._by_name = {(model.AGGREGATE, model.EVENT): handler for model, handler in projection.handlers.items()}
         self._handlers: dict[str, Handler | None] = {}
         projection.follow_rules(self.state, self.enforced.in_force)
@@ -113,7 +111,7 @@ class Fold:
 
     def check_all(self, messages: Iterable[Message]) -> list[Checked]:
         """Check messages, which are then folded, where nobody else has done it."""
-        return [self.checker.check(message) for message in messages]
+        return list(map(self.checker.check, messages))
 
     def apply_all_checked(self, messages: Iterable[Checked]) -> None:
         """Fold messages that were checked, perhaps for several folds; raises as `apply_all`."""
@@ -219,7 +217,7 @@ class Fold:
         self._take_due(self.projection.enforce, missing, now)
 
     def peek(self, message: Message) -> Fact | None:
-        """The fact that a message holds, where this projection handles it and it counts; changes nothing."""
+        """The fact that a message holds, where this projection handles it; changes nothing."""
         return self._handled(self.checker.check(message, self.enforced.copy()))
 
     @property
