@@ -3,6 +3,7 @@
 import asyncio
 
 from gpuledger.domain.fact import State
+from gpuledger.events.position import lag
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.identity import Anchor
 from gpuledger.projection.definition import Projection
@@ -45,13 +46,15 @@ class KeptFold:
     def folded(self, fold: Fold) -> None:
         """Take a snapshot where one is due; `run` writes it while the fold goes on."""
         anchor = fold.anchor
-        if anchor is not None and self._snapshots.is_due(fold.sequence, size_of(fold.state)):
+        if anchor is None:
+            return
+        if self._snapshots.is_due(lag(self._snapshots.last, fold.sequence), size_of(fold.state)):
             self._snapshots.offer(snapshot_of(fold, anchor, self._ledger.identity))
 
     @property
     def is_idle(self) -> bool:
         """Whether no snapshot waits to be written."""
-        return self._snapshots.is_idle
+        return self._snapshots.offered is None
 
     async def run(self) -> None:
         """Write the snapshots, until cancelled."""

@@ -13,7 +13,7 @@ import structlog
 
 from gpuledger.db.engine import connect
 from gpuledger.db.errors import DatabaseError
-from gpuledger.events.position import ORIGIN, Offset, lag
+from gpuledger.events.position import ORIGIN, Offset
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LogChangedError
 from gpuledger.projection.snapshot import Layout, Snapshot
@@ -74,16 +74,21 @@ class Snapshots:
             log.info("snapshot.loaded", name=self._layout.name, position=str(found.at), rows=found.size)
         return found
 
-    def is_due(self, at: Offset, rows: int) -> bool:
-        """Whether so much was folded since the last snapshot that another one is worth writing."""
+    @property
+    def last(self) -> Offset:
+        """Where the last snapshot stands that was loaded or offered."""
+        return self._last
+
+    def is_due(self, events: int, rows: int) -> bool:
+        """Whether so many events since the last snapshot are worth another one of so many rows."""
         settings = self._settings
         events_min = max(settings.events_min, rows // settings.rows_per_event)
-        return self._database_url is not None and self._next is None and lag(self._last, at) >= events_min
+        return self._database_url is not None and self._next is None and events >= events_min
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be written."""
-        return self._next is None
+    def offered(self) -> Snapshot | None:
+        """What waits to be written, if anything does."""
+        return self._next
 
     def offer(self, snapshot: Snapshot) -> None:
         """Have `run` write this one."""
