@@ -8,14 +8,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from gpuledger.edge.admission.cache import CacheProjection
-from gpuledger.events.position import is_origin
+from gpuledger.edge.admission.service import AdmissionService
+from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.events.position import is_origin, number_of
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.kept_fold import KeptFold
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.tasks import end
-from support.admission import namespace
+from support.admission import namespace, pod_with, review
+from support.admission_serving import NobodyThere
 from support.counted_reads import CountedReads
 from support.events import event, outgoing, rows_of
 from support.ledgers import jetstream_ledger
@@ -23,6 +26,7 @@ from support.projections import execute
 from support.servers import delete_streams
 from support.waiting import eventually
 
+QUESTION = review("pods", pod_with("gpu.deckhouse.io/local-x"))
 SETTINGS = SnapshotSettings(events_min=100, load_timeout_s=5.0, backoff=Backoff(first_s=0.01, max_s=0.01))
 
 
@@ -47,6 +51,23 @@ async def started(ledger: JetStreamLedger, url: str) -> tuple[KeptFold, Fold]:
         fold.apply_all(messages)
     kept.folded(fold)
     return kept, fold
+
+
+@asynccontextmanager
+async def serving(ledger: JetStreamLedger, url: str) -> AsyncIterator[AdmissionService]:
+    """The webhooks, once they answer."""
+    bounds = AdmissionSettings(listen="127.0.0.1:0", snapshots=SETTINGS)
+    admission = AdmissionService(ledger, NobodyThere(), bounds, database_url=url, jitter=lambda: 0.0)
+    running = asyncio.create_task(admission.run())
+    try:
+
+        async def answers() -> bool:
+            return admission.decide(QUESTION) is not None
+
+        await eventually(answers)
+        yield admission
+    finally:
+        await end([running])
 
 
 @asynccontextmanager
@@ -86,6 +107,27 @@ async def _from_zero(ledger: JetStreamLedger) -> Fold:
     async for messages in ledger.history(after=fold.sequence):
         fold.apply_all(messages)
     return fold
+
+
+async def test_webhooks_that_start_again_read_what_came_since_the_last_snapshot(
+    counted: CountedReads, url: str
+) -> None:
+    await record(counted, 1, 500)
+
+    async def is_written() -> bool:
+        return bool(execute(url, "SELECT 1 FROM gpuledger.snapshot WHERE position > 100"))
+
+    async with serving(counted, url):
+        await eventually(is_written)
+    counted.restart()
+    async with serving(counted, url) as admission:
+        assert counted.read_messages < 400
+        await record(counted, 501, 503)
+
+        async def has_read() -> bool:
+            return number_of(admission.health().position) == 503
+
+        await eventually(has_read)
 
 
 async def test_an_event_that_a_snapshot_has_is_a_repeat_behind_it(counted: CountedReads, url: str) -> None:
