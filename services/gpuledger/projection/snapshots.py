@@ -61,6 +61,7 @@ class Snapshots:
         Raises:
             LedgerUnavailableError: the server does not answer.
         """
+        self._last, self._next = ORIGIN, None
         if self._database_url is None:
             return None
         try:
@@ -101,9 +102,9 @@ class Snapshots:
         while True:
             await self._offered.wait()
             self._offered.clear()
-            while self._next is not None:
-                if await self.write(self._next):
-                    self._next = None
+            while (snapshot := self._next) is not None:
+                if await self.write(snapshot):
+                    self._next = None if self._next is snapshot else self._next
                     retries.reset()
                 else:
                     await asyncio.sleep(retries.pause_s())
