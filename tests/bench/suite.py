@@ -45,6 +45,9 @@ from bench.pools import QUICK as QUICK_POOLS
 from bench.pools import pools
 from bench.pools_edge import PoolsSizes
 from bench.report import Figure, show, write
+from bench.restarting import FULL as RESTARTING
+from bench.restarting import QUICK as QUICK_RESTARTING
+from bench.restarting import RestartingSizes, restarting
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
@@ -75,6 +78,7 @@ class Sizes:
     setting_up: SettingUpSizes = SETTING_UP
     annotating: AnnotatingSizes = ANNOTATING
     cluster: ClusterSizes = CLUSTER
+    restarting: RestartingSizes = RESTARTING
 
 
 FULL = Sizes()
@@ -96,6 +100,7 @@ QUICK = Sizes(
     setting_up=QUICK_SETTING_UP,
     annotating=QUICK_ANNOTATING,
     cluster=QUICK_CLUSTER,
+    restarting=QUICK_RESTARTING,
 )
 NAMES = (
     "publishing",
@@ -111,6 +116,7 @@ NAMES = (
     "agent",
     "setting-up",
     "cluster",
+    "restarting",
 )
 
 _progress = Console(stderr=True)
@@ -168,6 +174,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "agent": lambda: agent(sizes.agent),
         "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),
+        "restarting": lambda: restarting(database_url, sizes.restarting),
     }
     return measures[name]()
 

@@ -17,6 +17,8 @@ FIGURES |= {
     "annotation -> unit offered to the kubelet",
     "events for an annotation",
     "published -> committed, 1,000/s, three servers",
+    "start of admission",
+    "peak memory of a start of admission",
 }
 
 

@@ -11,8 +11,6 @@ from gpuledger.edge.admission.rules.access import BREAK_GLASS
 from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.serving.review import DELETE, AdmissionResponse, Requester
 from gpuledger.edge.admission.settings import AdmissionSettings
-from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import UnavailableError
 from gpuledger.events.device import DeviceBreakGlassUsed
 from gpuledger.events.envelope import decode
 from gpuledger.events.position import number_of
@@ -23,6 +21,7 @@ from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.tasks import end
 from support.admission import TEAM, log, namespace, pod_with, pool, review
+from support.admission_serving import NobodyThere
 from support.events import event, outgoing
 from support.waiting import eventually
 
@@ -30,16 +29,6 @@ SAID = [namespace(), *pool(f"{TEAM}/local-x")]
 QUESTION = review("pods", pod_with("gpu.deckhouse.io/local-x"))
 SOON = Backoff(first_s=0.01, max_s=0.01)
 SETTINGS = AdmissionSettings(listen="127.0.0.1:0", stopped_retry_s=0.01, backoff=SOON)
-
-
-class NobodyThere(KubeClient):
-    """A client whose API server is away: certificates cannot be kept, and reviews are none of its business."""
-
-    def __init__(self) -> None:
-        self.url = "https://nowhere.invalid"
-
-    async def get(self, *_: Any, **__: Any) -> Any:
-        raise UnavailableError("Nobody answers.")
 
 
 class Faltering(MemoryLedger):

@@ -10,7 +10,7 @@ from gpuledger.api.kinds import NAMESPACE, NAMESPACES
 from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import AlreadyExistsError
+from gpuledger.edge.kube.errors import AlreadyExistsError, UnavailableError
 from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.events.position import is_at_or_after, number_of
 from gpuledger.ledger.memory import MemoryLedger
@@ -31,6 +31,16 @@ class Now:
 
     def __call__(self) -> datetime:
         return self.time
+
+
+class NobodyThere(KubeClient):
+    """A client whose API server is away: certificates cannot be kept, and reviews are none of its business."""
+
+    def __init__(self) -> None:
+        self.url = "https://nowhere.invalid"
+
+    async def get(self, *_: Any, **__: Any) -> Any:
+        raise UnavailableError("Nobody answers.")
 
 
 class Webhooks:

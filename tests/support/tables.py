@@ -13,6 +13,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    ForeignKeyConstraint,
     Index,
     LargeBinary,
     MetaData,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     func,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
@@ -67,6 +69,16 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
+OPEN_INDEXES: dict[str, tuple[str, str]] = {
+    "workload": ("workload", "NOT (ended_at IS NOT NULL AND submitted_at IS NOT NULL)"),
+    "allocation": ("workload", "valid_to IS NULL"),
+    "container_allocation_history": ("allocation", "valid_to IS NULL"),
+    "container_allocation_report": ("allocation", "until IS NULL"),
+    "device_allocation": ("claim", "valid_to IS NULL"),
+    "pool_availability": ("pool", "valid_to IS NULL"),
+}
+"""Of the rows that have not retired, which a start reads; one for each table whose rows leave memory one by one."""
+
 ADDED = {
     "source.taken": "0",
     "source.rejected": "0",
@@ -104,6 +116,9 @@ def _projected(spec: TableSpec[Any]) -> Table:
     )
     for columns in SECONDARY_INDEXES.get(spec.name, ()):
         Index(f"{spec.name}_{'_'.join(columns)}_idx", *(table.c[column] for column in columns))
+    if spec.name in OPEN_INDEXES:
+        column, is_open = OPEN_INDEXES[spec.name]
+        Index(f"{spec.name}_{column}_idx", table.c[column], postgresql_where=text(is_open))
     return table
 
 
@@ -190,5 +205,40 @@ OUTBOX = Table(
     PrimaryKeyConstraint("projection", "id"),
     CheckConstraint("status IN ('held', 'ready', 'sent')", name="outbox_status_check"),
     Index("outbox_projection_number_idx", "projection", "number"),
+    schema=BOOKKEEPING,
+)
+
+SNAPSHOT = Table(
+    "snapshot",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("layout", TEXT, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("ledger_id", TEXT, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("event_id", TEXT, nullable=False),
+    Column("event_digest", TEXT, nullable=False),
+    Column("pieces_digest", TEXT, nullable=False),
+    Column("written_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("name", "layout"),
+    schema=BOOKKEEPING,
+)
+
+SNAPSHOT_PIECE = Table(
+    "snapshot_piece",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("layout", TEXT, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("part", TEXT, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("name", "layout", "number"),
+    ForeignKeyConstraint(
+        ["name", "layout"],
+        [SNAPSHOT.c.name, SNAPSHOT.c.layout],
+        name="snapshot_piece_snapshot_fkey",
+        ondelete="CASCADE",
+    ),
     schema=BOOKKEEPING,
 )

@@ -187,7 +187,7 @@ def _edge(
     ledger, database_url = parts.ledger, parts.database_url
     limits = StatusWriterSettings(components=settings.components)
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
-    webhooks = _webhooks(settings, ledger, client)
+    webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(
         components_namespace=settings.components.namespace, module=settings.module, release=settings.release
     )
@@ -206,10 +206,11 @@ async def _simulate(fleet: FleetOptions, client: KubeClient, ledger: Ledger, fol
     await simulate(spec, client=client, ledger=ledger, clock=clock, sleep=sleep, speed=speed, seed=seed)
 
 
-def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient) -> AdmissionService | None:
+def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient, database_url: str) -> AdmissionService | None:
     """The webhooks, where the API server can reach them."""
     if not settings.has_cluster:
-        return AdmissionService(ledger, client, AdmissionSettings(listen=EMBEDDED_LISTEN, address=None))
+        bounds = AdmissionSettings(listen=EMBEDDED_LISTEN, address=None)
+        return AdmissionService(ledger, client, bounds, database_url=database_url)
     listen, namespace = settings.webhooks.listen, settings.webhooks.namespace
     if listen is None:
         log.info(
@@ -218,7 +219,8 @@ def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient) -> Admissi
             f"Service for them, and sets {ADMISSION_LISTEN}.",
         )
         return None
-    return AdmissionService(ledger, client, AdmissionSettings(listen=listen, namespace=namespace))
+    bounds = AdmissionSettings(listen=listen, namespace=namespace)
+    return AdmissionService(ledger, client, bounds, database_url=database_url)
 
 
 async def _serve(webhooks: AdmissionService) -> None:

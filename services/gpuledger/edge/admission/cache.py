@@ -7,17 +7,22 @@ name) may both pass here; the service that decides settles them.
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
+from sys import intern
 from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import orjson
 
 from gpuledger.api.conditions import TRUE
 from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.domain.fact import Fact, Handlers, is_late, within
-from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, within
+from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings, json_text
 from gpuledger.domain.pools.pools import POOLS_HANDLERS, PoolCondition, Pools, PoolTotal
 from gpuledger.domain.pools.potential import potential_units
 from gpuledger.domain.pools.spec import Spec
-from gpuledger.domain.table import Table
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.tombstones import Tombstones
 from gpuledger.events.device import (
     DeviceDescribed,
     DeviceDetected,
@@ -30,7 +35,8 @@ from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.projection.definition import Projection
 
-T = TypeVar("T")
+LABEL_SETS_MAX: Final = 32_768
+"""How many nodes' labels are kept ready to compare."""
 
 FROM_INVENTORY: Final = (DeviceDetected, DeviceIdentified, DeviceDescribed, SettingsChanged)
 
@@ -60,23 +66,75 @@ class CachedDevice(NamedTuple):
     node_labels: Mapping[str, str]
 
 
-class _Latest(Generic[T]):
-    """The latest value of each key by event time; an end counts as a value."""
+class NamespaceGate(NamedTuple):
+    """Whether a namespace may have pods that use GPUs (None: the namespace is gone), as of a time."""
 
-    def __init__(self) -> None:
-        self.values: dict[str, T] = {}
-        self._times: dict[str, datetime] = {}
+    namespace: str
+    is_open: bool | None
+    observed_at: datetime
 
-    def put(self, key: str, time: datetime, value: T) -> None:
-        """Take a value in, unless a later one is there."""
-        if not is_late(self._times.get(key), time):
-            self.values[key], self._times[key] = value, time
 
-    def drop(self, key: str, time: datetime) -> None:
-        """Forget the value, unless a later one is there."""
-        if not is_late(self._times.get(key), time):
-            self._times[key] = time
-            self.values.pop(key, None)
+class LabelledNode(NamedTuple):
+    """The labels of a node as a JSON object (None: the node is gone), as of a time."""
+
+    node: str
+    labels: str | None
+    observed_at: datetime
+
+
+class PreparedDevice(NamedTuple):
+    """How far a GPUDevice is prepared."""
+
+    name: str
+    state: str
+
+
+NAMESPACE_GATE: Final = TableSpec("namespace_gate", NamespaceGate, ("namespace",))
+LABELLED_NODE: Final = TableSpec("labelled_node", LabelledNode, ("node",))
+PREPARED_DEVICE: Final = TableSpec("prepared_device", PreparedDevice, ("name",))
+
+L = TypeVar("L", NamespaceGate, LabelledNode)
+
+
+class _LatestRows(Generic[L]):
+    """The latest row of each key by event time; a row without a value is an end, and stays for a while."""
+
+    def __init__(self, spec: TableSpec[L]) -> None:
+        self.table: Table[L] = Table(spec)
+        self.table.never_written()
+        self._ends: Tombstones | None = None
+
+    def put(self, fact: Fact, row: L) -> None:
+        """Take a row in, unless a later one is there, and forget ends that are old enough."""
+        key, value, at = row
+        before = self.table.get(key)
+        if not is_late(before and before.observed_at, at):
+            self.table.put(row)
+            if value is None:
+                self._tombstones().add(key, at)
+        self._forget(fact)
+
+    def _forget(self, fact: Fact) -> None:
+        recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
+        for key, ended_at in self._tombstones().pop_expired(recorded_at):
+            row = self.table.get(key)
+            if row is not None and row[1:] == (None, ended_at):
+                self.table.delete(key)
+
+    def _tombstones(self) -> Tombstones:
+        """The ends among the rows; those of a snapshot are loaded before the first fact."""
+        if self._ends is None:
+            self._ends = Tombstones()
+            for key, value, at in self.table.rows.values():
+                if value is None:
+                    self._ends.add(key, at)
+        return self._ends
+
+
+@lru_cache(maxsize=LABEL_SETS_MAX)
+def _labels(text: str) -> Mapping[str, str]:
+    labels: Mapping[str, str] = orjson.loads(text)
+    return labels
 
 
 class AdmissionCache:
@@ -86,15 +144,16 @@ class AdmissionCache:
         self.home = home
         self.inventory = Inventory()
         self.pools = Pools()
-        for table in (*self.inventory.tables().values(), *self.pools.tables().values()):
+        self.prepared = Table(PREPARED_DEVICE)
+        self._namespaces = _LatestRows(NAMESPACE_GATE)
+        self._nodes = _LatestRows(LABELLED_NODE)
+        for table in self.tables().values():
             table.never_written()
-        self.namespaces = _Latest[bool]()
-        self.node_labels = _Latest[Mapping[str, str]]()
-        self.prepared: dict[str, str] = {}
 
     def tables(self) -> Mapping[str, Table[Any]]:
-        """None: nothing of this is stored."""
-        return {}
+        """All that the cache holds."""
+        own: tuple[Table[Any], ...] = (self.prepared, self._namespaces.table, self._nodes.table)
+        return {**self.inventory.tables(), **self.pools.tables(), **{table.spec.name: table for table in own}}
 
     @property
     def settings(self) -> ModuleSettings:
@@ -118,11 +177,25 @@ class AdmissionCache:
     def potential_units(self, pool: CachedPool) -> int | None:
         """How many units all devices that the pool selects would offer; None while it selects none."""
         devices, cap = self.inventory.device.rows.values(), self.settings.max_slices_per_device
-        return potential_units(pool.spec, devices, lambda node: self.node_labels.values.get(node, {}), cap)
+        return potential_units(pool.spec, devices, self.labels_of, cap)
 
     def allows_gpus(self, namespace: str) -> bool:
         """Whether the namespace may have pods that use GPUs."""
-        return self.namespaces.values.get(namespace, False)
+        row = self._namespaces.table.get(namespace)
+        return row is not None and bool(row.is_open)
+
+    def labels_of(self, node: str) -> Mapping[str, str]:
+        """The labels of a node; none where there is no such node."""
+        row = self._nodes.table.get(node)
+        return {} if row is None or row.labels is None else _labels(row.labels)
+
+    def observe_namespace(self, fact: Fact, is_open: bool | None) -> None:
+        """A namespace is open or not, or gone (None)."""
+        self._namespaces.put(fact, NamespaceGate(intern(fact.event.subject), is_open, fact.event.time))
+
+    def observe_node(self, fact: Fact, labels: str | None) -> None:
+        """A node has these labels, or is gone (None)."""
+        self._nodes.put(fact, LabelledNode(intern(fact.event.subject), labels, fact.event.time))
 
     def device(self, name: str) -> CachedDevice | None:
         """The GPUDevice of that name."""
@@ -130,34 +203,35 @@ class AdmissionCache:
         if row is None:
             return None
         pool, phase, is_automatic = (None, None, False) if assignment is None else assignment[1:4]
-        labels = self.node_labels.values.get(row.node, {})
-        return CachedDevice(row, self.prepared.get(name, row.state), pool, phase, is_automatic, labels)
+        prepared = self.prepared.get(name)
+        state = row.state if prepared is None else prepared.state
+        return CachedDevice(row, state, pool, phase, is_automatic, self.labels_of(row.node))
 
 
 def _namespace_observed(state: AdmissionCache, fact: Fact, data: NamespaceObserved) -> None:
-    state.namespaces.put(fact.event.subject, fact.event.time, data.gpu_enabled)
+    state.observe_namespace(fact, data.gpu_enabled)
 
 
 def _namespace_gone(state: AdmissionCache, fact: Fact, _data: NamespaceGone) -> None:
-    state.namespaces.drop(fact.event.subject, fact.event.time)
+    state.observe_namespace(fact, None)
 
 
 def _node_labelled(state: AdmissionCache, fact: Fact, data: NodeLabelled) -> None:
-    state.node_labels.put(fact.event.subject, fact.event.time, data.labels)
+    state.observe_node(fact, json_text(data.labels))
 
 
 def _node_unlabelled(state: AdmissionCache, fact: Fact, _data: NodeUnlabelled) -> None:
-    state.node_labels.drop(fact.event.subject, fact.event.time)
+    state.observe_node(fact, None)
 
 
 def _state_changed(state: AdmissionCache, fact: Fact, data: DeviceStateChanged) -> None:
-    state.prepared[fact.event.subject] = data.state
+    state.prepared.put(PreparedDevice(intern(fact.event.subject), intern(data.state)))
 
 
 def _device_withdrawn(state: AdmissionCache, fact: Fact, data: DeviceWithdrawn) -> None:
     DECIDED_HANDLERS[DeviceWithdrawn](state.inventory, fact, data)
     POOLS_HANDLERS[DeviceWithdrawn](state.pools, fact, data)
-    state.prepared.pop(fact.event.subject, None)
+    state.prepared.delete(fact.event.subject)
 
 
 HANDLERS: Handlers = {
@@ -173,10 +247,10 @@ HANDLERS: Handlers = {
 
 
 class CacheProjection(Projection):
-    """Folds the ledger into the cache, which stays in memory."""
+    """Folds the ledger into the cache, which stays in memory, and in snapshots."""
 
     name = "admission"
-    version = 1
+    version = 2
     specs = ()
     handlers = HANDLERS
 

@@ -1,8 +1,9 @@
 """The `admission` service: webhooks that check pods, pools and GPUDevices before the API server stores them.
 
 Every replica folds the ledger, keeps the certificates and webhook configurations, and answers; nothing is left to a
-leader. It answers nothing before it has read the ledger to the end that it had at the start. While the ledger is away
-it answers from its cache. An event that does not fold stops the answers, because the cache would have a hole.
+leader. It begins at the last snapshot of its cache, which any replica has written, and answers nothing before it has
+read the ledger to the end that it had at the start. While ledger or database are away it answers from its cache. An
+event that does not fold stops the answers, because the cache would have a hole.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.replay import new_fold
+from gpuledger.projection.kept_fold import KeptFold
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
@@ -60,6 +61,7 @@ class AdmissionService:
         client: KubeClient,
         settings: AdmissionSettings | None = None,
         *,
+        database_url: str | None = None,
         clock: Clock = system_clock,
         jitter: Jitter = system_jitter,
     ) -> None:
@@ -69,6 +71,7 @@ class AdmissionService:
         self._clock = clock
         self._jitter = jitter
         self._certificate = ServedCertificate()
+        self._kept = KeptFold(CacheProjection(self._settings.namespace), ledger, database_url, self._settings.snapshots)
         self._uses = UseRecorder(ledger, self._settings, clock, jitter)
         self._cache: AdmissionCache | None = None
         self._position = ORIGIN
@@ -114,7 +117,8 @@ class AdmissionService:
                     self._clock,
                     self._jitter,
                 )
-                await run_until_one_fails([self._rotation.run(), self._follow(), self._uses.run()])
+                work = [self._rotation.run(), self._follow(), self._uses.run(), self._kept.run()]
+                await run_until_one_fails(work)
         finally:
             await self._uses.drain()
 
@@ -133,7 +137,7 @@ class AdmissionService:
         while True:
             begun = self._position
             try:
-                fold = fold or await new_fold(CacheProjection(self._settings.namespace), self._ledger)
+                fold = fold or await self._kept.load()
                 await self._fold_all(fold)
             except LedgerUnavailableError as error:
                 if is_after(self._position, begun):
@@ -158,7 +162,7 @@ class AdmissionService:
             self._cache, self._stopped = fold.state, None
             READY.set(1)
             log.info("admission.answering", position=fold.sequence)
-        async with self._ledger.read(fold.sequence, anchor=fold.anchor) as reader:
+        async with self._ledger.read(fold.sequence, anchor=self._kept.anchor(fold)) as reader:
             self._interrupted = None
             while True:
                 self._apply(fold, await reader.next_batch(self._settings.messages_per_batch))
@@ -166,3 +170,4 @@ class AdmissionService:
     def _apply(self, fold: Fold, messages: list[Message]) -> None:
         fold.apply_all(messages)
         self._position = fold.sequence
+        self._kept.folded(fold)

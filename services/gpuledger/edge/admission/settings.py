@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpuledger.api.kinds import NAMESPACE
+from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.backoff import Backoff
 
 SERVICE: Final = "gpu-control-plane-admission"
@@ -58,4 +59,5 @@ class AdmissionSettings:
     drain_timeout_s: float = 0.5
     certificates_check_s: float = 60.0
     stopped_retry_s: float = 60.0
+    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
     backoff: Backoff = field(default_factory=Backoff)

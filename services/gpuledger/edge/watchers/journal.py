@@ -1,9 +1,9 @@
 """Journal of one source: its last record of each subject, as the ledger has it, and the numbers that are left.
 
-It is read from the ledger alone, including what was just recorded: so an event whose acknowledgement got lost, and one
-that an earlier instance recorded late, count exactly as for every reader. Numbers continue the source's last epoch;
-those that an interrupted publication left out are used first. What a wrong clock dated far ahead counts as not
-recorded, because every fold rejects it.
+It follows from the ledger alone, and a start reads only what came behind its last snapshot. What was just recorded is
+read as well: so an event whose acknowledgement got lost, and one that an earlier instance recorded late, count exactly
+as for every reader. Numbers continue the source's last epoch; those that an interrupted publication left out are used
+first. What a wrong clock dated far ahead counts as not recorded, because every fold rejects it.
 """
 
 import asyncio
@@ -14,9 +14,11 @@ from typing import Final
 
 import structlog
 
-from gpuledger.domain.fact import is_ahead
+from gpuledger.domain.fact import is_ahead, time_of_ns
 from gpuledger.domain.sources.deduplication import Numbers, Seen
+from gpuledger.domain.tombstones import Tombstones
 from gpuledger.edge.watchers.decide import AnyKind, LastRecord, NewFact, note
+from gpuledger.edge.watchers.journal_rows import JournalContent, journal_of_rows, rows_of_journal
 from gpuledger.edge.watchers.refusals import Refusals
 from gpuledger.events.envelope import Decoded, Event, Undecoded, encode, nats_subject_of, parse, with_payload
 from gpuledger.events.ids import derived_id
@@ -27,6 +29,8 @@ from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
 from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.ledger.own import publish_own
+from gpuledger.projection.snapshot import Snapshot
+from gpuledger.projection.snapshots import Snapshots
 from gpuledger.runtime.clock import NewId, random_id
 
 READ_BACK_TIMEOUT_S: Final = 5.0
@@ -53,9 +57,11 @@ class Journal:
         ledger: Ledger,
         kind: AnyKind,
         new_id: NewId,
-        listener: Listener = lambda _payload: None,
+        listener: Listener | None = None,
         new_message_id: NewId = random_id,
+        snapshots: Snapshots | None = None,
     ) -> None:
+        """With `snapshots` the first `catch_up` begins at the last one; whoever made them runs them."""
         self.recorded: dict[str, LastRecord] = {}
         self.refusals = Refusals()
         self._ledger = ledger
@@ -70,12 +76,18 @@ class Journal:
         self._seen = Seen()
         self._rejected_time: datetime | None = None
         self._refused_times = 0
+        self._heard: dict[str, Payload] = {}
+        self._ends = Tombstones()
+        self._snapshots = snapshots
+        self._loaded: Anchor | None = None
+        self._is_begun = snapshots is None
+        self._taken = 0
 
     @property
     def anchor(self) -> Anchor | None:
-        """The last event that was read; None as long as there is none."""
+        """The last event that was read, here or before the snapshot; None as long as there is none."""
         last = self._last
-        return None if last is None else anchor_of(last.sequence, last.subject, last.data)
+        return self._loaded if last is None else anchor_of(last.sequence, last.subject, last.data)
 
     async def record(self, facts: Sequence[NewFact]) -> set[str]:
         """Record facts in their order, and read them back; returns the subjects with new facts.
@@ -131,11 +143,45 @@ class Journal:
         Raises:
             LedgerUnavailableError: it cannot be read.
         """
+        await self._begin()
         touched: set[str] = set()
         async for messages in self._ledger.history(self._position, subject_filter=self._kind.subjects):
             touched |= self._take(messages)
             await asyncio.sleep(0)
         return touched
+
+    async def _begin(self) -> None:
+        """Begin at the last snapshot, once."""
+        if self._is_begun or self._snapshots is None:
+            return
+        found = await self._snapshots.load()
+        self._is_begun = True
+        if found is None:
+            return
+        self._position, self._loaded = found.anchor.sequence, found.anchor
+        content = journal_of_rows(found.rows)
+        self.recorded, self._heard, self._seen, self._epoch, self._rejected_time = content
+        for subject, last in self.recorded.items():
+            if last.digest is None:
+                self._ends.add(subject, last.time)
+        for payload in self._heard.values():
+            self._hear(payload)
+
+    def _keep(self, taken: int) -> None:
+        """Take a snapshot where so much was taken since the last one that another is worth it."""
+        self._taken += taken
+        if self._snapshots is not None and self._snapshots.is_due(self._taken, len(self.recorded)):
+            self.offer()
+
+    def offer(self) -> None:
+        """Have a snapshot written of the journal as it is."""
+        anchor = self.anchor
+        if self._snapshots is None or anchor is None:
+            return
+        content = JournalContent(self.recorded, self._heard, self._seen, self._epoch, self._rejected_time)
+        rows = rows_of_journal(self._kind.source, content)
+        self._snapshots.offer(Snapshot(self._ledger.identity.ledger_id, self._ledger.generation, anchor, rows))
+        self._taken = 0
 
     async def _read_back(self, end: Offset) -> set[str]:
         """Read up to a position: querying the last one takes longer the more events there are."""
@@ -161,12 +207,31 @@ class Journal:
                 latest[event.subject] = event
         for subject, event in latest.items():
             self._note(NewFact(subject, event.time, with_payload(event).data))
+        self._forget_ends(messages[-1].recorded_ns)
+        self._keep(len(messages))
         return set(latest)
 
     def _note(self, fact: NewFact) -> None:
         note(self._kind, self.recorded, fact)
-        if self.recorded[fact.subject].time == fact.time:
-            self._listener(fact.data)
+        last = self.recorded[fact.subject]
+        if last.time != fact.time:
+            return
+        if last.digest is None:
+            self._ends.add(fact.subject, last.time)
+        if self._listener is not None:
+            self._heard[fact.subject] = fact.data
+            self._hear(fact.data)
+
+    def _hear(self, payload: Payload) -> None:
+        if self._listener is not None:
+            self._listener(payload)
+
+    def _forget_ends(self, recorded_ns: int) -> None:
+        """Forget what is gone for so long that no clock is as far behind: the next fact about it is later anyway."""
+        for subject, ended_at in self._ends.pop_expired(time_of_ns(recorded_ns)):
+            last = self.recorded.get(subject)
+            if last is not None and last.digest is None and last.time == ended_at:
+                del self.recorded[subject]
 
     def _own(self, messages: Sequence[Message]) -> Iterator[Undecoded]:
         """Events of this source that are no repeats; other kinds have events under the same subjects."""

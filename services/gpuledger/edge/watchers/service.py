@@ -17,7 +17,9 @@ from gpuledger.db.engine import DATABASE_TRANSIENT
 from gpuledger.db.locks import WATCHERS_LOCK, while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.watchers import metrics
-from gpuledger.edge.watchers.journal import Journal
+from gpuledger.edge.watchers.decide import AnyKind
+from gpuledger.edge.watchers.journal import Journal, Listener
+from gpuledger.edge.watchers.journal_rows import journal_layout
 from gpuledger.edge.watchers.resources import (
     claims,
     components,
@@ -40,6 +42,7 @@ from gpuledger.events.settings import SettingsChanged
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
 from gpuledger.projection.followed_log import FollowedLog
+from gpuledger.projection.snapshots import Snapshots
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id, system_clock
 from gpuledger.runtime.tasks import run_until_one_ends
@@ -86,7 +89,7 @@ async def run(
     """
     bounds = settings or WatcherSettings()
     context = WatchContext(client, clock, jitter, sleep, bounds)
-    watchers = AllWatchers(context, ledger, new_id)
+    watchers = AllWatchers(context, ledger, new_id, database_url)
     retries = Retries(bounds.backoff, jitter)
     while True:
         try:
@@ -102,7 +105,9 @@ async def run(
             if watchers.take_has_run():
                 retries.reset()
             if isinstance(error, LogChangedError):
-                watchers = AllWatchers(context, ledger, new_id)  # what it recorded may be gone from the log
+                watchers = AllWatchers(
+                    context, ledger, new_id, database_url
+                )  # what it recorded may be gone from the log
             pause_s = retries.pause_s()
             log.warning("watchers.interrupted", reason=str(error), retry_s=round(pause_s, 3))
             await sleep(pause_s)
@@ -111,16 +116,25 @@ async def run(
 class AllWatchers:
     """All watchers of an instance; their journals are kept while another instance is the leader."""
 
-    def __init__(self, context: WatchContext, ledger: Ledger, new_id: NewId) -> None:
+    def __init__(self, context: WatchContext, ledger: Ledger, new_id: NewId, database_url: str) -> None:
         self._in_force = SettingsInForce()
         self._context = replace(context, resync_period_s=self._in_force.resync_period_s)
         self._ledger = ledger
         self._module = moduleconfig.kind(Installation(context.settings.module, context.settings.release))
-        self._settings = Journal(ledger, self._module, new_id, self._in_force.listen)
-        self._nodes = Journal(ledger, nodes.kind(self._in_force.label_key), new_id)
+        self._new_id = new_id
+        self._database_url = database_url
+        self._snapshots: list[Snapshots] = []
+        self._settings = self._journal(self._module, self._in_force.listen)
+        self._nodes = self._journal(nodes.kind(self._in_force.label_key))
         kinds = (*INDEPENDENT_KINDS, components.kind(context.settings.components_namespace))
-        self._independent = [(kind, Journal(ledger, kind, new_id)) for kind in kinds]
+        self._independent = [(kind, self._journal(kind)) for kind in kinds]
         self._has_run = False
+
+    def _journal(self, kind: AnyKind, listener: Listener | None = None) -> Journal:
+        bounds = self._context.settings.snapshots
+        snapshots = Snapshots(journal_layout(kind.source), self._ledger, self._database_url, bounds)
+        self._snapshots.append(snapshots)
+        return Journal(self._ledger, kind, self._new_id, listener, snapshots=snapshots)
 
     async def run(self) -> None:
         """Watch until cancelled.
@@ -137,6 +151,7 @@ class AllWatchers:
                 settings.run(),
                 self._watch_nodes(settings.listed),
                 *(Watcher(kind, journal, self._context).run() for kind, journal in self._independent),
+                *(snapshots.run() for snapshots in self._snapshots),
             )
         finally:
             metrics.active(False)

@@ -36,6 +36,7 @@ from gpuledger.edge.watchers.journal import ClockAheadError, Journal
 from gpuledger.edge.watchers.metrics import WatcherMetrics
 from gpuledger.ledger.atomic import BATCH_MESSAGES_MAX
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
+from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import ticking
@@ -48,6 +49,9 @@ SUBJECTS_PER_TURN: Final = 250
 
 RESYNC_DEFAULT_S: Final = 30.0
 """How often an idle watcher compares its objects with the ledger, before the settings are known."""
+
+EVENTS_PER_SNAPSHOT_MIN: Final = 1_000
+"""How many events of a kind a start may have to read again, where the kind has few objects."""
 
 CORRECTIONS_MAX: Final = 5
 """How often the ledger may still differ after it was read back, before that counts as an error."""
@@ -80,6 +84,7 @@ class WatcherSettings:
     audit_interval_s: float | None = None
     first_list_s: float = 10.0
     lock_check: LockCheck = field(default_factory=LockCheck)
+    snapshots: SnapshotSettings = field(default_factory=lambda: SnapshotSettings(events_min=EVENTS_PER_SNAPSHOT_MIN))
     backoff: Backoff = field(default_factory=Backoff)
     components_namespace: str = NAMESPACE
     module: Mapping[str, Any] = field(default_factory=dict)
