@@ -67,6 +67,21 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
+OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "device": (("hash", "serial"), ("hash", "uuid")),
+    "installation": (("brin", "valid_from", "valid_to"),),
+    "failure": (("brin", "failed_at"),),
+    "slot_history": (("brin", "valid_from"),),
+    "node_history": (("brin", "valid_from"),),
+    "container_allocation_history": (("brin", "valid_from", "valid_to"),),
+    "contradiction": (("hash", "subject"), ("hash", "first"), ("hash", "second")),
+    "allocation": (("brin", "valid_from", "valid_to"),),
+    "workload_fact": (("brin", "happened_at"),),
+    "device_history": (("brin", "valid_from"),),
+    "occupancy_history": (("brin", "valid_from"),),
+}
+"""Those that are no B-trees: the kind and the columns. They cost a flush less."""
+
 ADDED = {
     "source.taken": "0",
     "source.rejected": "0",
@@ -104,6 +119,8 @@ def _projected(spec: TableSpec[Any]) -> Table:
     )
     for columns in SECONDARY_INDEXES.get(spec.name, ()):
         Index(f"{spec.name}_{'_'.join(columns)}_idx", *(table.c[column] for column in columns))
+    for kind, *names in OTHER_INDEXES.get(spec.name, ()):
+        Index(f"{spec.name}_{'_'.join(names)}_idx", *(table.c[name] for name in names), postgresql_using=kind)
     return table
 
 

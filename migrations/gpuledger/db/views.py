@@ -49,6 +49,7 @@ READER_ROLE = "gpuledger_reader"
 
 _FILES = (
     "drop_all",
+    "has_versions",
     "location_of",
     "lifetimes",
     "allocation",
