@@ -284,29 +284,6 @@ def test_the_past_of_one_device_needs_no_scan(database: str) -> None:
     assert "Seq Scan" not in str(plan)
 
 
-@pytest.mark.parametrize("function", ["devices_at", "slots_at", "nodes_at"])
-def test_the_past_of_a_fleet_is_a_look_up_for_each_and_no_scan_of_a_history(database: str, function: str) -> None:
-    histories = ("device_history", "occupancy_history", "slot_history", "node_history", "installation")
-    with psycopg.connect(database) as connection:
-        connection.execute("SET enable_seqscan = off")
-        plan = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM report.{function}(now())").fetchone()
-    assert plan is not None
-    executed = [node for node in _nodes(plan[0][0]["Plan"]) if node["Actual Loops"]]
-    read = {node.get("Relation Name"): node for node in executed}
-    assert {"device_history", "occupancy_history", "node_history"} & read.keys()
-    assert "installation" not in read
-    for table in histories:
-        if table in read:
-            assert read[table]["Node Type"] in ("Index Scan", "Index Only Scan"), table
-            assert "valid_from" in read[table]["Index Cond"]
-
-
-def _nodes(plan: dict[str, Any]) -> Iterable[dict[str, Any]]:
-    yield plan
-    for part in plan.get("Plans", ()):
-        yield from _nodes(part)
-
-
 def test_everything_is_documented(database: str) -> None:
     with psycopg.connect(database) as connection:
         silent = connection.execute(

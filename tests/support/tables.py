@@ -155,6 +155,18 @@ PROJECTION = Table(
     schema=BOOKKEEPING,
 )
 
+LOST_VIEW = Table(
+    "lost_view",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("owner", TEXT, nullable=False),
+    Column("definition", TEXT, nullable=False),
+    Column("reason", TEXT, nullable=False),
+    Column("lost_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("name"),
+    schema=BOOKKEEPING,
+)
+
 SEEN = Table(
     "seen",
     metadata,

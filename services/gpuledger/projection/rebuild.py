@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
-from gpuledger.db.views import recreate_views_async
+from gpuledger.db.views import keep_views_async, recreate_views_async
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import confirm_log, follows_log
@@ -145,6 +145,7 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
             await ProjectionStore(connection, projection).checkpoint(lock=True)
             if projection.decides:
                 await exchange_outbox(connection, projection.name, new_id())
+            await keep_views_async(connection)
             await _move(connection, projection, LIVE, NEXT)
             await _move(connection, projection, PREV, LIVE)
             await _move(connection, projection, NEXT, PREV)
@@ -270,6 +271,7 @@ class _Rebuild:
             log.warning("projection.decisions-changed", projection=name, count=count, last=str(position))
 
     async def _change_places(self, served: Checkpoint | None) -> None:
+        await keep_views_async(self._connection)
         await _drop(self._connection, self._projection, PREV)
         if served is None:
             await _drop_tables(self._connection, self._projection, LIVE)
