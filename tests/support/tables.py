@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     func,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
@@ -82,6 +83,16 @@ OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Those that are no B-trees: the kind and the columns. They cost a flush less."""
 
+OPEN = {
+    "allocation": "workload",
+    "workload": "workload",
+    "container_allocation_history": "allocation",
+    "container_allocation_report": "allocation",
+    "device_allocation": "claim",
+    "pool_availability": "pool",
+}
+"""A column of the key, of an index that has the rows alone that have not retired."""
+
 ADDED = {
     "source.taken": "0",
     "source.rejected": "0",
@@ -121,6 +132,9 @@ def _projected(spec: TableSpec[Any]) -> Table:
         Index(f"{spec.name}_{'_'.join(columns)}_idx", *(table.c[column] for column in columns))
     for kind, *names in OTHER_INDEXES.get(spec.name, ()):
         Index(f"{spec.name}_{'_'.join(names)}_idx", *(table.c[name] for name in names), postgresql_using=kind)
+    if spec.name in OPEN:
+        is_open = text(" OR ".join(f"{column} IS NULL" for column in spec.retires or ()))
+        Index(f"{spec.name}_{OPEN[spec.name]}_idx", table.c[OPEN[spec.name]], postgresql_where=is_open)
     return table
 
 

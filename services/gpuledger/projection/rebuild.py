@@ -25,6 +25,7 @@ from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold
+from gpuledger.projection.rows import create_like
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
 from gpuledger.runtime.backoff import Retries
 from gpuledger.runtime.clock import NewId, random_id
@@ -224,7 +225,7 @@ class _Rebuild:
         )
         for spec in self._projection.specs:
             shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
-            await self._connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(shadow, served))
+            await create_like(self._connection, shadow, served)
         self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
         self._fold = await new_fold(self._projection, self._ledger)
         self._fold.decision_bytes_max = self._ledger.message_bytes_max
