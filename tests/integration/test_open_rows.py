@@ -7,13 +7,13 @@ import pytest
 
 from gpuledger.domain.table import TableSpec
 from gpuledger.projection.rows import RowStore
-from support.tables import OPEN_INDEXES, PROJECTIONS
+from support.tables import OPEN, PROJECTIONS
 
 RETIRING = [spec for specs in PROJECTIONS.values() for spec in specs if spec.retires]
 
 
 def test_every_table_whose_rows_retire_one_by_one_has_such_an_index() -> None:
-    assert {spec.name for spec in RETIRING} == set(OPEN_INDEXES)
+    assert {spec.name for spec in RETIRING} == set(OPEN)
 
 
 @pytest.mark.parametrize("spec", RETIRING, ids=[spec.name for spec in RETIRING])
@@ -24,6 +24,6 @@ async def test_the_rows_that_have_not_retired_are_an_index_look_up(url: str, spe
         await connection.execute("SELECT pg_stat_force_next_flush()")
         cursor = await connection.execute(
             "SELECT idx_scan FROM pg_stat_user_indexes WHERE schemaname = 'gpuledger_live' AND indexrelname = %s",
-            (f"{spec.name}_{OPEN_INDEXES[spec.name][0]}_idx",),
+            (f"{spec.name}_{OPEN[spec.name]}_idx",),
         )
         assert await cursor.fetchall() == [(1,)]

@@ -267,7 +267,8 @@ class DictStore:
     def _write(self, table: Table[Any]) -> None:
         stored, changes = self.rows[table.spec.name], table.take_changes()
         for key in changes.gone:
-            del stored[key]
+            assert key in stored or table.spec.retires == ()
+            stored.pop(key, None)
         for row in changes.changed:
             assert table.key_of(row) in stored or table.spec.retires == ()
             stored[table.key_of(row)] = row

@@ -69,15 +69,30 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
-OPEN_INDEXES: dict[str, tuple[str, str]] = {
-    "workload": ("workload", "NOT (ended_at IS NOT NULL AND submitted_at IS NOT NULL)"),
-    "allocation": ("workload", "valid_to IS NULL"),
-    "container_allocation_history": ("allocation", "valid_to IS NULL"),
-    "container_allocation_report": ("allocation", "until IS NULL"),
-    "device_allocation": ("claim", "valid_to IS NULL"),
-    "pool_availability": ("pool", "valid_to IS NULL"),
+OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "device": (("hash", "serial"), ("hash", "uuid")),
+    "installation": (("brin", "valid_from", "valid_to"),),
+    "failure": (("brin", "failed_at"),),
+    "slot_history": (("brin", "valid_from"),),
+    "node_history": (("brin", "valid_from"),),
+    "container_allocation_history": (("brin", "valid_from", "valid_to"),),
+    "contradiction": (("hash", "subject"), ("hash", "first"), ("hash", "second")),
+    "allocation": (("brin", "valid_from", "valid_to"),),
+    "workload_fact": (("brin", "happened_at"),),
+    "device_history": (("brin", "valid_from"),),
+    "occupancy_history": (("brin", "valid_from"),),
 }
-"""Of the rows that have not retired, which a start reads; one for each table whose rows leave memory one by one."""
+"""Those that are no B-trees: the kind and the columns. They cost a flush less."""
+
+OPEN = {
+    "allocation": "workload",
+    "workload": "workload",
+    "container_allocation_history": "allocation",
+    "container_allocation_report": "allocation",
+    "device_allocation": "claim",
+    "pool_availability": "pool",
+}
+"""A column of the key, of an index that has the rows alone that have not retired."""
 
 ADDED = {
     "source.taken": "0",
@@ -116,9 +131,11 @@ def _projected(spec: TableSpec[Any]) -> Table:
     )
     for columns in SECONDARY_INDEXES.get(spec.name, ()):
         Index(f"{spec.name}_{'_'.join(columns)}_idx", *(table.c[column] for column in columns))
-    if spec.name in OPEN_INDEXES:
-        column, is_open = OPEN_INDEXES[spec.name]
-        Index(f"{spec.name}_{column}_idx", table.c[column], postgresql_where=text(is_open))
+    for kind, *names in OTHER_INDEXES.get(spec.name, ()):
+        Index(f"{spec.name}_{'_'.join(names)}_idx", *(table.c[name] for name in names), postgresql_using=kind)
+    if spec.name in OPEN:
+        is_open = text(" OR ".join(f"{column} IS NULL" for column in spec.retires or ()))
+        Index(f"{spec.name}_{OPEN[spec.name]}_idx", table.c[OPEN[spec.name]], postgresql_where=is_open)
     return table
 
 
@@ -150,6 +167,18 @@ PROJECTION = Table(
     Column("last_digest", TEXT),
     PrimaryKeyConstraint("name", "edition"),
     CheckConstraint("edition IN ('live', 'next', 'prev')", name="projection_edition_check"),
+    schema=BOOKKEEPING,
+)
+
+LOST_VIEW = Table(
+    "lost_view",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("owner", TEXT, nullable=False),
+    Column("definition", TEXT, nullable=False),
+    Column("reason", TEXT, nullable=False),
+    Column("lost_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("name"),
     schema=BOOKKEEPING,
 )
 

@@ -18,7 +18,7 @@ from gpuledger.db.engine import Connection, open_blocking, unavailable
 from gpuledger.db.errors import DatabaseError, LockedError, MigrationError
 from gpuledger.db.locks import VIEWS_LOCK, lock_key
 from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, NOTE_OLDEST, check_compatible, schema_of
-from gpuledger.db.views import READER_ROLE, recreate_views
+from gpuledger.db.views import READER_ROLE, keep_views, recreate_views
 
 LOCK_TIMEOUT_S = 10
 """How long one statement waits for a lock; every session behind it in the queue waits as long."""
@@ -64,6 +64,8 @@ def migrate(database_url: str) -> MigrationResult:
             return MigrationResult(before, before, _exists(raw))
         if before is None:
             raw.execute(f"CREATE SCHEMA IF NOT EXISTS {BOOKKEEPING}".encode())
+        else:
+            keep_views(raw)
         command.upgrade(alembic_config(connection), "head")
         raw.execute(NOTE_OLDEST.encode())
         has_reader = ensure_reader(raw)

@@ -1,8 +1,8 @@
 """The `report` schema: documented views and functions over the projections' tables, and who may read them.
 
 A view follows a table and not its name, so everything here is made anew whenever tables changed places, in that very
-transaction. The schema belongs to gpuledger: views and functions in it are dropped, and so is what elsewhere builds
-on them.
+transaction. Views that people made on ours, or on the projections' tables, are made anew with them; other functions
+and types in the schema are dropped, and so is what builds on them.
 """
 
 from hashlib import sha256
@@ -48,7 +48,9 @@ FUNCTIONS_AT = (
 READER_ROLE = "gpuledger_reader"
 
 _FILES = (
+    "keep_views",
     "drop_all",
+    "has_versions",
     "location_of",
     "lifetimes",
     "allocation",
@@ -70,8 +72,11 @@ _FILES = (
     "installations_at",
     *(name for name in FUNCTIONS_AT if name != "installations_at"),
     "grants",
+    "restore_views",
 )
 """In the order in which they build on each other."""
+
+_OURS = ",".join(report.replace("-", "_") for report in REPORTS)
 
 _SCHEMA_COMMENT = "Documented views and functions; made anew by every migration and rebuild. Statements:"
 
@@ -93,6 +98,19 @@ def view_statements() -> list[bytes]:
     return [_BEGIN.encode(), *texts, sealed.encode()]
 
 
+def keep_views_statements() -> list[bytes]:
+    """What notes people's views and drops them, before tables change places; `view_statements` makes them anew.
+
+    All are for one transaction, which has `VIEWS_LOCK`.
+    """
+    return [_BEGIN.encode(), _text("keep_views"), _text("drop_kept_views")]
+
+
+def keep_views(connection: Connection) -> None:
+    """Note people's views before a migration, for the transaction under way."""
+    connection.execute(_text("keep_views"))
+
+
 def are_current(connection: Connection) -> bool:
     """Whether the schema was made by this build's statements."""
     row = connection.execute("SELECT obj_description(to_regnamespace('report'), 'pg_namespace')").fetchone()
@@ -106,6 +124,12 @@ def recreate_views(connection: Connection) -> None:
             connection.execute(statement)
 
 
+async def keep_views_async(connection: AsyncConnection) -> None:
+    """Execute `keep_views_statements` in the transaction under way."""
+    for statement in keep_views_statements():
+        await connection.execute(statement)
+
+
 async def recreate_views_async(connection: AsyncConnection) -> None:
     """`recreate_views` for asyncio."""
     async with connection.transaction():
@@ -114,8 +138,12 @@ async def recreate_views_async(connection: AsyncConnection) -> None:
 
 
 def _texts() -> list[bytes]:
-    folder = resources.files("gpuledger.db") / "sql"
-    return [(folder / f"{name}.sql").read_bytes() for name in _FILES]
+    return [_text(name) for name in _FILES]
+
+
+def _text(name: str) -> bytes:
+    text = (resources.files("gpuledger.db") / "sql" / f"{name}.sql").read_bytes()
+    return text.replace(b"%(ours)s", _OURS.encode()) if name == "keep_views" else text
 
 
 def _digest(texts: list[bytes]) -> str:

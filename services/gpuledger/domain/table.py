@@ -40,7 +40,8 @@ class TableSpec(NamedTuple, Generic[R]):
 class Changes(NamedTuple, Generic[R]):
     """What to write: rows that the store does not have, rows that it may have in another form, and keys to delete.
 
-    A table whose rows leave memory at once cannot recognise a key that returns, so all its rows count as changed.
+    A table whose rows leave memory at once cannot recognise a key that returns, so all its rows count as changed, and a
+    key to delete may never have been stored.
     """
 
     new: list[R]

@@ -16,7 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
-from gpuledger.db.views import recreate_views_async
+from gpuledger.db.views import keep_views_async, recreate_views_async
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import confirm_log, follows_log
@@ -25,6 +25,7 @@ from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold
+from gpuledger.projection.rows import create_like
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
 from gpuledger.runtime.backoff import Retries
 from gpuledger.runtime.clock import NewId, random_id
@@ -145,6 +146,7 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
             await ProjectionStore(connection, projection).checkpoint(lock=True)
             if projection.decides:
                 await exchange_outbox(connection, projection.name, new_id())
+            await keep_views_async(connection)
             await _move(connection, projection, LIVE, NEXT)
             await _move(connection, projection, PREV, LIVE)
             await _move(connection, projection, NEXT, PREV)
@@ -223,7 +225,7 @@ class _Rebuild:
         )
         for spec in self._projection.specs:
             shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
-            await self._connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(shadow, served))
+            await create_like(self._connection, shadow, served)
         self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
         self._fold = await new_fold(self._projection, self._ledger)
         self._fold.decision_bytes_max = self._ledger.message_bytes_max
@@ -270,6 +272,7 @@ class _Rebuild:
             log.warning("projection.decisions-changed", projection=name, count=count, last=str(position))
 
     async def _change_places(self, served: Checkpoint | None) -> None:
+        await keep_views_async(self._connection)
         await _drop(self._connection, self._projection, PREV)
         if served is None:
             await _drop_tables(self._connection, self._projection, LIVE)

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import orjson
 from psycopg import AsyncConnection
-from psycopg.sql import SQL, Composed, Identifier
+from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from gpuledger.domain.table import Changes, Key, TableSpec
 from gpuledger.events.position import Offset
@@ -80,15 +80,18 @@ class RowStore(Generic[R]):
 
     async def live(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
         """The rows that have not retired, in batches."""
-        columns = self.spec.retires
-        if columns == ():
+        if self.spec.retires == ():
             return
-        live: Composed | SQL = SQL("")
-        if columns is not None:
-            set_ = SQL(" AND ").join(SQL("{} IS NOT NULL").format(Identifier(name)) for name in columns)
-            live = SQL(" WHERE NOT ({})").format(set_)
-        async for rows in self._fetch(connection, SQL("{}{}").format(self._select, live), ()):
+        async for rows in self._fetch(connection, self.live_query, ()):
             yield rows
+
+    @property
+    def live_query(self) -> Composed:
+        """The query of the rows that have not retired; its condition is that of a partial index."""
+        if not self.spec.retires:
+            return self._select
+        is_open = SQL(" OR ").join(SQL("{} IS NULL").format(Identifier(name)) for name in self.spec.retires)
+        return SQL("{} WHERE {}").format(self._select, is_open)
 
     async def all(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
         """Every row, in batches."""
@@ -110,6 +113,18 @@ class RowStore(Generic[R]):
             await cursor.execute(query, arguments)
             while rows := await cursor.fetchmany(ROWS_PER_FETCH):
                 yield [self.spec.row(*row) for row in rows]
+
+
+async def create_like(connection: AsyncConnection[Any], new: Identifier, old: Identifier) -> None:
+    """Create an empty table with the columns and indexes of another, and the settings, which `LIKE` leaves out."""
+    await connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(new, old))
+    found = await connection.execute(
+        "SELECT unnest(reloptions) FROM pg_class WHERE oid = to_regclass(%s)", (old.as_string(connection),)
+    )
+    settings = [option.split("=", 1) for (option,) in await found.fetchall()]
+    if settings:
+        pairs = SQL(", ").join(SQL("{} = {}").format(Identifier(name), Literal(value)) for name, value in settings)
+        await connection.execute(SQL("ALTER TABLE {} SET ({})").format(new, pairs))
 
 
 def is_copied(changes: Changes[Any]) -> bool:

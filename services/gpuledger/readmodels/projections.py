@@ -20,7 +20,7 @@ class DevicesProjection(Projection):
     """Passports, installations, failures, errors, slots and contradictions, from `device.*` and `slot.*` events."""
 
     name = "devices"
-    version = 3
+    version = 4
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices

@@ -35,6 +35,7 @@ from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, ProjectionS
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.settings import ANONYMOUS, NATS_REPLICAS, NatsIdentity
 from gpuledger.tools.disputes import DISPUTED_SHOWN_MAX, DisputedCard, disputed_cards
+from gpuledger.tools.own_views import lost_views, lost_views_text
 
 
 class Status(StrEnum):
@@ -133,6 +134,8 @@ class DatabaseChecks:
         for projection in self._projections:
             async for check in self._projection(connection, projection):
                 yield check
+        if lost := await lost_views(connection):
+            yield warning("own views", lost_views_text(lost))
         yield await _gaps(connection)
         yield disputes_check(await disputed_cards(connection))
 

@@ -16,7 +16,7 @@ from gpuledger.cli.times import parse_time
 from gpuledger.db.readonly import read_only
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.queries.backend import bring_current
-from gpuledger.tools.queries.rows import RowDict, rows_at
+from gpuledger.tools.queries.rows import RowDict, rows_that_may_differ
 
 COMPARED = (DEVICES, SLOTS, NODES, WORKLOADS, ALLOCATIONS, CONTRADICTIONS)
 """Failures are left out: they are events, and only become more."""
@@ -64,8 +64,7 @@ async def _diff(nouns: list[Noun], earlier: datetime, later: datetime, data_dir:
         await bring_current(backend)
         async with read_only(backend.database_url, application_name="gpuledger diff") as connection:
             for noun in nouns:
-                before = await rows_at(connection, noun.source, earlier)
-                found.extend(differences(noun, before, await rows_at(connection, noun.source, later)))
+                found.extend(differences(noun, *await rows_that_may_differ(connection, noun.source, earlier, later)))
     return found
 
 

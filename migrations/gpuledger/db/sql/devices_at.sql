@@ -3,6 +3,37 @@ LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT
         device.device,
+        coalesce(version.state, 'Unplaced'),
+        version.slot,
+        version.in_service_since,
+        coalesce(version.places, 0),
+        version.serial,
+        version.uuid,
+        version.model,
+        device.first_seen_at,
+        version.removed_at,
+        coalesce(version.lives, 0),
+        coalesce(failed.failures, 0),
+        failed.last_failed_at
+    FROM gpuledger_live.device AS device
+    LEFT JOIN LATERAL (
+        SELECT history.*
+        FROM gpuledger_live.device_history AS history
+        WHERE history.device = device.device AND history.valid_from <= at
+        ORDER BY history.valid_from DESC
+        LIMIT 1
+    ) AS version ON true
+    LEFT JOIN (
+        SELECT failure.device, count(*) AS failures, max(failure.failed_at) AS last_failed_at
+        FROM gpuledger_live.failure AS failure
+        WHERE failure.failed_at <= at
+        GROUP BY failure.device
+    ) AS failed ON failed.device = device.device
+    WHERE device.first_seen_at <= at AND report.has_versions()
+    UNION ALL
+    -- Rows of a build that kept no versions.
+    SELECT
+        device.device,
         CASE
             WHEN life.lives IS NULL THEN 'Unplaced'
             WHEN life.slot IS NOT NULL THEN 'InService'
@@ -47,7 +78,7 @@ BEGIN ATOMIC
         WHERE failure.failed_at <= at
         GROUP BY failure.device
     ) AS failed ON failed.device = device.device
-    WHERE device.first_seen_at <= at;
+    WHERE device.first_seen_at <= at AND NOT report.has_versions();
 END;
 
 COMMENT ON FUNCTION report.devices_at(timestamptz) IS

@@ -11,16 +11,18 @@ BEGIN ATOMIC
         version.memory_mib,
         coalesce(declared.slots, 0)
     FROM gpuledger_live.node AS node
-    LEFT JOIN gpuledger_live.node_history AS version
-        ON version.node = node.node
-        AND version.valid_from <= at
-        AND (version.valid_to IS NULL OR version.valid_to > at)
-    LEFT JOIN (
-        SELECT node_slot.node, count(*) AS slots
+    LEFT JOIN LATERAL (
+        SELECT history.*
+        FROM gpuledger_live.node_history AS history
+        WHERE history.node = node.node AND history.valid_from <= at
+        ORDER BY history.valid_from DESC
+        LIMIT 1
+    ) AS version ON true
+    LEFT JOIN LATERAL (
+        SELECT count(*) AS slots
         FROM gpuledger_live.node_slot AS node_slot
-        WHERE node_slot.declared_at <= at
-        GROUP BY node_slot.node
-    ) AS declared ON declared.node = node.node
+        WHERE node_slot.node = node.node AND node_slot.declared_at <= at
+    ) AS declared ON true
     WHERE node.first_seen_at <= at;
 END;
 

@@ -5,6 +5,33 @@ BEGIN ATOMIC
         slot.slot,
         declared.node,
         declared.slot_index,
+        version.device,
+        coalesce(version.occupants, 0),
+        coalesce(version.lives, 0),
+        slot.first_seen_at,
+        version.vacated_at
+    FROM gpuledger_live.slot AS slot
+    LEFT JOIN LATERAL (
+        SELECT history.node, history.slot_index
+        FROM gpuledger_live.slot_history AS history
+        WHERE history.slot = slot.slot AND history.valid_from <= at
+        ORDER BY history.valid_from DESC
+        LIMIT 1
+    ) AS declared ON true
+    LEFT JOIN LATERAL (
+        SELECT history.*
+        FROM gpuledger_live.occupancy_history AS history
+        WHERE history.slot = slot.slot AND history.valid_from <= at
+        ORDER BY history.valid_from DESC
+        LIMIT 1
+    ) AS version ON true
+    WHERE slot.first_seen_at <= at AND report.has_versions()
+    UNION ALL
+    -- Rows of a build that kept no versions.
+    SELECT
+        slot.slot,
+        declared.node,
+        declared.slot_index,
         life.device,
         coalesce(life.occupants, 0),
         coalesce(life.lives, 0),
@@ -26,7 +53,7 @@ BEGIN ATOMIC
         FROM report.installations_at(slots_at.at) AS installation
         GROUP BY installation.slot
     ) AS life ON life.slot = slot.slot
-    WHERE slot.first_seen_at <= at;
+    WHERE slot.first_seen_at <= at AND NOT report.has_versions();
 END;
 
 COMMENT ON FUNCTION report.slots_at(timestamptz) IS

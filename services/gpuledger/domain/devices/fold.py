@@ -136,6 +136,36 @@ class SlotVersion(NamedTuple):
     slot_index: int
 
 
+class DeviceVersion(NamedTuple):
+    """A device's passport from `valid_from` on, until its next version; failures and the first sight are elsewhere.
+
+    There is one for each moment when an installation of the device began or ended.
+    """
+
+    device: str
+    valid_from: datetime
+    state: str
+    slot: str | None
+    in_service_since: datetime | None
+    places: int
+    serial: str | None
+    uuid: str | None
+    model: str | None
+    removed_at: datetime | None
+    lives: int
+
+
+class SlotOccupancy(NamedTuple):
+    """Who is in a slot from `valid_from` on, until its next version: one for each moment when somebody came or left."""
+
+    slot: str
+    valid_from: datetime
+    device: str | None
+    occupants: int
+    lives: int
+    vacated_at: datetime | None
+
+
 class Contradiction(NamedTuple):
     """Two things that cannot both be true.
 
@@ -164,7 +194,24 @@ SLOT_HISTORY = TableSpec("slot_history", SlotVersion, ("slot", "valid_from"))
 CONTRADICTION = TableSpec(
     "contradiction", Contradiction, ("kind", "subject", "first", "first_at", "second", "second_at")
 )
-SPECS = (DEVICE, INSTALLATION, STRAY, FAILURE, ERRORS, SLOT, SLOT_HISTORY, CONTRADICTION)
+DEVICE_HISTORY: TableSpec[DeviceVersion] = TableSpec(
+    "device_history", DeviceVersion, ("device", "valid_from"), retires=()
+)
+OCCUPANCY_HISTORY: TableSpec[SlotOccupancy] = TableSpec(
+    "occupancy_history", SlotOccupancy, ("slot", "valid_from"), retires=()
+)
+SPECS = (
+    DEVICE,
+    INSTALLATION,
+    STRAY,
+    FAILURE,
+    ERRORS,
+    SLOT,
+    SLOT_HISTORY,
+    CONTRADICTION,
+    DEVICE_HISTORY,
+    OCCUPANCY_HISTORY,
+)
 
 ERRORS_OF_NODE_MAX: Final = 2_048
 """How many kinds and causes of errors are counted of all cards of a node, where `Rule.BOUNDS` is enforced."""
@@ -182,6 +229,8 @@ class Devices(TableState):
         self.slot = Table(SLOT)
         self.slot_history = Table(SLOT_HISTORY, "slot")
         self.contradiction = Table(CONTRADICTION, "subject")
+        self.history = Table(DEVICE_HISTORY)
+        self.occupancy = Table(OCCUPANCY_HISTORY)
 
 
 def passport(previous: Device, installations: list[Installation]) -> Device:
@@ -220,22 +269,25 @@ def refresh_device(state: Devices, device: str, seen_at: datetime) -> None:
 
 
 def refresh_slot(state: Devices, slot: str, seen_at: datetime) -> None:
-    """Bring a slot's row in line with its installations; of several occupants it names the latest."""
+    """Bring a slot's row in line with its installations."""
     previous = state.slot.get(slot) or unseen_slot(slot, seen_at)
-    installations = state.installation.where("slot", slot)
+    if seen_at < previous.first_seen_at:
+        previous = previous._replace(first_seen_at=seen_at)
+    state.slot.put(occupied(previous, state.installation.where("slot", slot)))
+
+
+def occupied(previous: Slot, installations: list[Installation]) -> Slot:
+    """The row that follows from a slot's installations; of several occupants it names the latest."""
     held = [installation for installation in installations if installation.valid_to is None]
     current = max(held, key=_entered, default=None)
-    state.slot.put(
-        previous._replace(
-            device=current.device if current else None,
-            occupants=len(held),
-            lives=len(installations),
-            first_seen_at=min(previous.first_seen_at, seen_at),
-            vacated_at=max(
-                (installation.valid_to for installation in installations if installation.valid_to is not None),
-                default=None,
-            ),
-        )
+    return previous._replace(
+        device=current.device if current else None,
+        occupants=len(held),
+        lives=len(installations),
+        vacated_at=max(
+            (installation.valid_to for installation in installations if installation.valid_to is not None),
+            default=None,
+        ),
     )
 
 

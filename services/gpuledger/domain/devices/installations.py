@@ -25,6 +25,7 @@ from gpuledger.domain.devices.fold import (
     unseen_device,
     unseen_slot,
 )
+from gpuledger.domain.devices.history import put_latest, rewrite_from
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceInserted, DeviceRemoved
 
@@ -98,25 +99,24 @@ def _begin_in_order(state: Devices, installation: Installation) -> bool:
     if not (_lies_before(passport.removed_at, at) and _lies_before(place.vacated_at, at)):
         return False
     state.installation.put(installation)
-    state.device.put(
-        Device(
-            passport.device,
-            IN_SERVICE,
-            slot,
-            at,
-            1,
-            installation.serial or passport.serial,
-            installation.uuid or passport.uuid,
-            installation.model or passport.model,
-            min(at, passport.first_seen_at),
-            passport.removed_at,
-            passport.lives + 1,
-            passport.failures,
-            passport.last_failed_at,
-        )
+    placed = Device(
+        passport.device,
+        IN_SERVICE,
+        slot,
+        at,
+        1,
+        installation.serial or passport.serial,
+        installation.uuid or passport.uuid,
+        installation.model or passport.model,
+        min(at, passport.first_seen_at),
+        passport.removed_at,
+        passport.lives + 1,
+        passport.failures,
+        passport.last_failed_at,
     )
     seen_at = min(at, place.first_seen_at)
-    state.slot.put(Slot(slot, place.node, place.slot_index, device, 1, place.lives + 1, seen_at, place.vacated_at))
+    taken = Slot(slot, place.node, place.slot_index, device, 1, place.lives + 1, seen_at, place.vacated_at)
+    _put(state, placed, taken, at)
     return True
 
 
@@ -134,25 +134,30 @@ def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retir
     if contradicted.get(slot) or contradicted.get(device) or not _lies_before(place.vacated_at, at):
         return False
     state.installation.put(_end(state.installation.rows[device, slot, began], at, retired=retired))
-    state.device.put(
-        Device(
-            passport.device,
-            RETIRED if retired else REMOVED,
-            None,
-            None,
-            0,
-            passport.serial,
-            passport.uuid,
-            passport.model,
-            passport.first_seen_at,
-            at,
-            passport.lives,
-            passport.failures,
-            passport.last_failed_at,
-        )
+    gone = Device(
+        passport.device,
+        RETIRED if retired else REMOVED,
+        None,
+        None,
+        0,
+        passport.serial,
+        passport.uuid,
+        passport.model,
+        passport.first_seen_at,
+        at,
+        passport.lives,
+        passport.failures,
+        passport.last_failed_at,
     )
-    state.slot.put(Slot(slot, place.node, place.slot_index, None, 0, place.lives, place.first_seen_at, at))
+    free = Slot(slot, place.node, place.slot_index, None, 0, place.lives, place.first_seen_at, at)
+    _put(state, gone, free, at)
     return True
+
+
+def _put(state: Devices, device: Device, slot: Slot, at: datetime) -> None:
+    state.device.put(device)
+    state.slot.put(slot)
+    put_latest(state, device, slot, at)
 
 
 def _has_strays(state: Devices, device: str) -> bool:
@@ -180,6 +185,7 @@ def _repair(state: Devices, mark: Stray) -> None:
     reconcile_strays(state, strays, after.strays)
     refresh_device(state, mark.device, mark.at)
     refresh_slot(state, mark.slot, mark.at)
+    rewrite_from(state, mark.device, mark.slot, mark.at, old)
 
 
 def _installations_of(state: Devices, mark: Stray) -> list[Installation]:

@@ -23,7 +23,31 @@ LIVE = "gpuledger_live"
 ROWS_MAX = 10_000
 """Rows that a page is made of at most."""
 
+CHANGED_KEYS_MAX = 10_000
+"""Up to so many changed keys two moments are compared by looking these up; beyond, all rows of both are read."""
+
 RowDict = Mapping[str, object]
+
+
+class ChangedIn(NamedTuple):
+    """Where to find what changed between two moments: the key, and the tables with the times of changes to it."""
+
+    key: str
+    times: Mapping[str, tuple[str, ...]]
+
+
+_LIVES = {"installation": ("valid_from", "valid_to")}
+CHANGED_IN: Mapping[str, ChangedIn] = {
+    "devices_at": ChangedIn("device", {"device": ("first_seen_at",), "failure": ("failed_at",), **_LIVES}),
+    "slots_at": ChangedIn("slot", {"slot": ("first_seen_at",), "slot_history": ("valid_from",), **_LIVES}),
+    "nodes_at": ChangedIn(
+        "node", {"node": ("first_seen_at",), "node_history": ("valid_from",), "node_slot": ("declared_at",)}
+    ),
+    "workloads_at": ChangedIn("workload", {"workload_fact": ("happened_at",)}),
+    "container_allocations_at": ChangedIn("allocation", {"container_allocation_history": ("valid_from", "valid_to")}),
+    "contradictions_at": ChangedIn("subject", {"contradiction": ("valid_from", "valid_to")}),
+}
+"""By the function that gives the rows at a time: a row differs between two moments only where one lies between."""
 
 
 class RowSource(NamedTuple):
@@ -78,11 +102,20 @@ async def rows_at(
     Raises:
         RequestError: this kind has no history in event time.
     """
-    if source.at is None:
-        kinds = source.kinds.capitalize()
-        raise RequestError(f"{kinds} are about recording and have no history in event time", "Use --as-recorded")
-    relation = SQL("{}({})").format(Identifier("report", source.at), Literal(at))
-    return await _select(connection, source, relation, row_filter)
+    return await _select(connection, source, _relation_at(source, at), row_filter)
+
+
+async def rows_that_may_differ(
+    connection: AsyncConnection[Any], source: RowSource, earlier: datetime, later: datetime
+) -> tuple[list[RowDict], list[RowDict]]:
+    """The rows of two moments, without most of those that are the same at both."""
+    changed = CHANGED_IN[source.at or ""]
+    keys = await _changed_keys(connection, changed, min(earlier, later), max(earlier, later))
+    values = {changed.key: keys} if len(keys) <= CHANGED_KEYS_MAX else {}
+    before, after = [
+        await _select_where(connection, source, _relation_at(source, at), values) for at in (earlier, later)
+    ]
+    return before, after
 
 
 async def rows_as_recorded(
@@ -148,6 +181,36 @@ async def _select(
     values: dict[str, object] = dict(row_filter.where)
     if row_filter.names:
         values[source.name_key] = list(row_filter.names)
+    return await _select_where(connection, source, relation, values)
+
+
+def _relation_at(source: RowSource, at: datetime) -> Composable:
+    if source.at is None:
+        kinds = source.kinds.capitalize()
+        raise RequestError(f"{kinds} are about recording and have no history in event time", "Use --as-recorded")
+    return SQL("{}({})").format(Identifier("report", source.at), Literal(at))
+
+
+async def _changed_keys(
+    connection: AsyncConnection[Any], changed: ChangedIn, after: datetime, until: datetime
+) -> list[object]:
+    """The keys of what changed after a moment and up to another; of too many, one more than are looked up."""
+    parts = [
+        SQL("SELECT {0} AS key FROM {1} WHERE {2} > {3} AND {2} <= {4}").format(
+            Identifier(changed.key), Identifier(LIVE, table), Identifier(column), Literal(after), Literal(until)
+        )
+        for table, columns in changed.times.items()
+        for column in columns
+    ]
+    query = SQL("SELECT DISTINCT key FROM ({}) AS changed LIMIT {}").format(
+        SQL(" UNION ALL ").join(parts), Literal(CHANGED_KEYS_MAX + 1)
+    )
+    return [row["key"] for row in await _dicts(connection, query, ("key",))]
+
+
+async def _select_where(
+    connection: AsyncConnection[Any], source: RowSource, relation: Composable, values: Mapping[str, object]
+) -> list[RowDict]:
     where = SQL(" WHERE {}").format(_condition(values)) if values else SQL("")
     query = SQL("SELECT {} FROM {}{} ORDER BY {}").format(
         _identifiers(source.columns), relation, where, _identifiers(source.order)

@@ -1,8 +1,8 @@
-"""Snapshots of folds that live in memory, and indexes of the rows that have not retired.
+"""Snapshots of folds that live in memory.
 
-Only adds: the build before begins at the start of the log, and reads the rows as it did.
+Only adds: the build before begins at the start of the log.
 
-Revision ID: 0019
+Revision ID: 0018
 Revises: 0017
 """
 
@@ -10,26 +10,13 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import BYTEA
 
-revision = "0019"
+revision = "0018"
 down_revision = "0017"
 branch_labels = None
 depends_on = None
 EXPANDS = True
 
 TEXT = sa.Text(collation="C")
-
-SCHEMAS = ("gpuledger_live", "gpuledger_next", "gpuledger_prev")
-"""Where a projection's table may be: in force, of a rebuild under way, and of the rows that it replaced."""
-
-OPEN = {
-    "workload": ("workload", "NOT (ended_at IS NOT NULL AND submitted_at IS NOT NULL)"),
-    "allocation": ("workload", "valid_to IS NULL"),
-    "container_allocation_history": ("allocation", "valid_to IS NULL"),
-    "container_allocation_report": ("allocation", "until IS NULL"),
-    "device_allocation": ("claim", "valid_to IS NULL"),
-    "pool_availability": ("pool", "valid_to IS NULL"),
-}
-"""The column of each index of open rows, and which rows those are: what a start reads."""
 
 
 def upgrade() -> None:
@@ -64,10 +51,6 @@ def upgrade() -> None:
         ),
         schema="gpuledger",
     )
-    for schema in SCHEMAS:
-        for table, (column, is_open) in OPEN.items():
-            if op.get_bind().scalar(sa.text(f"SELECT to_regclass('{schema}.{table}') IS NOT NULL")):
-                op.execute(f"CREATE INDEX {table}_{column}_idx ON {schema}.{table} ({column}) WHERE {is_open}")
 
 
 def downgrade() -> None:
