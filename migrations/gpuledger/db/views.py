@@ -5,6 +5,7 @@ transaction. The schema belongs to gpuledger: views and functions in it are drop
 on them.
 """
 
+from collections.abc import Collection
 from hashlib import sha256
 from importlib import resources
 
@@ -49,6 +50,7 @@ READER_ROLE = "gpuledger_reader"
 
 _FILES = (
     "drop_all",
+    "asked_at",
     "location_of",
     "lifetimes",
     "allocation",
@@ -76,6 +78,12 @@ _FILES = (
 _SCHEMA_COMMENT = "Documented views and functions; made anew by every migration and rebuild. Statements:"
 
 _BEGIN = f"SELECT pg_advisory_xact_lock({lock_key(VIEWS_LOCK)})"
+
+
+def texts_of(names: Collection[str]) -> list[str]:
+    """What makes these views and functions, by their names in SQL, in the order in which they build on each other."""
+    folder = resources.files("gpuledger.db") / "sql"
+    return [(folder / f"{name}.sql").read_text() for name in _FILES if name in names]
 
 
 def view_of(report: str) -> str:

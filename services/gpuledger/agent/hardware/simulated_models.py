@@ -61,8 +61,12 @@ CARD_MODELS: Final = {
     ),
     "H200": CardModel("NVIDIA H200", "2335", models.H200_141GB.memory_mib, (9, 0), models.H200_141GB.profiles, 18, 4),
     "B200": CardModel("NVIDIA B200", "2901", models.B200_180GB.memory_mib, (10, 0), models.B200_180GB.profiles, 18, 2),
-    "GB200": CardModel("NVIDIA GB200", "2941", models.GB200_189GB.memory_mib, (10, 0), models.GB200_189GB.profiles, 18, 2),
-    "GB300": CardModel("NVIDIA GB300", "31c2", models.GB300_278GB.memory_mib, (10, 3), models.GB300_278GB.profiles, 18, 2),
+    "GB200": CardModel(
+        "NVIDIA GB200", "2941", models.GB200_189GB.memory_mib, (10, 0), models.GB200_189GB.profiles, 18, 2
+    ),
+    "GB300": CardModel(
+        "NVIDIA GB300", "31c2", models.GB300_278GB.memory_mib, (10, 3), models.GB300_278GB.profiles, 18, 2
+    ),
     "RTX-PRO-6000": CardModel(
         "NVIDIA RTX PRO 6000 Blackwell Server Edition",
         "2bb5",
