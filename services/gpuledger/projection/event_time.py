@@ -84,10 +84,10 @@ class CollectedFacts:
     ) -> None:
         if event.time > self._at:
             return
-        head = _HEAD.pack(number_of(sequence), recorded_ns, size, len(self._rules) - 1, is_observed)
-        self._file.write(head + data)
+        frame = _HEAD.pack(number_of(sequence), recorded_ns, size, len(self._rules) - 1, is_observed)
+        self._file.write(frame + data)
         self._times.append((event.time - _UNIX) // _MICROSECOND)
-        end = self._ends[-1] + len(head) + len(data)
+        end = self._ends[-1] + len(frame) + len(data)
         self._ends.append(end)
         if end > self._bytes_max:
             raise ScratchFullError("The facts to be sorted", end, self._bytes_max)
