@@ -1,6 +1,10 @@
 """`gpuledger sql` in the past: every table and view as it was, in temporary tables that nobody else sees."""
 
+import asyncio
+import os
 import random
+import signal
+from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +15,11 @@ from gpuledger.db.views import FUNCTIONS_AT, REPORTS
 from gpuledger.tools.importers.sample import write_titan_sample
 from gpuledger.tools.queries.backend import all_projections
 from support import servers
-from support.cli import Cli
+from support.cli import INTERRUPTED, Cli
 from support.projections import execute
 from support.titan import TitanFile
-from support.up import gpuledger
+from support.up import COMMAND, gpuledger
+from support.waiting import eventually
 
 DEVICES = 60
 MOMENTS = 3
@@ -209,3 +214,25 @@ def test_a_table_with_the_name_of_a_view_is_found(cli: Cli) -> None:
 
 def test_columns_may_share_a_name(cli: Cli) -> None:
     assert _rows(cli, "SELECT 1 AS a, 2 AS a", "--at", "2016-01-01") == [{"a": 1, "a_1": 2}]
+
+
+@pytest.mark.parametrize(("ends_by", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, INTERRUPTED)])
+async def test_an_end_in_the_middle_leaves_nothing(
+    urls: dict[str, str], fleet: TitanFile, ends_by: signal.Signals, code: int
+) -> None:
+    sessions = "SELECT state, query FROM pg_stat_activity WHERE application_name = 'gpuledger sql'"
+    query = "SELECT pg_sleep(600) FROM device"
+    arguments = ("sql", query, "--as-recorded", "now", "--timeout", "600")
+    process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stderr=PIPE, env={**os.environ, **urls})
+
+    async def runs() -> bool:
+        return any(state == "active" and query in text for state, text in execute(urls["DATABASE_URL"], sessions))
+
+    async def is_gone() -> bool:
+        objects = "SELECT count(*) FROM pg_class WHERE relnamespace::regnamespace::text ~ '^pg_temp'"
+        return execute(urls["DATABASE_URL"], sessions) == [] and execute(urls["DATABASE_URL"], objects) == [(0,)]
+
+    await eventually(runs)
+    process.send_signal(ends_by)
+    assert await process.wait() == code
+    await eventually(is_gone)
