@@ -45,6 +45,7 @@ from bench.report import Figure, show, write
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
+from bench.sql_at import sql_at
 from bench.throughput import projecting, publishing
 from gpuledger.db.migrate import migrate
 from gpuledger.runtime.garbage import short_walks
@@ -105,6 +106,7 @@ NAMES = (
     "agent",
     "setting-up",
     "cluster",
+    "sql-at",
 )
 
 _progress = Console(stderr=True)
@@ -161,6 +163,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "agent": lambda: agent(sizes.agent),
         "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),
+        "sql-at": lambda: sql_at(database_url, sizes.memory),
     }
     return measures[name]()
 

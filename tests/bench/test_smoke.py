@@ -17,6 +17,8 @@ FIGURES |= {
     "annotation -> unit offered to the kubelet",
     "events for an annotation",
     "published -> committed, 1,000/s, three servers",
+    "sql --as-recorded",
+    "sql --at",
 }
 
 
