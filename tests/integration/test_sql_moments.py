@@ -1,18 +1,23 @@
 """Rows of `sql` at a moment are the fold of the facts that had happened, or were recorded, by then; or both."""
 
 import asyncio
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
 from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.tools.queries.backend import Backend, named_projections
+from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.queries.backend import Backend, all_projections, named_projections
 from gpuledger.tools.queries.moments import PointInTime
-from gpuledger.tools.queries.sql import result_then
+from gpuledger.tools.queries.sql import ABOUT_RECORDING, result_now, result_then
 from support.events import RecordedFact, facts, folded, hour, log_of, numbered
-from support.projections import publish
+from support.projections import execute, publish
+from support.up import eventually, running_up
 
 ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES, WORKLOADS, ALLOCATIONS)
 EXAMPLES = 12
@@ -49,3 +54,21 @@ async def _agree(url: str, noun: Noun, recorded: list[Decoded], length: int, unt
 
 def _happened(events: list[Decoded], until: int) -> list[Decoded]:
     return sorted((event for event in events if event.time <= hour(until)), key=lambda event: event.time)
+
+
+@pytest.mark.long
+async def test_now_is_the_present_of_every_projection(tmp_path: Path) -> None:
+    """A fleet that services decide about: what they decided are facts, and nothing is decided again."""
+    folder = tmp_path / "lab"
+    with running_up(folder, "--fleet", "nodes=2,gpus=2,profile=h200", "--speed", "60") as up:
+        url = up.running.endpoints.database_url
+        ready = "SELECT count(*) FROM gpuledger_live.gpu_device_state WHERE state = 'Ready'"
+        eventually(lambda: execute(url, ready) == [(4,)])
+    async with open_backend(folder, "sql") as backend:
+        for projection in all_projections():
+            for spec in projection.specs:
+                statement = f"SELECT * FROM gpuledger_live.{spec.name} AS t ORDER BY t"
+                present = await result_now(backend, statement)
+                for moment in (PointInTime(recorded=system_clock()), PointInTime(system_clock())):
+                    if moment.at is None or spec.name not in ABOUT_RECORDING:
+                        assert await result_then(backend, statement, moment) == present, (spec.name, moment)
