@@ -124,8 +124,8 @@ def test_a_view_at_a_time_counts_to_that_time(cli: Cli, fleet: TitanFile) -> Non
 
 def test_both_together_is_what_was_known_then_of_that_time(cli: Cli, fleet: TitanFile) -> None:
     moment = format_time(fleet.moments()[40])
-    known = _rows(cli, "SELECT count(*) AS n FROM installation", "--as-recorded", "20")
-    assert _rows(cli, "SELECT count(*) AS n FROM installation", "--as-recorded", "20", "--at", "now") == known
+    recorded = _rows(cli, "SELECT count(*) AS n FROM installation", "--as-recorded", "20")
+    assert _rows(cli, "SELECT count(*) AS n FROM installation", "--as-recorded", "20", "--at", "now") == recorded
     both = _rows(cli, "SELECT count(*) AS n FROM installation", "--as-recorded", "20", "--at", moment)
     assert both == _rows(cli, f"SELECT count(*) AS n FROM installations_at('{moment}')", "--as-recorded", "20")
 
