@@ -51,6 +51,7 @@ from bench.restarting import RestartingSizes, restarting
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
+from bench.sql_at import sql_at
 from bench.throughput import projecting, publishing
 from gpuledger.db.migrate import migrate
 from gpuledger.runtime.garbage import short_walks
@@ -117,6 +118,7 @@ NAMES = (
     "setting-up",
     "cluster",
     "restarting",
+    "sql-at",
 )
 
 _progress = Console(stderr=True)
@@ -175,6 +177,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),
         "restarting": lambda: restarting(database_url, sizes.restarting),
+        "sql-at": lambda: sql_at(database_url, sizes.memory),
     }
     return measures[name]()
 

@@ -19,6 +19,8 @@ FIGURES |= {
     "published -> committed, 1,000/s, three servers",
     "start of admission",
     "peak memory of a start of admission",
+    "sql --as-recorded",
+    "sql --at",
 }
 
 

@@ -57,7 +57,7 @@ class NotRun(NamedTuple):
 README: Final = "README.md"
 INSTALLING: Final = "docs/installing.md"
 
-FIRST_STEPS: Final = Story("first-steps", ((README, "First steps"),))
+FIRST_STEPS: Final = Story("first-steps", ((README, "First steps"), ("docs/reports.md", "Any query at any moment")))
 LAB: Final = Story(
     "lab",
     tuple(

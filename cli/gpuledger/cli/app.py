@@ -29,7 +29,7 @@ COMMANDS = LazyCommands(
             context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
         ),
         "report": Place(f"{_COMMANDS}.report", "report"),
-        "sql": Place(f"{_COMMANDS}.report", "sql"),
+        "sql": Place(f"{_COMMANDS}.sql", "sql"),
         "log": Place("gpuledger.cli.log.app", "app"),
         "verify": Place(f"{_COMMANDS}.projections", "verify"),
         "replay": Place(f"{_COMMANDS}.projections", "replay"),

@@ -12,6 +12,7 @@ import psycopg
 
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.errors import QueryError
+from gpuledger.db.sql_text import first_word
 from gpuledger.db.views import READER_ROLE
 
 STATEMENT_TIMEOUT_S = 60
@@ -49,7 +50,7 @@ async def read_only(
         "search_path": SEARCH_PATH,
     }
     async with connect(url, application_name=application_name, settings=settings) as connection:
-        await _become_reader(connection)
+        await become_reader(connection)
         await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         await connection.execute("SELECT 1")
         try:
@@ -65,17 +66,18 @@ async def query(connection: AsyncConnection, statement: str) -> psycopg.AsyncCur
     Raises:
         QueryError: PostgreSQL refuses it, it takes too long, or it returns no rows.
     """
-    if statement.lstrip().lower().startswith("copy"):
+    if first_word(statement) == "copy":
         raise QueryError("COPY is not supported here. Write the SELECT itself, with `-o csv` for a file.")
     cursor = connection.cursor()
-    with _refused():
+    with refused():
         await cursor.execute(statement.encode(), prepare=True)
     if cursor.description is None:
         raise QueryError("The statement returns no rows. Write a query, such as SELECT * FROM fleet.")
     return cursor
 
 
-async def _become_reader(connection: AsyncConnection) -> None:
+async def become_reader(connection: AsyncConnection) -> None:
+    """Take the reader's role for the session, where it is there and the user may."""
     allowed = await (await connection.execute(_MAY_BE_READER, [READER_ROLE])).fetchone()
     if allowed == (True,):
         try:
@@ -85,7 +87,8 @@ async def _become_reader(connection: AsyncConnection) -> None:
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
+def refused() -> Iterator[None]:
+    """Word what PostgreSQL says of a query that it does not run to its end."""
     try:
         yield
     except psycopg.errors.QueryCanceled as error:

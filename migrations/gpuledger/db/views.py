@@ -5,6 +5,7 @@ transaction. Views that people made on ours, or on the projections' tables, are 
 and types in the schema are dropped, and so is what builds on them.
 """
 
+from collections.abc import Collection
 from hashlib import sha256
 from importlib import resources
 
@@ -51,6 +52,7 @@ _FILES = (
     "keep_views",
     "drop_all",
     "has_versions",
+    "asked_at",
     "location_of",
     "lifetimes",
     "allocation",
@@ -81,6 +83,12 @@ _OURS = ",".join(report.replace("-", "_") for report in REPORTS)
 _SCHEMA_COMMENT = "Documented views and functions; made anew by every migration and rebuild. Statements:"
 
 _BEGIN = f"SELECT pg_advisory_xact_lock({lock_key(VIEWS_LOCK)})"
+
+
+def texts_of(names: Collection[str]) -> list[str]:
+    """What makes these views and functions, by their names in SQL, in the order in which they build on each other."""
+    folder = resources.files("gpuledger.db") / "sql"
+    return [(folder / f"{name}.sql").read_text() for name in _FILES if name in names]
 
 
 def view_of(report: str) -> str:

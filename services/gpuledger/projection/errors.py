@@ -15,6 +15,7 @@ ProjectionError
 ├── RebuildBusyError       another rebuild of the same projection is running, or it was begun meanwhile
 ├── FewerEventsError       a rebuild folds fewer events than the rows that serve count
 ├── SwapBlockedError       a query holds the tables that are to change places
+├── ScratchFullError       the past takes more room than it may
 └── NothingToRollBackError there are no rows of an earlier rebuild to go back to
 """
 
@@ -178,3 +179,13 @@ class FewerEventsError(ProjectionError):
 
 class SwapBlockedError(ProjectionError):
     """A query holds the tables that are to change places; end it, and run the command again."""
+
+
+class ScratchFullError(ProjectionError):
+    """The past takes more room than it may."""
+
+    def __init__(self, what: str, found: int, limit: int) -> None:
+        super().__init__(
+            f"{what} take {found / 2**20:.0f} MiB, more than the {limit / 2**20:.0f} MiB that the past of a query may. "
+            "Ask for fewer tables or an earlier moment, or raise the bound with --scratch-max."
+        )

@@ -15,6 +15,7 @@ from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
+from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import seldom_collected
 
 _SKIPS = "ledger.svc.operators.source.*.position-skipped"
@@ -85,6 +86,15 @@ async def sequence_at(ledger: Ledger, time: datetime) -> Offset:
         else:
             high = back(middle, 1)
     return await _restored_at(ledger, time) if is_origin(low) else low
+
+
+async def recorded_at(ledger: Ledger, sequence: Offset) -> datetime:
+    """When an event was recorded in this log; before the first one, when that was, or now where there is none."""
+    if is_origin(sequence):
+        async for messages in ledger.history():
+            return time_of_ns(messages[0].recorded_ns)
+        return system_clock()
+    return time_of_ns((await _message(ledger, sequence)).recorded_ns)
 
 
 async def _restored_at(ledger: Ledger, time: datetime) -> Offset:

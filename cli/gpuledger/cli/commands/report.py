@@ -1,4 +1,4 @@
-"""`gpuledger report` and `gpuledger sql`: the documented views by name, as rows or drawn over time, and any query."""
+"""`gpuledger report`: the documented views by name, as rows or drawn over time."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -11,17 +11,16 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
+from gpuledger.cli.options import DataDir, NoHeaders
 from gpuledger.cli.render import Console, Output, View, columns_of, quiet_pipe, render
 from gpuledger.cli.render.plot import Chart, Point, Series
 from gpuledger.cli.render.plot_svg import svg
 from gpuledger.cli.render.plot_terminal import coloured, plain, terminal_lines
 from gpuledger.cli.run import run
-from gpuledger.db.readonly import query, read_only
 from gpuledger.db.views import REPORTS, view_of
 from gpuledger.runtime.clock import system_clock
-from gpuledger.tools.queries.backend import bring_current
 from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.sql import Result, result_now
 
 ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-released")
 """Reports with rows about pools of drivers; `describe pool` is for GPUPools."""
@@ -218,26 +217,10 @@ def _of_gpu_pool(pool: str) -> Composed:
     return SQL("({0} IN (pool, split_part(pool, '/', 2)))").format(Literal(pool))
 
 
-async def answer(statement: str, data_dir: DataDir, command: str) -> tuple[list[str], list[RowDict]]:
+async def answer(statement: str, data_dir: DataDir, command: str) -> Result:
     """The columns and rows of one read-only statement, on tables that are up to date."""
     async with open_backend(data_dir, command) as backend:
-        await bring_current(backend)
-        async with read_only(backend.database_url) as connection:
-            cursor = await query(connection, statement)
-            columns = distinct([column.name for column in cursor.description or ()])
-            return columns, [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
-
-
-def distinct(names: list[str]) -> list[str]:
-    """The names with a number behind those that occur again, so that no column hides another."""
-    found: dict[str, None] = {}
-    for name in names:
-        number, unique = 0, name
-        while unique in found:
-            number += 1
-            unique = f"{name}_{number}"
-        found[unique] = None
-    return list(found)
+        return await result_now(backend, statement)
 
 
 def _default(report: str, pool: str | None, *, is_terminal: bool) -> ReportOutput:
@@ -259,14 +242,3 @@ def _draw(chart: Chart, output: ReportOutput, console: Console) -> None:
         paint = coloured if console.colour else plain
         width = shutil.get_terminal_size().columns
         console.out.writelines(f"{line}\n" for line in terminal_lines(chart, width, paint))
-
-
-def sql(
-    statement: Annotated[str, typer.Argument(metavar="QUERY", help="One SQL statement that returns rows.")],
-    output: OutputFormat = Output.TABLE,
-    no_headers: NoHeaders = False,
-    data_dir: DataDir = None,
-) -> None:
-    """Run an SQL query as a role that can only read. The views of `report` and all tables are found by name."""
-    columns, rows = run(answer(statement, data_dir, "sql"))
-    render(rows, View("row", columns_of(columns)), output, headers=not no_headers)

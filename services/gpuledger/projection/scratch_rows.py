@@ -1,0 +1,71 @@
+"""A fold's rows in temporary tables: written as the fold goes on, so that memory holds what has not retired.
+
+It keeps no checkpoint, no numbers and no outbox: what it writes is never continued.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from gpuledger.domain.fact import State, Touched
+from gpuledger.domain.table import TableSpec
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.rows import RowStore
+
+CHANGED_ROWS_MAX = 100_000
+"""How many rows may have changed before they are written: the fewer writes, the fewer rows are written twice."""
+
+
+class ScratchRows:
+    """The tables of one projection that are kept; `names` are those that have another name in the schema."""
+
+    def __init__(
+        self,
+        connection: AsyncConnection[Any],
+        projection: Projection,
+        state: State,
+        schema: str,
+        names: Mapping[str, str],
+    ) -> None:
+        self._connection = connection
+        self._state = state
+        self._rows: dict[str, RowStore[Any]] = {
+            spec.name: RowStore(spec._replace(name=names[spec.name]), schema)
+            for spec in projection.specs
+            if spec.name in names
+        }
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to write."""
+        return sum(table.changed for table in self._state.tables().values()) >= CHANGED_ROWS_MAX
+
+    async def page_in(self, touched: Touched) -> None:
+        """Read back the retired rows that may be touched; one query a table."""
+        keys: dict[str, set[Any]] = {}
+        for name, key in touched:
+            keys.setdefault(name, set()).add(key)
+        for name, paged in keys.items():
+            table = self._state.tables()[name]
+            absent = [key for key in paged if key not in table.rows]
+            if absent:
+                table.load(await self._rows[name].page(self._connection, absent))
+
+    async def flush(self) -> None:
+        """Write what changed since the last time; changes of tables that are not kept are dropped."""
+        async with self._connection.transaction():
+            for name, table in self._state.tables().items():
+                if table.has_changes():
+                    changes = table.take_changes()
+                    if name in self._rows:
+                        await self._rows[name].write(self._connection, changes)
+
+
+def kept_tables(projection: Projection, reached: Collection[str]) -> list[str]:
+    """The tables to keep for a query that reaches some: those, and the ones that rows are read back from."""
+    return [spec.name for spec in projection.specs if spec.name in reached or _is_read_back(projection, spec)]
+
+
+def _is_read_back(projection: Projection, spec: TableSpec[Any]) -> bool:
+    return projection.pages and spec.page_by is not None

@@ -1,0 +1,74 @@
+"""Rows of `sql` at a moment are the fold of the facts that had happened, or were recorded, by then; or both."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpuledger.cli.backend import open_backend
+from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
+from gpuledger.events.envelope import Decoded
+from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.queries.backend import Backend, all_projections, named_projections
+from gpuledger.tools.queries.moments import PointInTime
+from gpuledger.tools.queries.sql import ABOUT_RECORDING, result_now, result_then
+from support.events import RecordedFact, facts, folded, hour, log_of, numbered
+from support.projections import execute, publish
+from support.up import eventually, running_up
+
+ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES, WORKLOADS, ALLOCATIONS)
+EXAMPLES = 12
+
+
+def test_a_moment_is_the_fold_of_what_had_happened_and_was_recorded(migrated_url: str) -> None:
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @given(recorded=facts, until=st.integers(-1, 10), noun=st.sampled_from(ASKED), data=st.data())
+    def agree(recorded: list[RecordedFact], until: int, noun: Noun, data: st.DataObject) -> None:
+        events = data.draw(st.permutations(numbered(recorded)))
+        length = data.draw(st.integers(0, len(events)))
+        asyncio.run(_agree(migrated_url, noun, events, length, until))
+
+    agree()
+
+
+async def _agree(url: str, noun: Noun, recorded: list[Decoded], length: int, until: int) -> None:
+    ledger = MemoryLedger()
+    if recorded:
+        await publish(ledger, recorded)
+    backend, at = Backend(ledger, url, "", None), hour(until)  # type: ignore[arg-type]
+    for moment, counted in (
+        (PointInTime(at), _happened(recorded, until)),
+        (PointInTime(recorded=(None, length)), recorded[:length]),
+        (PointInTime(at, (None, length)), _happened(recorded[:length], until)),
+    ):
+        (projection,) = named_projections([noun.projection])
+        table = folded(projection, log_of(counted)).state.tables()[noun.spec.name]
+        expected = [{name: getattr(row, name) for name in noun.source.columns} for row in table.rows.values()]
+        columns = ", ".join(noun.source.columns)
+        found = await result_then(backend, f"SELECT {columns} FROM gpuledger_live.{noun.spec.name}", moment)
+        assert sorted(map(repr, found.rows)) == sorted(map(repr, expected)), (noun.view.kind, moment)
+
+
+def _happened(events: list[Decoded], until: int) -> list[Decoded]:
+    return sorted((event for event in events if event.time <= hour(until)), key=lambda event: event.time)
+
+
+@pytest.mark.long
+async def test_now_is_the_present_of_every_projection(tmp_path: Path) -> None:
+    """A fleet that services decide about: what they decided are facts, and nothing is decided again."""
+    folder = tmp_path / "lab"
+    with running_up(folder, "--fleet", "nodes=2,gpus=2,profile=h200", "--speed", "60") as up:
+        url = up.running.endpoints.database_url
+        ready = "SELECT count(*) FROM gpuledger_live.gpu_device_state WHERE state = 'Ready'"
+        eventually(lambda: execute(url, ready) == [(4,)])
+    async with open_backend(folder, "sql") as backend:
+        for projection in all_projections():
+            for spec in projection.specs:
+                statement = f"SELECT * FROM gpuledger_live.{spec.name} AS t ORDER BY t"
+                present = await result_now(backend, statement)
+                for moment in (PointInTime(recorded=system_clock()), PointInTime(system_clock())):
+                    if moment.at is None or spec.name not in ABOUT_RECORDING:
+                        assert await result_then(backend, statement, moment) == present, (spec.name, moment)
