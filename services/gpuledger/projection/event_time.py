@@ -23,7 +23,7 @@ from gpuledger.events.envelope import Decoded, Undecoded, encode, parse, to_docu
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset, Position, number_of
 from gpuledger.projection.definition import Decisions, Observed, Projection, RefusedEvent
-from gpuledger.projection.enforced import EnforcedRules
+from gpuledger.projection.enforced import NOTHING_IN_FORCE, InForce
 from gpuledger.projection.errors import BadEventError, ScratchFullError
 
 FACTS_PER_BATCH = 1_000
@@ -44,7 +44,7 @@ class CollectedFacts:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
         self._times = array("q")
         self._ends = array("q", [0])
-        self._rules: list[EnforcedRules] = [EnforcedRules()]
+        self._rules: list[InForce] = [NOTHING_IN_FORCE]
 
     def __enter__(self) -> Self:
         return self
@@ -58,9 +58,9 @@ class CollectedFacts:
         """None."""
         return {}
 
-    def enforce(self, rules: EnforcedRules) -> None:
+    def enforce(self, rules: InForce) -> None:
         """Note the rules that are enforced for the facts to come."""
-        self._rules.append(EnforcedRules(rules.rules.values()))
+        self._rules.append(rules)
 
     def add(self, fact: Fact) -> None:
         """Keep a fact, unless it is of a later time."""
@@ -95,7 +95,7 @@ class CollectedFacts:
     def __len__(self) -> int:
         return len(self._times)
 
-    def in_order(self) -> Iterator[list[tuple[EnforcedRules, Fact | Observed]]]:
+    def in_order(self) -> Iterator[list[tuple[InForce, Fact | Observed]]]:
         """The facts in the order of their times, in batches, each with the rules where it stands in the log."""
         self._file.flush()
         times, places = self._times, range(len(self._times))
@@ -104,7 +104,7 @@ class CollectedFacts:
         for first in range(0, len(order), FACTS_PER_BATCH):
             yield [self._read(place) for place in order[first : first + FACTS_PER_BATCH]]
 
-    def _read(self, place: int) -> tuple[EnforcedRules, Fact | Observed]:
+    def _read(self, place: int) -> tuple[InForce, Fact | Observed]:
         begins, ends = self._ends[place], self._ends[place + 1]
         raw = os.pread(self._file.fileno(), ends - begins, begins)
         sequence, recorded_ns, size, number, is_observed = _HEAD.unpack_from(raw)
@@ -130,7 +130,7 @@ def collector_of(projection: Projection, facts: CollectedFacts) -> Projection:
         def new_state(self) -> CollectedFacts:
             return facts
 
-        def follow_rules(self, state: CollectedFacts, rules: EnforcedRules) -> None:
+        def follow_rules(self, state: CollectedFacts, rules: InForce) -> None:
             state.enforce(rules)
 
         def observed(self, state: CollectedFacts, observed: Observed) -> Decisions:

@@ -211,15 +211,18 @@ class _Past:
                 await self._fold_in_order(projection, facts)
 
     async def _read_log(self, folds: Sequence[tuple[Fold, ScratchRows | None]]) -> None:
+        if not folds:
+            return
         total = events_up_to(self._until)
         for fold, _ in folds:
             fold.begin(self._ledger.identity)
         with self._backend.reporter.progress("Reading the log", total=total, unit="events") as advance:
             async for messages in self._ledger.history(until=self._until):
+                batch = folds[0][0].check_all(messages)
                 for fold, rows in folds:
                     if rows is not None and fold.projection.pages:
-                        await rows.page_in([one for message in messages for one in fold.touched(message)])
-                    fold.apply_all(messages)
+                        await rows.page_in([one for checked in batch for one in fold.touched(checked)])
+                    fold.apply_all_checked(batch)
                     if rows is not None and rows.is_full:
                         await self._flush(rows)
                 advance.to(events_up_to(messages[-1].sequence))
