@@ -20,7 +20,7 @@ from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, Log
 from gpuledger.ledger.identity import Anchor
 from gpuledger.projection.continuity import check_ledger
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.store import Checkpoint, ProjectionStore
+from gpuledger.projection.store import Checkpoint, live_checkpoints
 from gpuledger.runtime.tasks import Work, run_until_one_ends
 
 CHECK_INTERVAL_S = 5.0
@@ -123,8 +123,8 @@ class FollowedLog:
 
     async def _checkpoints(self) -> list[tuple[Projection, Checkpoint]]:
         connection = await self._connection.get()
-        found = [(one, await ProjectionStore(connection, one).checkpoint()) for one in self._projections]
-        return [(projection, checkpoint) for projection, checkpoint in found if checkpoint is not None]
+        found = await live_checkpoints(connection, self._projections)
+        return [(projection, found[projection.name]) for projection in self._projections if projection.name in found]
 
     def _anchor_of(self, projection: Projection, checkpoint: Checkpoint) -> Anchor | None:
         """The event that the log must have because of a projection's rows.

@@ -1,5 +1,6 @@
 """Rows of a decider's outbox beyond deciding and publishing: those that were sent, and those of a rollback."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
@@ -68,16 +69,15 @@ async def recall(connection: AsyncConnection[Any], projection: str, *, ready: bo
     )
 
 
-async def outbox_age(connection: AsyncConnection[Any], projection: str) -> tuple[int, float]:
-    """How many decisions have not come back, and for how many seconds the oldest of them."""
+async def outbox_ages(connection: AsyncConnection[Any], projections: Sequence[str]) -> dict[str, tuple[int, float]]:
+    """Of each projection, how many decisions have not come back, and for how many seconds the oldest of them."""
     cursor = await connection.execute(
-        "SELECT count(*), coalesce(extract(epoch FROM now() - min(decided_at)), 0)::float8 "
-        "FROM gpuledger.outbox WHERE projection = %s",
-        (projection,),
+        "SELECT projection, count(*), extract(epoch FROM now() - min(decided_at))::float8 "
+        "FROM gpuledger.outbox WHERE projection = ANY(%s) GROUP BY projection",
+        (list(projections),),
     )
-    row = await cursor.fetchone()
-    assert row is not None, "an aggregate has one row"
-    return row[0], max(0.0, row[1])
+    found = {name: (count, max(0.0, age_s)) for name, count, age_s in await cursor.fetchall()}
+    return {name: found.get(name, (0, 0.0)) for name in projections}
 
 
 async def copy_outbox(connection: AsyncConnection[Any], projection: str) -> None:

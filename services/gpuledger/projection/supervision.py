@@ -28,10 +28,10 @@ from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError, VersionError
 from gpuledger.projection.feed import Feed
-from gpuledger.projection.outbox import outbox_age
+from gpuledger.projection.outbox import outbox_ages
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
-from gpuledger.projection.store import Checkpoint, ProjectionStore
+from gpuledger.projection.store import Checkpoint, ProjectionStore, live_checkpoints
 from gpuledger.projection.upgrading import Progress, Rows, Upgrades, rows_of
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.tasks import Work
@@ -281,8 +281,9 @@ class Supervision:
         positions: dict[str, Offset] = {}
         connection = await self._connection.get()
         await self._find_leaders(connection)
+        checkpoints = await live_checkpoints(connection, self.projections)
         for projection in self.projections:
-            checkpoint = await ProjectionStore(connection, projection).checkpoint()
+            checkpoint = checkpoints.get(projection.name)
             standing = self._standings[projection.name]
             standing.rows = rows_of(checkpoint and checkpoint.version, projection.version)
             positions[projection.name] = self._position(checkpoint)
@@ -290,8 +291,9 @@ class Supervision:
             self._standings[name].position = position
             first = await self._first_unfolded(position, self.head)
             ProjectionMetrics(name).lag(lag(position, self.head), first, self.clock())
-        for name in [projection.name for projection in self.projections if projection.decides]:
-            ProjectionMetrics(name).outbox(*await outbox_age(connection, name))
+        deciders = [projection.name for projection in self.projections if projection.decides]
+        for name, waiting in (await outbox_ages(connection, deciders)).items():
+            ProjectionMetrics(name).outbox(*waiting)
         self._firsts = {at: first for at, first in self._firsts.items() if at in positions.values()}
 
     async def _find_leaders(self, connection: AsyncConnection) -> None:
