@@ -48,6 +48,9 @@ from bench.report import Figure, show, write
 from bench.restarting import FULL as RESTARTING
 from bench.restarting import QUICK as QUICK_RESTARTING
 from bench.restarting import RestartingSizes, restarting
+from bench.resting import FULL as RESTING
+from bench.resting import QUICK as QUICK_RESTING
+from bench.resting import RestingSizes, resting
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
@@ -75,6 +78,7 @@ class Sizes:
     pools: PoolsSizes = POOLS
     agents: AgentsSizes = AGENTS
     all_projections: AllProjectionsSizes = ALL_PROJECTIONS
+    resting: RestingSizes = RESTING
     agent: AgentSizes = AGENT
     setting_up: SettingUpSizes = SETTING_UP
     annotating: AnnotatingSizes = ANNOTATING
@@ -97,6 +101,7 @@ QUICK = Sizes(
     pools=QUICK_POOLS,
     agents=QUICK_AGENTS,
     all_projections=QUICK_ALL_PROJECTIONS,
+    resting=QUICK_RESTING,
     agent=QUICK_AGENT,
     setting_up=QUICK_SETTING_UP,
     annotating=QUICK_ANNOTATING,
@@ -114,6 +119,7 @@ NAMES = (
     "pools",
     "agents",
     "all-projections",
+    "resting",
     "agent",
     "setting-up",
     "cluster",
@@ -173,6 +179,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
         "all-projections": lambda: all_at_once(database_url, sizes.all_projections),
+        "resting": lambda: resting(database_url, sizes.resting),
         "agent": lambda: agent(sizes.agent),
         "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),

@@ -19,6 +19,8 @@ FIGURES |= {
     "published -> committed, 1,000/s, three servers",
     "start of admission",
     "peak memory of a start of admission",
+    "10 projections in one process",
+    "10 projections at rest",
     "sql --as-recorded",
     "sql --at",
 }
