@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import psycopg
 import structlog
 
-from gpuledger.db.engine import connect
+from gpuledger.db.engine import DATABASE_TRANSIENT, connect
 from gpuledger.db.errors import DatabaseError
 from gpuledger.events.position import ORIGIN, Offset
 from gpuledger.ledger.api import Ledger
@@ -135,11 +135,14 @@ class Snapshots:
             except SnapshotDamagedError as error:
                 log.error("snapshot.damaged", name=self._layout.name, reason=str(error))
                 return None
-            except (DatabaseError, psycopg.Error) as error:
+            except DATABASE_TRANSIENT as error:
                 pause_s = retries.pause_s()
                 reason = str(error).strip()
                 log.warning("snapshot.unavailable", name=self._layout.name, reason=reason, retry_s=pause_s)
                 await asyncio.sleep(pause_s)
+            except (DatabaseError, psycopg.Error) as error:  # waiting mends no missing table or right
+                log.warning("snapshot.unavailable", name=self._layout.name, reason=str(error).strip())
+                return None
 
     async def _read(self, database_url: str) -> Snapshot | None:
         name = f"gpuledger {self._layout.name} start"

@@ -77,11 +77,14 @@ def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
 async def live_checkpoints(
     connection: AsyncConnection[Any], projections: Iterable[Projection]
 ) -> dict[str, Checkpoint]:
-    """The checkpoints of those of the projections whose live rows were ever built, with one query."""
+    """The checkpoints of those of the projections whose live rows were ever built, with one query if there are any."""
+    names = [projection.name for projection in projections]
+    if not names:
+        return {}
     cursor = await connection.execute(
         f"SELECT {CHECKPOINT_COLUMNS}, name FROM gpuledger.projection "  # noqa: S608 - our own words
         "WHERE edition = %s AND name = ANY(%s)",
-        (LIVE, [projection.name for projection in projections]),
+        (LIVE, names),
     )
     return {name: checkpoint_of(tuple(columns)) for *columns, name in await cursor.fetchall()}
 
