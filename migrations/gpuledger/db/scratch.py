@@ -25,6 +25,8 @@ BUFFERS: Final = "64MB"
 """How much of the temporary tables a session keeps in memory; the rest is on the server's disk."""
 
 ASKED_AT = "asked_at"
+HAS_VERSIONS = "has_versions"
+"""Depends on which build wrote the rows; those here are of this one."""
 
 _VIEWS: Final = tuple(view_of(report).partition(".")[2] for report in REPORTS)
 _SHADOWED: Final = frozenset(_VIEWS)
@@ -71,7 +73,9 @@ class Scratch:
         views = {(REPORT, name): f"{TEMPORARY}.{quoted(name)}" for name in _VIEWS}
         live = {(LIVE, name): f"{TEMPORARY}.{quoted(table_name(name))}" for name in tables}
         types = {(REPORT, "workload_then"): f'{TEMPORARY}."workload_then"'}
-        functions = {name: f"{TEMPORARY}.{quoted(name)}" for name in (*FUNCTIONS_AT, "location_of", ASKED_AT)}
+        functions = {
+            name: f"{TEMPORARY}.{quoted(name)}" for name in (*FUNCTIONS_AT, "location_of", ASKED_AT, HAS_VERSIONS)
+        }
         self._names = Relocation((LIVE, REPORT), {**views, **live, **types}, functions)
 
     async def create_tables(self) -> None:
@@ -89,9 +93,11 @@ class Scratch:
         create = SQL("CREATE FUNCTION {}() RETURNS timestamptz LANGUAGE sql STABLE RETURN {}::timestamptz")
         names = self._names
         ours = Relocation(names.schemas, names.relations, names.functions, clock)
-        files = {name for schema, name in self._objects if schema == REPORT} - {ASKED_AT}
+        files = {name for schema, name in self._objects if schema == REPORT} - {ASKED_AT, HAS_VERSIONS}
         async with self._connection.transaction():
             await self._connection.execute(create.format(Identifier(TEMPORARY, ASKED_AT), Literal(asked_at)))
+            has_versions = SQL("CREATE FUNCTION {}() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true")
+            await self._connection.execute(has_versions.format(Identifier(TEMPORARY, HAS_VERSIONS)))
             for text in texts_of(files):
                 await self._connection.execute(relocated(_without_comments(text), ours).encode())
             for name in self._tables:
