@@ -23,8 +23,8 @@ from gpuledger.runtime.tasks import end
 class FeedBounds(NamedTuple):
     """How much is read ahead of the slowest fold, but for the batch that exceeds it, and how long it is waited for.
 
-    `kept` messages stay that everybody has taken, so that a fold that reads for itself can join. Within `patience_s` a
-    fold has to take something while others wait for room in the buffer; else it reads for itself.
+    `kept` messages stay that everybody has taken, where there is room, so that a fold that reads for itself can join.
+    Within `patience_s` a fold has to take something while others wait for room in the buffer; else it reads for itself.
     """
 
     messages: int = 16_384
@@ -220,8 +220,9 @@ class Feed:
         if self._is_full:
             self._leave_behind(self._now() - self._bounds.patience_s)
         taken = min((place.index for place in self._places), default=self._base) - self._base
-        dropped = min(taken, len(self._buffer)) - self._bounds.kept
-        if dropped >= self._bounds.kept or (self._is_full and dropped > 0):
+        kept = 0 if self._is_full else self._bounds.kept  # few large messages may fill it
+        dropped = min(taken, len(self._buffer)) - kept
+        if dropped > kept:
             self._first, self._first_anchor = self._buffer[dropped - 1].message.sequence, self._anchor_before(dropped)
             self._bytes -= sum(len(one.message.data) for one in self._buffer[:dropped])
             del self._buffer[:dropped]

@@ -104,6 +104,17 @@ async def test_who_takes_nothing_is_left_behind_and_holds_nobody() -> None:
     await feed.aclose()
 
 
+async def test_few_large_messages_fill_the_buffer_and_do_not_stop_the_feed() -> None:
+    ledger = await _ledger([])
+    feed, fold = Feed(ledger, FeedBounds(size=1)), Fold(all_projections()[0], 1)
+    with feed.place(*BEGINNING) as place:
+        assert place is not None
+        await _take_all(place, fold, 8, await ledger.head())
+        await ledger.publish(_one_more())
+        assert await place.next_batch(8, 5.0)
+    await feed.aclose()
+
+
 async def test_who_was_elsewhere_joins_where_the_buffer_is() -> None:
     ledger = await _ledger([])
     head = await ledger.head()
