@@ -4,12 +4,14 @@ They are its own, and hold only the properties of devices and nodes that pools d
 """
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.inventory.state import GpuModule, ModuleSettings
 from gpuledger.domain.pools.pools import POOLS_SPECS
 from gpuledger.domain.pools.spec import DeviceFacts, profiles_of
 from gpuledger.domain.table import TableSpec
+
+NO_LABELS: Final = "{}"
 
 
 class PoolDevice(NamedTuple):
@@ -58,6 +60,10 @@ class PoolNode(NamedTuple):
     ready: bool
     labels: str
     labelled_at: datetime | None
+
+    def ended_at(self) -> datetime | None:
+        """Since when the row says nothing that a node without one would not have; None while it does."""
+        return self.labelled_at if not self.ready and self.labels == NO_LABELS else None
 
 
 class PoolPod(NamedTuple):

@@ -213,7 +213,7 @@ class CacheProjection(Projection):
     """Folds the ledger into the cache, which stays in memory, and in snapshots."""
 
     name = "admission"
-    version = 2
+    version = 3
     specs = ()
     handlers = HANDLERS
 
