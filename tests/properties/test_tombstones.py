@@ -14,6 +14,7 @@ from gpuledger.domain.pools.folds import HANDLERS as POOLS
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.table import Table
 from gpuledger.domain.tombstones import LATE_MAX
+from gpuledger.events.device import DeviceMarked
 from gpuledger.events.node import (
     NodeBootstrapWithdrawn,
     NodeFeaturesGone,
@@ -36,7 +37,7 @@ OF_NODES: list[Payload] = [
 OF_POOLS: list[SubjectFact] = [
     ("team/a", CARD), ("team/a", PoolGone(uid="u")), ("team/b", CARD), ("team/b", PoolGone(uid="u")),
     ("n1", NodeLabelled(uid="u", labels={"zone": "a"})), ("n1", NodeUnlabelled()), ("n2", NodeUnlabelled()),
-    ("n1", ready()), ("n1", NodeBootstrapWithdrawn()),
+    ("n1", ready()), ("n1", NodeBootstrapWithdrawn()), ("d1", DeviceMarked()), ("d1", DeviceMarked(labels={"a": "b"})),
 ]  # fmt: skip
 
 
@@ -53,7 +54,10 @@ def recorded(facts: st.SearchStrategy[SubjectFact], late_days: int) -> st.Search
     return st.lists(st.builds(Recorded, facts, st.integers(0, late_days), days), max_size=25)
 
 
-OF_INVENTORY = st.tuples(st.sampled_from(NODES), st.sampled_from(OF_NODES))
+MARKS: list[Payload] = [DeviceMarked(), DeviceMarked(labels={"a": "b"})]
+OF_INVENTORY = st.one_of(
+    st.tuples(st.sampled_from(NODES), st.sampled_from(OF_NODES)), st.tuples(st.just("d1"), st.sampled_from(MARKS))
+)
 
 
 def facts_of(records: Sequence[Recorded]) -> list[Fact]:
@@ -137,14 +141,17 @@ def test_pools_and_nodes_that_are_gone_for_long_leave_nothing() -> None:
         Recorded(("n1", NodeUnlabelled()), 0, 0),
         Recorded(("n1", NodeBootstrapWithdrawn()), 0, 0),
         Recorded(("n3", NodeBootstrapWithdrawn()), 0, 0),
-        Recorded(("team/b", CARD), 0, LATE_DAYS_MAX + 1),
+        Recorded(("d1", DeviceMarked()), 0, 0),
+        Recorded(("d2", DeviceMarked(labels={"a": "b"})), 0, 0),
+        Recorded(("d2", DeviceMarked(annotations={"a": "b"})), 0, LATE_DAYS_MAX + 1),
+        Recorded(("team/b", CARD), 0, 0),
         Recorded(("n2", NodeLabelled(uid="u", labels={"zone": "a"})), 0, 0),
     ]
     state = PoolFacts()
-    fold(state, POOLS, facts_of(records[:-2]))
-    assert (set(state.end.rows), set(state.node.rows)) == ({"team/a"}, {"n1"})
-    fold(state, POOLS, facts_of(records)[-2:])
-    assert (set(state.end.rows), set(state.node.rows)) == (set(), {"n2"})
+    fold(state, POOLS, facts_of(records[:-3]))
+    assert (set(state.end.rows), set(state.node.rows), set(state.mark.rows)) == ({"team/a"}, {"n1"}, {"d1", "d2"})
+    fold(state, POOLS, facts_of(records)[-3:])
+    assert (set(state.end.rows), set(state.node.rows), set(state.mark.rows)) == (set(), {"n2"}, {"d2"})
 
 
 @given(st.permutations(range(6)), st.lists(st.sampled_from(OF_POOLS[:6]), min_size=6, max_size=6))

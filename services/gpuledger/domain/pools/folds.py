@@ -15,6 +15,7 @@ from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.inventory.device_names import inventory_id
 from gpuledger.domain.inventory.state import (
     DECIDED_HANDLERS,
+    NO_LABELS,
     GpuDevice,
     hardware_columns,
     json_text,
@@ -24,7 +25,7 @@ from gpuledger.domain.pools.agent_reports import REPORT_HANDLERS, next_request_t
 from gpuledger.domain.pools.orders import ORDER_HANDLERS
 from gpuledger.domain.pools.pods import POD_HANDLERS
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
-from gpuledger.domain.pools.rows import NO_LABELS, PoolDevice, PoolMark, PoolNode
+from gpuledger.domain.pools.rows import PoolDevice, PoolMark, PoolNode
 from gpuledger.domain.pools.spec import facts_of
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import (
@@ -115,7 +116,10 @@ def _marked(state: PoolFacts, fact: Fact, data: DeviceMarked) -> None:
         data.annotations.get(ANNOTATION_ASSIGNMENT),
         data.annotations.get(ANNOTATION_CLUSTER_ASSIGNMENT),
     )
-    state.mark.put(PoolMark(device, time, intern(json_text(data.labels)), *pools))
+    row = PoolMark(device, time, intern(json_text(data.labels)), *pools)
+    state.mark.put(row)
+    state.mark_ends.note(row)
+    state.mark_ends.forget(fact)
     if device in state.device.rows:
         state.touch_device(device)
 

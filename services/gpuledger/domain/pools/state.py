@@ -40,6 +40,7 @@ class PoolFacts(Pools):
         self.device = Table(rows.POOL_DEVICE, "node")
         self.mark = Table(rows.POOL_MARK, "requested_pool", "requested_cluster_pool")
         self.node = Table(rows.POOL_NODE)
+        self.mark_ends = RowEnds(self.mark, rows.PoolMark.ended_at)
         self.node_ends = RowEnds(self.node, rows.PoolNode.ended_at)
         self.pod = Table(rows.POOL_POD)
         self.setup = Table(rows.POOL_SETUP)
