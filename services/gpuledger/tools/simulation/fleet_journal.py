@@ -1,11 +1,13 @@
 """Reads what the ledger has of a simulated fleet, from the last snapshot on, and leaves the next ones meanwhile."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from gpuledger.events.position import ORIGIN, Offset, is_after, lag
+from gpuledger.events.position import ORIGIN, Offset, events_up_to, is_after, lag
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.identity import anchor_of
-from gpuledger.projection.snapshot import Snapshot
+from gpuledger.projection.replay import OnProgress
+from gpuledger.projection.snapshot import Row, Snapshot
 from gpuledger.projection.snapshots import Snapshots, SnapshotSettings
 from gpuledger.runtime.clock import Sleep
 from gpuledger.tools.simulation.kubernetes import retrying
@@ -35,14 +37,14 @@ class FleetJournal:
         self._position: Offset = ORIGIN
         self._last: Message | None = None
 
-    async def catch_up(self) -> RecordedFleet:
-        """The fleet according to all that is recorded now.
+    async def catch_up(self, until: Offset | None = None) -> RecordedFleet:
+        """The fleet according to all that is recorded now, or up to a position.
 
         Raises:
             LedgerUnavailableError: the ledger cannot be read.
         """
         fleet = self._fleet or await self._begin()
-        head, last = await self._ledger.head(), self._last
+        head, last = await self._ledger.head() if until is None else until, self._last
         self._fleet = None  # what is read in part is read again
         for subjects in (AGENTS, RECORDED_WORKLOADS):
             async for messages in self._ledger.history(self._position, head, subjects):
@@ -82,3 +84,21 @@ class FleetJournal:
         anchor, identity = anchor_of(last.sequence, last.subject, last.data), self._ledger.identity
         rows = rows_of_fleet(fleet, self._epoch)
         self._snapshots.offer(Snapshot(identity.ledger_id, self._ledger.generation, anchor, rows))
+
+
+class ComparedFleet:
+    """The fleet of an epoch as a fold of the log from its start, to compare its snapshot with."""
+
+    forgotten_by_effects: Final = frozenset[str]()
+
+    def __init__(self, ledger: Ledger, epoch: str) -> None:
+        self.layout = fleet_layout(epoch)
+        self._journal = FleetJournal(ledger, epoch)
+        self._epoch = epoch
+
+    async def rows_at(self, until: Offset, on_progress: OnProgress | None) -> Mapping[str, Sequence[Row]]:
+        """The rows behind a position."""
+        fleet = await self._journal.catch_up(until)
+        if on_progress is not None:
+            on_progress(events_up_to(until), events_up_to(until))
+        return rows_of_fleet(fleet, self._epoch)

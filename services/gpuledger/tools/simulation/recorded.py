@@ -30,6 +30,9 @@ AGENTS: Final = f"{ROOT}.{NODE}.>"
 RECORDED_WORKLOADS: Final = f"{ROOT}.{SERVICE}.{origin_of(WORKLOADS).name}.{WorkloadScheduled.AGGREGATE}.>"
 """The subjects of the fleet's workloads, all later than those that agents published."""
 
+SNAPSHOT_PREFIX: Final = "simulation:"
+"""How the names of simulations' snapshots begin; their epoch follows."""
+
 VERSION: Final = 1
 """Of the rows in snapshots; another fold of the same log is another version."""
 
@@ -184,7 +187,7 @@ def number_of(pod: str) -> int:
 
 def fleet_layout(epoch: str) -> Layout:
     """The layout of the snapshots of a simulation."""
-    return Layout(f"simulation:{epoch}", VERSION, (SOURCE, SLOT, NODES, FAILED_CARD, OPEN_POD, TOTALS))
+    return Layout(f"{SNAPSHOT_PREFIX}{epoch}", VERSION, (SOURCE, SLOT, NODES, FAILED_CARD, OPEN_POD, TOTALS))
 
 
 def rows_of_fleet(fleet: RecordedFleet, epoch: str) -> dict[str, list[Row]]:

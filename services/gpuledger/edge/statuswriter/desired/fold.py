@@ -25,7 +25,7 @@ from gpuledger.edge.statuswriter.desired.module import news_of
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import DevicePartitions, pool_key
 from gpuledger.edge.statuswriter.desired.since import since
-from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.desired.state import WITHDRAWN, DesiredState
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.events.device import (
@@ -324,6 +324,7 @@ class DesiredProjection(Projection):
     version = 1
     specs = DECIDED_SPECS
     handlers = {**_FOLD, **_HANDLERS}
+    forgotten_by_effects = frozenset({WITHDRAWN.name})
 
     def new_state(self) -> DesiredState:
         """An empty state."""
