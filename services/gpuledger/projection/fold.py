@@ -37,6 +37,7 @@ from gpuledger.projection.definition import (
 )
 from gpuledger.projection.enforced import EnforcedRules, InForce
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
+from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outstanding import Outstanding
 from gpuledger.projection.returns import Returns
 from gpuledger.projection.route import Route, recorded_origin
@@ -48,6 +49,7 @@ class Fold:
     """A projection's state at a position, and the decisions that have not come back yet.
 
     Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept.
+    `numbers` are those that the fold shares with others; without them it has its own, `seen` up to its position.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Fold:
         *,
         state: State | None = None,
         seen: Seen | None = None,
+        numbers: LogNumbers | None = None,
         expected: Iterable[Decoded] = (),
         skipped: Iterable[Position] = (),
         numbering: Numbering = NOT_PUBLISHED,
@@ -84,7 +87,8 @@ class Fold:
         self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
-        self.seen = seen or Seen()
+        self.seen = (seen or Seen()) if numbers is None else numbers.seen
+        self._numbers = numbers
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
         self._agreed: InForce | None = None
         self._source, self._observes, self._reads = projection.source, projection.observes, projection.reads
@@ -129,13 +133,13 @@ class Fold:
         self._last = message
         if self._reads:
             self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
-        if event is None:
-            self._reject(message, None, checked.error)
-            return
         try:
-            is_new = self.seen.add(event.source, event.epoch, event.number)
+            is_new = self._is_new(checked)
         except EventError as error:
             self._reject(message, None, error)
+            return
+        if event is None:
+            self._reject(message, None, checked.error)
             return
         self.events += is_new
         if is_new and not self._agrees(checked.checked_by):
@@ -150,6 +154,12 @@ class Fold:
             self._reject(message, event, checked.error)
         else:
             self._apply_counted(message, event, checked, checked.route)
+
+    def _is_new(self, checked: Checked) -> bool:
+        event = checked.event
+        if self._numbers is not None:
+            return checked.is_new(self._numbers)
+        return event is not None and self.seen.add(event.source, event.epoch, event.number)
 
     def _agrees(self, checked_by: InForce) -> bool:
         """Whether others have checked by the rules that are enforced here; if not, it is checked again."""

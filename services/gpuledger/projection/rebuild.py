@@ -26,6 +26,7 @@ from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold
 from gpuledger.projection.rows import create_like
+from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
 from gpuledger.runtime.backoff import Retries
 from gpuledger.runtime.clock import NewId, random_id
@@ -78,7 +79,9 @@ async def rebuild(
         with seldom_collected():
             await work.begin(accept_loss=accept_loss)
             await work.catch_up()
-            return await work.swap()
+            result = await work.swap()
+        await work.offer_numbers(database_url)
+        return result
 
 
 async def upgrade(
@@ -103,7 +106,7 @@ async def upgrade(
     """
     async with _rebuilding(projection, database_url) as connection:
         served = await ProjectionStore(connection, projection).checkpoint()
-        if served is None or served.version >= projection.version:
+        if served is None or served.version >= projection.version or projection.takes_over(served.version):
             return False
         await confirm_log(projection, ledger, served)
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
@@ -121,6 +124,7 @@ async def upgrade(
                     await asyncio.sleep(pause_s)
                 else:
                     break
+        await work.offer_numbers(database_url)
     return True
 
 
@@ -263,6 +267,11 @@ class _Rebuild:
                 self._next = ProjectionStore(self._connection, self._projection, NEXT)
         self._log_changed_decisions()
         return RebuildResult(self._checkpoint, self._checkpoint.events)
+
+    async def offer_numbers(self, database_url: str) -> None:
+        """Leave the numbers seen to those who go on from the new rows."""
+        if self._checkpoint.anchor is not None:
+            await SharedNumbers(self._ledger, database_url).offer(self._fold.seen, self._checkpoint.anchor)
 
     def _log_changed_decisions(self) -> None:
         """Others go on to show what was recorded of them; see ADR 14."""

@@ -14,7 +14,8 @@ class InventoryProjection(Projection):
     """Folds facts about nodes, cards and settings, and decides the inventory that follows."""
 
     name = "inventory"
-    version = 5
+    version = 6
+    same_rows_as = 5
     specs = inventory_facts.SPECS
     handlers = {**HANDLERS, **REPORT_HANDLERS}
     state_class = inventory_facts.InventoryFacts

@@ -12,7 +12,8 @@ class PoolsProjection(Projection):
     """Folds facts about pools, devices and pods, and decides the assignments and capacities that follow."""
 
     name = "pools"
-    version = 5
+    version = 6
+    same_rows_as = 5
     specs = SPECS
     handlers = HANDLERS
     state_class = PoolFacts
