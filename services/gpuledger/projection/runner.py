@@ -221,6 +221,8 @@ class Runner:
 
     async def _take_all(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
         """Read with the other projections of the process where they are, and alone until there."""
+        if self._feed is not None:
+            await held.within(self.settings.batch_timeout_s, self._feed.assemble(writer.behind_at_start))
         while not is_at_or_after(writer.checkpoint.position, until):
             if self._feed is not None:
                 await self._take_together(self._feed, writer, held)

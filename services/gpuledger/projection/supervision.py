@@ -107,7 +107,7 @@ class Supervision:
         """Report every projection from the start."""
         self._standings = {projection.name: _Standing() for projection in self.projections}
         self._upgrades = Upgrades(self.ledger, self.database_url)
-        self._feed = Feed(self.ledger)
+        self._feed = Feed(self.ledger, folds=len(self.projections))
         self._numbers = SharedNumbers(self.ledger, self.database_url, self.projections)
         self._connection = LastingConnection(self.database_url, application_name="gpuledger health")
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gpuledger.db.engine import connect
-from gpuledger.domain.sources.deduplication import Range
 from gpuledger.domain.table import Key, Table
 from gpuledger.events.position import Offset, Position, is_at_or_after, lag, latest
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
@@ -128,19 +127,19 @@ async def _compare_numbers(numbers: LogNumbers, stored: LogNumbers | None, ledge
     for one in (numbers, stored):
         await read_on(one, ledger, latest([numbers.position, stored.position]))
     complete_from = latest([numbers.complete_from, stored.complete_from])
+    expected, found = _as_rows(numbers, complete_from), _as_rows(stored, complete_from)
     return [
-        Difference(NUMBERS, _as_tuple(key), expected.get(key), found.get(key))
-        for expected, found in (
-            (_as_rows(numbers), _as_rows(stored)),
-            (numbers.refused_behind(complete_from), stored.refused_behind(complete_from)),
-        )
+        Difference(NUMBERS, key, expected.get(key), found.get(key))
         for key in {**expected, **found}
-        if (key in expected, expected.get(key)) != (key in found, found.get(key))
+        if expected.get(key) != found.get(key)
     ]
 
 
-def _as_rows(numbers: LogNumbers) -> dict[tuple[str, str], tuple[int, list[Range]]]:
-    return {key: (one.last, one.holes) for key, one in numbers.seen.numbers.items()}
+def _as_rows(numbers: LogNumbers, complete_from: Offset) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    seen: dict[tuple[Any, ...], tuple[Any, ...]] = {
+        key: (one.last, one.holes) for key, one in numbers.seen.numbers.items()
+    }
+    return seen | {(at,): (reason,) for at, reason in numbers.refused_behind(complete_from).items()}
 
 
 async def _lost(sent: Sequence[SentDecision], ledger: Ledger, checkpoint: Checkpoint) -> list[Difference]:

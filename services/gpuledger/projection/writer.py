@@ -6,7 +6,17 @@ from typing import NamedTuple, Self
 from gpuledger.domain.sources.leader_epochs import head_after, leader_epoch
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import ORIGIN, Offset, Position, is_after, is_at_or_after, is_same, latest, number_of
+from gpuledger.events.position import (
+    ORIGIN,
+    Offset,
+    Position,
+    is_after,
+    is_at_or_after,
+    is_same,
+    lag,
+    latest,
+    number_of,
+)
 from gpuledger.events.publishing import Rule
 from gpuledger.events.subjects import source_filter
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
@@ -152,6 +162,11 @@ class RowWriter:
     def enforced(self) -> EnforcedRules:
         """The rules that are enforced where the rows are."""
         return self._fold.enforced
+
+    @property
+    def behind_at_start(self) -> int:
+        """How many events there were behind the rows when they were loaded."""
+        return lag(self.checkpoint.position, self._head_at_start)
 
     async def confirm(self) -> None:
         """Return if the rows are as this writer left them; where nothing arrives, nothing else would show it.
