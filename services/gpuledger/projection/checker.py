@@ -8,6 +8,7 @@ gets in here: folds of one process share what is found.
 from collections.abc import Iterable
 
 from gpuledger.domain.fact import Fact
+from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import Undecoded, parse, with_data, with_payload
 from gpuledger.events.errors import EventError, MalformedEventError
@@ -76,13 +77,16 @@ class Checked:
         self._numbers: LogNumbers | None = None
         self._is_new: bool | EventError = False
 
-    def is_new(self, numbers: LogNumbers) -> bool:
-        """Whether the number of the event is new, by the numbers that several folds share.
+    def is_new(self, numbers: LogNumbers | Seen) -> bool:
+        """Whether there is an event whose number is new, by numbers that folds share, or by those of one fold.
 
         Raises:
             HolesError: it would leave too many holes.
             NumbersChangedError: the numbers are not of this log any more.
         """
+        if isinstance(numbers, Seen):
+            event = self.event
+            return event is not None and numbers.add(event.source, event.epoch, event.number)
         if self._numbers is not numbers:
             try:
                 self._is_new = numbers.is_new(self.message, self.event)

@@ -48,8 +48,8 @@ _REPORT_ACCEPTED = DeviceReportAccepted.TYPE
 class Fold:
     """A projection's state at a position, and the decisions that have not come back yet.
 
-    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept.
-    `numbers` are those that the fold shares with others; without them it has its own, `seen` up to its position.
+    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept. It shares
+    `numbers` with others, or has its own, `seen` up to its position.
     """
 
     def __init__(
@@ -77,18 +77,15 @@ class Fold:
         self.events = 0
         self.decision_bytes_max: int | None = None
         """How large a decision may be; None where decisions are not published."""
-
         self.returns: Returns | None = None
         """Checks own events as they come; None where decisions are not published."""
-
         self._last: Message | None = None
-        self.decided: list[Decoded] = []
-        self._publishes = publishes
+        self.decided, self._publishes = list[Decoded](), publishes
         self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
         self.seen = (seen or Seen()) if numbers is None else numbers.seen
-        self._numbers = numbers
+        self._numbers = numbers or self.seen
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
         self._agreed: InForce | None = None
         self._source, self._observes, self._reads = projection.source, projection.observes, projection.reads
@@ -133,13 +130,13 @@ class Fold:
         self._last = message
         if self._reads:
             self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
+        error = checked.error
         try:
-            is_new = self._is_new(checked)
-        except EventError as error:
-            self._reject(message, None, error)
-            return
+            is_new = checked.is_new(self._numbers)
+        except EventError as too_many:
+            event, error = None, too_many
         if event is None:
-            self._reject(message, None, checked.error)
+            self._reject(message, None, error)
             return
         self.events += is_new
         if is_new and not self._agrees(checked.checked_by):
@@ -154,12 +151,6 @@ class Fold:
             self._reject(message, event, checked.error)
         else:
             self._apply_counted(message, event, checked, checked.route)
-
-    def _is_new(self, checked: Checked) -> bool:
-        event = checked.event
-        if self._numbers is not None:
-            return checked.is_new(self._numbers)
-        return event is not None and self.seen.add(event.source, event.epoch, event.number)
 
     def _agrees(self, checked_by: InForce) -> bool:
         """Whether others have checked by the rules that are enforced here; if not, it is checked again."""

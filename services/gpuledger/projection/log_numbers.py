@@ -83,7 +83,7 @@ class LogNumbers:
             raise NumbersChangedError
         at = message.sequence
         if not is_after(at, self.position):
-            return self._was_new(message)
+            return self._was_new(message) and event is not None
         if not can_follow(at, self.position, is_whole=True):
             self.is_stale = True
             raise NumbersChangedError

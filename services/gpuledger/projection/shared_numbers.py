@@ -116,7 +116,7 @@ class SharedNumbers:
         async with self._connected() as connection:
             await lock_until_commit(connection, LOCK)
             found = await read_stored(connection)
-            if found is not None and found.is_of(self._ledger.identity) and await self._holds(found.anchor):
+            if found is not None and found.is_of(self._ledger.identity) and await holds(self._ledger, found.anchor):
                 return
             await delete_numbers(connection)
             await write_numbers(connection, stored, change)
@@ -145,30 +145,24 @@ class SharedNumbers:
     async def _is_followed(self, numbers: LogNumbers) -> bool:
         """Whether the log is the one that the numbers are of."""
         if not numbers.is_stale:
-            numbers.is_stale = not await self._holds(numbers.anchor)
+            numbers.is_stale = not await holds(self._ledger, numbers.anchor)
         return not numbers.is_stale
 
-    async def _holds(self, anchor: Anchor | None) -> bool:
-        try:
-            await self._ledger.confirm(anchor)
-        except LogChangedError:
-            return False
-        return True
-
     async def _write(self, numbers: LogNumbers) -> None:
-        if is_same(numbers.position, ORIGIN if self._stored is None else self._stored.position):
+        before, written = self._stored, None
+        is_written = not self._is_whole and is_same(numbers.position, before and before.position)
+        if is_written or is_origin(numbers.position):
             return
-        change, written = numbers.take_changes(), None
+        change = numbers.take_changes()
         try:
             async with self._connected() as connection:
                 written = await self._write_change(connection, numbers, change)
         except BaseException:
-            written = None
+            numbers.put_back(change)
             raise
-        finally:
-            if written is None:
-                numbers.put_back(change)
-        if written is not None:
+        if written is None:
+            numbers.put_back(change)
+        else:
             self._stored, self._is_whole = written, False
 
     async def _write_change(
@@ -216,6 +210,15 @@ async def stored_numbers(connection: AsyncConnection, identity: LedgerIdentity) 
     if stored is None or not stored.is_of(identity):
         return None
     return LogNumbers(await read_seen(connection), *stored[2:], await read_refused(connection))
+
+
+async def holds(ledger: Ledger, anchor: Anchor | None) -> bool:
+    """Whether a log is the one that numbers with this anchor are of."""
+    try:
+        await ledger.confirm(anchor)
+    except LogChangedError:
+        return False
+    return True
 
 
 async def read_on(numbers: LogNumbers, ledger: Ledger, until: Offset) -> None:

@@ -166,16 +166,13 @@ class ProjectionStore:
         Raises:
             WriterFencedError: the rows are not as they were when the checkpoint was read.
         """
+        after = before._replace(version=self.projection.version)
         async with self.connection.transaction():
-            await self._advance(before, before)
-            await self.connection.execute(
-                "UPDATE gpuledger.projection SET version = %s WHERE name = %s AND edition = %s",
-                (self.projection.version, *self._key),
-            )
+            await self._advance(before, after)
             await self.connection.execute(
                 "DELETE FROM gpuledger.seen WHERE projection = %s AND edition = %s", self._key
             )
-        return before._replace(version=self.projection.version)
+        return after
 
     async def load(
         self, checkpoint: Checkpoint, numbers: LogNumbers, skipped: Iterable[Position], expected: Sequence[Decoded]
@@ -349,12 +346,12 @@ class ProjectionStore:
 
     async def _advance(self, before: Checkpoint, after: Checkpoint) -> None:
         cursor = await self.connection.execute(
-            "UPDATE gpuledger.projection SET position = %s, events = %s, ledger_id = %s, last_position = %s, "
-            "last_event_id = %s, last_digest = %s, updated_at = now() "
+            "UPDATE gpuledger.projection SET version = %s, position = %s, events = %s, ledger_id = %s, "
+            "last_position = %s, last_event_id = %s, last_digest = %s, updated_at = now() "
             "WHERE name = %s AND edition = %s AND incarnation = %s AND partition = %s AND position = %s "
             "RETURNING position",
             (
-                *(after.position, after.events, after.ledger_id),
+                *(after.version, after.position, after.events, after.ledger_id),
                 *(after.anchor or (None, None, None)),
                 *(*self._key, before.incarnation, before.partition, before.position),
             ),

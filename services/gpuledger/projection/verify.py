@@ -20,7 +20,7 @@ from gpuledger.projection.outbox import SentDecision, sent_decisions
 from gpuledger.projection.outstanding import NOTHING_CHANGED, ChangedDecisions
 from gpuledger.projection.replay import OnProgress, fold_on, memory_fold, skipped_positions
 from gpuledger.projection.rows import RowStore
-from gpuledger.projection.shared_numbers import read_on, stored_numbers
+from gpuledger.projection.shared_numbers import holds, read_on, stored_numbers
 from gpuledger.projection.store import LIVE, Checkpoint, ProjectionStore, schema_of
 
 SWAPS_MAX = 3
@@ -122,8 +122,8 @@ async def _verify(
 
 async def _compare_numbers(numbers: LogNumbers, stored: LogNumbers | None, ledger: Ledger) -> list[Difference]:
     """What differs in the numbers seen that are stored, once those that are behind have been brought forward."""
-    if stored is None:
-        return []
+    if stored is None or not await holds(ledger, stored.anchor):
+        return []  # whoever projects next begins them anew
     for one in (numbers, stored):
         await read_on(one, ledger, latest([numbers.position, stored.position]))
     complete_from = latest([numbers.complete_from, stored.complete_from])
