@@ -95,8 +95,8 @@ def _cycle(place: int, subjects: int) -> _Template:
     index, is_second = place // KINDS % subjects, place >= KINDS * subjects
     match place % KINDS:
         case 0:
-            state = "Ready" if is_second else "Validating"
-            return _template(f"d{index}", DeviceStateChanged(state=state, reason="Bench"), BOOTSTRAP)
+            ready = DeviceStateChanged(state="Ready" if is_second else "Validating", reason="Bench")
+            return _template(f"d{index}", ready, BOOTSTRAP)
         case 1:
             return _template(f"team-{index}", NamespaceObserved(uid="u", gpu_enabled=is_second), WATCHERS)
         case 2:
