@@ -40,8 +40,8 @@ async def all_at_once(database_url: str, sizes: AllProjectionsSizes = FULL) -> l
     with unsynced_nats() as server:
         async with connect_ledger(server.url, name="bench") as ledger:
             last = await _publish(ledger, sizes)
-            parsed_per_s = await _read_once(ledger, sizes)
-            took_s = await _project(ledger, database_url, last)
+            parsed_per_s = await read_once(ledger, sizes.events)
+            took_s = await project(ledger, database_url, last)
     name = f"{len(all_projections())} projections in one process, {sizes.agents:,} sources"
     return [
         Figure(name, sizes.events / took_s, "events/s", "the log read and parsed once", parsed_per_s, RATIO_MIN),
@@ -55,15 +55,17 @@ async def _publish(ledger: Ledger, sizes: AllProjectionsSizes) -> Offset:
     return await ledger.head()
 
 
-async def _read_once(ledger: Ledger, sizes: AllProjectionsSizes) -> float:
+async def read_once(ledger: Ledger, events: int) -> float:
+    """Events a second that one process reads and parses."""
     began = perf_counter()
     async for messages in ledger.history():
         for message in messages:
             parse(message.data)
-    return sizes.events / (perf_counter() - began)
+    return events / (perf_counter() - began)
 
 
-async def _project(ledger: Ledger, database_url: str, last: Offset) -> float:
+async def project(ledger: Ledger, database_url: str, last: Offset) -> float:
+    """Seconds until all projections of one process have committed the last event."""
     supervision = Supervision(all_projections(), ledger, database_url)
     began = perf_counter()
     running = [asyncio.ensure_future(one) for one in supervision.work()]

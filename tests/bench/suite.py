@@ -51,6 +51,9 @@ from bench.restarting import RestartingSizes, restarting
 from bench.resting import FULL as RESTING
 from bench.resting import QUICK as QUICK_RESTING
 from bench.resting import RestingSizes, resting
+from bench.scale import FULL as SCALE
+from bench.scale import QUICK as QUICK_SCALE
+from bench.scale import ScaleSizes, scale
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
@@ -84,6 +87,7 @@ class Sizes:
     annotating: AnnotatingSizes = ANNOTATING
     cluster: ClusterSizes = CLUSTER
     restarting: RestartingSizes = RESTARTING
+    scale: ScaleSizes = SCALE
 
 
 FULL = Sizes()
@@ -107,6 +111,7 @@ QUICK = Sizes(
     annotating=QUICK_ANNOTATING,
     cluster=QUICK_CLUSTER,
     restarting=QUICK_RESTARTING,
+    scale=QUICK_SCALE,
 )
 NAMES = (
     "publishing",
@@ -125,6 +130,7 @@ NAMES = (
     "cluster",
     "restarting",
     "sql-at",
+    "scale",
 )
 
 _progress = Console(stderr=True)
@@ -188,6 +194,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "cluster": lambda: cluster(database_url, sizes.cluster),
         "restarting": lambda: restarting(database_url, sizes.restarting),
         "sql-at": lambda: sql_at(database_url, sizes.memory),
+        "scale": lambda: scale(database_url, sizes.scale),
     }
     return measures[name]()
 

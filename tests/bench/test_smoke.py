@@ -23,6 +23,8 @@ FIGURES |= {
     "10 projections at rest",
     "sql --as-recorded",
     "sql --at",
+    "an event in the log",
+    "a day of",
 }
 
 

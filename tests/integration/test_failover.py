@@ -17,6 +17,7 @@ from gpuledger.db.locks import LockCheck, lock_holders
 from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
+from gpuledger.projection.writer import RowWriter
 from gpuledger.readmodels.projections import DevicesProjection
 from support.events import outgoing
 from support.namespaces import FarMachine, ReachablePostgres, far_machine
@@ -185,6 +186,31 @@ async def test_a_writer_that_is_cut_off_stops_being_the_writer(
 
                 await eventually(another_leads)
                 await reaches(url, "devices", await publish(ledger, failures(range(16, 21))))
+    assert (REGISTRY.get_sample_value("gpuledger_projection_errors_total", labels) or 0) > lost_before
+    await assert_true(ledger, url, [DevicesProjection()])
+
+
+async def test_an_idle_writer_that_is_cut_off_between_two_questions_stops_as_soon(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packets vanish after its heartbeat was answered, while it asks whether the rows are its own."""
+    labels = {"projection": "devices", "error": "LockLostError"}
+    lost_before = REGISTRY.get_sample_value("gpuledger_projection_errors_total", labels) or 0
+    confirm, is_cut_off = RowWriter.confirm, asyncio.Event()
+    with SilentProxy(url) as proxy:
+
+        async def cut_off(writer: RowWriter) -> None:
+            proxy.swallow()
+            is_cut_off.set()
+            await confirm(writer)
+
+        async with running(Runner(DevicesProjection(), ledger, proxy.url, settings=IDLE)):
+            await reaches(url, "devices", await publish(ledger, failures(range(1, 11))))
+            monkeypatch.setattr(RowWriter, "confirm", cut_off)
+            await is_cut_off.wait()
+            monkeypatch.setattr(RowWriter, "confirm", confirm)
+            async with running(Runner(DevicesProjection(), ledger, url, settings=QUICK)):
+                await reaches(url, "devices", await publish(ledger, failures(range(11, 21))))
     assert (REGISTRY.get_sample_value("gpuledger_projection_errors_total", labels) or 0) > lost_before
     await assert_true(ledger, url, [DevicesProjection()])
 

@@ -235,5 +235,5 @@ class Runner:
         timeout_s = self.settings.batch_timeout_s
         if not batch:
             await held.beat()  # nothing else would reveal that the lock is lost
-            await held.within(timeout_s, writer.confirm())
+            await held.within(self.settings.lock_check.answer_timeout_s, writer.confirm())
         await held.within(timeout_s, writer.take(batch))
