@@ -38,7 +38,7 @@ async def main(nats_url: str, database_url: str, *services: str) -> None:
                     fold.apply_all_checked(new for new in checked if is_after(new.message.sequence, fold.sequence))
                     one.folded(fold)
                 read += len(messages)
-        work = sum(map(_work, folds))
+            work = sum(map(_work, folds))
         took_s, peak = perf_counter() - began, peak_kib()
         while not all(one.is_idle for one in kept):  # noqa: ASYNC110 - nothing else waits for it
             await asyncio.sleep(POLL_S)
