@@ -5,6 +5,7 @@ Each folds the facts of one part of the domain; the rows and handlers are there,
 
 from typing import Any
 
+from gpuledger.domain import event_index
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import installations, nodes
 from gpuledger.domain.dra import fold as slices
@@ -76,6 +77,16 @@ class AvailabilityProjection(Projection):
     state_class = Availability
 
 
+class EventIndexProjection(Projection):
+    """The positions of the events about names that share a subject, by name."""
+
+    name = "index"
+    version = 1
+    specs = event_index.SPECS
+    handlers = event_index.HANDLERS
+    state_class = event_index.EventIndex
+
+
 def read_models() -> list[Projection]:
     """A new instance of each read model."""
     return [
@@ -84,4 +95,5 @@ def read_models() -> list[Projection]:
         WorkloadsProjection(),
         AllocationsProjection(),
         AvailabilityProjection(),
+        EventIndexProjection(),
     ]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.edge.kube.client import Object
 from gpuledger.events.device import Card, DeviceFailed, DeviceHealthChanged
-from gpuledger.events.envelope import Decoded, decode, nats_subject_of
+from gpuledger.events.envelope import Decoded, decode, stands_under
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, origin_of
@@ -96,7 +96,7 @@ def _own(batch: Iterable[Message], fleet: Fleet) -> Iterator[Decoded]:
         except EventError:
             continue
         is_own = event is not None and event.epoch == epoch and event.source in sources
-        if event is not None and is_own and message.subject == nats_subject_of(event):
+        if event is not None and is_own and stands_under(event, message.subject):
             yield event
 
 
