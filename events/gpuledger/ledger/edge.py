@@ -81,7 +81,8 @@ class EdgeLedger:
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`; PermissionDeniedError, at once, without permission."""
-        return (await self._publish(self._publisher.one_by_one.publish([message], expected), [message]))[0]
+        messages = await self._in_form([message])
+        return (await self._publish(self._publisher.one_by_one.publish(messages, expected), messages))[0]
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """See `gpuledger.ledger.api.Ledger.publish_many`; PermissionDeniedError, at once, without permission.

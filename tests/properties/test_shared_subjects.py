@@ -1,0 +1,113 @@
+"""What a log amounts to does not depend on the form of its subjects, and the index finds what a scan finds."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuledger.domain.event_index import INDEXED_EVENT, digest_of
+from gpuledger.events.allocation import AllocationObserved
+from gpuledger.events.envelope import Decoded, parse
+from gpuledger.events.pod import PodGone, PodObserved
+from gpuledger.events.publishing import RULE_VERSIONS, Rule
+from gpuledger.events.rule import RuleEnforced
+from gpuledger.events.subjects import SHARED_SINCE, parse_subject, shared_subject
+from gpuledger.ledger.api import Message
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.errors import BadEventError
+from gpuledger.readmodels.projections import AllocationsProjection, EventIndexProjection
+from gpuledger.tools.queries.backend import all_projections
+from support.events import AGENT, RecordedFact, event, facts, folded, hour, log_of, numbered, rows_of
+
+NEWEST = RULE_VERSIONS[Rule.SHARED_SUBJECTS]
+ENFORCED = event(RuleEnforced(version=NEWEST), Rule.SHARED_SUBJECTS, source="/services/sources")
+
+pod_facts = st.lists(
+    st.builds(
+        RecordedFact,
+        st.just("/watchers/pods"),
+        st.sampled_from(["team/a", "team/b"]),
+        st.integers(0, 9),
+        st.builds(PodObserved, uid=st.just("u"), node=st.none() | st.just("n1")) | st.builds(PodGone, uid=st.just("u")),
+    ),
+    max_size=8,
+)
+recorded = st.builds(list.__add__, facts, pod_facts).flatmap(
+    lambda those: st.tuples(st.just(numbered(those)), st.lists(st.booleans(), min_size=len(those), max_size=len(those)))
+)
+"""Events, and which of them are recorded under the shared form of their subject."""
+
+
+def in_form(events: Sequence[Decoded], shared: Sequence[bool]) -> list[Message]:
+    named = log_of([ENFORCED, *events])
+    forms = [False, *shared]
+    return [
+        one._replace(subject=shared_subject(one.subject, NEWEST)) if is_shared else one
+        for one, is_shared in zip(named, forms, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
+@given(given_=recorded)
+def test_rows_and_decisions_are_the_same_for_both_forms(
+    projection: Projection, given_: tuple[list[Decoded], list[bool]]
+) -> None:
+    events, shared = given_
+    named, mixed = (
+        folded(projection, in_form(events, [False] * len(events))),
+        folded(projection, in_form(events, shared)),
+    )
+    if projection.name != "seals":  # it chains the messages as they are, subjects included
+        assert rows_of(mixed) == rows_of(named)
+    assert mixed.decided == named.decided
+    assert [one.id for one in mixed.decided] == [one.id for one in named.decided]
+    assert mixed.events == named.events == len(events) + 1
+
+
+@given(given_=recorded, before=st.integers(0, 5))
+def test_the_index_has_what_a_scan_finds_from_the_rule_on(
+    given_: tuple[list[Decoded], list[bool]], before: int
+) -> None:
+    events, shared = given_
+    log = in_form(events, shared)
+    log[0], rest = log[0], log[1:]
+    behind = [one._replace(sequence=one.sequence + before) for one in rest]
+    index = folded(EventIndexProjection(), [log[0], *behind])
+    rows = index.state.tables()[INDEXED_EVENT.name].rows
+    scanned: dict[int, list[int]] = {}
+    for one in behind:
+        aggregate, name = parse_subject(one.subject).aggregate, parse(one.data).subject
+        if aggregate in SHARED_SINCE:
+            scanned.setdefault(digest_of(aggregate, name), []).append(one.sequence)
+    assert sorted(rows) == sorted((digest, position) for digest, at in scanned.items() for position in at)
+
+
+def test_before_the_rule_there_is_nothing_in_the_index() -> None:
+    gone = event(PodGone(uid="u"), "team/a", source="/watchers/pods")
+    assert not folded(EventIndexProjection(), log_of([gone])).state.tables()[INDEXED_EVENT.name].rows
+
+
+def test_before_the_rule_no_build_takes_a_shared_subject() -> None:
+    observed = AllocationObserved(node="n1", namespace="ns", pod="p", container="c")
+    early = log_of([event(observed, "n1/ns/p/c", source=AGENT, at=1)])[0]
+    early = early._replace(subject=shared_subject(early.subject, NEWEST))
+    assert not folded(AllocationsProjection(), [early]).state.tables()["container_allocation_report"].rows
+    gone = log_of([event(PodGone(uid="u"), "team/a", source="/watchers/pods")])[0]
+    with pytest.raises(BadEventError, match="do not belong under"):
+        folded(EventIndexProjection(), [gone._replace(subject=shared_subject(gone.subject, NEWEST))])
+
+
+def test_a_shared_subject_hides_no_foreign_origin_and_no_foreign_event() -> None:
+    """What the name in the subject showed beside origin and event, the envelope shows; nothing else is let through."""
+    observed = AllocationObserved(node="n1", namespace="ns", pod="p", container="c")
+    log = in_form([event(observed, "n1/ns/p/c", source=AGENT, at=1)], [True])
+    for foreign in (
+        "ledger.node.n2.allocation.~.observed",
+        "ledger.node.n1.allocation.~.ended",
+        "ledger.node.n1.pod.~.observed",
+    ):
+        fold = folded(AllocationsProjection(), [log[0], log[1]._replace(subject=foreign)])
+        assert not fold.state.tables()["container_allocation_report"].rows
+    (report,) = folded(AllocationsProjection(), log).state.tables()["container_allocation_report"].rows.values()
+    assert report.reported_at == hour(1)
