@@ -25,6 +25,8 @@ FIGURES |= {
     "sql --at",
     "an event in the log",
     "a day of",
+    "memory of NATS",
+    "looking up a name",
 }
 
 

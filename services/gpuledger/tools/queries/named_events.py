@@ -12,7 +12,7 @@ from gpuledger.db.readonly import read_only
 from gpuledger.domain.event_index import INDEXED_EVENT, digest_of
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import ORIGIN, Offset, is_origin, order
+from gpuledger.events.position import ORIGIN, Offset, is_origin, lag, order
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import rule_subject
 from gpuledger.events.subjects import aggregate_filter, may_share, parse_subject, shared_filter
@@ -23,6 +23,9 @@ from gpuledger.tools.queries.backend import Backend, bring_current
 
 READS_AT_ONCE: Final = 64
 """How many single messages the server is asked for at a time."""
+
+COMPARED_MAX: Final = 10_000
+"""How many events behind the index's checkpoint are compared; for more the index is brought to the head first."""
 
 _POSITIONS: Final = (
     f"SELECT position FROM {schema_of(LIVE)}.{INDEXED_EVENT.name} "  # noqa: S608 - our own words
@@ -72,8 +75,10 @@ async def shared_messages_about(backend: Backend, aggregates: Collection[str], n
         DatabaseUnavailableError: the index cannot be read.
     """
     aggregates = [one for one in aggregates if may_share(one, RULE_VERSIONS[Rule.SHARED_SUBJECTS])]
-    await bring_current(backend, [EventIndexProjection()])
-    indexed = await _indexed(backend, aggregates, name)
+    head, indexed = await backend.ledger.head(), await _indexed(backend, aggregates, name)
+    if lag(indexed.checkpoint, head) > COMPARED_MAX:
+        await bring_current(backend, [EventIndexProjection()])
+        indexed = await _indexed(backend, aggregates, name)
     found: list[Message] = []
     for start in range(0, len(indexed.positions), READS_AT_ONCE):
         part = indexed.positions[start : start + READS_AT_ONCE]
