@@ -5,6 +5,7 @@ from gpuledger.edge.watchers.journal import Journal
 from gpuledger.edge.watchers.resources import pods
 from gpuledger.events.node import NodeGone
 from gpuledger.events.pod import PodGone, PodObserved
+from gpuledger.events.position import number_of
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.source import SourcePositionSkipped
@@ -58,7 +59,7 @@ async def test_what_names_nothing_that_shares_asks_nothing() -> None:
 async def test_a_rule_whose_position_operators_skip_is_not_enforced() -> None:
     ledger = MemoryLedger()
     receipt = await ledger.publish(rule())
-    skip = SourcePositionSkipped(generation=1, sequence=receipt.sequence, reason="an older build stops here")
+    skip = SourcePositionSkipped(generation=1, sequence=number_of(receipt.sequence), reason="an older build stops here")
     await ledger.publish(outgoing(event(skip, "log", source="/operators/me")))
     assert [one.subject for one in await SubjectForm(ledger).of([POD])] == [NAMED]
 
