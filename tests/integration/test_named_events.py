@@ -6,13 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpuledger.cli.log.tail import filter_of, last_about
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.envelope import parse
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.position import number_of, order
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
-from gpuledger.events.subjects import SHARED, aggregate_filter, shared_subject
+from gpuledger.events.subjects import SHARED, aggregate_filter, parse_subject, shared_subject
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
@@ -20,11 +21,11 @@ from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import EventIndexProjection
 from gpuledger.tools.queries import named_events
 from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.named_events import messages_about
+from gpuledger.tools.queries.named_events import messages_about, shared_messages_about
 from gpuledger.tools.queries.pools import requesting_pods
 from support.events import event, hour, outgoing
 from support.ledgers import everything
-from support.projections import QUICK, assert_true, table
+from support.projections import QUICK, assert_true, execute, table
 
 NEWEST = RULE_VERSIONS[Rule.SHARED_SUBJECTS]
 RULE = outgoing(event(RuleEnforced(version=NEWEST), Rule.SHARED_SUBJECTS, source="/services/sources"))
@@ -67,10 +68,17 @@ def in_microseconds(one: Message) -> Message:
 
 @pytest.fixture
 async def backend(ledger: JetStreamLedger, url: str, clean_nats_url: str) -> Backend:
+    """A log with both forms; the index has it but for the last events."""
     await ledger.publish_many(pods(20, 1, shared=False))
     await ledger.publish(RULE)
     await ledger.publish_many(pods(60, 2, first=21))
+    await index_all(ledger, url)
+    await ledger.publish_many(pods(10, 3, first=81))
     return Backend(ledger, url, clean_nats_url, None)
+
+
+async def index_all(ledger: JetStreamLedger, url: str) -> None:
+    await Runner(EventIndexProjection(), ledger, url, settings=QUICK).catch_up(await ledger.head())
 
 
 @pytest.mark.parametrize("aggregate", ["pod", "claim"])
@@ -83,29 +91,74 @@ async def test_a_look_up_finds_what_a_scan_finds(backend: Backend, aggregate: st
     assert await looked_up(backend, aggregate, name, "gone") == gone
 
 
-async def test_what_the_index_does_not_have_yet_is_read_from_the_log(
+async def test_an_index_that_is_far_behind_is_brought_to_the_head_first(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unable(*_: object) -> None:
-        """Somebody else projects, and does not get on."""
-
-    monkeypatch.setattr(named_events, "bring_current", unable)
+    monkeypatch.setattr(named_events, "COMPARED_MAX", 5)
     expected = await scanned(backend.ledger, "pod", NAMES[0])
-    assert await looked_up(backend, "pod", NAMES[0]) == expected  # nothing was projected
-    runner = Runner(EventIndexProjection(), backend.ledger, backend.database_url, settings=QUICK)
-    await runner.catch_up(await backend.ledger.head())
-    await backend.ledger.publish_many(pods(30, 3, first=81))
-    later = await scanned(backend.ledger, "pod", NAMES[0])
-    assert len(later) > len(expected)
-    assert await looked_up(backend, "pod", NAMES[0]) == later
+    assert await looked_up(backend, "pod", NAMES[0]) == expected
+    ((position,),) = execute(backend.database_url, "SELECT position FROM gpuledger.projection")
+    assert position == number_of(await backend.ledger.head())
+
+
+async def test_the_index_of_another_log_is_not_asked(backend: Backend) -> None:
+    execute(backend.database_url, "UPDATE gpuledger.projection SET ledger_id = 'another'")
+    expected = await scanned(backend.ledger, "pod", NAMES[0])
+    assert await looked_up(backend, "pod", NAMES[0]) == expected
+
+
+@pytest.mark.parametrize("newest", [0, 1, 3, 20, 1_000])
+@pytest.mark.parametrize("back", [0, 1, 30])
+async def test_the_newest_ones_are_the_end_of_all(backend: Backend, newest: int, back: int) -> None:
+    until = number_of(await backend.ledger.head()) - back
+    everyone = await shared_messages_about(backend, ["pod", "claim", "device"], NAMES[0], until=until)
+    assert everyone == sorted(everyone, key=lambda one: order(one.sequence))
+    assert {parse_subject(one.subject).aggregate for one in everyone} == {"pod", "claim"}
+    found = await shared_messages_about(backend, ["pod", "claim"], NAMES[0], until=until, newest=newest)
+    assert found == (everyone[-newest:] if newest else [])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("pod", "team/a", None, None),
+        ("pod", "team/a", None, "pod.gone"),
+        ("pod", "team/a", None, "io.gpuledger.pod.observed.v1"),
+        ("claim", "team/b", "/watchers/claims", None),
+        ("claim", "team/b", "/watchers/pods", None),
+        (None, "team/c.d~", None, None),
+        (None, "team/c.d~", "/watchers/pods", "gone"),
+        (None, "team/nobody", None, None),
+        ("rule", str(Rule.SHARED_SUBJECTS), None, None),
+    ],
+)
+@pytest.mark.parametrize("lines", [0, 2, 1_000])
+async def test_tail_shows_what_is_about_a_name(
+    backend: Backend, options: tuple[str | None, str, str | None, str | None], lines: int
+) -> None:
+    aggregate, name, source, event_type = options
+    everyone = []
+    for one in await everything(backend.ledger):
+        parsed = parse(one.data)
+        kind, word = one.subject.split(".")[3], one.subject.split(".")[5]
+        if (
+            parsed.subject == name
+            and aggregate in (None, kind)
+            and source in (None, parsed.source)
+            and event_type in (None, parsed.type, word, f"{kind}.{word}")
+        ):
+            everyone.append(in_microseconds(one))
+    found = await last_about(backend, filter_of(*options), lines)
+    assert [in_microseconds(one) for one in found] == (everyone[-lines:] if lines else [])
 
 
 async def test_the_index_is_proved_and_rebuilt_like_every_projection(backend: Backend) -> None:
     ledger, url = backend.ledger, backend.database_url
-    await looked_up(backend, "pod", NAMES[0])
+    await index_all(ledger, url)
     rows = table(url, "indexed_event", "digest, position")
     rule = await ledger.last_sequence(RULE.subject)
-    assert len(rows) == number_of(await ledger.head()) - number_of(rule) == 120
+    shared = [one for one in await everything(ledger) if f".{SHARED}." in one.subject]
+    assert sorted(position for _, position in rows) == [one.sequence for one in shared]
     assert min(position for _, position in rows) > number_of(rule)
     await assert_true(ledger, url, [EventIndexProjection()])
     await rebuild(EventIndexProjection(), ledger, url)

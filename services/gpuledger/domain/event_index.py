@@ -1,23 +1,25 @@
 """Where the ledger has the events about names that share a subject, so that asking for one name does not read them all.
 
-A row is two numbers, whatever the length of the name: a digest of aggregate and name, and a position. Names of one
-digest are told apart by their events. There are no rows before `Rule.SHARED_SUBJECTS` is enforced, because the server
-finds by subject whatever stands there. Pure.
+Every message under a shared subject has a row if its envelope can be read, whether its event counts or not: the index
+finds what a scan finds. What stands under a named subject needs none, because the server finds it. A row is two
+numbers, whatever the length of the name: a digest of aggregate and name, and a position. Names of one digest are told
+apart by their events. Pure.
 """
 
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, TableState
+from gpuledger.domain.fact import TableState
 from gpuledger.domain.table import Table, TableSpec
-from gpuledger.events.catalogue import registry
-from gpuledger.events.payload import Payload
+from gpuledger.events.envelope import parse
+from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
-from gpuledger.events.publishing import Rule
-from gpuledger.events.subjects import SHARED_SINCE
+from gpuledger.events.subjects import SHARED, parse_subject
 
 _DIGEST_BYTES: Final = 8
 """A `bigint`."""
+
+_MARK: Final = f".{SHARED}."
 
 
 class IndexedEvent(NamedTuple):
@@ -33,22 +35,38 @@ INDEXED_EVENT: TableSpec[IndexedEvent] = TableSpec(
 SPECS = (INDEXED_EVENT,)
 
 
+class SharedName(NamedTuple):
+    """What an event under a shared subject is about."""
+
+    aggregate: str
+    name: str
+
+    @property
+    def digest(self) -> int:
+        """The digest under which the events about it are found."""
+        digest = blake2b(f"{self.aggregate}/{self.name}".encode(), digest_size=_DIGEST_BYTES).digest()
+        return int.from_bytes(digest, "big", signed=True)
+
+
 class EventIndex(TableState):
     """The rows that were not written yet."""
 
     def __init__(self) -> None:
         self.events = Table(INDEXED_EVENT)
 
-
-def digest_of(aggregate: str, name: str) -> int:
-    """The digest under which the events about a name are found."""
-    digest = blake2b(f"{aggregate}/{name}".encode(), digest_size=_DIGEST_BYTES).digest()
-    return int.from_bytes(digest, "big", signed=True)
-
-
-def _recorded(state: EventIndex, fact: Fact, data: Payload) -> None:
-    if Rule.SHARED_SUBJECTS in fact.rules:
-        state.events.put(IndexedEvent(digest_of(data.AGGREGATE, fact.event.subject), fact.sequence))
+    def add(self, sequence: Offset, subject: str, data: bytes) -> None:
+        """Index a message of the log, if names share its subject."""
+        about = shared_name(subject, data)
+        if about is not None:
+            self.events.put(IndexedEvent(about.digest, sequence))
 
 
-HANDLERS: Handlers = {model: _recorded for model in registry.models() if model.AGGREGATE in SHARED_SINCE}
+def shared_name(subject: str, data: bytes) -> SharedName | None:
+    """What a message is about; None unless it stands under a shared subject, and its envelope can be read."""
+    if _MARK not in subject:  # of most messages
+        return None
+    try:
+        parsed = parse_subject(subject)
+        return SharedName(parsed.aggregate, parse(data).subject) if parsed.id is None else None
+    except EventError:
+        return None

@@ -11,10 +11,10 @@ from gpuledger.domain.devices import installations, nodes
 from gpuledger.domain.dra import fold as slices
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.state import Availability
-from gpuledger.domain.fact import Fact, Touched
+from gpuledger.domain.fact import Fact, Handlers, Touched
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
-from gpuledger.projection.definition import Projection
+from gpuledger.projection.definition import Decisions, Projection, ReadMessage
 
 
 class DevicesProjection(Projection):
@@ -78,13 +78,20 @@ class AvailabilityProjection(Projection):
 
 
 class EventIndexProjection(Projection):
-    """The positions of the events about names that share a subject, by name."""
+    """The positions of what the log has under subjects that names share, by name."""
 
     name = "index"
     version = 1
     specs = event_index.SPECS
-    handlers = event_index.HANDLERS
+    handlers: Handlers = {}
+    reads = True
     state_class = event_index.EventIndex
+
+    def read(self, state: event_index.EventIndex, read: ReadMessage) -> Decisions:
+        """Index the message, whatever becomes of it."""
+        message = read.message
+        state.add(message.sequence, message.subject, message.data)
+        return ()
 
 
 def read_models() -> list[Projection]:

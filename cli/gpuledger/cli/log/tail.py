@@ -26,7 +26,6 @@ from gpuledger.events.position import (
     back,
     events_up_to,
     is_after,
-    is_at_or_after,
     is_origin,
     is_typed,
     order,
@@ -87,6 +86,12 @@ class EventFilter:
         )
 
     @property
+    def is_about_name_alone(self) -> bool:
+        """Whether the event's type and source do not matter."""
+        aggregate = self.shared.split(".")[AGGREGATE_TOKEN]
+        return self.source is None and self.shared == f"{ROOT}.*.*.{aggregate}.*.*"
+
+    @property
     def aggregates(self) -> list[str]:
         """The aggregates that may have the name and share a subject."""
         aggregate = self.shared.split(".")[AGGREGATE_TOKEN]
@@ -117,7 +122,7 @@ def tail(
 
 async def _show(data_dir: Path | None, selected: EventFilter, lines: int, output: Output, *, headers: bool) -> None:
     async with open_backend(data_dir, "log tail") as backend:
-        last = await _last(backend, selected, lines)
+        last = await last_about(backend, selected, lines)
         render((row_of(message, backend.ledger.generation) for message in last), VIEW, output, headers=headers)
 
 
@@ -126,7 +131,7 @@ async def _follow(data_dir: Path | None, selected: EventFilter, lines: int, outp
     async with open_backend(data_dir, "log tail --follow") as backend:
         ledger = backend.ledger
         head = await ledger.head()
-        batch = list(await _last(backend, selected, lines, head))
+        batch = list(await last_about(backend, selected, lines, head))
         subjects = selected.subject if selected.name is None else selected.shared
         async with ledger.read(after=head, subject_filter=subjects) as reader:
             while True:
@@ -137,19 +142,20 @@ async def _follow(data_dir: Path | None, selected: EventFilter, lines: int, outp
                 batch = [message for message in await reader.next_batch() if selected.accepts(message)]
 
 
-async def _last(backend: Backend, selected: EventFilter, lines: int, head: Offset | None = None) -> Iterable[Message]:
+async def last_about(
+    backend: Backend, selected: EventFilter, lines: int, head: Offset | None = None
+) -> Iterable[Message]:
     """The last messages up to `head` (None: that of now) that are selected, whichever form of subject they have."""
     ledger = backend.ledger
     head = await ledger.head() if head is None else head
     last = await last_messages(ledger, selected, lines, head)
     if not lines or selected.name is None or not await names_share(ledger, selected.aggregates):
         return last
+    # What the index knows nothing of leaves any number of a name's events out.
+    newest = lines if selected.is_about_name_alone else None
+    found = await shared_messages_about(backend, selected.aggregates, selected.name, until=head, newest=newest)
     matches = matcher(selected.shared)
-    shared = [
-        one
-        for one in await shared_messages_about(backend, selected.aggregates, selected.name)
-        if is_at_or_after(head, one.sequence) and matches(one.subject) and selected.accepts(one)
-    ]
+    shared = (one for one in found if matches(one.subject) and selected.accepts(one))
     return sorted([*last, *shared], key=lambda one: order(one.sequence))[-lines:]
 
 

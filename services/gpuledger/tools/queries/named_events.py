@@ -5,14 +5,12 @@ log has behind its checkpoint is read and compared. Nothing is folded here.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gpuledger.db.readonly import read_only
-from gpuledger.domain.event_index import INDEXED_EVENT, digest_of
-from gpuledger.events.envelope import parse
-from gpuledger.events.errors import EventError
-from gpuledger.events.position import ORIGIN, Offset, is_origin, lag, order
+from gpuledger.domain.event_index import INDEXED_EVENT, SharedName, shared_name
+from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, is_origin, lag, order
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import rule_subject
 from gpuledger.events.subjects import aggregate_filter, may_share, parse_subject, shared_filter
@@ -57,7 +55,7 @@ async def messages_about(
     shared = await shared_messages_about(backend, [aggregate], name)
     found += (one for one in shared if not event or parse_subject(one.subject).event == event)
     if found:
-        yield sorted(found, key=lambda one: order(one.sequence))
+        yield sorted(found, key=_order)
 
 
 async def names_share(ledger: Ledger, aggregates: Collection[str]) -> bool:
@@ -68,59 +66,65 @@ async def names_share(ledger: Ledger, aggregates: Collection[str]) -> bool:
     return not is_origin(await ledger.last_sequence(rule_subject(rule)))
 
 
-async def shared_messages_about(backend: Backend, aggregates: Collection[str], name: str) -> list[Message]:
+async def shared_messages_about(
+    backend: Backend, aggregates: Collection[str], name: str, *, until: Offset | None = None, newest: int | None = None
+) -> list[Message]:
     """The messages about a name of one of these aggregates under shared subjects, in the order of the log.
+
+    Those up to `until` (None: the head), and of these the `newest` (None: all of them).
 
     Raises:
         DatabaseUnavailableError: the index cannot be read.
     """
-    aggregates = [one for one in aggregates if may_share(one, RULE_VERSIONS[Rule.SHARED_SUBJECTS])]
-    head, indexed = await backend.ledger.head(), await _indexed(backend, aggregates, name)
-    if lag(indexed.checkpoint, head) > COMPARED_MAX:
+    ledger = backend.ledger
+    end = await ledger.head() if until is None else until
+    names = {SharedName(one, name) for one in aggregates if may_share(one, RULE_VERSIONS[Rule.SHARED_SUBJECTS])}
+    indexed = await _indexed(backend, names)
+    if lag(indexed.checkpoint, end) > COMPARED_MAX:
         await bring_current(backend, [EventIndexProjection()])
-        indexed = await _indexed(backend, aggregates, name)
+        indexed = await _indexed(backend, names)
     found: list[Message] = []
-    for start in range(0, len(indexed.positions), READS_AT_ONCE):
-        part = indexed.positions[start : start + READS_AT_ONCE]
-        messages = await asyncio.gather(*map(backend.ledger.message_at, part))
-        found += _about(name, aggregates, (one for one in messages if one is not None))
-    tail: list[Message] = []
-    for aggregate in aggregates:
-        tail += await _behind(backend.ledger, indexed.checkpoint, aggregate, name)
-    return found + sorted(tail, key=lambda one: order(one.sequence))
+    for one in names:
+        async for messages in ledger.history(indexed.checkpoint, end, shared_filter(one.aggregate)):
+            found += _about(names, messages)
+    found.sort(key=_order)
+    if newest is None or len(found) < newest:
+        positions = [position for position in indexed.positions if is_at_or_after(end, position)]
+        found = [*await _at(ledger, positions, names, newest and newest - len(found)), *found]
+    return found if newest is None else found[max(len(found) - newest, 0) :]
 
 
-async def _behind(ledger: Ledger, checkpoint: Offset, aggregate: str, name: str) -> list[Message]:
-    """The messages about a name that the index does not have yet."""
+async def _at(
+    ledger: Ledger, positions: Sequence[Offset], names: Collection[SharedName], newest: int | None
+) -> list[Message]:
+    """The messages at these positions that are about the names; with `newest`, at least so many from the end."""
     found: list[Message] = []
-    async for messages in ledger.history(checkpoint, subject_filter=shared_filter(aggregate)):
-        found += _about(name, [aggregate], messages)
+    for end in range(len(positions), 0, -READS_AT_ONCE):
+        if newest is not None and len(found) >= newest:
+            break
+        messages = await asyncio.gather(*map(ledger.message_at, positions[max(end - READS_AT_ONCE, 0) : end]))
+        found = [*_about(names, (one for one in messages if one is not None)), *found]
     return found
 
 
-async def _indexed(backend: Backend, aggregates: Collection[str], name: str) -> IndexedPositions:
-    digests = [digest_of(aggregate, name) for aggregate in aggregates]
-    projection = EventIndexProjection()
+async def _indexed(backend: Backend, names: Collection[SharedName]) -> IndexedPositions:
+    projection, identity = EventIndexProjection(), backend.ledger.identity
     async with read_only(backend.database_url, application_name="gpuledger index") as connection:
         checkpoint = (await live_checkpoints(connection, [projection])).get(projection.name)
-        if checkpoint is None or not checkpoint.at.is_in(backend.ledger.generation):
+        if checkpoint is None or (checkpoint.ledger_id, checkpoint.generation) != identity[:2]:
             return IndexedPositions((), ORIGIN)
+        digests = [one.digest for one in names]
         rows = await (await connection.execute(_POSITIONS.encode(), (digests,))).fetchall()
     return IndexedPositions([position for (position,) in rows], checkpoint.position)
 
 
-def _about(
-    name: str, aggregates: Collection[str], messages: Iterator[Message] | Sequence[Message]
-) -> Iterator[Message]:
-    """Those of the messages that stand under shared subjects and are about a name of these aggregates."""
-    for message in messages:
-        try:
-            subject = parse_subject(message.subject)
-            is_about = subject.id is None and subject.aggregate in aggregates and parse(message.data).subject == name
-        except EventError:
-            continue
-        if is_about:
-            yield message
+def _about(names: Collection[SharedName], messages: Iterable[Message]) -> Iterator[Message]:
+    """Those of the messages that stand under shared subjects and are about one of the names."""
+    return (one for one in messages if shared_name(one.subject, one.data) in names)
+
+
+def _order(message: Message) -> int:
+    return order(message.sequence)
 
 
 def _of_event(subjects: str, event: str) -> str:
