@@ -9,7 +9,7 @@ apart by their events. Pure.
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from gpuledger.domain.fact import TableState
+from gpuledger.domain.fact import Handlers, TableState
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
@@ -33,6 +33,10 @@ INDEXED_EVENT: TableSpec[IndexedEvent] = TableSpec(
     "indexed_event", IndexedEvent, ("digest", "position"), retires=("position",)
 )
 SPECS = (INDEXED_EVENT,)
+
+
+HANDLERS: Final[Handlers] = {}
+"""It needs the messages alone."""
 
 
 class SharedName(NamedTuple):

@@ -11,7 +11,7 @@ from gpuledger.domain.devices import installations, nodes
 from gpuledger.domain.dra import fold as slices
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.state import Availability
-from gpuledger.domain.fact import Fact, Handlers, Touched
+from gpuledger.domain.fact import Fact, Touched
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
 from gpuledger.projection.definition import Decisions, Projection, ReadMessage
@@ -83,7 +83,7 @@ class EventIndexProjection(Projection):
     name = "index"
     version = 1
     specs = event_index.SPECS
-    handlers: Handlers = {}
+    handlers = event_index.HANDLERS
     reads = True
     state_class = event_index.EventIndex
 
