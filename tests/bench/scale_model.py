@@ -55,6 +55,17 @@ CARDS: Final = (1_000, 10_000, 100_000)
 YEARS: Final = (1, 5)
 
 
+MEASURED: Final = Costs(
+    log_bytes=704,
+    table_bytes=461,
+    subjects_per_event=0.9,
+    subject_bytes=620,
+    projected_per_s=4_080,
+    rebuilt_per_s=12_600,
+)
+"""What `--only scale` printed, as docs/scale.md has it."""
+
+
 def capacity(cards: int, years: float, load: Load, costs: Costs) -> Capacity:
     """The needs of a fleet at the end of so many years."""
     per_day = float(cards * load.pods_per_card_day * EVENTS_PER_POD)
@@ -70,3 +81,68 @@ def capacity(cards: int, years: float, load: Load, costs: Costs) -> Capacity:
         busy=per_s / costs.projected_per_s,
         rebuild_s=events / costs.rebuilt_per_s,
     )
+
+
+def events_table() -> str:
+    """Events a day and in all, by load and size, as the page has them."""
+    head = ["pods on a card a day", "cards", "events a day", "events a second", *(f"in {_years(one)}" for one in YEARS)]
+    rows = []
+    for load in LOADS:
+        for cards in CARDS:
+            needs = [capacity(cards, years, load, MEASURED) for years in YEARS]
+            first, totals = needs[0], [_count(one.events) for one in needs]
+            rows.append([_name(load), f"{cards:,}", _count(first.events_per_day), _rate(first.events_per_s), *totals])
+    return _markdown(head, rows)
+
+
+def needs_table(load: Load) -> str:
+    """Bytes, memory and times of a load, by size and years, as the page has them."""
+    head = ["cards", "years", "log", "PostgreSQL", "memory of NATS", "projecting", "rebuild from nothing"]
+    rows = []
+    for cards in CARDS:
+        for years in YEARS:
+            one = capacity(cards, years, load, MEASURED)
+            busy = f"{one.busy:.1%} of the time" if one.busy <= 1 else f"{one.busy:.1f} processes"
+            sizes = [_bytes(size) for size in (one.log_bytes, one.table_bytes, one.nats_bytes)]
+            rows.append([f"{cards:,}", str(years), *sizes, busy, _duration(one.rebuild_s)])
+    return _markdown(head, rows)
+
+
+def _name(load: Load) -> str:
+    return f"{load.pods_per_card_day} ({load.name})"
+
+
+def _years(years: int) -> str:
+    return "a year" if years == 1 else f"{years} years"
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _rounded(value: float) -> str:
+    """Two digits; more are not known."""
+    digits = 0 if value >= 10 else 1
+    return f"{float(f'{value:.2g}'):,.{digits}f}"
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    size, unit = next(((size, unit) for size, unit in units if value >= size), units[-1])
+    return f"{_rounded(value / size)} {unit}".strip()
+
+
+def _count(value: float) -> str:
+    return _scaled(value, ((1e9, "billion"), (1e6, "million"), (1e3, "thousand"), (1, "")))
+
+
+def _bytes(value: float) -> str:
+    return _scaled(value, ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB")))
+
+
+def _rate(value: float) -> str:
+    return _rounded(value)
+
+
+def _duration(value: float) -> str:
+    return _scaled(value, ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "s")))

@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 
 import psycopg
@@ -147,10 +147,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Measure gpuledger beside its ceilings.")
     parser.add_argument("--quick", action="store_true", help="small numbers: shows that it runs, measures nothing")
     parser.add_argument("--only", action="append", choices=NAMES, help="only these figures")
+    parser.add_argument("--log", type=int, metavar="EVENTS", help="events in the longer log of `restarting`")
     given = parser.parse_args(arguments)
     logging.getLogger("gpuledger").setLevel(logging.WARNING)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     sizes, began = QUICK if given.quick else FULL, perf_counter()
+    if given.log:
+        sizes = replace(sizes, restarting=replace(sizes.restarting, long_events=given.log))
     figures = run(sizes, given.only or NAMES)
     show(figures)
     about = {"quick": given.quick, "seed": fleet.SEED, "sizes": asdict(sizes), "seconds": perf_counter() - began}

@@ -15,21 +15,12 @@ from gpuledger.events.namespace import NamespaceGone, NamespaceObserved
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from gpuledger.events.pool import PoolGone
 from gpuledger.ledger.api import Message
-from gpuledger.ledger.identity import LedgerIdentity, anchor_of
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.snapshot import (
-    Piece,
-    RowDecoder,
-    Snapshot,
-    fold_of,
-    layout_of,
-    pieces_of,
-    snapshot_of,
-)
+from gpuledger.projection.snapshot import layout_of
 from support.admission import SOURCES, RecordedFact, assigned, device, namespace, pool, settings
 from support.events import GENERATION, START, event, message, rows_of
+from support.snapshots import reloaded
 
-IDENTITY = LedgerIdentity("ledger", GENERATION)
 DAY_NS = 86_400 * 1_000_000_000
 SUBJECTS = st.sampled_from(["a", "b"])
 
@@ -83,20 +74,6 @@ def _recorded(numbers: dict[str, int], fact: RecordedFact, sequence: int, *, day
     one: Decoded = event(data, subject, number=numbers[source], at=24 * happened, source=source)
     recorded_ns = int(START.timestamp()) * 1_000_000_000 + day * DAY_NS
     return message(one, sequence)._replace(recorded_ns=recorded_ns)
-
-
-def reloaded(fold: Fold, last: Message) -> Fold:
-    """The fold as another process has it that loads its snapshot."""
-    anchor = anchor_of(last.sequence, last.subject, last.data)
-    snapshot = snapshot_of(fold, anchor, IDENTITY)
-    state = fold.projection.new_state()
-    layout = layout_of(fold.projection, state)
-    decoder = RowDecoder(layout.specs)
-    rows: dict[str, list[tuple[object, ...]]] = {one.name: [] for one in layout.specs}
-    for piece in pieces_of(snapshot):
-        rows[piece.table] += decoder.rows(Piece(*piece))
-    loaded = Snapshot(snapshot.ledger_id, snapshot.generation, snapshot.anchor, rows)
-    return fold_of(fold.projection, loaded, state, ())
 
 
 @given(RECORDS, st.data())

@@ -195,15 +195,23 @@ def _edge(
     if webhooks is not None:
         work.append(_serve(webhooks))
     if parts.fleet is not None:
-        work.append(_simulate(parts.fleet, client, ledger, followed))
+        work.append(_simulate(parts.fleet, client, parts, followed))
     return Edge(kubeconfig, writer, webhooks, work, followed)
 
 
-async def _simulate(fleet: FleetOptions, client: KubeClient, ledger: Ledger, followed: FollowedLog) -> None:
+async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, followed: FollowedLog) -> None:
     spec, speed, seed = fleet
-    clock, sleep = system_clock, asyncio.sleep
     await followed.wait_through_absences()
-    await simulate(spec, client=client, ledger=ledger, clock=clock, sleep=sleep, speed=speed, seed=seed)
+    await simulate(
+        spec,
+        client=client,
+        ledger=parts.ledger,
+        clock=system_clock,
+        sleep=asyncio.sleep,
+        speed=speed,
+        seed=seed,
+        database_url=parts.database_url,
+    )
 
 
 def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient, database_url: str) -> AdmissionService | None:

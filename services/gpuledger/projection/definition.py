@@ -169,6 +169,9 @@ class Projection:
     reads: ClassVar[bool] = False
     """Whether `read` is to be called with every message, whatever it holds."""
 
+    forgotten_by_effects: ClassVar[frozenset[str]] = frozenset()
+    """Tables of pending work: rows leave also when the work is done, which no fold of the log alone knows."""
+
     pages: ClassVar[bool] = False
     """Whether `touched` is to be called, because retired rows may have to come back."""
 

@@ -26,8 +26,8 @@ class KeptFold:
         layout = layout_of(projection, projection.new_state())
         self._snapshots = Snapshots(layout, ledger, database_url, settings)
 
-    async def load(self) -> Fold:
-        """The fold at its last snapshot, or at the start of the log.
+    async def load(self, state: State | None = None) -> Fold:
+        """The fold at its last snapshot, or at the start of the log; a given `state` is an empty one to fold into.
 
         Raises:
             LedgerUnavailableError: the log cannot be read.
@@ -35,9 +35,10 @@ class KeptFold:
         found = await self._snapshots.load()
         self._loaded = None if found is None else found.anchor
         if found is None:
-            return await new_fold(self._projection, self._ledger)
+            return await new_fold(self._projection, self._ledger, state)
         skipped = await skipped_positions(self._ledger)
-        return await asyncio.to_thread(fold_of, self._projection, found, self._projection.new_state(), skipped)
+        empty = self._projection.new_state() if state is None else state
+        return await asyncio.to_thread(fold_of, self._projection, found, empty, skipped)
 
     def anchor(self, fold: Fold) -> Anchor | None:
         """The anchor at the fold's position."""

@@ -93,10 +93,15 @@ def layout_of(projection: Projection, state: State) -> Layout:
 
 def snapshot_of(fold: Fold, anchor: Anchor, identity: LedgerIdentity) -> Snapshot:
     """The fold as it stands; rows do not change, so that it may go on while this is written."""
+    return Snapshot(identity.ledger_id, fold.generation, anchor, rows_of(fold))
+
+
+def rows_of(fold: Fold) -> dict[str, Sequence[Row]]:
+    """The rows of the fold's tables, with the numbers seen and the rules enforced."""
     rows: dict[str, Sequence[Row]] = {name: list(table.rows.values()) for name, table in fold.state.tables().items()}
     rows[SEEN.name] = seen_rows(fold.seen)
     rows[ENFORCED.name] = list(fold.enforced.rules.values())
-    return Snapshot(identity.ledger_id, fold.generation, anchor, rows)
+    return rows
 
 
 def fold_of(projection: Projection, snapshot: Snapshot, state: State, skipped: Iterable[Position]) -> Fold:

@@ -158,15 +158,19 @@ class Snapshots:
         return found
 
     async def _is_part_of_log(self, header: Header) -> bool:
-        ledger, reason = self._ledger, None
-        if not header.is_followed_by(ledger.identity.ledger_id, ledger.generation):
-            reason = f"It follows generation {header.generation} of the ledger {header.ledger_id}."
-        else:
-            try:
-                await ledger.confirm(header.anchor)
-            except LogChangedError as error:
-                reason = str(error)
+        reason = await refusal_of(header, self._ledger)
         if reason is not None:
             self._refused = header
             log.warning("snapshot.refused", name=self._layout.name, reason=reason)
         return reason is None
+
+
+async def refusal_of(header: Header, ledger: Ledger) -> str | None:
+    """Why nobody may begin at a snapshot of this log; None where that is right."""
+    if not header.is_followed_by(ledger.identity.ledger_id, ledger.generation):
+        return f"It follows generation {header.generation} of the ledger {header.ledger_id}."
+    try:
+        await ledger.confirm(header.anchor)
+    except LogChangedError as error:
+        return str(error)
+    return None

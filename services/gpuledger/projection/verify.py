@@ -31,6 +31,9 @@ FOLDED_IN_SNAPSHOT_MAX = MESSAGES_PER_BATCH_MAX
 """How many events are left for the snapshot: so few are folded in less time than another round takes."""
 
 
+SNAPSHOT = "snapshot "
+"""How the name of a verification of a snapshot begins."""
+
 OUTBOX = "outbox"
 """Stands for a table where a decision is lost."""
 

@@ -18,6 +18,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.verify import Verification
 from gpuledger.tools.cluster import KubeAccess
+from gpuledger.tools.kept_snapshots import remedy, verify_snapshots
 from gpuledger.tools.log_proof import GenerationProof, LogProof, prove_log
 from gpuledger.tools.projections import (
     changed_words,
@@ -83,6 +84,7 @@ def verify(
 ) -> None:
     """Verify that the tables are what the log says: fold it from its start and compare every row.
 
+    Without names the snapshots at which services begin are compared as well, each with a fold up to its position.
     Exits with 1 if a row differs. With --kube it compares the objects in Kubernetes in the same way, and with --log
     the log itself with the seals that were made as it grew.
     """
@@ -102,10 +104,7 @@ def verify(
     if proof is not None and proof.broken is not None:
         raise _altered(proof.broken)
     if wrong:
-        raise CliError(
-            f"{sum(result.differences for result in wrong)} rows differ from the ledger",
-            f"Rebuild them with `gpuledger replay {' '.join(result.projection for result in wrong)}`",
-        )
+        raise CliError(f"{sum(result.differences for result in wrong)} rows differ from the ledger", remedy(wrong))
     if objects and objects.differences:
         raise CliError(
             f"{objects.differences} objects in Kubernetes differ from the ledger",
@@ -142,6 +141,7 @@ async def _verify(
         is_altered = proof is not None and proof.broken is not None
         try:
             found = await verify_projections(backend, names)
+            found += [] if names else await verify_snapshots(backend)
         except (LogChangedError, ProjectionError):
             if is_altered:
                 return [], None, proof  # that is why

@@ -14,7 +14,7 @@ class InventoryProjection(Projection):
     """Folds facts about nodes, cards and settings, and decides the inventory that follows."""
 
     name = "inventory"
-    version = 5
+    version = 6
     specs = inventory_facts.SPECS
     handlers = {**HANDLERS, **REPORT_HANDLERS}
     state_class = inventory_facts.InventoryFacts

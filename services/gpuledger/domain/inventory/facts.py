@@ -8,6 +8,7 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.inventory.state import DECIDED_SPECS, Inventory
 from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.tombstones import RowEnds
 
 AGENT, FEATURES, LABELS = "agent", "features", "labels"
 """The reporters of cards, the most trusted first."""
@@ -39,6 +40,12 @@ class InventoryNode(NamedTuple):
     agent_at: datetime | None
     gpus_reported_at: datetime | None
     hardware_facts: str
+
+    def ended_at(self) -> datetime | None:
+        """When anything was last heard of a node that is gone, with its NodeFeature; None while one of them exists."""
+        times = (self.node_at, self.gone_at, self.features_at, self.agent_at, self.gpus_reported_at)
+        is_gone = not self.exists and not self.has_features
+        return max((time for time in times if time is not None), default=None) if is_gone else None
 
     @property
     def has_gpus(self) -> bool:
@@ -119,6 +126,7 @@ class InventoryFacts(Inventory):
     def __init__(self) -> None:
         super().__init__()
         self.node_facts = Table(INVENTORY_NODE)
+        self.node_ends = RowEnds(self.node_facts, InventoryNode.ended_at)
         self.report = Table(INVENTORY_CARD_REPORT, "node", "card")
         self.slot = Table(INVENTORY_SLOT, "node")
         self.nfd = Table(INVENTORY_NFD)

@@ -14,7 +14,7 @@ import orjson
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_DEVICE_PREFIX, NFD_LABEL_PREFIX
 from gpuledger.api.reasons import WithdrawalReason
-from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded
+from gpuledger.domain.fact import Fact, Handler, Handlers, counted_as_recorded
 from gpuledger.domain.inventory.claims import as_claimed, keeps_cards, other_keeper, owner_of, uuid_of
 from gpuledger.domain.inventory.device_names import place_of, provisional_card
 from gpuledger.domain.inventory.facts import (
@@ -52,6 +52,7 @@ from gpuledger.events.node import (
     NodeGone,
     NodeObserved,
 )
+from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import Rule
 
 AGENT_CARDS_MAX: Final = 2 * CARDS_PER_NODE_MAX
@@ -319,6 +320,7 @@ def _put(state: InventoryFacts, row: InventoryNode) -> None:
     """Put the row, and update the count of nodes that something describes."""
     was, now = _nfd(state.node_facts.get(row.node)), _nfd(row)
     state.node_facts.put(row)
+    state.node_ends.note(row)
     if was != now:
         count = state.nfd_count()
         state.nfd.put(NfdCount(MODULE_CONFIG, *(n - a + b for n, a, b in zip(count[1:], was, now, strict=True))))
@@ -336,12 +338,26 @@ def _nfd(row: InventoryNode | None) -> tuple[int, int, int, int]:
     return (1, int(new_enough), int(not new_enough), surveyed)
 
 
+def _then_forget(handler: Handler) -> Handler:
+    """Fold, and forget the nodes that are gone for so long that nothing older is to be expected of them."""
+
+    def fold(state: InventoryFacts, fact: Fact, data: Payload) -> None:
+        handler(state, fact, data)
+        for node in state.node_ends.forget(fact):
+            for report in state.report.where("node", node):
+                state.report.delete(state.report.key_of(report))
+            for slot in state.slot.where("node", node):
+                state.slot.delete(state.slot.key_of(slot))
+
+    return fold
+
+
 HANDLERS: Handlers = {
-    NodeObserved: _observed,
-    NodeGone: _gone,
-    NodeFeaturesObserved: _features_observed,
-    NodeFeaturesGone: _features_gone,
-    NodeDevicesObserved: _devices_observed,
+    NodeObserved: _then_forget(_observed),
+    NodeGone: _then_forget(_gone),
+    NodeFeaturesObserved: _then_forget(_features_observed),
+    NodeFeaturesGone: _then_forget(_features_gone),
+    NodeDevicesObserved: _then_forget(_devices_observed),
     **DECIDED_HANDLERS,
     DeviceWithdrawn: _withdrawn,
 }

@@ -6,7 +6,7 @@ the log replaces an earlier one.
 
 from datetime import datetime
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -16,6 +16,7 @@ from gpuledger.domain.conditions import put_conditions
 from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.inventory.device_names import inventory_id
 from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.tombstones import RowEnds
 from gpuledger.events.device import (
     Description,
     DeviceAttached,
@@ -30,6 +31,9 @@ from gpuledger.events.device import (
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeInventoryChanged, NodeInventoryWithdrawn
 from gpuledger.events.settings import DEFAULT_CLAIM_REFERENCES, SettingsChanged
+
+NO_LABELS: Final = "{}"
+"""No labels, as a JSON object."""
 
 
 class GpuDevice(NamedTuple):
@@ -77,6 +81,10 @@ class GpuDeviceMark(NamedTuple):
     marked_at: datetime
     labels: str
     annotations: str
+
+    def ended_at(self) -> datetime | None:
+        """Since when there is nothing of people's on the device, or no device; None while there is."""
+        return self.marked_at if self.labels == self.annotations == NO_LABELS else None
 
 
 class GpuNode(NamedTuple):
@@ -164,6 +172,7 @@ class Inventory(TableState):
     def __init__(self) -> None:
         self.device = Table(GPU_DEVICE, "node")
         self.mark = Table(GPU_DEVICE_MARK)
+        self.mark_ends = RowEnds(self.mark, GpuDeviceMark.ended_at)
         self.node = Table(GPU_NODE)
         self.condition = Table(GPU_NODE_CONDITION, "node")
         self.module = Table(GPU_MODULE)
@@ -309,7 +318,10 @@ def _marked(state: Inventory, fact: Fact, data: DeviceMarked) -> None:
     name, time = fact.event.subject, fact.event.time
     previous = state.mark.get(name)
     if previous is None or previous.marked_at <= time:
-        state.mark.put(GpuDeviceMark(name, time, json_text(data.labels), json_text(data.annotations)))
+        row = GpuDeviceMark(name, time, json_text(data.labels), json_text(data.annotations))
+        state.mark.put(row)
+        state.mark_ends.note(row)
+    state.mark_ends.forget(fact)
 
 
 def _settings_changed(state: Inventory, fact: Fact, data: SettingsChanged) -> None:

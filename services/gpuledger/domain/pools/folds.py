@@ -15,6 +15,7 @@ from gpuledger.domain.fact import Fact, Handlers, is_late
 from gpuledger.domain.inventory.device_names import inventory_id
 from gpuledger.domain.inventory.state import (
     DECIDED_HANDLERS,
+    NO_LABELS,
     GpuDevice,
     hardware_columns,
     json_text,
@@ -115,7 +116,10 @@ def _marked(state: PoolFacts, fact: Fact, data: DeviceMarked) -> None:
         data.annotations.get(ANNOTATION_ASSIGNMENT),
         data.annotations.get(ANNOTATION_CLUSTER_ASSIGNMENT),
     )
-    state.mark.put(PoolMark(device, time, intern(json_text(data.labels)), *pools))
+    row = PoolMark(device, time, intern(json_text(data.labels)), *pools)
+    state.mark.put(row)
+    state.mark_ends.note(row)
+    state.mark_ends.forget(fact)
     if device in state.device.rows:
         state.touch_device(device)
 
@@ -125,36 +129,51 @@ def _labelled(state: PoolFacts, fact: Fact, data: NodeLabelled) -> None:
 
 
 def _unlabelled(state: PoolFacts, fact: Fact, _data: NodeUnlabelled) -> None:
-    _label(state, fact, "{}")
+    _label(state, fact, NO_LABELS)
 
 
 def _label(state: PoolFacts, fact: Fact, labels: str) -> None:
     before = _node(state, fact.event.subject)
     if is_late(before.labelled_at, fact.event.time):
         return
-    state.node.put(before._replace(labels=intern(labels), labelled_at=fact.event.time))
+    _put_node(state, fact, before._replace(labels=intern(labels), labelled_at=fact.event.time))
     if before.labels != labels:
         state.touch_node(before.node)
 
 
 def _bootstrap_changed(state: PoolFacts, fact: Fact, data: NodeBootstrapChanged) -> None:
     ready = any(one.type == NodeConditionType.READY_FOR_POOLING and one.status == TRUE for one in data.conditions)
-    _set_ready(state, fact.event.subject, ready)
+    _set_ready(state, fact, ready=ready)
 
 
 def _bootstrap_withdrawn(state: PoolFacts, fact: Fact, _data: NodeBootstrapWithdrawn) -> None:
-    _set_ready(state, fact.event.subject, ready=False)
+    _set_ready(state, fact, ready=False)
 
 
-def _set_ready(state: PoolFacts, node: str, ready: bool) -> None:
+def _set_ready(state: PoolFacts, fact: Fact, *, ready: bool) -> None:
+    node = fact.event.subject
     before = _node(state, node)
-    state.node.put(before._replace(ready=ready))
+    _put_node(state, fact, before._replace(ready=ready))
     if before.ready != ready:
         state.touch_node(node)
 
 
+def _put_node(state: PoolFacts, fact: Fact, row: PoolNode) -> None:
+    """Store the row of a node, unless it says nothing, and forget those that have said nothing for long."""
+    if row == _unknown(row.node):
+        state.node.delete(row.node)
+    else:
+        state.node.put(row)
+        state.node_ends.note(row)
+    state.node_ends.forget(fact)
+
+
 def _node(state: PoolFacts, node: str) -> PoolNode:
-    return state.node.get(node) or PoolNode(intern(node), ready=False, labels="{}", labelled_at=None)
+    return state.node.get(node) or _unknown(node)
+
+
+def _unknown(node: str) -> PoolNode:
+    return PoolNode(intern(node), ready=False, labels=NO_LABELS, labelled_at=None)
 
 
 def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:

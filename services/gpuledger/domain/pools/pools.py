@@ -1,7 +1,8 @@
 """Pools as people define them, and what the `pools` service decided about them: one fold, which all share that need it.
 
 The latest definition by event time is in force, and nothing that is older than a pool's end counts. A decision replaces
-the one before it in the order of the log. A withdrawn device leaves nothing behind, a pool that is gone only its end.
+the one before it in the order of the log. A withdrawn device leaves nothing behind, a pool that is gone only its
+end, for a while.
 """
 
 from datetime import datetime
@@ -15,6 +16,7 @@ from gpuledger.domain.fact import Fact, Handlers, TableState, is_late
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.pools.spec import Spec, approval_of, read_spec
 from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.tombstones import RowEnds
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone, PoolReleased
 from gpuledger.events.position import Offset
@@ -108,6 +110,7 @@ class Pools(TableState):
     def __init__(self) -> None:
         self.pool = Table(GPU_POOL, "name", "approval")
         self.end = Table(POOL_END)
+        self.ends = RowEnds(self.end, lambda row: row.gone_at)
         self.assignment = Table(GPU_DEVICE_ASSIGNMENT, "pool")
         self.total = Table(GPU_POOL_TOTAL)
         self.condition = Table(GPU_POOL_CONDITION, "pool")
@@ -122,6 +125,7 @@ def _defined(state: Pools, fact: Fact, data: PoolDefined) -> None:
     pool, time = intern(fact.event.subject), fact.event.time
     if state.is_late(pool, time):
         return
+    state.ends.forget(fact)
     before = state.pool.get(pool)
     same = before if before is not None and before.uid == data.uid else None
     payload = json_text(data.model_dump(mode="json"))
@@ -147,7 +151,10 @@ def _gone(state: Pools, fact: Fact, _data: PoolGone) -> None:
     pool, time = fact.event.subject, fact.event.time
     if state.is_late(pool, time):
         return
-    state.end.put(PoolEnd(intern(pool), time))
+    state.ends.forget(fact)
+    end = PoolEnd(intern(pool), time)
+    state.end.put(end)
+    state.ends.note(end)
     state.pool.delete(pool)
     state.total.delete(pool)
     for row in state.condition.where("pool", pool):

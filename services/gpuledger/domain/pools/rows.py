@@ -6,7 +6,7 @@ They are its own, and hold only the properties of devices and nodes that pools d
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpuledger.domain.inventory.state import GpuModule, ModuleSettings
+from gpuledger.domain.inventory.state import NO_LABELS, GpuModule, ModuleSettings
 from gpuledger.domain.pools.pools import POOLS_SPECS
 from gpuledger.domain.pools.spec import DeviceFacts, profiles_of
 from gpuledger.domain.table import TableSpec
@@ -50,6 +50,11 @@ class PoolMark(NamedTuple):
     requested_pool: str | None
     requested_cluster_pool: str | None
 
+    def ended_at(self) -> datetime | None:
+        """Since when there is nothing of people's on the device, or no device; None while there is."""
+        has_none = self.requested_pool is None and self.requested_cluster_pool is None and self.labels == NO_LABELS
+        return self.marked_at if has_none else None
+
 
 class PoolNode(NamedTuple):
     """A node: whether its devices may be pooled, and its labels (a JSON object) with their time."""
@@ -58,6 +63,10 @@ class PoolNode(NamedTuple):
     ready: bool
     labels: str
     labelled_at: datetime | None
+
+    def ended_at(self) -> datetime | None:
+        """Since when the row says nothing that a node without one would not have; None while it does."""
+        return self.labelled_at if not self.ready and self.labels == NO_LABELS else None
 
 
 class PoolPod(NamedTuple):

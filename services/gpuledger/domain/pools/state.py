@@ -18,6 +18,7 @@ from gpuledger.domain.pools import rows
 from gpuledger.domain.pools.pools import Pool, Pools
 from gpuledger.domain.pools.spec import Spec, selects, units
 from gpuledger.domain.table import Table
+from gpuledger.domain.tombstones import RowEnds
 from gpuledger.events.node import CARDS_PER_NODE_MAX
 from gpuledger.events.position import order
 
@@ -39,6 +40,8 @@ class PoolFacts(Pools):
         self.device = Table(rows.POOL_DEVICE, "node")
         self.mark = Table(rows.POOL_MARK, "requested_pool", "requested_cluster_pool")
         self.node = Table(rows.POOL_NODE)
+        self.mark_ends = RowEnds(self.mark, rows.PoolMark.ended_at)
+        self.node_ends = RowEnds(self.node, rows.PoolNode.ended_at)
         self.pod = Table(rows.POOL_POD)
         self.setup = Table(rows.POOL_SETUP)
         self.tally = Table(rows.POOL_TALLY)

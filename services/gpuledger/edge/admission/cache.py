@@ -9,20 +9,20 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from sys import intern
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from gpuledger.api.conditions import TRUE
 from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, within
+from gpuledger.domain.fact import Fact, Handlers, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings, json_text
 from gpuledger.domain.pools.pools import POOLS_HANDLERS, PoolCondition, Pools, PoolTotal
 from gpuledger.domain.pools.potential import potential_units
 from gpuledger.domain.pools.spec import Spec
 from gpuledger.domain.table import Table, TableSpec
-from gpuledger.domain.tombstones import Tombstones
+from gpuledger.domain.tombstones import LatestRows
 from gpuledger.events.device import (
     DeviceDescribed,
     DeviceDetected,
@@ -93,43 +93,6 @@ NAMESPACE_GATE: Final = TableSpec("namespace_gate", NamespaceGate, ("namespace",
 LABELLED_NODE: Final = TableSpec("labelled_node", LabelledNode, ("node",))
 PREPARED_DEVICE: Final = TableSpec("prepared_device", PreparedDevice, ("name",))
 
-L = TypeVar("L", NamespaceGate, LabelledNode)
-
-
-class _LatestRows(Generic[L]):
-    """The latest row of each key by event time; a row without a value is an end, and stays for a while."""
-
-    def __init__(self, spec: TableSpec[L]) -> None:
-        self.table: Table[L] = Table(spec)
-        self.table.never_written()
-        self._ends: Tombstones | None = None
-
-    def put(self, fact: Fact, row: L) -> None:
-        """Take a row in, unless a later one is there, and forget ends that are old enough."""
-        key, value, at = row
-        before = self.table.get(key)
-        if not is_late(before and before.observed_at, at):
-            self.table.put(row)
-            if value is None:
-                self._tombstones().add(key, at)
-        self._forget(fact)
-
-    def _forget(self, fact: Fact) -> None:
-        recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
-        for key, ended_at in self._tombstones().pop_expired(recorded_at):
-            row = self.table.get(key)
-            if row is not None and row[1:] == (None, ended_at):
-                self.table.delete(key)
-
-    def _tombstones(self) -> Tombstones:
-        """The ends among the rows; those of a snapshot are loaded before the first fact."""
-        if self._ends is None:
-            self._ends = Tombstones()
-            for key, value, at in self.table.rows.values():
-                if value is None:
-                    self._ends.add(key, at)
-        return self._ends
-
 
 @lru_cache(maxsize=LABEL_SETS_MAX)
 def _labels(text: str) -> Mapping[str, str]:
@@ -145,8 +108,8 @@ class AdmissionCache:
         self.inventory = Inventory()
         self.pools = Pools()
         self.prepared = Table(PREPARED_DEVICE)
-        self._namespaces = _LatestRows(NAMESPACE_GATE)
-        self._nodes = _LatestRows(LABELLED_NODE)
+        self._namespaces = LatestRows(NAMESPACE_GATE)
+        self._nodes = LatestRows(LABELLED_NODE)
         for table in self.tables().values():
             table.never_written()
 
@@ -250,7 +213,7 @@ class CacheProjection(Projection):
     """Folds the ledger into the cache, which stays in memory, and in snapshots."""
 
     name = "admission"
-    version = 2
+    version = 3
     specs = ()
     handlers = HANDLERS
 

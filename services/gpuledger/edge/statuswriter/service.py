@@ -1,9 +1,9 @@
 """The `statuswriter` service: keeps GPUDevices, GPUNodeStates and other objects equal to what the ledger says.
 
 One instance is the leader and writes; the others wait for its lock. The leader sees to it that the cluster belongs to
-its ledger, folds the ledger to its head before it writes anything, because history never acts, and then follows ledger
-and API server. If another ledger takes the cluster over, it stops writing, and so it does while the log is not the one
-that the projections' rows follow.
+its ledger, and folds the ledger to its head, from its last snapshot on, before it writes anything, because history
+never acts; then it follows ledger and API server. If another ledger takes the cluster over, it stops writing, and so it
+does while the log is not the one that the projections' rows follow.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.followed_log import FollowedLog
-from gpuledger.projection.replay import new_fold
+from gpuledger.projection.kept_fold import KeptFold
 from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
@@ -173,22 +173,27 @@ class StatusWriter:
         ACTIVE.set(1)
         now = asyncio.get_running_loop().time
         context = WriteContext(self._client, self._settings, self._clock, now, self._jitter)
-        self._leader = _Leader(self._ledger, context)
+        kept = KeptFold(DesiredProjection(), self._ledger, self._database_url, self._settings.snapshots)
+        self._leader = _Leader(self._ledger, kept, context)
         try:
-            await self._leader.fold_to_head()
-            self._stopped = None
-            with registered(self._leader.collectors()):
-                await run_until_one_fails([*self._leader.work(), self._ownership.keep()])
+            await run_until_one_fails([self._fold_and_work(self._leader), kept.run(), self._ownership.keep()])
         finally:
             ACTIVE.set(0)
+
+    async def _fold_and_work(self, leader: "_Leader") -> None:
+        await leader.fold_to_head()
+        self._stopped = None
+        with registered(leader.collectors()):
+            await run_until_one_fails(leader.work())
 
 
 class _Leader:
     """Folds, plans and writes from getting the lock to losing it."""
 
-    def __init__(self, ledger: Ledger, context: WriteContext) -> None:
+    def __init__(self, ledger: Ledger, kept: KeptFold, context: WriteContext) -> None:
         settings = context.settings
         self._ledger = ledger
+        self._kept = kept
         self._context = context
         self._desired = DesiredState()
         self._fold = Fold(DesiredProjection(), ledger.generation, state=self._desired)
@@ -223,14 +228,13 @@ class _Leader:
         return StatusWriterHealth(state, self._fold.sequence, waiting, failing, left, unlisted, None)
 
     async def fold_to_head(self) -> None:
-        """Fold everything up to the head; young occurrences in it still become Events."""
-        head = await self._ledger.head()
-        self._fold = await new_fold(DesiredProjection(), self._ledger, self._desired)
-        recent: list[Occurrence] = []
+        """Fold what came since the last snapshot, up to the head; young occurrences still become Events."""
+        self._fold = await self._kept.load(self._desired)
         with seldom_collected():
-            async for messages in self._ledger.history(until=head):
+            async for messages in self._ledger.history(after=self._fold.sequence, until=await self._ledger.head()):
                 self._fold.apply_all(messages)
-                recent += filter(self._is_fresh, self._desired.take_occurrences())
+                self._kept.folded(self._fold)
+        recent = self._desired.take_occurrences()
         self._desired.take_changed()
         self._was_enabled = self._desired.enabled
         self._settings_before = self._desired.settings_in_force()
@@ -258,13 +262,14 @@ class _Leader:
                 self._announce([*unpooled.take_occurrences(), *coverage.take_occurrences()])
 
     async def _follow_ledger(self) -> None:
-        async with self._ledger.read(self._fold.sequence, anchor=self._fold.anchor) as reader:
+        async with self._ledger.read(self._fold.sequence, anchor=self._kept.anchor(self._fold)) as reader:
             self.has_followed = True
             while True:
                 self._apply(await reader.next_batch(self._context.settings.messages_per_batch))
 
     def _apply(self, messages: list[Message]) -> None:
         self._fold.apply_all(messages)
+        self._kept.folded(self._fold)
         changed, occurrences = self._desired.take_changed(), self._desired.take_occurrences()
         self._planner.desired_changed(changed)
         was_enabled, self._was_enabled = self._was_enabled, self._desired.enabled

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.statuswriter.events.series import EVENT_AGE_MAX_S
+from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.backoff import Backoff, Jitter
 from gpuledger.runtime.clock import Clock
 from gpuledger.runtime.settings import ComponentSettings
@@ -23,8 +25,9 @@ class StatusWriterSettings:
     `without_pool_grace_s` is how long a node's GPUs are ready without a pool before an Event says so.
     `coverage_after_s` is how long a node's inventory is incomplete before an Event says which of its labels differ from
     those that the NodeFeatureRule derives; it is less than `event_age_max_s`.
-    `event_age_max_s` is how old an occurrence may be to become an Event. `ownership_check_s` is how often the writer
-    looks which ledger the cluster belongs to, and so how long it may go on after another ledger took the cluster over.
+    `event_age_max_s` is how old an occurrence may be to become an Event, EVENT_AGE_MAX_S at most.
+    `ownership_check_s` is how often the writer looks which ledger the cluster belongs to, and so how long it may go on
+    after another ledger took the cluster over.
     `reclaim_pause_s` is how long who had a cluster lets others claim it, who look more often than that.
     """
 
@@ -45,11 +48,12 @@ class StatusWriterSettings:
     events_burst: int = 50
     events_waiting_max: int = 2_000
     events_tried_max: int = 5
-    event_age_max_s: float = 600.0
+    event_age_max_s: float = EVENT_AGE_MAX_S
     series_period_s: float = 600.0
     stopped_retry_s: float = 60.0
     ownership_check_s: float = 5.0
     reclaim_pause_s: float = 60.0
+    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
     components: ComponentSettings = field(default_factory=ComponentSettings)
     backoff: Backoff = field(default_factory=Backoff)
     restart_backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))

@@ -29,7 +29,7 @@ from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError
 from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.ledger.own import publish_own
-from gpuledger.projection.snapshot import Snapshot
+from gpuledger.projection.snapshot import Row, Snapshot
 from gpuledger.projection.snapshots import Snapshots
 from gpuledger.projection.subject_form import SubjectForm
 from gpuledger.runtime.clock import NewId, random_id
@@ -139,15 +139,15 @@ class Journal:
         receipts = await publish_own(self._ledger, messages, self._new_message_id)
         return await self._read_back(latest(one.sequence for one in receipts))
 
-    async def catch_up(self) -> set[str]:
-        """Read all that the ledger has by now; returns the subjects with new facts.
+    async def catch_up(self, until: Offset | None = None) -> set[str]:
+        """Read all that the ledger has by now, or up to a position; returns the subjects with new facts.
 
         Raises:
             LedgerUnavailableError: it cannot be read.
         """
         await self._begin()
         touched: set[str] = set()
-        async for messages in self._ledger.history(self._position, subject_filter=self._kind.subjects):
+        async for messages in self._ledger.history(self._position, until, self._kind.subjects):
             touched |= self._take(messages)
             await asyncio.sleep(0)
         return touched
@@ -180,10 +180,14 @@ class Journal:
         anchor = self.anchor
         if self._snapshots is None or anchor is None:
             return
-        content = JournalContent(self.recorded, self._heard, self._seen, self._epoch, self._rejected_time)
-        rows = rows_of_journal(self._kind.source, content)
-        self._snapshots.offer(Snapshot(self._ledger.identity.ledger_id, self._ledger.generation, anchor, rows))
+        identity, generation = self._ledger.identity, self._ledger.generation
+        self._snapshots.offer(Snapshot(identity.ledger_id, generation, anchor, self.rows()))
         self._taken = 0
+
+    def rows(self) -> dict[str, list[Row]]:
+        """All that the journal has from the log, as rows of a snapshot."""
+        content = JournalContent(self.recorded, self._heard, self._seen, self._epoch, self._rejected_time)
+        return rows_of_journal(self._kind.source, content)
 
     async def _read_back(self, end: Offset) -> set[str]:
         """Read up to a position: querying the last one takes longer the more events there are."""

@@ -1,64 +1,22 @@
-"""Resumes a fleet that was started before, from the ledger and from the pods in the cluster.
+"""Resumes a fleet that was started before, from what the ledger has of it and from the pods in the cluster. Pure.
 
-The ledger has the card of each slot, the last number of each agent, and the shares of each pod; nothing else is stored
-anywhere. The caller resolves what ledger and cluster disagree on.
+The caller resolves what ledger and cluster disagree on.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 from gpuledger.edge.kube.client import Object
-from gpuledger.events.device import Card, DeviceFailed, DeviceHealthChanged
-from gpuledger.events.envelope import Decoded, decode, stands_under
-from gpuledger.events.errors import EventError
-from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
-from gpuledger.events.subjects import NODE, ROOT, SERVICE, origin_of
-from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
-from gpuledger.ledger.api import Ledger, Message
+from gpuledger.events.device import Card
 from gpuledger.tools.simulation import names
-from gpuledger.tools.simulation.agents import WORKLOADS, epoch_of, source_of
-from gpuledger.tools.simulation.allocation import RunningPod, Share, SimulatedPod, Start
-from gpuledger.tools.simulation.failures import FATAL
+from gpuledger.tools.simulation.allocation import RunningPod, SimulatedPod, Start
 from gpuledger.tools.simulation.fleet import Fleet, SlotId
 from gpuledger.tools.simulation.objects import requested_resource
 from gpuledger.tools.simulation.preparation import NodeProgress
+from gpuledger.tools.simulation.recorded import RecordedFleet, number_of
 from gpuledger.tools.simulation.workload import FAILED, SUCCEEDED, Chance, Rates, duration_s
 
-AGENTS: Final = f"{ROOT}.{NODE}.>"
-"""The subjects of agents' events. Among those of earlier builds are workloads, which an agent may no longer publish."""
-
-RECORDED_WORKLOADS: Final = f"{ROOT}.{SERVICE}.{origin_of(WORKLOADS).name}.{WorkloadScheduled.AGGREGATE}.>"
-"""The subjects of the fleet's workloads, all later than those that agents published."""
-
 FINISHED: Final = (SUCCEEDED, FAILED)
-_NUMBER = re.compile(r".+-(\d{6,12})").fullmatch
-
-
-class OpenWorkload(NamedTuple):
-    """A workload that runs according to the ledger."""
-
-    node: str
-    shares: tuple[Share, ...]
-
-
-@dataclass(slots=True)
-class RecordedFleet:
-    """The fleet according to the ledger.
-
-    `numbers` has the last number of each source, `last_cards` the UUID last seen in each slot, `heartbeats` how many a
-    node's agent recorded in a row.
-    """
-
-    events: int = 0
-    last_number: int = 0
-    numbers: dict[str, int] = field(default_factory=dict)
-    cards: dict[str, set[str]] = field(default_factory=dict)
-    last_cards: dict[SlotId, str] = field(default_factory=dict)
-    failed: set[str] = field(default_factory=set)
-    open: dict[str, OpenWorkload] = field(default_factory=dict)
-    heartbeats: dict[str, int] = field(default_factory=dict)
 
 
 class LeftoverNodes(NamedTuple):
@@ -73,78 +31,6 @@ def leftover_nodes(fleet: Fleet, nodes: Iterable[Object]) -> LeftoverNodes:
     simulated = (node for node in nodes if (node.get("spec", {}).get("providerID") or "").startswith(names.PROVIDER))
     found = tuple(sorted(node["metadata"]["name"] for node in simulated))
     return LeftoverNodes(found, tuple(name for name in found if name not in fleet.nodes))
-
-
-async def recorded_of(ledger: Ledger, fleet: Fleet) -> RecordedFleet:
-    """Read the events of the fleet's agents, and its workloads."""
-    recorded = RecordedFleet()
-    nodes = fleet.nodes.values()
-    slot_ids = {(node.name, address): slot for node in nodes for slot, address in enumerate(node.addresses)}
-    for subjects in (AGENTS, RECORDED_WORKLOADS):
-        async for batch in ledger.history(subject_filter=subjects):
-            for event in _own(batch, fleet):
-                _take(recorded, event, slot_ids)
-    return recorded
-
-
-def _own(batch: Iterable[Message], fleet: Fleet) -> Iterator[Decoded]:
-    """The events of this simulation; others may record events on nodes of the same names."""
-    epoch, sources = epoch_of(fleet.seed), {WORKLOADS, *map(source_of, fleet.nodes)}
-    for message in batch:
-        try:
-            event = decode(message.data) if epoch.encode() in message.data else None
-        except EventError:
-            continue
-        is_own = event is not None and event.epoch == epoch and event.source in sources
-        if event is not None and is_own and stands_under(event, message.subject):
-            yield event
-
-
-def _take(recorded: RecordedFleet, event: Decoded, slot_ids: dict[tuple[str, str], int]) -> None:
-    node, data = origin_of(event.source).name, event.data
-    recorded.events += 1
-    recorded.numbers[event.source] = max(recorded.numbers.get(event.source, 0), event.number)
-    if isinstance(data, NodeDevicesObserved):
-        _take_cards(recorded, node, data, slot_ids)
-    elif isinstance(data, DeviceFailed) and data.kind in FATAL:
-        recorded.failed.add(event.subject)
-    elif isinstance(data, DeviceHealthChanged):
-        (recorded.failed.discard if data.healthy else recorded.failed.add)(event.subject)
-        recorded.heartbeats[node] = 0
-    elif isinstance(data, NodeMonitoringObserved):
-        recorded.heartbeats[node] = recorded.heartbeats.get(node, 0) + 1 if data.fresh else 0
-    elif isinstance(data, WorkloadScheduled):
-        shares = tuple(Share(share.device, share.gpu_milli) for share in data.devices)
-        _take_pod(recorded, event.subject, OpenWorkload(data.node or "", shares))
-    elif isinstance(data, WorkloadEnded):
-        _take_pod(recorded, event.subject, None)
-
-
-def _take_cards(
-    recorded: RecordedFleet, node: str, data: NodeDevicesObserved, slot_ids: dict[tuple[str, str], int]
-) -> None:
-    recorded.cards[node] = {card.uuid for card in data.cards if card.uuid}
-    for card in data.cards:
-        slot = slot_ids.get((node, card.pci_address))
-        if slot is not None and card.uuid:
-            recorded.last_cards[SlotId(node, slot)] = card.uuid
-
-
-def _take_pod(recorded: RecordedFleet, workload: str, now_open: OpenWorkload | None) -> None:
-    pod = names.pod_of(workload)
-    if pod is None:
-        return
-    recorded.last_number = max(recorded.last_number, number_of(pod))
-    if now_open is None:
-        recorded.open.pop(pod, None)
-    else:
-        recorded.open[pod] = now_open
-
-
-def number_of(pod: str) -> int:
-    """The number at the end of a pod's name; 0 where there is none."""
-    match = _NUMBER(pod)
-    return int(match[1]) if match else 0
 
 
 class ResumeState(NamedTuple):
@@ -211,7 +97,7 @@ def _cards(fleet: Fleet, recorded: RecordedFleet) -> tuple[dict[SlotId, Card], d
     lives: dict[SlotId, int] = {}
     failed: set[SlotId] = set()
     for slot_id in fleet.slot_ids():
-        uuid = recorded.last_cards.get(slot_id)
+        uuid = recorded.last_cards.get((slot_id.node, fleet.nodes[slot_id.node].addresses[slot_id.slot]))
         life = lives[slot_id] = 0 if uuid is None else fleet.life_of(slot_id, uuid) or 0
         if uuid is None or uuid in recorded.cards.get(slot_id.node, ()):
             cards[slot_id] = fleet.card(slot_id, life)

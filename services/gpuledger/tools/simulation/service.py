@@ -6,11 +6,11 @@ have it; two simulations with one seed must not run at once.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from random import Random
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
@@ -26,8 +26,9 @@ from gpuledger.tools.simulation.assignments import device_of
 from gpuledger.tools.simulation.decide import FleetPlan
 from gpuledger.tools.simulation.execution import Simulation
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
+from gpuledger.tools.simulation.fleet_journal import FleetJournal
 from gpuledger.tools.simulation.kubernetes import DEMO, Cluster, retrying
-from gpuledger.tools.simulation.resume import recorded_of, resume_state
+from gpuledger.tools.simulation.resume import resume_state
 from gpuledger.tools.simulation.schedule import Pace
 from gpuledger.tools.simulation.workload import Rates
 
@@ -55,6 +56,7 @@ async def run(
     speed: float,
     seed: int,
     rates: Rates | None = None,
+    database_url: str | None = None,
 ) -> None:
     """Simulate the fleet until cancelled.
 
@@ -67,6 +69,7 @@ async def run(
         speed: simulated seconds that a real one is.
         seed: gives the fleet its identity and everything that happens its chance.
         rates: how often things happen.
+        database_url: where snapshots of what the ledger has of the fleet are kept; None: each start reads all of it.
 
     Raises:
         SpeedError: the speed is out of bounds.
@@ -77,7 +80,8 @@ async def run(
     fleet, rates = Fleet(spec, seed), _seen_by_others(rates or Rates(), speed)
     cluster = Cluster(client, clock=clock, sleep=sleep)
     await cluster.prepare()
-    recorded = await retrying(lambda: recorded_of(ledger, fleet), sleep=sleep)
+    journal = FleetJournal(ledger, epoch_of(seed), database_url)
+    recorded = await retrying(journal.catch_up, sleep=sleep)
     chance = Random(f"{seed}/run/{recorded.events}")  # noqa: S311 - no secret
     state = resume_state(fleet, recorded, await cluster.pods(), await cluster.ready_components(), chance, rates)
     plan = FleetPlan(fleet, chance, rates, state.start)
@@ -85,7 +89,8 @@ async def run(
     simulation = Simulation(fleet, plan, cluster, agents, clock, chance, rates)
     await simulation.begin(state)
     log.info("the fleet is up", fleet=str(spec), seed=seed, speed=speed, events=recorded.events)
-    await _follow(simulation, client, pace, clock, sleep)
+    keeping = [] if database_url is None else [journal.run(), journal.follow(asyncio.sleep)]
+    await _follow(simulation, client, pace, clock, sleep, keeping)
 
 
 def _seen_by_others(rates: Rates, speed: float) -> Rates:
@@ -93,10 +98,17 @@ def _seen_by_others(rates: Rates, speed: float) -> Rates:
     return replace(rates, heartbeat_s=max(rates.heartbeat_s, EXPORTER_HEARTBEAT_MIN_S * speed))
 
 
-async def _follow(simulation: Simulation, client: KubeClient, pace: Pace, clock: Clock, sleep: Sleep) -> None:
+async def _follow(
+    simulation: Simulation,
+    client: KubeClient,
+    pace: Pace,
+    clock: Clock,
+    sleep: Sleep,
+    keeping: Iterable[Coroutine[Any, Any, None]],
+) -> None:
     pods = KindWatch(client, PODS, lambda pod: pod, selection=DEMO, sleep=sleep)
     devices = KindWatch(client, GPU_DEVICES, device_of, sleep=sleep)
-    following = [asyncio.create_task(pods.run()), asyncio.create_task(devices.run())]
+    following = [asyncio.create_task(one) for one in (pods.run(), devices.run(), *keeping)]
     try:
         while True:
             due_s = simulation.plan.due_s

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.api.reasons import EventReason
+from gpuledger.domain.fact import Fact
 from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.edge.statuswriter.desired.coverage import AGREE, DIFFERENCES_SHOWN_MAX, NO_FEATURES, CoverageChecks
 from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
@@ -21,7 +22,7 @@ from gpuledger.events.node import (
     NodeObserved,
     PciDevice,
 )
-from support.events import hour
+from support.events import event, hour
 from support.gpu_states import COMPLETE, INCOMPLETE, desired_state
 from support.inventory import MODULE
 
@@ -129,7 +130,7 @@ def test_what_stays_incomplete_is_announced_once_and_again_when_it_changes() -> 
     assert "device-count is 2, not 1" in first
     assert watch.at(hour(5)) == watch.at(hour(9)) == []
 
-    watch.state.coverage.observe_labels("w1", watch.state.coverage.incomplete["w1"]._replace(at=hour(10)), {})
+    watch.state.coverage.observe_labels(Fact(event(NodeObserved(uid="u"), "w1", at=10), 4, 0), {})
     (second,) = watch.at(hour(10))
     assert "device-count=1 is missing" in second
     assert watch.at(hour(11)) == []
@@ -149,7 +150,7 @@ def test_the_event_is_still_fresh_when_the_check_is_due() -> None:
     settings = StatusWriterSettings()
     assert settings.coverage_after_s < settings.event_age_max_s
     state = desired_state(labelled(), IS_INCOMPLETE)
-    since = state.coverage.incomplete["w1"]
+    since = state.coverage.incomplete.rows["w1"]
     now = [hour(2)]
     checks = CoverageChecks(state.coverage, node_feature_rule(), lambda: now[0], settings.coverage_after_s)
     now[0] = datetime.fromtimestamp(since.at.timestamp() + settings.coverage_after_s, tz=since.at.tzinfo)

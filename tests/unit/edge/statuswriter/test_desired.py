@@ -53,9 +53,9 @@ def test_what_changed_and_what_was_withdrawn() -> None:
         ("w1-0", detected()), ("w1", NodeInventoryChanged(present=True, conditions=(COMPLETE,))),
         ("w1-0", DeviceWithdrawn(moved_to="w2")), ("w1", NodeInventoryWithdrawn()),
     )  # fmt: skip
-    assert set(state.take_changed()) == set(state.withdrawn) == {DEVICE, NODE}
+    assert set(state.take_changed()) == set(state.withdrawn()) == {DEVICE, NODE}
     state = desired_state(("w1-0", detected()), ("w1-0", DeviceWithdrawn()), ("w1-0", detected()))
-    assert not state.withdrawn
+    assert not state.withdrawn()
 
 
 @pytest.mark.parametrize(("present", "labels"), [(True, {"gpu.deckhouse.io/detected": "true"}), (False, {})])

@@ -285,9 +285,9 @@ def test_a_node_that_stays_without_a_pool_is_announced_once() -> None:
         NODE, EventReason.NODE_WITHOUT_POOL, True, began,
     )  # fmt: skip
     assert list(unpooled.take_occurrences()) == []
-    state.without_pool.clear()
+    state.without_pool.delete("w1")
     assert list(unpooled.take_occurrences()) == []
-    state.without_pool |= desired_state(*facts).without_pool
+    state.without_pool.load(desired_state(*facts).without_pool.rows.values())
     assert len(list(unpooled.take_occurrences())) == 1
 
 
@@ -310,7 +310,7 @@ def test_a_node_that_stays_without_a_pool_is_announced_once() -> None:
     ],
 )
 def test_a_node_that_has_a_pool_or_nothing_to_give_is_none_without_a_pool(facts: list[Any]) -> None:
-    assert desired_state(*found("w1-0", "w1-1"), *facts).without_pool == {}
+    assert desired_state(*found("w1-0", "w1-1"), *facts).without_pool.rows == {}
 
 
 def test_metrics_have_the_names_that_dashboards_know() -> None:
@@ -358,12 +358,16 @@ def test_a_card_that_its_agent_misses_is_counted_as_faulted_and_is_not_in_sight(
     assert (notes["gpu_inventory_devices_total", "w1"], states) == (1, {"Ready": 1, "Faulted": 1})
 
 
+def partitions(*facts: Any) -> dict[str, int]:
+    return dict(desired_state(*facts).pool_usage.partitions.rows.values())
+
+
 def test_an_agent_speaks_of_its_own_nodes_devices_only() -> None:
     facts = [*found("w1-0"), *found("w2-0", node="w2"), (POOL, MIG)]
     facts += [("w1-0", assigned("Pending")), ("w2-0", assigned("Pending"))]
     applied = DevicePoolApplied(pool=POOL, partitions=7)
-    assert desired_state(*facts, ("w1-0", applied), ("w2-0", applied)).pool_usage.partitions == {"w1-0": 7}
-    assert desired_state(*facts, ("w1-0", applied), ("w1-0", DeviceWithdrawn())).pool_usage.partitions == {}
+    assert partitions(*facts, ("w1-0", applied), ("w2-0", applied)) == {"w1-0": 7}
+    assert partitions(*facts, ("w1-0", applied), ("w1-0", DeviceWithdrawn())) == {}
 
 
 def test_an_agent_is_heard_about_the_pool_that_a_device_belongs_to_only() -> None:

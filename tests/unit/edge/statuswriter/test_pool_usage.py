@@ -8,4 +8,4 @@ from support.gpu_states import MIG, POOL, assigned, desired_state, found
 def test_a_card_has_no_more_partitions_than_a_card_can_have() -> None:
     applied = DevicePoolApplied(pool=POOL, partitions=BIGINT_MAX)
     state = desired_state(*found("w1-0"), (POOL, MIG), ("w1-0", assigned("Pending")), ("w1-0", applied))
-    assert state.pool_usage.partitions == {"w1-0": MIG_INSTANCES_MAX}
+    assert dict(state.pool_usage.partitions.rows.values()) == {"w1-0": MIG_INSTANCES_MAX}

@@ -100,9 +100,9 @@ def test_changed_objects_are_reconciled() -> None:
     assert set(state.take_changed()) == {SLICE, OTHER}
     assert state.take_changed() == {}
     state = desired_state(PUBLISHED, ("s1", withdrawn()))
-    assert set(state.take_changed()) == set(state.withdrawn) == {SLICE}
-    assert not desired_state(PUBLISHED, ("s1", withdrawn()), PUBLISHED).withdrawn
-    assert not desired_state(("s1", withdrawn())).withdrawn
+    assert set(state.take_changed()) == set(state.withdrawn()) == {SLICE}
+    assert not desired_state(PUBLISHED, ("s1", withdrawn()), PUBLISHED).withdrawn()
+    assert not desired_state(("s1", withdrawn())).withdrawn()
 
 
 def test_settings_change_how_every_slice_is_shown() -> None:

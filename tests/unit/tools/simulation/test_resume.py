@@ -14,16 +14,16 @@ from gpuledger.tools.simulation import names, objects
 from gpuledger.tools.simulation.agents import OUTBOX_MAX, WORKLOADS, Agents, epoch_of, source_of
 from gpuledger.tools.simulation.allocation import RunningPod, Share, SimulatedPod
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
+from gpuledger.tools.simulation.fleet_journal import FleetJournal
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE
 from gpuledger.tools.simulation.objects import requested_resource
 from gpuledger.tools.simulation.preparation import NodeProgress
+from gpuledger.tools.simulation.recorded import RecordedFleet, fleet_of_rows, number_of, rows_of_fleet
 from gpuledger.tools.simulation.resume import (
     LeftoverNodes,
     ResumeState,
     is_own_pod,
     leftover_nodes,
-    number_of,
-    recorded_of,
     resume_state,
 )
 from gpuledger.tools.simulation.workload import FAILED, SUCCEEDED, Rates
@@ -57,8 +57,15 @@ def live(name: str, phase: str = "Pending", node: str | None = None, *, ours: bo
     return {"metadata": {"name": name, "labels": labels} | more, "spec": spec, "status": {"phase": phase}}
 
 
+async def recorded_of(ledger: MemoryLedger) -> RecordedFleet:
+    """What the ledger has of the fleet, also as a snapshot has it."""
+    found = await FleetJournal(ledger, epoch_of(FLEET.seed)).catch_up()
+    assert fleet_of_rows(rows_of_fleet(found, epoch_of(FLEET.seed))) == found
+    return found
+
+
 async def found_in(ledger: MemoryLedger, *pods: Any) -> ResumeState:
-    return resume_state(FLEET, await recorded_of(ledger, FLEET), pods, {}, Random(1), RATES)
+    return resume_state(FLEET, await recorded_of(ledger), pods, {}, Random(1), RATES)
 
 
 async def test_an_empty_ledger_is_a_new_fleet() -> None:
@@ -102,7 +109,7 @@ async def test_nodes_are_prepared_as_far_as_they_were() -> None:
     for node in (FIRST, FIRST, SECOND):
         await agents.heart_beat(node)
     await agents.flush()
-    recorded = await recorded_of(ledger, FLEET)
+    recorded = await recorded_of(ledger)
     state = resume_state(FLEET, recorded, [], {FIRST: {"nvidia-dcgm"}, "another": {"nvidia-dcgm"}}, Random(1), RATES)
     assert state.start.prepared == {
         FIRST: NodeProgress(frozenset({"nvidia-dcgm"}), 2),
@@ -110,7 +117,7 @@ async def test_nodes_are_prepared_as_far_as_they_were() -> None:
     }
     await agents.healthy(FIRST, card)
     await agents.flush()
-    assert (await recorded_of(ledger, FLEET)).heartbeats == {FIRST: 0, SECOND: 1}
+    assert (await recorded_of(ledger)).heartbeats == {FIRST: 0, SECOND: 1}
 
 
 async def test_pods_are_distinguished() -> None:
@@ -156,10 +163,10 @@ async def test_numbering_goes_on_and_ids_are_the_same_again() -> None:
         await agents.observed(SECOND, [])
         await agents.flush()
     assert await ledger.head() == 2, "a repetition with the same number is the same event"
-    recorded = await recorded_of(ledger, FLEET)
+    recorded = await recorded_of(ledger)
     assert (recorded.events, recorded.numbers) == (2, {source_of(FIRST): 1, source_of(SECOND): 1})
     for name in ("a", "b"):
-        agents = agents_of(ledger, (await recorded_of(ledger, FLEET)).numbers)
+        agents = agents_of(ledger, (await recorded_of(ledger)).numbers)
         await agents.ended(name, SUCCEEDED)
         await agents.observed(FIRST, [])
         await agents.flush()
@@ -178,12 +185,12 @@ async def test_a_workload_that_an_agent_of_an_earlier_build_recorded_goes_on() -
     source, epoch = source_of(FIRST), epoch_of(FLEET.seed)
     event = Event("id", source, data.TYPE, names.workload_of("old-000004"), NOW, data, epoch, 7)
     await ledger.publish(outgoing(event))
-    recorded = await recorded_of(ledger, FLEET)
+    recorded = await recorded_of(ledger)
     assert (set(recorded.open), recorded.open["old-000004"].node) == ({"old-000004"}, FIRST)
     agents = agents_of(ledger, recorded.numbers)
     await agents.ended("old-000004", SUCCEEDED)
     await agents.flush()
-    assert (await recorded_of(ledger, FLEET)).open == {}
+    assert (await recorded_of(ledger)).open == {}
 
 
 async def test_facts_of_other_sources_are_not_ours() -> None:

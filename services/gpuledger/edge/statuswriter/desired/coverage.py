@@ -8,13 +8,20 @@ Where agents stand in for Node Feature Discovery there is nothing to compare.
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from sys import intern
+from typing import Any, Final, NamedTuple, TypeVar
 
+import orjson
+
+from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_DEVICE_COUNT, LABEL_DEVICE_PREFIX, LABEL_PRESENT, NFD_PCI_DEVICE
 from gpuledger.api.reasons import EventReason, InventoryReason
-from gpuledger.domain.fact import Fact, Handlers, is_late
+from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.inventory.feature_rule import Features, expected_labels
-from gpuledger.edge.statuswriter.desired.since import Since
+from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.tombstones import LatestRows
+from gpuledger.edge.statuswriter.desired.since import Since, by_node, since
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.objects import Document, Key, Kind
 from gpuledger.events.module import ModulePrerequisiteChanged
@@ -29,80 +36,106 @@ AGREE: Final = "Its labels are those that the NodeFeatureRule derives from its P
 MORE: Final = "`gpuledger nfd coverage` compares every label."
 
 
-class _Labels(NamedTuple):
-    """The latest labels of a node by event time."""
+class ComparedLabels(NamedTuple):
+    """The latest labels of a node that are compared, as a JSON object (None: the node is gone), as of a time."""
 
-    at: datetime
-    values: Mapping[str, str]
+    node: str
+    labels: str | None
+    observed_at: datetime
 
 
-class _Devices(NamedTuple):
-    """The latest PCI devices of a node by event time; None where it has no NodeFeature."""
+class ListedDevices(NamedTuple):
+    """What is compared of the PCI devices of a node, a JSON array (None: it has no NodeFeature), as of a time."""
 
-    at: datetime
-    listed: tuple[PciDevice, ...] | None
+    node: str
+    devices: str | None
+    observed_at: datetime
+
+
+class FeatureSource(NamedTuple):
+    """Whether Node Feature Discovery is to describe nodes, or agents stand in for it."""
+
+    module: str
+    expects_features: bool
+
+
+COMPARED_LABELS: Final = TableSpec("compared_labels", ComparedLabels, ("node",))
+LISTED_DEVICES: Final = TableSpec("listed_devices", ListedDevices, ("node",))
+FEATURE_SOURCE: Final = TableSpec("feature_source", FeatureSource, ("module",))
+
+C = TypeVar("C", ComparedLabels, ListedDevices)
 
 
 class LabelCoverage:
-    """Labels and PCI devices of nodes, when they last changed, and since when inventories are incomplete."""
+    """Labels and PCI devices of nodes, since when inventories are incomplete, and when theirs last changed."""
 
     def __init__(self) -> None:
-        self.incomplete: dict[str, Since] = {}
-        self.changed: dict[str, Since] = {}
-        self._labels: dict[str, _Labels] = {}
-        self._devices: dict[str, _Devices] = {}
+        self.incomplete = by_node("incomplete_inventory")
+        self.changed = by_node("coverage_changed")
+        self._labels = LatestRows(COMPARED_LABELS)
+        self._devices = LatestRows(LISTED_DEVICES)
+        self._source = Table(FEATURE_SOURCE)
+        self._source.never_written()
         self._touched: dict[str, None] = {}
-        self._expects_features = True
+
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """All of it."""
+        every = (self.incomplete, self.changed, self._labels.table, self._devices.table, self._source)
+        return {table.spec.name: table for table in every}
 
     def take_touched(self) -> dict[str, None]:
         """The nodes with incomplete inventories whose labels or devices changed since the last call."""
         touched, self._touched = self._touched, {}
-        return {node: None for node in touched if node in self.incomplete}
+        return touched
 
-    def note_incomplete(self, node: str, since: Since) -> None:
+    def note_incomplete(self, began: Since) -> None:
         """The node's inventory is incomplete; it counts from when it became so."""
-        self.incomplete.setdefault(node, since)
+        if began.node not in self.incomplete.rows:
+            self.incomplete.put(began)
 
     def note_complete(self, node: str) -> None:
         """The node's inventory is complete, or gone."""
-        self.incomplete.pop(node, None)
+        self.incomplete.delete(node)
+        self.changed.delete(node)
 
-    def observe_labels(self, node: str, since: Since, labels: Mapping[str, str]) -> None:
-        """The labels about the node's GPUs."""
-        before = self._labels.get(node)
-        if not is_late(before and before.at, since.at):
-            compared = {key: labels[key] for key in labels if _is_compared(key)}
-            self._labels[node] = _Labels(since.at, compared)
-            if before is None or before.values != compared:
-                self._change(node, since)
+    def observe_labels(self, fact: Fact, labels: Mapping[str, str] | None) -> None:
+        """The labels about the node's GPUs; None where the node is gone."""
+        compared = None if labels is None else {key: labels[key] for key in labels if _is_compared(key)}
+        text = None if compared is None else intern(json_text(compared))
+        self._observe(fact, self._labels, ComparedLabels(intern(fact.event.subject), text, fact.event.time))
 
-    def observe_devices(self, node: str, since: Since, devices: tuple[PciDevice, ...] | None) -> None:
+    def observe_devices(self, fact: Fact, devices: tuple[PciDevice, ...] | None) -> None:
         """The PCI devices in the node's NodeFeature; None where it has none."""
-        before = self._devices.get(node)
-        if not is_late(before and before.at, since.at):
-            self._devices[node] = _Devices(since.at, devices)
-            if before is None or before.listed != devices:
-                self._change(node, since)
+        text = None if devices is None else intern(json_text(list(map(_attributes, devices))))
+        self._observe(fact, self._devices, ListedDevices(intern(fact.event.subject), text, fact.event.time))
 
-    def _change(self, node: str, since: Since) -> None:
-        self.changed[node] = since
-        self._touched[node] = None
+    def _observe(self, fact: Fact, latest: LatestRows[C], row: C) -> None:
+        node, value, _ = row
+        before = latest.table.get(node)
+        if latest.put(fact, row) and (before is None or before[1] != value) and node in self.incomplete.rows:
+            self.changed.put(since(fact, node))
+            self._touched[node] = None
 
-    def expect_features(self, expected: bool) -> None:
+    def expect_features(self, *, expected: bool) -> None:
         """Whether Node Feature Discovery is to describe nodes, or agents stand in for it."""
         if expected != self._expects_features:
-            self._expects_features = expected
-            self._touched.update(dict.fromkeys(self.incomplete))
+            self._touched.update(dict.fromkeys(self.incomplete.rows))
+        self._source.put(FeatureSource(MODULE_CONFIG, expected))
+
+    @property
+    def _expects_features(self) -> bool:
+        row = self._source.get(MODULE_CONFIG)
+        return row is None or row.expects_features
 
     def result(self, node: str, rule: Document) -> str:
         """What is wrong with the node's labels, in sentences; empty where nobody is to set any."""
         if not self._expects_features:
             return ""
-        devices = self._devices.get(node)
-        if devices is None or devices.listed is None:
+        devices, labels = self._devices.table.get(node), self._labels.table.get(node)
+        if devices is None or devices.devices is None:
             return f"{NO_FEATURES} {MORE}"
-        labels = self._labels.get(node)
-        found = list(differences(devices.listed, {} if labels is None else labels.values, rule))
+        compared = {} if labels is None or labels.labels is None else orjson.loads(labels.labels)
+        found = list(differences(orjson.loads(devices.devices), compared, rule))
         if not found:
             return AGREE
         more = len(found) - DIFFERENCES_SHOWN_MAX
@@ -110,10 +143,10 @@ class LabelCoverage:
         return f"Its labels differ from what the NodeFeatureRule derives from its PCI devices: {listed}. {MORE}"
 
 
-def differences(devices: tuple[PciDevice, ...], labels: Mapping[str, str], rule: Document) -> Iterator[str]:
-    """Each label that is missing, unexpected or different."""
+def differences(devices: list[dict[str, str]], labels: Mapping[str, str], rule: Document) -> Iterator[str]:
+    """Each label that is missing, unexpected or different, by the attributes of the node's PCI devices."""
     rules = [one for one in rule["spec"]["rules"] if _is_about_devices(one)]
-    expected = expected_labels(Features({NFD_PCI_DEVICE: list(map(_attributes, devices))}), {"spec": {"rules": rules}})
+    expected = expected_labels(Features({NFD_PCI_DEVICE: devices}), {"spec": {"rules": rules}})
     for label in sorted(expected.keys() | labels.keys()):
         right, found = expected.get(label), labels.get(label)
         if found is None:
@@ -151,38 +184,34 @@ class CoverageChecks:
         """Results that were not announced yet."""
         incomplete, now = self._coverage.incomplete, self._clock()
         self._announced = {node: one for node, one in self._announced.items() if incomplete.get(node) == one[0]}
-        for node, since in list(incomplete.items()):
-            if since.at + self._after > now:
+        for node, began in list(incomplete.rows.items()):
+            if began.at + self._after > now:
                 continue
             note, before = self._coverage.result(node, self._rule), self._announced.get(node)
-            if note and before != (since, note):
-                self._announced[node] = (since, note)
-                at, recorded_ns = since if before is None else self._coverage.changed.get(node, since)
+            if note and before != (began, note):
+                self._announced[node] = (began, note)
+                _, at, recorded_ns = began if before is None else self._coverage.changed.get(node) or began
                 yield Occurrence(Key(Kind.NODE, node), EventReason.LABELS_CHECKED, note, note, True, at, recorded_ns)
 
 
-def _since(fact: Fact) -> Since:
-    return Since(fact.event.time, fact.recorded_ns)
-
-
 def _observed(state: LabelCoverage, fact: Fact, data: NodeObserved) -> None:
-    state.observe_labels(fact.event.subject, _since(fact), data.labels)
+    state.observe_labels(fact, data.labels)
 
 
 def _gone(state: LabelCoverage, fact: Fact, _data: NodeGone) -> None:
-    state.observe_labels(fact.event.subject, _since(fact), {})
+    state.observe_labels(fact, None)
 
 
 def _features_observed(state: LabelCoverage, fact: Fact, data: NodeFeaturesObserved) -> None:
-    state.observe_devices(fact.event.subject, _since(fact), data.devices)
+    state.observe_devices(fact, data.devices)
 
 
 def _features_gone(state: LabelCoverage, fact: Fact, _data: NodeFeaturesGone) -> None:
-    state.observe_devices(fact.event.subject, _since(fact), None)
+    state.observe_devices(fact, None)
 
 
 def _prerequisite_changed(state: LabelCoverage, _fact: Fact, data: ModulePrerequisiteChanged) -> None:
-    state.expect_features(data.reason != InventoryReason.SURVEYED_BY_AGENTS)
+    state.expect_features(expected=data.reason != InventoryReason.SURVEYED_BY_AGENTS)
 
 
 HANDLERS: Handlers = {

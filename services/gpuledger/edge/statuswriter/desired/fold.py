@@ -23,9 +23,9 @@ from gpuledger.edge.statuswriter.desired.instances import HANDLERS as INSTANCE_H
 from gpuledger.edge.statuswriter.desired.module import HANDLERS as MODULE_HANDLERS
 from gpuledger.edge.statuswriter.desired.module import news_of
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
-from gpuledger.edge.statuswriter.desired.pools import pool_key
-from gpuledger.edge.statuswriter.desired.since import Since
-from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.desired.pools import DevicePartitions, pool_key
+from gpuledger.edge.statuswriter.desired.since import since
+from gpuledger.edge.statuswriter.desired.state import WITHDRAWN, DesiredState
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.events.device import (
@@ -70,14 +70,6 @@ POOL_EVENTS: Mapping[str, EventReason] = {
 """Conditions of pools that are worth an Event."""
 
 
-def _of_slices(handler: Handler) -> Handler:
-    def fold(state: DesiredState, fact: Fact, data: object) -> None:
-        handler(state.slices, fact, data)
-        state.slices.forget_past()
-
-    return fold
-
-
 def _in_sequence(handlers: list[Handler]) -> Handler:
     def fold(state: DesiredState, fact: Fact, data: object) -> None:
         for handler in handlers:
@@ -103,7 +95,7 @@ _FOLD: Handlers = _combined(
     within("instances", INSTANCE_HANDLERS),
     within("coverage", COVERAGE_HANDLERS),
     within("module_check", MODULE_HANDLERS),
-    {model: _of_slices(handler) for model, handler in SLICE_HANDLERS.items()},
+    within("slices", SLICE_HANDLERS),
 )
 
 
@@ -117,21 +109,21 @@ def _announce(
     """Note an occurrence, unless it was imported or restored."""
     event = fact.event
     if not event.imported and event.recorded_at is None:
-        state.occurrences.append(Occurrence(key, reason, about, note, is_warning, event.time, fact.recorded_ns))
+        state.occurrences.add(Occurrence(key, reason, about, note, is_warning, event.time, fact.recorded_ns))
 
 
 def _check_pools(state: DesiredState, fact: Fact, node: str) -> None:
     """Note since when a node could give devices to a pool but has none in one."""
     if not state.is_without_pool(node):
-        state.without_pool.pop(node, None)
-    elif node not in state.without_pool:
-        state.without_pool[node] = Since(fact.event.time, fact.recorded_ns)
+        state.without_pool.delete(node)
+    elif node not in state.without_pool.rows:
+        state.without_pool.put(since(fact, node))
 
 
 def _detected(state: DesiredState, fact: Fact, data: DeviceDetected) -> None:
     _fold(state, fact, data)
     key = Key(Kind.DEVICE, fact.event.subject)
-    state.withdrawn.pop(key, None)
+    state.forget_withdrawal(key)
     _announce(
         state, fact, key, EventReason.DEVICE_DETECTED, "", f"{_described(state.device.rows[key.name])} was found."
     )
@@ -151,7 +143,7 @@ _WITHDRAWN: Mapping[str | None, str] = {
 def _withdrawn(state: DesiredState, fact: Fact, data: DeviceWithdrawn) -> None:
     row = state.device.get(fact.event.subject)
     _fold(state, fact, data)
-    state.pool_usage.partitions.pop(fact.event.subject, None)
+    state.pool_usage.partitions.delete(fact.event.subject)
     if row is None:
         return
     key = Key(Kind.DEVICE, row.name)
@@ -163,7 +155,7 @@ def _withdrawn(state: DesiredState, fact: Fact, data: DeviceWithdrawn) -> None:
 
 def _inventory_changed(state: DesiredState, fact: Fact, data: NodeInventoryChanged) -> None:
     key = Key(Kind.NODE, fact.event.subject)
-    state.withdrawn.pop(key, None)
+    state.forget_withdrawal(key)
     for condition in data.conditions:
         before = state.condition.get((key.name, condition.type))
         was = None if before is None else (before.status, before.reason)
@@ -181,7 +173,7 @@ def _inventory_changed(state: DesiredState, fact: Fact, data: NodeInventoryChang
 
 def _note_completeness(state: DesiredState, fact: Fact, condition: Condition) -> None:
     if condition.status == ConditionStatus.FALSE.value:
-        state.coverage.note_incomplete(fact.event.subject, Since(fact.event.time, fact.recorded_ns))
+        state.coverage.note_incomplete(since(fact, fact.event.subject))
     else:
         state.coverage.note_complete(fact.event.subject)
 
@@ -221,7 +213,7 @@ def _settings_changed(state: DesiredState, fact: Fact, data: SettingsChanged) ->
         return
     note = f"{MODULE_CONFIGURED} is {now.status}: {now.reason}. {news}".strip()
     key = Key(Kind.MODULE, fact.event.subject)
-    _announce(state, fact, key, EventReason.CONDITION_CHANGED, note, note, is_warning=bool(now.not_in_force))
+    _announce(state, fact, key, EventReason.CONDITION_CHANGED, note, note, is_warning=bool(now.in_vain))
 
 
 def _bootstrap_changed(state: DesiredState, fact: Fact, data: NodeBootstrapChanged) -> None:
@@ -245,7 +237,7 @@ def _is_wrong(condition: Condition) -> bool:
 
 def _bootstrap_withdrawn(state: DesiredState, fact: Fact, data: NodeBootstrapWithdrawn) -> None:
     _fold(state, fact, data)
-    state.without_pool.pop(fact.event.subject, None)
+    state.without_pool.delete(fact.event.subject)
 
 
 def _state_changed(state: DesiredState, fact: Fact, data: DeviceStateChanged) -> None:
@@ -279,7 +271,7 @@ def _pool_applied(state: DesiredState, fact: Fact, data: DevicePoolApplied) -> N
     if assignment is None or assignment.pool != data.pool:
         return
     if row is not None and is_agent_of(fact.event.source, row.node):
-        state.pool_usage.partitions[row.name] = partitions_reported(data)
+        state.pool_usage.partitions.put(DevicePartitions(row.name, partitions_reported(data)))
 
 
 def _pool_changed(state: DesiredState, fact: Fact, data: PoolChanged) -> None:
@@ -298,7 +290,7 @@ def _pool_changed(state: DesiredState, fact: Fact, data: PoolChanged) -> None:
 
 def _slice_published(state: DesiredState, fact: Fact, data: SlicePublished) -> None:
     _fold(state, fact, data)
-    state.withdrawn.pop(Key(Kind.SLICE, fact.event.subject), None)
+    state.forget_withdrawal(Key(Kind.SLICE, fact.event.subject))
 
 
 def _slice_withdrawn(state: DesiredState, fact: Fact, data: SliceWithdrawn) -> None:
@@ -332,6 +324,7 @@ class DesiredProjection(Projection):
     version = 1
     specs = DECIDED_SPECS
     handlers = {**_FOLD, **_HANDLERS}
+    forgotten_by_effects = frozenset({WITHDRAWN.name})
 
     def new_state(self) -> DesiredState:
         """An empty state."""

@@ -8,11 +8,15 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
+import orjson
+
 from gpuledger.api.conditions import MODULE_CONFIGURED, ConditionStatus
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.reasons import ModuleReason
-from gpuledger.domain.fact import Fact, Handlers, is_late
+from gpuledger.domain.fact import Fact, Handlers, TableState, is_late
+from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.inventory.status import condition
+from gpuledger.domain.table import Table, TableSpec
 from gpuledger.edge.statuswriter.objects import Document
 from gpuledger.events.settings import SettingNotInForce, SettingsChanged
 
@@ -20,25 +24,32 @@ from gpuledger.events.settings import SettingNotInForce, SettingsChanged
 class ModuleConfigured(NamedTuple):
     """What the latest settings say about their ModuleConfig; `changed_at` is when the status last changed.
 
-    Without a generation there is no ModuleConfig, or nobody has checked it.
+    Without a generation there is no ModuleConfig, or nobody has checked it. `in_vain` is a JSON array of the settings
+    that are not in force, empty where all are.
     """
 
+    module: str
     at: datetime
     changed_at: datetime
     generation: int | None
-    not_in_force: tuple[SettingNotInForce, ...]
+    in_vain: str
+
+    @property
+    def not_in_force(self) -> tuple[SettingNotInForce, ...]:
+        """The settings that are not in force."""
+        return tuple(map(SettingNotInForce.model_validate, orjson.loads(self.in_vain))) if self.in_vain else ()
 
     @property
     def status(self) -> ConditionStatus | None:
         """The condition's status; None where there is nothing to show."""
         if self.generation is None:
             return None
-        return ConditionStatus.FALSE if self.not_in_force else ConditionStatus.TRUE
+        return ConditionStatus.FALSE if self.in_vain else ConditionStatus.TRUE
 
     @property
     def reason(self) -> ModuleReason:
         """The condition's reason."""
-        return ModuleReason.SETTINGS_NOT_IN_FORCE if self.not_in_force else ModuleReason.SETTINGS_IN_FORCE
+        return ModuleReason.SETTINGS_NOT_IN_FORCE if self.in_vain else ModuleReason.SETTINGS_IN_FORCE
 
     def condition(self) -> Document | None:
         """The condition, with the generation of the spec that it is about; None where there is nothing to show."""
@@ -49,12 +60,21 @@ class ModuleConfigured(NamedTuple):
         return shown | {"observedGeneration": self.generation}
 
 
-class ModuleCheck:
+MODULE_CONFIGURED_ROW: Final = TableSpec("module_configured", ModuleConfigured, ("module",))
+
+
+class ModuleCheck(TableState):
     """The latest of them by event time."""
 
     def __init__(self) -> None:
-        self.latest: ModuleConfigured | None = None
+        self.module = Table(MODULE_CONFIGURED_ROW)
+        self.module.never_written()
         self._is_touched = False
+
+    @property
+    def latest(self) -> ModuleConfigured | None:
+        """What the latest settings say; None where there are none."""
+        return self.module.get(MODULE_CONFIG)
 
     def take_touched(self) -> dict[str, None]:
         """The module, where its condition may have changed since the last call."""
@@ -74,10 +94,12 @@ class ModuleCheck:
         before = self.latest
         if is_late(before and before.at, at):
             return
-        found = ModuleConfigured(at, at, data.generation, data.not_in_force)
+        in_vain = json_text([one.model_dump() for one in data.not_in_force]) if data.not_in_force else ""
+        found = ModuleConfigured(MODULE_CONFIG, at, at, data.generation, in_vain)
         if before is not None and before.status == found.status:
             found = found._replace(changed_at=before.changed_at)
-        self.latest, self._is_touched = found, True
+        self.module.put(found)
+        self._is_touched = True
 
 
 def message_of(settings: Iterable[SettingNotInForce]) -> str:

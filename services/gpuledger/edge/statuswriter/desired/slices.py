@@ -1,12 +1,14 @@
 """Desired ResourceSliceStatuses: the availability of each slice's devices. Pure.
 
-Only the present is kept here; `forget_past` drops rows of the past from memory.
+Only the present is kept here.
 """
 
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from gpuledger.api.kinds import RESOURCE_SLICES
+from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.state import Availability
+from gpuledger.domain.table import Table, TableSpec
 from gpuledger.edge.statuswriter.fields import canonical
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document
 
@@ -17,19 +19,33 @@ ERROR_LENGTH_MAX: Final = 2_048
 MESSAGE_LENGTH_MAX: Final = 32_768
 
 
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+class PresentTable(Table[R]):
+    """A table whose rows leave as soon as they have ended; nobody writes it."""
+
+    def __init__(self, spec: TableSpec[R], *indexed: str) -> None:
+        super().__init__(spec, *indexed)
+        self.never_written()
+
+    def put(self, row: R) -> None:
+        """Insert or replace a row, or drop it because it has ended."""
+        if self.spec.retires and self._has_retired(row):
+            self.delete(self.key_of(row))
+        else:
+            super().put(row)
+
+
 class PresentAvailability(Availability):
     """The present availability, without its past."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.allocation = PresentTable(rows.ALLOCATION, "pool", "claim")
+        self.availability = self.history.availability = PresentTable(rows.AVAILABILITY, "pool")
         for table in self.tables().values():
-            if table.spec.retires is None:
-                table.never_written()
-
-    def forget_past(self) -> None:
-        """Drop the rows that have ended."""
-        self.allocation.take_changes()
-        self.availability.take_changes()
+            table.never_written()
 
 
 def desired_slice(state: Availability, name: str, *, redacted: bool) -> DesiredObject | None:

@@ -5,7 +5,7 @@ worth a Kubernetes Event, and which nodes could give devices to a pool but have 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from gpuledger.api.conditions import FALSE, TRUE, NodeConditionType
 from gpuledger.api.kinds import MODULE_CONFIG
@@ -22,13 +22,14 @@ from gpuledger.domain.inventory.status import (
     node_status,
 )
 from gpuledger.domain.pools.pools import Assignment, Pools
-from gpuledger.domain.table import Changes, Table
+from gpuledger.domain.table import Changes, Table, TableSpec
 from gpuledger.edge.statuswriter.desired.coverage import LabelCoverage
 from gpuledger.edge.statuswriter.desired.instances import MigInstances
 from gpuledger.edge.statuswriter.desired.module import ModuleCheck
 from gpuledger.edge.statuswriter.desired.pools import PoolUsage, desired_pool, pool_key
-from gpuledger.edge.statuswriter.desired.since import Since
+from gpuledger.edge.statuswriter.desired.since import by_node
 from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desired_slice
+from gpuledger.edge.statuswriter.desired.young import YoungOccurrences
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.fields import canonical
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
@@ -38,10 +39,26 @@ HOLDING = frozenset({AssignmentPhase.PENDING, AssignmentPhase.ASSIGNED})
 """Phases in which a pool that approves devices automatically says so on the device."""
 
 
-class DesiredState(Inventory):
-    """Inventory, preparation and pools as decided, the present of slices, withdrawn objects, and new occurrences.
+class WithdrawnObject(NamedTuple):
+    """An object that should exist no more, until it is gone from the API server."""
 
-    Its tables are the inventory's; the others are never written, and those of slices drop their past.
+    kind: str
+    name: str
+    namespace: str
+
+    @property
+    def object_key(self) -> Key:
+        """The object."""
+        return Key(Kind(self.kind), self.name, self.namespace)
+
+
+WITHDRAWN: Final = TableSpec("withdrawn_object", WithdrawnObject, ("kind", "name", "namespace"))
+
+
+class DesiredState(Inventory):
+    """Inventory, preparation and pools as decided, the present of slices, withdrawn objects, and young occurrences.
+
+    Nothing is written to any table but a snapshot's. Rows of withdrawn objects leave when the API server has none.
     """
 
     def __init__(self) -> None:
@@ -55,15 +72,23 @@ class DesiredState(Inventory):
         self.module_check = ModuleCheck()
         self.slices = PresentAvailability()
         self._slice_settings_before = self._slice_settings()
-        self.withdrawn: dict[Key, None] = {}
-        self.without_pool: dict[str, Since] = {}
-        self.occurrences: list[Occurrence] = []
+        self._withdrawn = Table(WITHDRAWN)
+        self._withdrawn.never_written()
+        self.without_pool = by_node("node_without_pool")
+        self.occurrences = YoungOccurrences()
         self._withdrawn_now: dict[Key, None] = {}
 
+    def tables(self) -> Mapping[str, Table[Any]]:
+        """All that a snapshot has to have."""
+        parts = (self.bootstrap, self.pools, self.pool_usage, self.instances, self.coverage, self.module_check)
+        tables = dict(super().tables())
+        for part in (*parts, self.slices, self.occurrences):
+            tables |= part.tables()
+        return tables
+
     def take_occurrences(self) -> list[Occurrence]:
-        """What has happened since the last call."""
-        occurrences, self.occurrences = self.occurrences, []
-        return occurrences
+        """What has happened since the last call; at first what is young."""
+        return self.occurrences.take()
 
     def take_changed(self) -> dict[Key, None]:
         """The objects whose desired form may have changed since the last call."""
@@ -111,8 +136,20 @@ class DesiredState(Inventory):
 
     def withdraw(self, key: Key) -> None:
         """An object should exist no more."""
-        self.withdrawn[key] = None
+        self._withdrawn.put(WithdrawnObject(str(key.kind), key.name, key.namespace))
         self._withdrawn_now[key] = None
+
+    def forget_withdrawal(self, key: Key) -> None:
+        """An object should exist after all, or is gone from the API server."""
+        self._withdrawn.delete(tuple(map(str, key)))
+
+    def is_withdrawn(self, key: Key) -> bool:
+        """Whether an object should exist no more, and is not known to be gone."""
+        return tuple(map(str, key)) in self._withdrawn.rows
+
+    def withdrawn(self) -> list[Key]:
+        """The objects that should exist no more."""
+        return [row.object_key for row in self._withdrawn.rows.values()]
 
     @property
     def enabled(self) -> bool:
@@ -144,7 +181,7 @@ class DesiredState(Inventory):
         for one, names in tables.items():
             if kind in (None, one):
                 yield from [Key(one, name) for name in names]
-        for others in (map(pool_key, self.pools.pool.rows), self.withdrawn):
+        for others in (map(pool_key, self.pools.pool.rows), self.withdrawn()):
             yield from [key for key in others if kind in (None, key.kind)]
 
     def state_of(self, device: GpuDevice) -> str:

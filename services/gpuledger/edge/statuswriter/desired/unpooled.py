@@ -31,7 +31,7 @@ class UnpooledNodes:
         found = self._desired.without_pool
         self._announced = {node: since for node, since in self._announced.items() if found.get(node) == since}
         latest = self._clock() - self._grace
-        for node, since in list(found.items()):
+        for node, since in list(found.rows.items()):
             if node not in self._announced and since.at <= latest:
                 self._announced[node] = since
                 key = Key(Kind.NODE, node)

@@ -17,6 +17,9 @@ from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key
 NAMESPACE: Final = "default"
 """Where Events about cluster-scoped objects have to be; those about others are in the object's namespace."""
 
+EVENT_AGE_MAX_S: Final = 600.0
+"""How old an occurrence may be to become an Event; older ones are in no snapshot."""
+
 NOTE_BYTES_MAX: Final = 1024
 NAME_CHARS_MAX: Final = 200
 HASH_LENGTH: Final = 16

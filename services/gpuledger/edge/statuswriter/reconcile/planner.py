@@ -56,13 +56,17 @@ class Planner:
         """The object as the API server shows it."""
         return self.cache.kinds[key.kind].observed(key.id)
 
+    def is_shown(self, kind: Kind) -> bool:
+        """Whether a kind is kept, and was listed, so that an object that the cache does not have is not there."""
+        return self.state.keeps(kind) and self.cache.kinds[kind].is_listed
+
     def step(self, key: Key) -> PlannedStep:
         """The next step; none while the kind is not kept, or before it was listed."""
-        if not self.state.keeps(key.kind) or not self.cache.kinds[key.kind].is_listed:
+        if not self.is_shown(key.kind):
             return IDLE
         observed = self.observed(key)
         desired = at_generation(key.kind, self.desired(key), observed)
-        withdrawn = key in self.state.withdrawn or key.kind is Kind.COMPONENT
+        withdrawn = self.state.is_withdrawn(key) or key.kind is Kind.COMPONENT
         return PlannedStep(decide(key.kind, desired, withdrawn=withdrawn, observed=observed), desired, observed)
 
     def keys(self, kind: Kind | None = None) -> Iterator[Key]:

@@ -271,8 +271,8 @@ class ObjectWriter:
         if step.action is Action.NOTHING:
             self.lag.settled(key, has_written=has_written)
         state = self._cache.state(key)
-        if state.observed is None and step.desired is None:
-            self._planner.state.withdrawn.pop(key, None)
+        if state.observed is None and step.desired is None and self._planner.is_shown(key.kind):
+            self._planner.state.forget_withdrawal(key)
         uid = state.observed.uid if state.observed else None
         self._recorder.release(key, uid)
         drift, state.drift = state.drift, None
