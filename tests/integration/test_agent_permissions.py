@@ -15,6 +15,7 @@ from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
+from gpuledger.ledger.queries import StreamQueries
 from support.edges import LAYOUTS, ConfinedServer, confined_server
 from support.events import event, outgoing
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger
@@ -217,6 +218,23 @@ async def test_credentials_of_before_there_was_the_rule_go_on_with_names(
         assert await edge.newest(WANTED) is None
     found = [one.subject for one in await everything(ledger)]
     assert found == [RULE.subject, *[allocation(1).subject, fact(1).subject] * 2]
+
+
+async def test_an_account_without_the_import_is_asked_a_few_times(
+    server: ConfinedServer, ledger: JetStreamLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def no_responders(_: StreamQueries, stream: str, subject: str) -> None:
+        asked.append(f"{stream} {subject}")
+        raise LedgerUnavailableError("nobody responds")
+
+    async with connect_edge(server.agent_url(NODE), name="agent", node=NODE) as edge:
+        monkeypatch.setattr(StreamQueries, "newest", no_responders)
+        for number in range(2 * edge_ledger.RULE_QUERIES_FAILED_MAX):
+            await edge.publish_many([allocation(number), fact(number)])
+    assert asked == [f"LEDGER_1 {RULE.subject}"] * edge_ledger.RULE_QUERIES_FAILED_MAX
+    assert SHARED not in {one.subject for one in await everything(ledger)}
 
 
 async def test_batches_are_recorded_as_such(server: ConfinedServer, ledger: JetStreamLedger) -> None:

@@ -15,8 +15,10 @@ from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.subjects import parse_subject, shared_subject
 from gpuledger.ledger.api import Message
+from gpuledger.projection import enforced
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import BadEventError
+from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import AllocationsProjection, EventIndexProjection
 from gpuledger.tools.queries.backend import all_projections
 from support.events import AGENT, RecordedFact, event, facts, folded, hour, log_of, numbered, rows_of
@@ -101,6 +103,19 @@ def test_before_the_rule_no_build_takes_a_shared_subject() -> None:
     gone = log_of([event(PodGone(uid="u"), "team/a", source="/watchers/pods")])[0]
     with pytest.raises(BadEventError, match="do not belong under"):
         folded(PoolsProjection(), [gone._replace(subject=shared_subject(gone.subject, NEWEST))])
+
+
+def test_a_build_that_does_not_know_the_rule_stops_before_it_meets_a_shared_subject(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    older = {rule: version for rule, version in RULE_VERSIONS.items() if rule is not Rule.SHARED_SUBJECTS}
+    gone = event(PodGone(uid="u"), "team/a", source="/watchers/pods")
+    log = in_form([gone], [True])
+    monkeypatch.setattr(enforced, "RULE_VERSIONS", older)
+    fold = Fold(PoolsProjection(), 1)
+    with pytest.raises(BadEventError, match="does not know version 1 of the rule 'shared-subjects'"):
+        fold.apply_all(log)
+    assert fold.sequence == log[0].sequence
 
 
 def test_a_shared_subject_hides_no_foreign_origin_and_no_foreign_event() -> None:
