@@ -17,11 +17,13 @@ from gpuledger.domain.tombstones import LATE_MAX
 from gpuledger.events.device import DeviceMarked
 from gpuledger.events.node import (
     NodeBootstrapWithdrawn,
+    NodeDevicesWanted,
     NodeFeaturesGone,
     NodeGone,
     NodeLabelled,
     NodeObserved,
     NodeUnlabelled,
+    WantedDevice,
 )
 from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolGone
@@ -31,6 +33,7 @@ from support.inventory import card, cards_seen, features, observed
 
 LATE_DAYS_MAX = LATE_MAX.days
 NODES = ("n1", "n2")
+WANTED = WantedDevice(device="d2", pool="team/a", resource="gpu.deckhouse.io/a", unit="Card", asked_at=START)
 OF_NODES: list[Payload] = [
     observed("20b5"), NodeGone(uid="u"), features("20b5"), NodeFeaturesGone(), cards_seen(card("GPU-1")), cards_seen(),
 ]  # fmt: skip
@@ -38,6 +41,7 @@ OF_POOLS: list[SubjectFact] = [
     ("team/a", CARD), ("team/a", PoolGone(uid="u")), ("team/b", CARD), ("team/b", PoolGone(uid="u")),
     ("n1", NodeLabelled(uid="u", labels={"zone": "a"})), ("n1", NodeUnlabelled()), ("n2", NodeUnlabelled()),
     ("n1", ready()), ("n1", NodeBootstrapWithdrawn()), ("d1", DeviceMarked()), ("d1", DeviceMarked(labels={"a": "b"})),
+    ("n1", NodeDevicesWanted(devices=(WANTED,))), ("n1", NodeDevicesWanted()),
 ]  # fmt: skip
 
 
@@ -142,6 +146,9 @@ def test_pools_and_nodes_that_are_gone_for_long_leave_nothing() -> None:
         Recorded(("n1", NodeBootstrapWithdrawn()), 0, 0),
         Recorded(("n3", NodeBootstrapWithdrawn()), 0, 0),
         Recorded(("d1", DeviceMarked()), 0, 0),
+        Recorded(("n1", NodeDevicesWanted()), 0, 0),
+        Recorded(("n2", NodeDevicesWanted()), 0, 0),
+        Recorded(("n2", NodeDevicesWanted(devices=(WANTED,))), 0, 0),
         Recorded(("d2", DeviceMarked(labels={"a": "b"})), 0, 0),
         Recorded(("d2", DeviceMarked(annotations={"a": "b"})), 0, LATE_DAYS_MAX + 1),
         Recorded(("team/b", CARD), 0, 0),
@@ -149,9 +156,11 @@ def test_pools_and_nodes_that_are_gone_for_long_leave_nothing() -> None:
     ]
     state = PoolFacts()
     fold(state, POOLS, facts_of(records[:-3]))
+    assert set(state.orders.rows) == {"n1", "n2"}
     assert (set(state.end.rows), set(state.node.rows), set(state.mark.rows)) == ({"team/a"}, {"n1"}, {"d1", "d2"})
     fold(state, POOLS, facts_of(records)[-3:])
     assert (set(state.end.rows), set(state.node.rows), set(state.mark.rows)) == (set(), {"n2"}, {"d2"})
+    assert set(state.orders.rows) == {"n2"}
 
 
 @given(st.permutations(range(6)), st.lists(st.sampled_from(OF_POOLS[:6]), min_size=6, max_size=6))

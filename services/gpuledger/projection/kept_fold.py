@@ -11,6 +11,7 @@ from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import new_fold, skipped_positions
 from gpuledger.projection.snapshot import fold_of, layout_of, snapshot_of
 from gpuledger.projection.snapshots import Snapshots, SnapshotSettings
+from gpuledger.runtime.garbage import seldom_collected
 
 
 class KeptFold:
@@ -38,7 +39,8 @@ class KeptFold:
             return await new_fold(self._projection, self._ledger, state)
         skipped = await skipped_positions(self._ledger)
         empty = self._projection.new_state() if state is None else state
-        return await asyncio.to_thread(fold_of, self._projection, found, empty, skipped)
+        with seldom_collected():
+            return await asyncio.to_thread(fold_of, self._projection, found, empty, skipped)
 
     def anchor(self, fold: Fold) -> Anchor | None:
         """The anchor at the fold's position."""

@@ -19,6 +19,7 @@ from gpuledger.ledger.errors import LogChangedError
 from gpuledger.projection.snapshot import Layout, Snapshot
 from gpuledger.projection.snapshot_store import Header, SnapshotDamagedError, SnapshotStore
 from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.runtime.garbage import seldom_collected
 
 log = structlog.get_logger("gpuledger.snapshots")
 
@@ -153,7 +154,8 @@ class Snapshots:
                 if header is None or not await self._is_part_of_log(header):
                     return None
                 self._refused = header  # until it is found whole
-                found = await store.load(header)
+                with seldom_collected():
+                    found = await store.load(header)
             self._refused = None
         return found
 

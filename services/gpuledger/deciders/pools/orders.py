@@ -11,8 +11,9 @@ from typing import Final, Literal, NamedTuple
 from gpuledger.api.phases import AssignmentPhase
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.reasons import PoolReason
-from gpuledger.domain.pools.orders import NO_ORDERS, last_orders, orders_text
+from gpuledger.domain.pools.orders import last_orders, orders_text
 from gpuledger.domain.pools.pools import Assignment, Pool
+from gpuledger.domain.pools.rows import NO_ORDERS
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.pools.validation import problem_of, unsupported
 from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesWanted, WantedDevice

@@ -348,6 +348,7 @@ def _then_forget(handler: Handler) -> Handler:
                 state.report.delete(state.report.key_of(report))
             for slot in state.slot.where("node", node):
                 state.slot.delete(state.slot.key_of(slot))
+            state.report_hour.delete(node)
 
     return fold
 

@@ -159,13 +159,14 @@ def _set_ready(state: PoolFacts, fact: Fact, *, ready: bool) -> None:
 
 
 def _put_node(state: PoolFacts, fact: Fact, row: PoolNode) -> None:
-    """Store the row of a node, unless it says nothing, and forget those that have said nothing for long."""
+    """Store the row of a node, unless it says nothing, and forget what has ended for long of other nodes."""
     if row == _unknown(row.node):
         state.node.delete(row.node)
     else:
         state.node.put(row)
         state.node_ends.note(row)
     state.node_ends.forget(fact)
+    state.order_ends.forget(fact)
 
 
 def _node(state: PoolFacts, node: str) -> PoolNode:

@@ -14,9 +14,6 @@ from gpuledger.domain.pools.rows import NodeOrders
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.node import NodeDevicesWanted, WantedDevice
 
-NO_ORDERS = "[]"
-"""The list of a node without devices in pools."""
-
 
 def orders_text(devices: Iterable[WantedDevice]) -> str:
     """A list as its row has it; equal lists have the same text."""
@@ -31,7 +28,9 @@ def last_orders(state: PoolFacts, node: str) -> Mapping[str, WantedDevice]:
 
 
 def _given(state: PoolFacts, fact: Fact, data: NodeDevicesWanted) -> None:
-    state.orders.put(NodeOrders(intern(fact.event.subject), orders_text(data.devices), fact.event.time))
+    row = NodeOrders(intern(fact.event.subject), orders_text(data.devices), fact.event.time)
+    state.orders.put(row)
+    state.order_ends.note(row)
 
 
 ORDER_HANDLERS: Handlers = {NodeDevicesWanted: _given}

@@ -123,13 +123,21 @@ class DeviceProblem(NamedTuple):
 class NodeOrders(NamedTuple):
     """The last list of orders for the node's agent: a JSON array of `WantedDevice`, and its time.
 
-    A node whose last device has left its pool keeps its row, so that later orders never have an earlier time.
+    A node whose last device has left its pool keeps its row for a while, so that later orders never have an earlier
+    time.
     """
 
     node: str
     devices: str
     changed_at: datetime
 
+    def ended_at(self) -> datetime | None:
+        """When the last device has left its pool; None while there is one."""
+        return self.changed_at if self.devices == NO_ORDERS else None
+
+
+NO_ORDERS = "[]"
+"""The list of a node without devices in pools."""
 
 REFUSED, DRIFTED = "refused", "drifted"
 """Kinds of problems."""

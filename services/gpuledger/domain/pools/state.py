@@ -47,6 +47,7 @@ class PoolFacts(Pools):
         self.tally = Table(rows.POOL_TALLY)
         self.problem = Table(rows.DEVICE_PROBLEM, "pool")
         self.orders = Table(rows.NODE_ORDERS)
+        self.order_ends = RowEnds(self.orders, rows.NodeOrders.ended_at)
         self.module = Table(rows.POOL_MODULE)
         self.settings = Table(rows.POOL_SETTINGS)
         self._devices: dict[str, None] = {}

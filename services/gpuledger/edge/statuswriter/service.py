@@ -234,8 +234,8 @@ class _Leader:
             async for messages in self._ledger.history(after=self._fold.sequence, until=await self._ledger.head()):
                 self._fold.apply_all(messages)
                 self._kept.folded(self._fold)
-        recent = self._desired.take_occurrences()
-        self._desired.take_changed()
+            recent = self._desired.take_occurrences()
+            self._desired.take_changed()
         self._was_enabled = self._desired.enabled
         self._settings_before = self._desired.settings_in_force()
         self._is_folded = True

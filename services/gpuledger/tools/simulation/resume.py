@@ -1,4 +1,4 @@
-"""Resumes a fleet that was started before, from what the ledger has of it and from the pods in the cluster. Pure.
+"""Resumes a fleet that was started before, from what the ledger has of it and from the pods in the cluster.
 
 The caller resolves what ledger and cluster disagree on.
 """

@@ -10,6 +10,7 @@ from gpuledger.edge.kube.crds import node_feature_rule, shipped
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
+from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.events.device import DeviceDetected, DeviceWithdrawn, Hardware
 from gpuledger.events.node import NodeInventoryChanged, NodeInventoryWithdrawn
 from support.events import event, folded, log_of
@@ -135,3 +136,13 @@ def test_a_disabled_module_has_no_metrics() -> None:
     state = desired_state(("w1-0", detected()))
     state.settings.put(state.settings_in_force()._replace(enabled=False, module=MODULE_CONFIG))
     assert samples(state) == {}
+
+
+def test_an_object_that_is_not_cached_is_gone_only_where_its_kind_is_kept_and_listed() -> None:
+    state = desired_state(("w1-0", detected()), ("w1-0", DeviceWithdrawn()))
+    planner = Planner(state, node_feature_rule())
+    assert not planner.is_shown(Kind.DEVICE)
+    planner.cache.kinds[Kind.DEVICE].listed([], "1", 0.0)
+    assert planner.is_shown(Kind.DEVICE)
+    state.settings.put(state.settings_in_force()._replace(enabled=False, module=MODULE_CONFIG))
+    assert not planner.is_shown(Kind.DEVICE)

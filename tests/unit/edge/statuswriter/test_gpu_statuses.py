@@ -358,18 +358,6 @@ def test_a_card_that_its_agent_misses_is_counted_as_faulted_and_is_not_in_sight(
     assert (notes["gpu_inventory_devices_total", "w1"], states) == (1, {"Ready": 1, "Faulted": 1})
 
 
-def partitions(*facts: Any) -> dict[str, int]:
-    return dict(desired_state(*facts).pool_usage.partitions.rows.values())
-
-
-def test_an_agent_speaks_of_its_own_nodes_devices_only() -> None:
-    facts = [*found("w1-0"), *found("w2-0", node="w2"), (POOL, MIG)]
-    facts += [("w1-0", assigned("Pending")), ("w2-0", assigned("Pending"))]
-    applied = DevicePoolApplied(pool=POOL, partitions=7)
-    assert partitions(*facts, ("w1-0", applied), ("w2-0", applied)) == {"w1-0": 7}
-    assert partitions(*facts, ("w1-0", applied), ("w1-0", DeviceWithdrawn())) == {}
-
-
 def test_an_agent_is_heard_about_the_pool_that_a_device_belongs_to_only() -> None:
     facts = [*found("w1-0"), (POOL, MIG), (CLUSTER_POOL, MIG), ("w1-0", assigned("Pending"))]
     facts += [

@@ -105,6 +105,12 @@ def test_changed_objects_are_reconciled() -> None:
     assert not desired_state(("s1", withdrawn())).withdrawn()
 
 
+def test_what_has_ended_leaves_at_once() -> None:
+    state = desired_state(PUBLISHED, HELD, ("a/c", released())).slices
+    assert not state.allocation.rows
+    assert [row.valid_to for row in state.availability.rows.values()] == [None]
+
+
 def test_settings_change_how_every_slice_is_shown() -> None:
     others = (("s2", published("q", [])), ("s3", published("r", [])), ("s3", withdrawn()))
     state = desired_state(PUBLISHED, HELD, *others, NAMING)

@@ -2,15 +2,15 @@
 
 Only adds: the build before does not know the table.
 
-Revision ID: 0024
-Revises: 0021
+Revision ID: 0023
+Revises: 0022
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0024"
-down_revision = "0021"
+revision = "0023"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 EXPANDS = True
