@@ -12,6 +12,8 @@ from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.stream import begin_generation
 from gpuledger.local.servers.nats import NatsServer
+from gpuledger.tools.archive import tables
+from gpuledger.tools.archive.store import open_archive
 from support.archives import archive_in, messages_of
 from support.cli import Cli, Run, aside
 from support.ledgers import everything, new_ledger, publish_raw
@@ -55,11 +57,11 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def test_the_log_is_archived_and_proven(ledger: JetStreamLedger, location: str, cli: Run) -> None:
-    written = await cli("log", "archive", "write", location)
+    written = await cli("log", "archive", "write", location, "--no-tables")
     assert written.code == 0, written.err
     assert f"Archived {EVENTS + 1:,} events in 1 files; {location} holds the log up to 1/{EVENTS + 1}." in written.err
     await publish(ledger, failures(range(EVENTS, EVENTS + MORE)))
-    assert f"Archived {MORE} events in 1 files" in (await cli("log", "archive", "write", location)).err
+    assert f"Archived {MORE} events in 1 files" in (await cli("log", "archive", "write", location, "--no-tables")).err
     found = await cli("log", "archive", "verify", location)
     assert found.code == 0, found.err
     assert f"holds {EVENTS + 1 + MORE:,} events up to 1/{EVENTS + 1 + MORE}; 1 seals cover it up to" in found.err
@@ -72,7 +74,7 @@ async def test_the_log_is_archived_and_proven(ledger: JetStreamLedger, location:
 
 
 async def test_messages_are_those_of_the_log(ledger: JetStreamLedger, tmp_path: Path, cli: Run) -> None:
-    await cli("log", "archive", "write", str(tmp_path))
+    await cli("log", "archive", "write", str(tmp_path), "--no-tables")
     archive = archive_in(tmp_path)
     assert await messages_of(archive, (await archive.manifests())[1]) == await everything(ledger)
 
@@ -84,7 +86,7 @@ async def test_every_generation_that_is_here_is_archived(
         await begin_generation(connection)
     async with connect_ledger(fresh_nats.url, name="test") as later:
         await publish(later, failures(range(1, MORE + 1)))
-    written = await cli("log", "archive", "write", str(tmp_path))
+    written = await cli("log", "archive", "write", str(tmp_path), "--no-tables")
     assert f"holds the log up to 1/{EVENTS + 1}, 2/{MORE}." in written.err
     async with connected(fresh_nats.url, name="somebody") as connection:
         await connection.jetstream.delete_stream("LEDGER_1")
@@ -95,7 +97,7 @@ async def test_every_generation_that_is_here_is_archived(
 
 
 async def test_a_damaged_archive_is_named(ledger: JetStreamLedger, tmp_path: Path, cli: Run) -> None:
-    await cli("log", "archive", "write", str(tmp_path))
+    await cli("log", "archive", "write", str(tmp_path), "--no-tables")
     (path,) = tmp_path.rglob("*.parquet")  # noqa: ASYNC240
     path.write_bytes(path.read_bytes()[:-9])
     found = await cli("log", "archive", "verify", str(tmp_path), "--offline")
@@ -113,3 +115,50 @@ async def test_two_do_not_write_at_once(ledger: JetStreamLedger, url: str, tmp_p
 async def test_a_location_that_is_none_is_refused(cli: Run) -> None:
     found = await cli("log", "archive", "list", "ftp://somewhere")
     assert (found.code, "names no object store" in found.err) == (2, True)
+
+
+async def test_tables_and_reports_are_archived_with_the_events(
+    ledger: JetStreamLedger, location: str, cli: Run
+) -> None:
+    assert (await cli("log", "archive", "write", location)).code == 0
+    for command in (
+        ("report", "offenders"),
+        ("report", "fleet"),
+        ("sql", "SELECT * FROM failure ORDER BY number LIMIT 9"),
+        ("sql", "SELECT name, value FROM (VALUES ('text', 1)) AS found (name, value)"),
+    ):
+        live, archived = [(await cli(*command, *more, "-o", "json")) for more in ((), ("--archive", location))]
+        assert (archived.code, archived.json()) == (0, live.json()), archived.err
+    manifest = (await open_archive(location).manifests())[1]
+    assert max(one.position for one in manifest.tables) == manifest.end
+    await publish(ledger, failures(range(EVENTS, EVENTS + MORE)))
+    await cli("log", "archive", "write", location)
+    row = "SELECT count(*) AS failures FROM failure"
+    assert (await cli("sql", "--archive", location, row, "-o", "json")).json() == [{"failures": EVENTS - 1 + MORE}]
+    replaced = (await open_archive(location).manifests())[1]
+    kept = [one.key async for one in open_archive(location).objects.list("LEDGER_1/tables")]
+    assert sorted(kept) == sorted(f"LEDGER_1/{one.path}" for one in replaced.tables)
+
+
+async def test_a_table_may_have_parts(
+    ledger: JetStreamLedger, tmp_path: Path, cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 400)
+    monkeypatch.setattr(tables, "PART_BYTES_MAX", 0)
+    await cli("log", "archive", "write", str(tmp_path))
+    manifest = (await open_archive(str(tmp_path)).manifests())[1]
+    parts = [one.rows for one in manifest.tables if one.table == "gpuledger_live.failure"]
+    assert parts == [400, 400, EVENTS - 801]
+    row = "SELECT count(*) AS failures FROM failure"
+    assert (await cli("sql", "--archive", str(tmp_path), row, "-o", "json")).json() == [{"failures": EVENTS - 1}]
+
+
+async def test_without_tables_there_is_no_report(ledger: JetStreamLedger, tmp_path: Path, cli: Run) -> None:
+    await cli("log", "archive", "write", str(tmp_path), "--no-tables")
+    found = await cli("report", "fleet", "--archive", str(tmp_path))
+    assert (found.code, "SHOW ALL TABLES lists" in found.err) == (1, True)
+
+
+async def test_an_archive_is_not_asked_for_a_moment(tmp_path: Path, cli: Run) -> None:
+    found = await cli("sql", "--archive", str(tmp_path), "--at", "2026-01-01", "SELECT 1")
+    assert (found.code, "--archive does not go with --at" in found.err) == (2, True)

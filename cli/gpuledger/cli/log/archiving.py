@@ -33,6 +33,7 @@ Location = Annotated[
 CompleteMonths = Annotated[
     bool, typer.Option("--complete-months", help="Leave out what was recorded in the current month (UTC).")
 ]
+Tables = Annotated[bool, typer.Option("--tables/--no-tables", help="Whether to copy tables and reports as well.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Verify the archive by itself, without the log.")]
 
 FILES = View(
@@ -54,14 +55,17 @@ FILES = View(
 
 
 @app.command()
-def write(location: Location, complete_months: CompleteMonths = False, data_dir: DataDir = None) -> None:
+def write(
+    location: Location, complete_months: CompleteMonths = False, tables: Tables = True, data_dir: DataDir = None
+) -> None:
     """Copy what the archive lacks of the log, by month of recording. The log stays as it is.
 
-    If it is interrupted, run it again: it goes on behind the last complete file.
+    Tables and reports are copied as they are now, for `gpuledger sql --archive` and `gpuledger report --archive`. If it
+    is interrupted, run it again: it goes on behind the last complete file.
     """
     now = system_clock()
     before = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) if complete_months else None
-    written = run(_write(data_dir, location, before))
+    written = run(_write(data_dir, location, before, now if tables else None))
     until = ", ".join(map(str, written.until))
     message(f"Archived {written.events:,} events in {written.files} files; {location} holds the log up to {until}.")
 
@@ -89,13 +93,15 @@ def list_files(location: Location, output: OutputFormat = Output.TABLE, no_heade
     render(run(_files(location)), FILES, output, headers=not no_headers)
 
 
-async def _write(data_dir: Path | None, location: str, before: datetime | None) -> "Written":
+async def _write(
+    data_dir: Path | None, location: str, before: datetime | None, tables_at: datetime | None
+) -> "Written":
     from gpuledger.tools.archive.store import open_archive  # noqa: PLC0415 - Parquet takes a while to import
     from gpuledger.tools.archive.write import write_archive  # noqa: PLC0415
 
     archive = open_archive(location)
     async with open_backend(data_dir, "log archive write") as backend:
-        return await write_archive(backend, archive, before)
+        return await write_archive(backend, archive, before, tables_at)
 
 
 async def _verify(data_dir: Path | None, location: str, *, offline: bool) -> "list[ArchiveProof]":

@@ -19,6 +19,7 @@ from gpuledger.tools.errors import ToolError
 INDEX: Final = "ledger.json"
 MANIFEST: Final = "manifest.json"
 EVENTS: Final = "events"
+TABLES: Final = "tables"
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Number = Annotated[int, Field(ge=1)]
@@ -71,14 +72,18 @@ class EventsEntry(_Part):
 
 
 class TableEntry(_Part):
-    """The rows of a projection's table as they were at a position."""
+    """Rows of a table or report, all of them or a part, as they were when its projection had folded up to a position.
 
-    table: Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
-    projection: _Text
-    version: _Count
+    A report is of no single projection; its position is that up to which all had folded. `json_columns` are text that
+    is JSON.
+    """
+
+    table: Annotated[str, Field(pattern=r"^[a-z_]+\.[a-z0-9_]+$")]
+    projection: _Text | None = None
     position: _Count
     rows: _Count
-    path: Annotated[str, Field(pattern=r"^tables/[a-z0-9_/-]+\.parquet$")]
+    json_columns: tuple[Annotated[str, Field(pattern="^[a-z0-9_]+$")], ...] = ()
+    path: Annotated[str, Field(pattern=r"^tables/[A-Za-z0-9_./]+\.parquet$")]
     bytes: _Count
     sha256: _Sha256
 

@@ -17,6 +17,7 @@ from gpuledger.runtime.objects import ObjectMissingError, Objects, open_objects
 from gpuledger.tools.archive.manifest import (
     EVENTS,
     INDEX,
+    TABLES,
     EventsEntry,
     Index,
     Manifest,
@@ -108,14 +109,14 @@ class Archive:
         """A file of events; raises as `file` does."""
         return await self.file(generation, entry.path, entry.sha256)
 
-    async def sweep(self, manifest: Manifest) -> int:
-        """Delete what an interrupted command left: files of events that the manifest does not name."""
-        named = {key_of(manifest.generation, one.path) for one in manifest.kept}
-        found = [one.key async for one in self.objects.list(key_of(manifest.generation, EVENTS))]
-        leftovers = [key for key in found if key not in named]
-        for key in leftovers:
-            await self.objects.delete(key)
-        return len(leftovers)
+    async def sweep(self, manifest: Manifest) -> None:
+        """Delete files that the manifest does not name: what an interrupted command left, or what was replaced."""
+        named = {key_of(manifest.generation, one.path) for one in (*manifest.kept, *manifest.tables)}
+        for folder in (EVENTS, TABLES):
+            found = [one.key async for one in self.objects.list(key_of(manifest.generation, folder))]
+            for key in found:
+                if key not in named:
+                    await self.objects.delete(key)
 
     async def _manifest(self, index: Index, generation: int) -> Manifest:
         key = key_of(generation)

@@ -21,8 +21,9 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.tools.archive.events_file import EventsFile
 from gpuledger.tools.archive.manifest import EventsEntry, Manifest
 from gpuledger.tools.archive.store import NAME, Archive, changing
+from gpuledger.tools.archive.tables import archive_tables
 from gpuledger.tools.errors import ToolError
-from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.backend import Backend, bring_current
 from gpuledger.tools.reporting import Reporter
 
 FILE_BYTES_MAX: Final = 256 << 20
@@ -40,13 +41,16 @@ class Written(NamedTuple):
     until: list[Position]
 
 
-async def write_archive(backend: Backend, archive: Archive, before: datetime | None = None) -> Written:
+async def write_archive(
+    backend: Backend, archive: Archive, before: datetime | None = None, tables_at: datetime | None = None
+) -> Written:
     """Archive what every generation that is here holds beyond the archive.
 
     Args:
-        backend: the ledger, and the database that has the lock.
+        backend: the ledger, and the database that has the tables and the lock.
         archive: where to.
         before: leave out events that were recorded at this time or later.
+        tables_at: now, where the rows of all tables and reports are to be replaced by those of now.
 
     Raises:
         ToolError: the archive is another ledger's or damaged, or holds what the log does not hold.
@@ -54,6 +58,8 @@ async def write_archive(backend: Backend, archive: Archive, before: datetime | N
     """
     written: list[Written] = []
     async with changing(backend.database_url, backend.ledger.identity.ledger_id):
+        if tables_at is not None:
+            await bring_current(backend)
         for number in range(1, backend.ledger.generation):
             try:
                 async with _opened(backend, number) as earlier:
@@ -61,6 +67,8 @@ async def write_archive(backend: Backend, archive: Archive, before: datetime | N
             except (GenerationError, NoLedgerError):
                 continue  # it is elsewhere, or of before there were ids
         written.append(await write_generation(archive, backend.ledger, backend.reporter, before))
+        if tables_at is not None:
+            await archive_tables(backend, archive, tables_at)
     return Written(
         sum(one.events for one in written),
         sum(one.files for one in written),
