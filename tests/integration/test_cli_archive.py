@@ -10,8 +10,9 @@ from gpuledger.db.locks import try_lock
 from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation
+from gpuledger.ledger.stream import begin_generation, create_ledger
 from gpuledger.local.servers.nats import NatsServer
+from gpuledger.tools import log_archive
 from gpuledger.tools.archive import tables
 from gpuledger.tools.archive.store import open_archive
 from support.archives import archive_in, messages_of
@@ -162,3 +163,43 @@ async def test_without_tables_there_is_no_report(ledger: JetStreamLedger, tmp_pa
 async def test_an_archive_is_not_asked_for_a_moment(tmp_path: Path, cli: Run) -> None:
     found = await cli("sql", "--archive", str(tmp_path), "--at", "2026-01-01", "SELECT 1")
     assert (found.code, "--archive does not go with --at" in found.err) == (2, True)
+
+
+async def test_an_archive_is_restored(
+    ledger: JetStreamLedger, fresh_nats: NatsServer, tmp_path: Path, cli: Run
+) -> None:
+    """A drill: the archive alone brings the events back into an empty ledger, of which it is a proof as well."""
+    location, file, messages = str(tmp_path / "archive"), str(tmp_path / "log.jsonl.gz"), await everything(ledger)
+    await cli("log", "archive", "write", location, "--no-tables")
+    (row,) = (await cli("log", "archive", "list", location, "-o", "json")).json()
+    exported = await cli("log", "archive", "export", location, file, "--month", row["month"])
+    assert (exported.code, exported.err) == (0, f"Exported {len(messages):,} events to {file}.\n")
+    assert list(log_archive.messages(Path(file))) == messages
+    assert (await cli("log", "archive", "export", location, file)).code == 2
+    assert (await cli("log", "archive", "export", location, f"{file}2", "--month", "1999-01")).code == 2
+    async with connected(fresh_nats.url, name="somebody") as connection:
+        await connection.jetstream.delete_stream("LEDGER_1")
+        await create_ledger(connection, ledger.identity.ledger_id)
+    restored = await cli("log", "import", file, "--yes")
+    assert restored.code in (0, 1), restored.err  # rows of before are another log's
+    async with connect_ledger(fresh_nats.url, name="test") as again:
+        assert [one.subject for one in await everything(again, until=len(messages))] == [
+            one.subject for one in messages
+        ]
+
+
+async def test_retention_deletes_whole_months(ledger: JetStreamLedger, tmp_path: Path, cli: Run) -> None:
+    location = str(tmp_path)
+    await cli("log", "archive", "write", location, "--no-tables")
+    delete = ("log", "archive", "delete", location, "--reason", "kept for a year")
+    assert (await cli(*delete, "--before", "soon", "--yes")).code == 2
+    none = await cli(*delete, "--before", "1999-01", "--yes")
+    assert (none.code, "Deleted 0 events in 0 files" in none.err) == (0, True)
+    assert f"Deleted {EVENTS + 1:,} events in 1 files" in (await cli(*delete, "--before", "9999-01", "--yes")).err
+    await publish(ledger, failures(range(EVENTS, EVENTS + MORE)))
+    assert "Archived" in (await cli("log", "archive", "write", location, "--no-tables")).err
+    found = await cli("log", "archive", "verify", location)
+    assert found.code == 0, found.err
+    assert f"{EVENTS + 1:,} more were deleted by retention" in found.err
+    gone = await cli("log", "archive", "export", location, f"{location}/log.jsonl")
+    assert (gone.code, "kept for a year" in gone.err) == (1, True)

@@ -3,6 +3,7 @@
 What reads and writes Parquet is imported by the command that needs it.
 """
 
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,13 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger.cli.backend import open_backend
-from gpuledger.cli.errors import CliError
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.log.skip import Yes, confirm
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, TerminalReporter, View, message, render
 from gpuledger.cli.run import run
+from gpuledger.cli.times import format_time
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.log_archive import PART, opened
+from gpuledger.tools.log_restore import operator
 
 if TYPE_CHECKING:
+    from gpuledger.tools.archive.retention import Deletion
     from gpuledger.tools.archive.verify import ArchiveProof
     from gpuledger.tools.archive.write import Written
 
@@ -35,6 +41,13 @@ CompleteMonths = Annotated[
 ]
 Tables = Annotated[bool, typer.Option("--tables/--no-tables", help="Whether to copy tables and reports as well.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Verify the archive by itself, without the log.")]
+
+Target = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; gzipped if it ends in .gz.")]
+Month = Annotated[str | None, typer.Option("--month", metavar="MONTH", help="Only this month of recording: 2026-11.")]
+GenerationNumber = Annotated[int | None, typer.Option("--generation", min=1, help="The generation of the log.")]
+Before = Annotated[str, typer.Option("--before", metavar="MONTH", help="The first month to keep, such as 2026-11.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason, which the tombstone keeps with your name.")]
+REASON_LENGTH_MAX = 256
 
 FILES = View(
     "file",
@@ -91,6 +104,69 @@ def verify(location: Location, offline: Offline = False, data_dir: DataDir = Non
 def list_files(location: Location, output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False) -> None:
     """List the files of an archive."""
     render(run(_files(location)), FILES, output, headers=not no_headers)
+
+
+@app.command()
+def export(location: Location, target: Target, month: Month = None, generation: GenerationNumber = None) -> None:
+    """Write archived events to a file that `gpuledger log import` restores, as `gpuledger log export` does.
+
+    Without --generation it is the newest one; with --month only what was recorded in that month.
+    """
+    if target.exists():
+        raise CliError(f"{target} exists", "Choose another name, or remove it first", ExitCode.USAGE)
+    count = run(_export(location, target, None if month is None else _month(month), generation))
+    message(f"Exported {count:,} events to {target}.")
+
+
+@app.command()
+def delete(location: Location, before: Before, reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:
+    """Delete the oldest months of an archive for good. A tombstone keeps their positions and digests.
+
+    `gpuledger log archive verify` accepts the tombstones, and proves what is behind them.
+    """
+    if not 0 < len(reason.strip()) <= REASON_LENGTH_MAX:
+        raise CliError(f"A reason has 1 to {REASON_LENGTH_MAX} characters", "Give another --reason", ExitCode.USAGE)
+    deletion = run(_delete(data_dir, location, _month(before), reason.strip(), yes=yes))
+    message(f"Deleted {deletion.events:,} events in {deletion.files} files from {location}.")
+
+
+async def _export(location: str, target: Path, month: str | None, generation: int | None) -> int:
+    from gpuledger.tools.archive.export import export_archive  # noqa: PLC0415
+    from gpuledger.tools.archive.store import open_archive  # noqa: PLC0415
+
+    archive = open_archive(location)
+    manifests = await archive.manifests()
+    number = max(manifests, default=0) if generation is None else generation
+    if number not in manifests:
+        raise CliError(f"{location} has no generation {number}", "See `gpuledger log archive list`", ExitCode.USAGE)
+    part = target.with_name(f"{target.name}{PART}")
+    try:
+        with opened(part, "wb") as file:
+            exported_at = format_time(system_clock())
+            count = await export_archive(archive, manifests[number], month, file, exported_at, TerminalReporter())
+        part.rename(target)
+    finally:
+        part.unlink(missing_ok=True)
+    return count
+
+
+async def _delete(data_dir: Path | None, location: str, before: str, reason: str, *, yes: bool) -> "Deletion":
+    from gpuledger.tools.archive.manifest import Tombstone  # noqa: PLC0415
+    from gpuledger.tools.archive.retention import delete_months, planned  # noqa: PLC0415
+    from gpuledger.tools.archive.store import open_archive  # noqa: PLC0415
+
+    archive = open_archive(location)
+    found = planned(list((await archive.manifests()).values()), before)
+    confirm(f"Delete {found.events:,} events of before {before} from {location} for good?", confirmed=yes)
+    async with open_backend(data_dir, "log archive delete") as backend:
+        tombstone = Tombstone(at=system_clock(), by=operator(), reason=reason)
+        return await delete_months(backend, archive, before, tombstone)
+
+
+def _month(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", text):
+        raise CliError(f"{text!r} is no month", "Write it as 2026-11", ExitCode.USAGE)
+    return text
 
 
 async def _write(

@@ -141,13 +141,12 @@ class _Query:
         objects = self._archive.objects
         if isinstance(objects, FolderObjects):
             paths = ", ".join(_text(str(objects.path_of(key))) for key in keys)
-            by_month = "hive_partitioning = true, hive_types = {'month': VARCHAR}" if schema else ""
-            return f"read_parquet([{paths}]{', ' if by_month else ''}{by_month})"
+            hive = ", hive_partitioning = true, hive_types = {'month': VARCHAR}" if schema else ""
+            return f"read_parquet([{paths}]{hive})"
         bucket, top = _bucket(self._archive.url)
         by_month = pads.partitioning(pa.schema([("month", pa.string())]), flavor="hive") if schema else None
-        paths_there = [f"{top}/{key}" for key in keys]
-        found = pads.dataset(paths_there, filesystem=bucket, format="parquet", partitioning=by_month)
-        self._connection.register(name, found)
+        there = [f"{top}/{key}" for key in keys]
+        self._connection.register(name, pads.dataset(there, filesystem=bucket, format="parquet", partitioning=by_month))
         return name
 
 

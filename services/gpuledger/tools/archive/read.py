@@ -28,9 +28,9 @@ async def archived_messages(
         _refuse_deleted(archive, entry)
         data = await archive.events_file(manifest.generation, entry)
         for batch in _readable(archive, manifest, entry, messages_in(data)):
-            wanted = [one for one in batch if is_after(one.sequence, after) and is_at_or_after(end, one.sequence)]
-            if wanted:
-                yield wanted
+            selected = [one for one in batch if is_after(one.sequence, after) and is_at_or_after(end, one.sequence)]
+            if selected:
+                yield selected
 
 
 async def kept_messages(archive: Archive, manifest: Manifest, subject_prefix: str) -> AsyncIterator[list[Message]]:

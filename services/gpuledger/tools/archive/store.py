@@ -111,7 +111,8 @@ class Archive:
 
     async def sweep(self, manifest: Manifest) -> None:
         """Delete files that the manifest does not name: what an interrupted command left, or what was replaced."""
-        named = {key_of(manifest.generation, one.path) for one in (*manifest.kept, *manifest.tables)}
+        paths = [*(one.path for one in manifest.kept), *(one.path for one in manifest.tables)]
+        named = {key_of(manifest.generation, path) for path in paths}
         for folder in (EVENTS, TABLES):
             found = [one.key async for one in self.objects.list(key_of(manifest.generation, folder))]
             for key in found:

@@ -82,7 +82,8 @@ def _relations() -> list[_Relation]:
         for projection in all_projections()
         for spec in projection.specs
     ]
-    return [*tables, *(_Relation(*view_of(name).split("."), projection="") for name in REPORTS)]
+    views = (view_of(name).partition(".") for name in REPORTS)
+    return [*tables, *(_Relation(schema, name, "") for schema, _, name in views)]
 
 
 async def _positions(connection: AsyncConnection) -> dict[str, int]:

@@ -11,13 +11,13 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.archive import events_file
 from gpuledger.tools.archive.events_file import EventsFile, messages_in, row_of
-from gpuledger.tools.archive.manifest import Manifest
+from gpuledger.tools.archive.manifest import Manifest, Tombstone
 from gpuledger.tools.archive.store import Archive
 from gpuledger.tools.archive.verify import ArchiveProof, verify_archive, verify_generation
 from gpuledger.tools.archive.write import write_generation
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.reporting import SILENT
-from support.archives import SetClock, archive_in, files_in, record, replaced, seal
+from support.archives import SetClock, archive_in, files_in, messages_of, record, replaced, seal
 from support.ledgers import everything
 from support.runners import failures
 
@@ -148,6 +148,25 @@ async def test_a_manifest_with_a_hole_is_refused(archive: Archive, tmp_path: Pat
     path.write_text(json.dumps(document | {"files": document["files"][1:]}))
     with pytest.raises(ToolError, match="does not follow position 0"):
         await archive.manifests()
+
+
+async def test_deleted_months_leave_a_proof(archive: Archive, ledger: MemoryLedger, tmp_path: Path) -> None:
+    """The seal of February proves the link that January's tombstone keeps."""
+    manifest = (await archive.manifests())[1]
+    january, february = manifest.files
+    tombstone = Tombstone(at=datetime(2026, 3, 1, tzinfo=UTC), by="/operators/alice", reason="kept for a month")
+    deleted = manifest.with_files([january.model_copy(update={"deleted": tombstone}), february])
+    await archive.save(deleted)
+    await archive.sweep(deleted)
+    assert len(files_in(tmp_path)) == 1
+    for log in (None, ledger):
+        found = await proven(archive, log)
+        assert (found.first_break, found.events, found.deleted, str(found.sealed_to)) == (None, 6, 6, "1/11")
+    with pytest.raises(ToolError, match=r"were deleted .* by /operators/alice: kept for a month"):
+        await messages_of(archive, deleted)
+    forged = january.model_copy(update={"deleted": tombstone, "link": "0" * 64})
+    await archive.save(manifest.with_files([forged, february]))
+    assert "are not those of the chain" in str((await proven(archive)).first_break)
 
 
 async def test_there_may_be_no_archive(tmp_path: Path) -> None:
