@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,19 @@ EVENTS_OF_OPENB = {
     "source.completed": 1,
 }
 
+ARCHIVED_REPORTS = ("fleet", "fleet-by-day", "lifetimes", "offenders", "gpu-hours", "allocation", "contradictions")
+ARCHIVED_TOTALS = """
+    WITH failed AS (SELECT data ->> 'kind' AS kind, count(*) AS times FROM events WHERE event = 'failed' GROUP BY kind)
+    SELECT
+        count(DISTINCT subject) FILTER (WHERE aggregate = 'device') AS devices,
+        count(DISTINCT subject) FILTER (WHERE event = 'submitted') AS workloads,
+        count(*) FILTER (WHERE event = 'inserted') AS lives,
+        (SELECT json_group_object(kind, times) FROM failed) AS failures,
+        (SELECT round(sum(gpus * hours), 2) FROM allocation) AS gpu_hours
+    FROM events
+"""
+"""From the archived events, and from rows beside them."""
+
 
 @pytest.fixture
 def urls(database_url: str) -> Iterator[dict[str, str]]:
@@ -57,7 +71,7 @@ def urls(database_url: str) -> Iterator[dict[str, str]]:
 @pytest.mark.shared
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the fleet traces are not at {DATA}")
 def test_real_histories(
-    urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for name, url in urls.items():
         monkeypatch.setenv(name, url)
@@ -67,6 +81,7 @@ def test_real_histories(
     _openb(cli)
     asyncio.run(_log(urls["NATS_URL"]))
     assert cli("verify").code == 0
+    _archive(cli, str(tmp_path / "archive"))
 
 
 def _titan(cli: Cli) -> None:
@@ -101,6 +116,23 @@ async def _log(nats_url: str) -> None:
         times = [event.time for event in own]
         assert times == sorted(times)
     assert len({event.id for event in events}) == len(events)
+
+
+def _archive(cli: Cli, location: str) -> None:
+    """The archive has the same reports, and the events that they follow from."""
+    assert cli("log", "archive", "write", location).code == 0
+    assert cli("log", "archive", "verify", location).code == 0
+    for report in ARCHIVED_REPORTS:
+        live, archived = (cli("report", report, "-o", "json", *more).json() for more in ((), ("--archive", location)))
+        assert _rounded(archived) == _rounded(live), report
+    (row,) = cli("sql", "--archive", location, ARCHIVED_TOTALS, "-o", "json").json()
+    fleet = _fleet(cli)
+    assert row == {name: fleet[name] for name in row}
+
+
+def _rounded(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The rows in an order of their own; the archive's numbers are binary."""
+    return sorted(tuple(f"{one:.6g}" if isinstance(one, float) else str(one) for one in row.values()) for row in rows)
 
 
 def _fleet(cli: Cli) -> dict[str, Any]:

@@ -57,7 +57,15 @@ class NotRun(NamedTuple):
 README: Final = "README.md"
 INSTALLING: Final = "docs/installing.md"
 
-FIRST_STEPS: Final = Story("first-steps", ((README, "First steps"), ("docs/reports.md", "Any query at any moment")))
+FIRST_STEPS: Final = Story(
+    "first-steps",
+    (
+        (README, "First steps"),
+        ("docs/reports.md", "Any query at any moment"),
+        ("docs/operations.md", "Archive"),
+        ("docs/reports.md", "Archives"),
+    ),
+)
 LAB: Final = Story(
     "lab",
     tuple(

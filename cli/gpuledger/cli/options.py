@@ -39,3 +39,11 @@ AsRecorded = Annotated[
         help="Show what was recorded up to this position (1500 or 1/1500) or time of recording.",
     ),
 ]
+ArchiveLocation = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        metavar="LOCATION",
+        help="Ask this archive of the log in place (`gpuledger log archive`): a folder, or s3://BUCKET/PREFIX.",
+    ),
+]

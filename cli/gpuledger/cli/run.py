@@ -17,6 +17,7 @@ from gpuledger.events.errors import EventError
 from gpuledger.ledger.errors import LedgerError, LedgerUnavailableError
 from gpuledger.local.servers.errors import DataDirBusyError, EmbeddedError
 from gpuledger.projection.errors import ProjectionError, RebuildBusyError
+from gpuledger.runtime.objects import ObjectsError, ObjectsUrlError
 from gpuledger.runtime.settings import SettingsError
 from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import RequestError, ToolBusyError, ToolError
@@ -31,6 +32,8 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (DataDirBusyError, ExitCode.BUSY),
     (LedgerUnavailableError, ExitCode.UNAVAILABLE),
     (DatabaseUnavailableError, ExitCode.UNAVAILABLE),
+    (ObjectsUrlError, ExitCode.USAGE),
+    (ObjectsError, ExitCode.UNAVAILABLE),
     (SettingsError, ExitCode.USAGE),
     (EmbeddedError, ExitCode.ERROR),
     (ListenError, ExitCode.ERROR),

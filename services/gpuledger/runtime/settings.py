@@ -24,6 +24,9 @@ CALLOUT_AUDIENCE = "GPULEDGER_CALLOUT_AUDIENCE"
 NATS_REPLICAS = "GPULEDGER_NATS_REPLICAS"
 DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
+OBJECTS_URL = "GPULEDGER_OBJECTS_URL"
+"""Where the object store is: file:/folder or s3://bucket/prefix."""
+
 POSTGRES_BIN = "GPULEDGER_POSTGRES_BIN"
 """The folder with the programs of PostgreSQL; the wheel's where it is not set."""
 
@@ -41,6 +44,9 @@ SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/toke
 """The service account's token of a pod that has one."""
 
 DEFAULT_DATA_DIR = Path("~/.local/share/gpuledger")
+OBJECTS_FOLDER = "objects"
+"""The object store's folder of a data directory."""
+
 DEFAULT_METRICS_LISTEN = "127.0.0.1:0"
 DEFAULT_NAMESPACE = "d8-gpu-operator"
 DEFAULT_CALLOUT_AUDIENCE = "gpuledger-agents"
@@ -140,7 +146,8 @@ class Settings:
 
     `kubeconfig` names a real cluster, which replaces the embedded API server. Without it a pod with a service account
     (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them;
-    `release` is that of the Helm chart, `NAMESPACE/NAME`, and empty without the chart.
+    `release` is that of the Helm chart, `NAMESPACE/NAME`, and empty without the chart. `objects_url` is the object
+    store's; embedded servers have it below `data_dir` where none is named, and others then have none.
     """
 
     data_dir: Path
@@ -152,6 +159,7 @@ class Settings:
     webhooks: WebhookSettings = WebhookSettings()
     module: Mapping[str, Any] = field(default_factory=dict)
     release: str = ""
+    objects_url: str | None = None
 
     @property
     def has_cluster(self) -> bool:
@@ -183,7 +191,13 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         WebhookSettings(environ.get(ADMISSION_LISTEN) or None, environ.get(NAMESPACE) or DEFAULT_NAMESPACE),
         _module(environ.get(MODULE_SETTINGS)),
         environ.get(HELM_RELEASE) or "",
+        environ.get(OBJECTS_URL) or (None if servers else objects_folder(chosen).as_uri()),
     )
+
+
+def objects_folder(data_dir: Path) -> Path:
+    """The folder of the object store of embedded servers with this data directory."""
+    return data_dir.expanduser().absolute() / OBJECTS_FOLDER
 
 
 def read_nats_identity(environ: Mapping[str, str]) -> NatsIdentity:

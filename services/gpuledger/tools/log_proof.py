@@ -16,7 +16,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.reporting import Advance
 
-_SEALS: Final = "ledger.svc.seals.ledger.>"
+SEAL_SUBJECTS: Final = "ledger.svc.seals.ledger.>"
 
 _OF_BEFORE_IDS: Final = "It is of before ledgers had ids and seals, so nothing can prove it; keep it as it is."
 
@@ -71,7 +71,7 @@ class _Proof:
         self.first_break = self.first_break or problem
 
     async def _read_seals(self) -> None:
-        async for messages in self._ledger.history(until=self._head, subject_filter=_SEALS):
+        async for messages in self._ledger.history(until=self._head, subject_filter=SEAL_SUBJECTS):
             for message in messages:
                 try:
                     event = decode(message.data)

@@ -10,8 +10,9 @@ import typer
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from gpuledger.cli.backend import open_backend
+from gpuledger.cli.commands.sql import answer_of_archive
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.options import DataDir, NoHeaders
+from gpuledger.cli.options import ArchiveLocation, DataDir, NoHeaders
 from gpuledger.cli.render import Console, Output, View, columns_of, quiet_pipe, render
 from gpuledger.cli.render.plot import Chart, Point, Series
 from gpuledger.cli.render.plot_svg import svg
@@ -166,9 +167,13 @@ def report(
     namespace: Namespace = None,
     output: Drawable = None,
     no_headers: NoHeaders = False,
+    archive: ArchiveLocation = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Display a report. docs/reports.md and comments in the database describe its columns."""
+    """Display a report. docs/reports.md and comments in the database describe its columns.
+
+    --archive shows it as it was when the archive was written.
+    """
     report_name = name.replace("_", "-")
     if report_name not in REPORTS:
         raise CliError(f"There is no report {name!r}", f"Choose from {', '.join(REPORTS)}", ExitCode.USAGE)
@@ -177,7 +182,10 @@ def report(
     if form in DRAWN and report_name not in CHARTS:
         chart_of(report_name, (), system_clock())
     statement = selection(report_name, pool, node, namespace).as_string()
-    columns, rows = run(answer(statement, data_dir, f"report {report_name}"))
+    if archive is None:
+        columns, rows = run(answer(statement, data_dir, f"report {report_name}"))
+    else:
+        columns, rows = run(answer_of_archive(archive, statement))
     if form in DRAWN:
         _draw(chart_of(report_name, rows, system_clock()), form, console)
         return

@@ -1,4 +1,4 @@
-"""`gpuledger sql`: any query, now or on every table and view as it was."""
+"""`gpuledger sql`: any query, now, on every table and view as it was, or on an archive of the log."""
 
 import sys
 from datetime import datetime
@@ -9,12 +9,13 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.options import AsRecorded, At, DataDir, NoHeaders, OutputFormat
+from gpuledger.cli.options import ArchiveLocation, AsRecorded, At, DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output, View, columns_of, render
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time, parse_as_recorded, parse_time
 from gpuledger.db.readonly import STATEMENT_TIMEOUT_S
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.archive.bounds import ARCHIVE_MEMORY_MIB_MAX, BOUNDS, ArchiveBounds
 from gpuledger.tools.queries.moments import NOW, PointInTime
 from gpuledger.tools.queries.sql import SCRATCH_MIB_MAX, Bounds, Result, result_now, result_then
 
@@ -31,8 +32,14 @@ Timeout = Annotated[int, typer.Option("--timeout", min=1, metavar="SECONDS", hel
 ScratchMax = Annotated[
     int,
     typer.Option(
-        "--scratch-max", min=1, metavar="MIB", help="How much room the tables of the past may take, in the database."
+        "--scratch-max",
+        min=1,
+        metavar="MIB",
+        help="How much room the tables of the past may take in the database, or a query on an archive on the disk.",
     ),
+]
+MemoryMax = Annotated[
+    int, typer.Option("--memory-max", min=16, metavar="MIB", help="How much memory a query on an archive may take.")
 ]
 
 
@@ -45,16 +52,23 @@ def sql(
     no_headers: NoHeaders = False,
     timeout: Timeout = STATEMENT_TIMEOUT_S,
     scratch_max: ScratchMax = SCRATCH_MIB_MAX,
+    archive: ArchiveLocation = None,
+    memory_max: MemoryMax = ARCHIVE_MEMORY_MIB_MAX,
     data_dir: DataDir = None,
 ) -> None:
     """Run an SQL query as a role that can only read. The views of `report` and all tables are found by name.
 
     --at shows every table and view as it was at a time, by everything recorded to date; --as-recorded as it was known
     then; both together, what was known then of that time. The past is folded from the log, which takes a while.
+    --archive asks an archive with DuckDB: `events` has every event, and tables and reports are as when it was written.
     """
     text = _text(statement, file)
     moment = _moment(at, as_recorded, system_clock())
-    columns, rows = run(_result(text, moment, Bounds(timeout, scratch_max), data_dir))
+    if archive is None:
+        columns, rows = run(_result(text, moment, Bounds(timeout, scratch_max), data_dir))
+    else:
+        _refuse_moment(moment)
+        columns, rows = run(answer_of_archive(archive, text, ArchiveBounds(timeout, memory_max, scratch_max)))
     render(rows, View("row", columns_of(columns)), output, headers=not no_headers)
 
 
@@ -63,6 +77,20 @@ async def _result(statement: str, moment: PointInTime, bounds: Bounds, data_dir:
         if moment == NOW:
             return await result_now(backend, statement, bounds)
         return await result_then(backend, statement, moment, bounds)
+
+
+async def answer_of_archive(location: str, statement: str, bounds: ArchiveBounds = BOUNDS) -> Result:
+    """The result of one query on an archive."""
+    from gpuledger.tools.archive.query import ask_archive  # noqa: PLC0415 - DuckDB takes a while to import
+    from gpuledger.tools.archive.store import open_archive  # noqa: PLC0415
+
+    return await ask_archive(open_archive(location), statement, bounds)
+
+
+def _refuse_moment(moment: PointInTime) -> None:
+    if moment != NOW:
+        hint = "Select events by `time` or `position`, or ask the ledger without --archive"
+        raise CliError("--archive does not go with --at or --as-recorded", hint, ExitCode.USAGE)
 
 
 def _text(statement: str | None, file: str | None) -> str:

@@ -2,7 +2,7 @@
 
 import typer
 
-from gpuledger.cli.log import archive, backup, skip, stats, tail
+from gpuledger.cli.log import archive, archiving, backup, skip, stats, tail
 
 app = typer.Typer(help="Inspect the log itself, export and restore it.", no_args_is_help=True)
 app.command()(tail.tail)
@@ -10,6 +10,7 @@ app.command()(tail.show)
 app.command()(stats.stats)
 app.command()(archive.export)
 app.command("import")(archive.restore)
+app.add_typer(archiving.app, name="archive")
 app.command()(backup.backup)
 app.command()(backup.restore)
 app.command()(stats.gaps)

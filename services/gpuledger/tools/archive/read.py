@@ -1,0 +1,65 @@
+"""Reads an archive: the messages of a generation as the log had them, each file checked before its first one."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TypeVar
+
+from gpuledger.events.position import ORIGIN, Offset, is_after, is_at_or_after
+from gpuledger.ledger.api import Message
+from gpuledger.tools.archive.events_file import EventRow, messages_in, rows_in
+from gpuledger.tools.archive.manifest import EventsEntry, Manifest, key_of
+from gpuledger.tools.archive.store import Archive
+from gpuledger.tools.errors import ToolError
+
+T = TypeVar("T")
+
+
+async def archived_messages(
+    archive: Archive, manifest: Manifest, after: Offset = ORIGIN, until: Offset | None = None
+) -> AsyncIterator[list[Message]]:
+    """The messages behind `after` up to `until` (default: the archive's end), in batches.
+
+    Raises:
+        ToolError: a file is missing, damaged or was deleted by retention.
+    """
+    end = manifest.end if until is None else until
+    for entry in manifest.files:
+        if is_after(entry.first, end) or is_at_or_after(after, entry.last):
+            continue
+        _refuse_deleted(archive, entry)
+        data = await archive.events_file(manifest.generation, entry)
+        for batch in _readable(archive, manifest, entry, messages_in(data)):
+            selected = [one for one in batch if is_after(one.sequence, after) and is_at_or_after(end, one.sequence)]
+            if selected:
+                yield selected
+
+
+async def kept_messages(archive: Archive, manifest: Manifest, subject_prefix: str) -> AsyncIterator[list[Message]]:
+    """The messages of the files that were not deleted, whose subjects begin so; raises as `archived_messages` does."""
+    for entry in manifest.kept:
+        data = await archive.events_file(manifest.generation, entry)
+        for batch in _readable(archive, manifest, entry, messages_in(data, subject_prefix)):
+            yield batch
+
+
+async def archived_rows(archive: Archive, manifest: Manifest, entry: EventsEntry) -> AsyncIterator[list[EventRow]]:
+    """All columns of one file; raises as `archived_messages` does."""
+    data = await archive.events_file(manifest.generation, entry)
+    for batch in _readable(archive, manifest, entry, rows_in(data)):
+        yield batch
+
+
+def _refuse_deleted(archive: Archive, entry: EventsEntry) -> None:
+    if entry.deleted is not None:
+        raise ToolError(
+            f"The events {entry.first:,} to {entry.last:,} of {entry.month} were deleted from {archive.url} "
+            f"by {entry.deleted.by}: {entry.deleted.reason}",
+            "Ask for months that are kept; `gpuledger log archive list` shows them",
+        )
+
+
+def _readable(archive: Archive, manifest: Manifest, entry: EventsEntry, batches: Iterator[T]) -> Iterator[T]:
+    try:
+        yield from batches
+    except ValueError as error:
+        where = f"{archive.url}/{key_of(manifest.generation, entry.path)}"
+        raise ToolError(f"{where} is damaged: {error}", "Take it from a copy of the archive") from error
