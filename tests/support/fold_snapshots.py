@@ -1,4 +1,4 @@
-"""Snapshots of folds for tests: a store in memory that dies on demand, a log of every type of event, and comparisons."""
+"""Snapshots of folds for tests: a store in memory that dies on demand, a log of all types of events, comparisons."""
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
@@ -88,7 +88,8 @@ class Whole(NamedTuple):
     rows: dict[str, Any]
     seen: list[Any]
     rules: dict[str, Any]
-    waiting: set[str]
+    waiting: dict[str, Any]
+    next_number: int
     changed: Any
     events: int
 
@@ -96,8 +97,8 @@ class Whole(NamedTuple):
 def whole_of(fold: Fold) -> Whole:
     """Everything that a fold amounts to."""
     seen = [(key, one.last, list(one.holes)) for key, one in fold.seen.numbers.items()]
-    waiting = set(fold.waiting._decisions)
-    return Whole(rows_of(fold), seen, dict(fold.enforced.rules), waiting, fold.waiting.changed, fold.events)
+    waiting, number = dict(fold.waiting._decisions), fold.numbering.next_number
+    return Whole(rows_of(fold), seen, dict(fold.enforced.rules), waiting, number, fold.waiting.changed, fold.events)
 
 
 async def from_start(projection: Projection, ledger: MemoryLedger, until: Offset) -> Whole:

@@ -25,6 +25,7 @@ _TOP: Final = "snapshots"
 _MANIFEST: Final = re.compile(
     rf"{_TOP}/[^/]+/folds/[0-9]+/[^/]+/[^/]+/(?P<sequence>[0-9]{{20}})-(?P<time>[0-9]{{8}}T[0-9]{{6}}Z)\.json"
 )
+_DIGEST: Final = re.compile(r"\b[0-9a-f]{64}\b")
 _TIME: Final = "%Y%m%dT%H%M%SZ"
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -81,7 +82,7 @@ class FoldKey(NamedTuple):
     @property
     def folder(self) -> str:
         """Where its manifests are."""
-        return f"{ledger_folder(self.ledger_id)}/folds/{self.generation}/{self.projection}/{self.layout}"
+        return f"{folds_folder(self.ledger_id)}/{self.generation}/{self.projection}/{self.layout}"
 
     def manifest_key(self, place: "Place") -> str:
         """The object of the manifest at a place."""
@@ -95,8 +96,9 @@ class FoldKey(NamedTuple):
 class SnapshotManifest(NamedTuple):
     """One snapshot: the state of a fold behind the event of the anchor.
 
-    `events` have been counted since the log began, `skips` are the positions up to there that operators decided to pass
-    over, and `changed` are the decisions that came back with another content. `build` is for people.
+    `events` have been counted since the log began, `next_number` is that of the fold's next decision, `skips` are the
+    positions up to there that operators decided to pass over, and `changed` are the decisions that came back with
+    another content. `build` is for people.
     """
 
     key: FoldKey
@@ -104,6 +106,7 @@ class SnapshotManifest(NamedTuple):
     recorded_at: datetime
     build: str
     events: int
+    next_number: int
     skips: tuple[Offset, ...]
     changed: ChangedDecisions
     tables: Mapping[str, TablePieces]
@@ -143,12 +146,17 @@ def fold_key(projection: Projection, identity: LedgerIdentity) -> FoldKey:
 
 def empty_manifest(key: FoldKey) -> SnapshotManifest:
     """The state of a fold before the first event."""
-    return SnapshotManifest(key, Anchor(ORIGIN, "", ""), _UNIX, "", 0, (), NOTHING_CHANGED, {})
+    return SnapshotManifest(key, Anchor(ORIGIN, "", ""), _UNIX, "", 0, 1, (), NOTHING_CHANGED, {})
 
 
 def ledger_folder(ledger_id: str) -> str:
     """Where everything of a ledger is."""
     return f"{_TOP}/{ledger_id}"
+
+
+def folds_folder(ledger_id: str) -> str:
+    """Where the manifests of a ledger's snapshots are."""
+    return f"{ledger_folder(ledger_id)}/folds"
 
 
 def pieces_folder(ledger_id: str) -> str:
@@ -179,6 +187,7 @@ def encode_manifest(manifest: SnapshotManifest) -> bytes:
             "recorded_at": manifest.recorded_at.strftime(_TIME),
             "build": manifest.build,
             "events": manifest.events,
+            "next_number": manifest.next_number,
             "skips": [number_of(one) for one in manifest.skips],
             "changed": manifest.changed,
             "tables": {name: pieces._asdict() for name, pieces in manifest.tables.items()},
@@ -195,14 +204,29 @@ def decode_manifest(data: bytes, key: FoldKey) -> SnapshotManifest:
     Raises:
         ManifestError: it is damaged, of another fold, or of another build.
     """
+    body = _body(data)
+    try:
+        return _manifest_of(body, key)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ManifestError(f"This build does not read it ({error!r}).") from error
+
+
+def digests_in(data: bytes) -> set[str]:
+    """The digests of the pieces that a manifest of any fold and build names.
+
+    Raises:
+        ManifestError: it is damaged.
+    """
+    return set(_DIGEST.findall(orjson.dumps(_body(data)["tables"]).decode()))
+
+
+def _body(data: bytes) -> Mapping[str, Any]:
     digest, _, rest = data.partition(b"\n")
     body = rest.removesuffix(b"\n")
     if sha256(body).hexdigest().encode() != digest:
         raise ManifestError("It is not what was written.")
-    try:
-        return _manifest_of(orjson.loads(body), key)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ManifestError(f"This build does not read it ({error!r}).") from error
+    found: Mapping[str, Any] = orjson.loads(body)
+    return found
 
 
 def _manifest_of(body: Mapping[str, Any], key: FoldKey) -> SnapshotManifest:
@@ -222,6 +246,7 @@ def _manifest_of(body: Mapping[str, Any], key: FoldKey) -> SnapshotManifest:
         datetime.strptime(body["recorded_at"], _TIME).replace(tzinfo=UTC),
         body["build"],
         body["events"],
+        body["next_number"],
         tuple(body["skips"]),
         ChangedDecisions(*body["changed"]),
         tables,

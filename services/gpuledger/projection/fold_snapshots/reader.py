@@ -24,6 +24,7 @@ from gpuledger.projection.fold_snapshots.manifest import (
     Place,
     SnapshotManifest,
     TablePieces,
+    empty_manifest,
     fold_key,
     skips_up_to,
 )
@@ -92,7 +93,7 @@ class LoadedFold:
         return self._retired[name]
 
     def written(self, manifest: SnapshotManifest, parts: dict[str, Any]) -> None:
-        """Go on behind the next snapshot, with what retired before it; the rows that it evicted may be touched again."""
+        """Go on behind the next snapshot, with what retired before it. What it evicted may be touched again."""
         self.manifest = manifest
         self._paged.clear()
         for name, retired in self._retired.items():
@@ -135,7 +136,7 @@ class FoldSnapshots:
             places = [one for one in await pieces.places() if is_at_or_after(until, one.sequence)]
             for place in places[:REFUSED_MAX]:
                 try:
-                    return await self._load(pieces, place, projection, skipped, whole=whole, is_written=is_written)
+                    return await self.load_at(projection, place, skipped, whole=whole, is_written=is_written)
                 except (
                     RefusedSnapshotError,
                     ManifestError,
@@ -148,6 +149,47 @@ class FoldSnapshots:
         except ObjectsError as error:
             self._on_refused(str(error))
         return None
+
+    async def load_at(
+        self,
+        projection: Projection,
+        place: Place,
+        skipped: Sequence[Position],
+        *,
+        whole: Collection[str] = (),
+        is_written: bool = False,
+    ) -> LoadedFold:
+        """The fold at a snapshot; see `load`.
+
+        Raises:
+            RefusedSnapshotError: it is not of this log.
+            ManifestError: it is damaged.
+            PieceDamagedError: one of its pieces is.
+            EventError: a decision in it does not decode.
+            ObjectMissingError: it, or a piece, is gone.
+            ObjectsError: the store cannot be used.
+        """
+        pieces, texts = self.pieces(projection), dict[str, str]()
+        manifest = await self.manifest(pieces, place, skipped)
+        rows = {
+            name: await pieces.rows(spec, _present(manifest.tables[name].live), texts)
+            for name, spec in kept_in_pieces(projection).items()
+        }
+        fold = restored(projection, manifest, rows, skipped, is_written=is_written)
+        loaded = LoadedFold(fold, manifest, pieces)
+        for name in whole:
+            await loaded.load_retired(name)
+        return loaded
+
+    def begin(self, projection: Projection, skipped: Sequence[Position], *, is_written: bool) -> LoadedFold:
+        """The fold at the first event, with nothing before it."""
+        fold = Fold(projection, self._ledger.generation, skipped=skipped, publishes=is_written)
+        if not is_written:
+            for table in fold.state.tables().values():
+                table.never_written()
+        fold.begin(self._ledger.identity)
+        pieces = self.pieces(projection)
+        return LoadedFold(fold, empty_manifest(pieces.key), pieces)
 
     async def manifest(self, pieces: Pieces, place: Place, skipped: Iterable[Position]) -> SnapshotManifest:
         """The manifest at a place, if it is of this log.
@@ -182,28 +224,6 @@ class FoldSnapshots:
         found = await self.pieces(projection).rows(table_of.spec, refs, {})
         sought = set(keys)
         return [row for row in found if table_of.key_of(row) in sought]
-
-    async def _load(
-        self,
-        pieces: Pieces,
-        place: Place,
-        projection: Projection,
-        skipped: Sequence[Position],
-        *,
-        whole: Collection[str],
-        is_written: bool,
-    ) -> LoadedFold:
-        manifest = await self.manifest(pieces, place, skipped)
-        texts: dict[str, str] = {}
-        rows = {
-            name: await pieces.rows(spec, _present(manifest.tables[name].live), texts)
-            for name, spec in kept_in_pieces(projection).items()
-        }
-        fold = restored(projection, manifest, rows, skipped, is_written=is_written)
-        loaded = LoadedFold(fold, manifest, pieces)
-        for name in whole:
-            await loaded.load_retired(name)
-        return loaded
 
 
 def _present(refs: Iterable[PieceRef | None]) -> list[PieceRef]:

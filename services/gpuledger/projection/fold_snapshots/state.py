@@ -1,12 +1,12 @@
 """A fold as rows of its snapshot, and back. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import decode, encode
 from gpuledger.events.position import Position
-from gpuledger.projection.definition import Projection
+from gpuledger.projection.definition import NOT_PUBLISHED, Projection
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.manifest import SnapshotManifest
@@ -66,6 +66,7 @@ def restored(
         seen=seen_of(rows[SEEN.name]),
         expected=[decode(one.data.encode()) for one in decisions if one.data is not None],
         skipped=skipped,
+        numbering=NOT_PUBLISHED._replace(next_number=manifest.next_number),
         sequence=manifest.anchor.sequence,
         publishes=is_written,
         enforced=EnforcedRules(EnforcedRule(*row) for row in rows[ENFORCED.name]),
@@ -79,8 +80,3 @@ def kept_in_pieces(projection: Projection) -> Mapping[str, TableSpec[Any]]:
     """The specs of all tables of a snapshot, by name."""
     tables = {name: table.spec for name, table in projection.new_state().tables().items()}
     return tables | {spec.name: spec for spec in BESIDE}
-
-
-def has_retired(specs: Mapping[str, TableSpec[Any]], names: Collection[str]) -> list[str]:
-    """Those of the tables whose rows retire."""
-    return [name for name in names if specs[name].retires is not None]

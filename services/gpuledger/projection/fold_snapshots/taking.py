@@ -15,9 +15,8 @@ from gpuledger.events.position import (
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError
-from gpuledger.projection.fold import Fold
-from gpuledger.projection.fold_snapshots.manifest import SnapshotManifest, empty_manifest
-from gpuledger.projection.fold_snapshots.reader import FoldSnapshots, LoadedFold
+from gpuledger.projection.fold_snapshots.manifest import SnapshotManifest
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.fold_snapshots.writer import FoldSnapshotSettings, SnapshotWriter
 from gpuledger.projection.replay import OnProgress, skipped_positions
 from gpuledger.runtime.garbage import seldom_collected
@@ -52,7 +51,7 @@ async def take_snapshots(
         ObjectsError: the object store cannot be used.
     """
     head, skipped = await ledger.head(), await skipped_positions(ledger)
-    writers = [await _writer(one, ledger, snapshots, head, skipped) for one in projections]
+    writers = [await _writer(one, snapshots, head, skipped) for one in projections]
     writers = [one for one in writers if is_after(head, one.fold.sequence)]
     if not writers:
         return
@@ -92,12 +91,9 @@ async def _read(
 
 
 async def _writer(
-    projection: Projection, ledger: Ledger, snapshots: FoldSnapshots, head: Offset, skipped: Sequence[Position]
+    projection: Projection, snapshots: FoldSnapshots, head: Offset, skipped: Sequence[Position]
 ) -> SnapshotWriter:
-    pieces = snapshots.pieces(projection)
     loaded = await snapshots.load(projection, head, skipped, is_written=True)
     if loaded is None:
-        fold = Fold(projection, ledger.generation, skipped=skipped)
-        fold.begin(ledger.identity)
-        loaded = LoadedFold(fold, empty_manifest(pieces.key), pieces)
-    return SnapshotWriter(pieces, loaded, skipped, version("gpuledger"))
+        loaded = snapshots.begin(projection, skipped, is_written=True)
+    return SnapshotWriter(snapshots.pieces(projection), loaded, skipped, version("gpuledger"))

@@ -117,7 +117,17 @@ class SnapshotWriter:
         fold, key = self.fold, self._pieces.key
         skips = skips_up_to(self._skipped, key.generation, anchor.sequence)
         recorded_at = at.replace(microsecond=0)
-        return SnapshotManifest(key, anchor, recorded_at, self._build, fold.events, skips, fold.waiting.changed, tables)
+        return SnapshotManifest(
+            key,
+            anchor,
+            recorded_at,
+            self._build,
+            fold.events,
+            fold.numbering.next_number,
+            skips,
+            fold.waiting.changed,
+            tables,
+        )
 
     async def _live(
         self, table: Table[Any], changes: Changes[Any], before: tuple[PieceRef | None, ...], present: set[str]
