@@ -20,7 +20,11 @@ def bucket_server() -> Iterator[tuple[str, Path]]:
     """The server's URL, and the folder that its bucket is."""
     with short_directory() as folder:
         (folder / BUCKET).mkdir()
-        handler = type("Handler", (S3Handler,), {"data_root": folder, "log_message": lambda *_: None})
+        handler = type(
+            "Handler",
+            (S3Handler,),
+            {"data_root": folder, "log_message": lambda *_: None, "disable_nagle_algorithm": True},
+        )
         with _serving(handler) as url:
             yield url, folder / BUCKET
 

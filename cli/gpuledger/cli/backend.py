@@ -53,7 +53,13 @@ async def open_backend(
                 stack.enter_context(ledger.relying_on(await followed.confirm()))
         data_directory = None if settings.servers else settings.data_dir
         yield Backend(
-            ledger, servers.database_url, servers.nats_url, data_directory, TerminalReporter(), servers.nats_identity
+            ledger,
+            servers.database_url,
+            servers.nats_url,
+            data_directory,
+            TerminalReporter(),
+            servers.nats_identity,
+            settings.objects_url,
         )
 
 

@@ -27,6 +27,9 @@ VIEWS_LOCK = "views"
 
 WATCHERS_LOCK = "watchers"
 STATUSWRITER_LOCK = "statuswriter"
+SNAPSHOTS_LOCK = "fold-snapshots"
+"""Who takes snapshots of folds, or deletes some, holds this one."""
+
 EDGE_LOCKS = (WATCHERS_LOCK, STATUSWRITER_LOCK)
 """The locks of the services beside a cluster that have one active instance."""
 

@@ -15,6 +15,7 @@ from gpuledger.compose.certificate_metrics import measure_certificates, watched_
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
+from gpuledger.compose.snapshots import SnapshotService
 from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
@@ -125,7 +126,10 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             measure_log(ledger, servers.database_url),
             measure_certificates(watched_files(servers.nats_identity, servers.database_url)),
         ]
-        work = [*supervision.work(), *measuring, *servers.work, *(edge.work if edge else ())]
+        taking = []
+        if settings.objects_url is not None:
+            taking.append(SnapshotService(ledger, servers.nats_url, servers.database_url, settings.objects_url).run())
+        work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
         await run_until_one_fails([_report_up(reports, endpoints), *work])
 
 

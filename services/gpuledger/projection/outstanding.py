@@ -35,6 +35,16 @@ class Outstanding:
         for decision in decisions:
             self.add(decision)
 
+    def restore(self, skipped: Iterable[str], changed: ChangedDecisions) -> None:
+        """Go on where a fold stood: the decisions that it met at skipped positions, and the count of changed ones."""
+        self._skipped.update(skipped)
+        self.changed = changed
+
+    @property
+    def skipped(self) -> list[str]:
+        """The ids of the decisions that the log has at skipped positions."""
+        return sorted(self._skipped)
+
     def __contains__(self, event_id: str) -> bool:
         """Whether a decision was folded when it was made, and is not to be folded where it stands in the log."""
         return event_id in self._decisions or event_id in self._skipped

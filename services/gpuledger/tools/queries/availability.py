@@ -23,7 +23,7 @@ from gpuledger.domain.table import Table
 from gpuledger.events.position import Offset, order
 from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.projections import AvailabilityProjection
-from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
+from gpuledger.tools.queries.backend import Backend, bring_current, folded, folded_past, load_state
 from gpuledger.tools.queries.rows import RowDict
 
 
@@ -48,7 +48,7 @@ async def availability_as_of(backend: Backend, until: datetime | Offset) -> Avai
     order of the log.
     """
     if not isinstance(until, datetime):
-        state = (await folded(backend, AvailabilityProjection(), until)).state
+        state = (await folded_past(backend, AvailabilityProjection(), until)).state
         assert isinstance(state, Availability)
         return state
     facts = (await folded(backend, _FactCollector(until))).state

@@ -23,11 +23,14 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.checkpoint import LIVE, schema_of
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.fold_snapshots.past import past_fold
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.replay import fold_until
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.readmodels.projections import read_models
+from gpuledger.runtime.objects import open_objects
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.reporting import SILENT, Reporter
@@ -46,7 +49,8 @@ PROJECT_AGAIN_S = 1.0
 class Backend:
     """An open ledger and database. `data_dir` is the data directory of embedded servers, None for real ones.
 
-    With `nats_identity` a tool opens the ledger once more, such as an archived generation.
+    With `nats_identity` a tool opens the ledger once more, such as an archived generation. `objects_url` is where
+    snapshots are; None: nowhere.
     """
 
     ledger: JetStreamLedger
@@ -55,6 +59,14 @@ class Backend:
     data_dir: Path | None
     reporter: Reporter = SILENT
     nats_identity: NatsIdentity = ANONYMOUS
+    objects_url: str | None = None
+
+    @property
+    def snapshots(self) -> FoldSnapshots | None:
+        """The snapshots of folds of this ledger, where there is an object store."""
+        if self.objects_url is None:
+            return None
+        return FoldSnapshots(open_objects(self.objects_url), self.ledger, self.reporter.message)
 
 
 class HasTables(Protocol):
@@ -117,6 +129,22 @@ async def folded(backend: Backend, projection: Projection, until: Offset | None 
     target = await backend.ledger.head() if until is None else until
     with backend.reporter.progress("Folding the log", total=events_up_to(target)) as advance:
         return await fold_until(projection, backend.ledger, target, lambda done, _total: advance.to(done))
+
+
+async def folded_past(
+    backend: Backend, projection: Projection, until: Offset | None = None, *, whole: Collection[str] = ()
+) -> Fold:
+    """A fold in memory up to a sequence or the log's head, from the nearest snapshot on; see `past_fold`."""
+    target = await backend.ledger.head() if until is None else until
+    with backend.reporter.progress("Folding the log", total=events_up_to(target)) as advance:
+        return await past_fold(
+            projection,
+            backend.ledger,
+            backend.snapshots,
+            target,
+            whole=whole,
+            on_progress=lambda done, _total: advance.to(done),
+        )
 
 
 async def _project(backend: Backend, position: "_Position") -> int:

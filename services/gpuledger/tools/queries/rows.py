@@ -17,7 +17,7 @@ from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.table import R, TableSpec
 from gpuledger.events.position import Offset
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.queries.backend import Backend, folded, named_projections
+from gpuledger.tools.queries.backend import Backend, folded_past, named_projections
 
 LIVE = "gpuledger_live"
 ROWS_MAX = 10_000
@@ -121,9 +121,10 @@ async def rows_that_may_differ(
 async def rows_as_recorded(
     backend: Backend, source: RowSource, sequence: Offset, row_filter: RowFilter = ALL
 ) -> list[RowDict]:
-    """The rows that the log up to a sequence amounts to, folded in memory."""
+    """The rows that the log up to a sequence amounts to, folded in memory from the nearest snapshot on."""
     (projection,) = named_projections([source.projection])
-    table = (await folded(backend, projection, sequence)).state.tables()[source.spec.name]
+    fold = await folded_past(backend, projection, sequence, whole=[source.spec.name])
+    table = fold.state.tables()[source.spec.name]
     rows = [dict(zip(source.spec.columns, row, strict=True)) for row in table.rows.values()]
     selected = [row for row in rows if row_filter.has(source, row)]
     selected.sort(key=lambda row: tuple(row[column] for column in source.order))

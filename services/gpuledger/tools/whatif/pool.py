@@ -1,7 +1,7 @@
 """Answers `gpuledger what-if pool`: folds the recorded pools, and beside them the pools under another definition.
 
 For a definition as of now, the rows are read and the rest of the log is folded in memory; for one as of a moment in the
-past, the log is folded from its start. Nothing here writes.
+past, the log is folded from the nearest snapshot before it, or from its start. Nothing here writes.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,8 @@ from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.watchers.resources import gpupools
 from gpuledger.events.position import Offset, Position, earliest, events_up_to, is_same, next_after
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.replay import fold_until, skipped_positions
+from gpuledger.projection.fold_snapshots.past import past_fold
+from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.garbage import seldom_collected
@@ -93,7 +94,7 @@ async def _compare(backend: Backend, hypothesis: Hypothesis, since: Offset | Non
         if is_same(begun, head):
             fold = await _current(backend, projection, head, advance.to)
         else:
-            fold = await fold_until(projection, backend.ledger, begun, lambda done, _total: advance.to(done))
+            fold = await _past(backend, projection, begun, advance.to)
         recorded = fold.state
         assert isinstance(recorded, PoolFacts), "what pools fold into"
         hypothetical = HypotheticalPools(recorded, hypothesis, next_after(begun))
@@ -106,9 +107,16 @@ async def _current(backend: Backend, projection: RecordedPools, head: Offset, on
     """A fold from the rows where they are of this build and this log, else from the start of the log."""
     fold = await _stored(backend, projection)
     if fold is None:
-        return await fold_until(projection, backend.ledger, head, lambda done, _total: on_position(done))
+        return await _past(backend, projection, head, on_position)
     await _fold(backend, fold, head, on_position)
     return fold
+
+
+async def _past(backend: Backend, projection: RecordedPools, until: Offset, on_position: OnPosition) -> Fold:
+    """A fold from the nearest snapshot, else from the start of the log."""
+    return await past_fold(
+        projection, backend.ledger, backend.snapshots, until, on_progress=lambda done, _total: on_position(done)
+    )
 
 
 async def _stored(backend: Backend, projection: RecordedPools) -> Fold | None:

@@ -1,0 +1,119 @@
+"""Has a process of its own take the snapshots of folds that are due, now and then, for as long as `gpuledger up` runs.
+
+The folds are as much work as those of the services, and must not come between them. What fails is said and tried again:
+without snapshots, folds of the past begin at an earlier one, and nothing else is different.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from gpuledger.events.position import ORIGIN, lag
+from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.errors import LedgerError
+from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.runtime.settings import DATABASE_URL, NATS_URL, OBJECTS_URL
+from gpuledger.tools import snapshot_process
+from gpuledger.tools.snapshots import DUE
+
+log = structlog.get_logger("gpuledger.fold-snapshots")
+
+STOP_TIMEOUT_S: Final = 5.0
+"""How long the process may take to end when it is asked to."""
+
+MODULE: Final = snapshot_process.__name__
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPauses:
+    """How often it is looked whether snapshots are due, how often old ones are deleted, the pauses after failures."""
+
+    look_s: float = 15.0
+    clean_s: float = 86_400.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(first_s=60.0, max_s=3_600.0))
+
+
+class SnapshotService:
+    """Takes the snapshots of folds of one log; `servers` are NATS and PostgreSQL."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        nats_url: str,
+        database_url: str,
+        objects_url: str,
+        *,
+        events_min: int = DUE.events_min,
+        pauses: SnapshotPauses | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._environ = {NATS_URL: nats_url, DATABASE_URL: database_url, OBJECTS_URL: objects_url}
+        self._events_min = events_min
+        self._pauses = pauses or SnapshotPauses()
+        self._cleaned_s: float | None = None
+        self.looked_at = ORIGIN
+        """The head of the log when snapshots were taken last, by us or another process."""
+
+    async def run(self) -> None:
+        """Take what is due, until cancelled."""
+        retries = Retries(self._pauses.backoff)
+        while True:
+            is_well = await self.look()
+            await asyncio.sleep(self._pauses.look_s if is_well else retries.pause_s())
+            if is_well:
+                retries.reset()
+
+    async def look(self) -> bool:
+        """Take what is due now, if anything may be; False where that failed."""
+        try:
+            head = await self._ledger.head()
+        except LedgerError:
+            return True  # others say so
+        if lag(self.looked_at, head) < self._events_min:
+            return True
+        now_s = asyncio.get_running_loop().time()
+        cleans = self._cleaned_s is None or now_s - self._cleaned_s >= self._pauses.clean_s
+        code, words = await _run([snapshot_process.CLEAN] if cleans else [], self._environ)
+        if code == snapshot_process.BUSY:
+            self.looked_at = head
+            return True
+        if code:
+            log.warning("fold-snapshots.not-taken", reason=words or f"The process ended with {code}.")
+            return False
+        log.info("fold-snapshots.taken", head=str(head))
+        self.looked_at = head
+        self._cleaned_s = now_s if cleans else self._cleaned_s
+        return True
+
+
+async def _run(arguments: list[str], environ: Mapping[str, str]) -> tuple[int, str]:
+    """The process's exit code, and the last line that it wrote to stderr."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", MODULE, *arguments),
+        env={**os.environ, **environ},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, written = await child.communicate()
+    finally:
+        if child.returncode is None:
+            await _end(child)
+    lines = written.decode(errors="replace").strip().splitlines()
+    return child.returncode or 0, lines[-1] if lines else ""
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    child.terminate()
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await child.wait()
+    except TimeoutError:
+        child.kill()
+        await child.wait()

@@ -1,0 +1,50 @@
+"""The retired rows of a table up to a snapshot, as columns; whoever folds on has a few of them as rows."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from gpuledger.domain.table import Key, TableSpec
+from gpuledger.projection.fold_snapshots.parquet import GONE, ArrowTable, rows_of
+from gpuledger.projection.snapshot import Row
+
+
+class RetiredRows:
+    """Retired rows in the order in which they left memory; of those with one key the last counts, unless it is gone."""
+
+    def __init__(self, spec: TableSpec[Any], parts: Iterable[ArrowTable]) -> None:
+        self._spec = spec
+        self._parts = list(parts)
+        self._texts: dict[str, str] = {}
+
+    def append(self, part: ArrowTable) -> None:
+        """Add what left memory since."""
+        self._parts.append(part)
+
+    def page(self, values: Collection[Key]) -> list[Row]:
+        """The rows whose `page_by` column has one of the values."""
+        import pyarrow as pa  # noqa: PLC0415 - with the parts it is imported already
+        from pyarrow import compute  # noqa: PLC0415
+
+        found = []
+        for part in self._parts:
+            column = part.column(self._spec.page_by)
+            sought = pa.array(list(values), column.type)
+            found.append(part.filter(compute.is_in(column, value_set=sought)))
+        return self._last_of(found)
+
+    def all(self) -> list[Row]:
+        """Every row."""
+        return self._last_of(self._parts)
+
+    def _last_of(self, parts: Iterable[ArrowTable]) -> list[Row]:
+        positions = [self._spec.columns.index(name) for name in self._spec.key]
+        last: dict[tuple[Any, ...], Row] = {}
+        for part in parts:
+            gone = part.column(GONE).to_pylist()
+            for row, is_gone in zip(rows_of(self._spec, part, self._texts), gone, strict=True):
+                key = tuple(row[position] for position in positions)
+                if is_gone:
+                    last.pop(key, None)
+                else:
+                    last[key] = row
+        return list(last.values())
