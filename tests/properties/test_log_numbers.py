@@ -32,8 +32,8 @@ EPOCHS = {
 """Of each source; of the edge fewer are kept than there are, and a decider's later leader closes the earlier ones."""
 
 epochs = st.sampled_from([(source, epoch) for source, of_source in EPOCHS.items() for epoch in of_source])
-numbers_told = st.lists(st.tuples(epochs, st.integers(1, 9)), min_size=1, max_size=40)
-Told = list[tuple[tuple[str, str], int]]
+recorded_numbers = st.lists(st.tuples(epochs, st.integers(1, 9)), min_size=1, max_size=40)
+Recorded = list[tuple[tuple[str, str], int]]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -42,11 +42,11 @@ def _small_bounds() -> Iterable[None]:
         yield
 
 
-def _log(told: Told) -> list[Message]:
-    """What was told, in this order, with something in between that is no event."""
+def _log(recorded: Recorded) -> list[Message]:
+    """What was recorded, in this order, with something in between that is no event."""
     events: list[Decoded] = [
         event(DeviceFailed(kind="DBE"), "d1", number=number, at=at, source=source, epoch=epoch, event_id=f"f{at}")
-        for at, ((source, epoch), number) in enumerate(told)
+        for at, ((source, epoch), number) in enumerate(recorded)
     ]
     log = log_of(events)
     return [one._replace(data=b"{") if index % 11 == 10 else one for index, one in enumerate(log)]
@@ -63,9 +63,9 @@ def _alone(log: Sequence[Message]) -> list[bool | str]:
     """What a fold finds that has read everything itself, without the positions."""
     seen, found = Seen(), list[bool | str]()
     for one in log:
-        told = numbered_event(one)
+        recorded = numbered_event(one)
         try:
-            found.append(told is not None and seen.add(told.source, told.epoch, told.number))
+            found.append(recorded is not None and seen.add(recorded.source, recorded.epoch, recorded.number))
         except HolesError as error:
             found.append(str(error))
     return found
@@ -96,9 +96,9 @@ class Stored:
         return LogNumbers(Seen(numbers, last), self.position, refused=dict(sorted(self.refused.items())))
 
 
-@given(numbers_told, st.data())
-def test_a_fold_that_begins_anywhere_finds_what_it_would_find_alone(told: Told, data: st.DataObject) -> None:
-    log, stored = _log(told), Stored()
+@given(recorded_numbers, st.data())
+def test_a_fold_that_begins_anywhere_finds_what_it_would_find_alone(recorded: Recorded, data: st.DataObject) -> None:
+    log, stored = _log(recorded), Stored()
     expected = _alone(log)
     written = data.draw(st.integers(0, len(log)), label="written up to")
     numbers = LogNumbers()
@@ -113,9 +113,9 @@ def test_a_fold_that_begins_anywhere_finds_what_it_would_find_alone(told: Told, 
         assert [_outcome(loaded, one) for one in log[begin:]] == expected[begin:]
 
 
-@given(numbers_told, st.data())
-def test_processes_that_write_in_turns_leave_what_one_would(told: Told, data: st.DataObject) -> None:
-    log, stored = _log(told), Stored()
+@given(recorded_numbers, st.data())
+def test_processes_that_write_in_turns_leave_what_one_would(recorded: Recorded, data: st.DataObject) -> None:
+    log, stored = _log(recorded), Stored()
     processes = [(LogNumbers(), 0), (LogNumbers(), 0)]
     for _ in range(data.draw(st.integers(1, 6))):
         turn = data.draw(st.integers(0, 1), label="process")
@@ -138,9 +138,9 @@ def test_processes_that_write_in_turns_leave_what_one_would(told: Told, data: st
     assert [_outcome(loaded, one) for one in log] == _alone(log)
 
 
-@given(numbers_told, st.data())
-def test_its_rows_are_those_of_a_fold_alone(told: Told, data: st.DataObject) -> None:
-    log, numbers = _log([one for one in told if one[0][0] == AGENT]), LogNumbers()
+@given(recorded_numbers, st.data())
+def test_its_rows_are_those_of_a_fold_alone(recorded: Recorded, data: st.DataObject) -> None:
+    log, numbers = _log([one for one in recorded if one[0][0] == AGENT]), LogNumbers()
     folds = [Fold(DevicesProjection(), GENERATION, numbers=numbers) for _ in range(2)]
     ahead = data.draw(st.integers(0, len(log)))
     folds[0].apply_all(log[:ahead])

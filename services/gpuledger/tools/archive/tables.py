@@ -19,7 +19,7 @@ from gpuledger.db.engine import AsyncConnection
 from gpuledger.db.readonly import read_only
 from gpuledger.db.views import REPORTS, view_of
 from gpuledger.events.position import number_of
-from gpuledger.projection.store import LIVE, live_checkpoints, schema_of
+from gpuledger.projection.checkpoint import LIVE, live_checkpoints, schema_of
 from gpuledger.tools.archive.events_file import COMPRESSION, COMPRESSION_LEVEL
 from gpuledger.tools.archive.manifest import TABLES, Manifest, TableEntry
 from gpuledger.tools.archive.store import NAME, Archive
