@@ -119,7 +119,8 @@ class Snapshots:
                 asyncio.timeout(self._settings.write_timeout_s),
                 connect(self._database_url, application_name=name) as connection,
             ):
-                is_written = await SnapshotStore(connection, self._layout).write(snapshot, self._refused)
+                with seldom_collected():
+                    is_written = await SnapshotStore(connection, self._layout).write(snapshot, self._refused)
         except (DatabaseError, psycopg.Error, TimeoutError) as error:
             log.warning("snapshot.not-written", name=self._layout.name, reason=str(error).strip())
             return False
