@@ -8,6 +8,7 @@ gets in here: folds of one process share what is found.
 from collections.abc import Iterable
 
 from gpuledger.domain.fact import Fact
+from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import Undecoded, parse, with_data, with_payload
 from gpuledger.events.errors import EventError, MalformedEventError
@@ -18,6 +19,7 @@ from gpuledger.events.registry import Registry
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
 from gpuledger.projection.enforced import NOTHING_IN_FORCE, EnforcedRule, EnforcedRules, InForce, check_version
+from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.route import EPOCH_LENGTH_MAX, Route, accepted_report, mismatch, route_of
 
 _RULE_ENFORCED = RuleEnforced.TYPE
@@ -35,6 +37,8 @@ class Checked:
         "_data",
         "_fact",
         "_failure",
+        "_is_new",
+        "_numbers",
         "_report",
         "checked_by",
         "enforces",
@@ -70,6 +74,28 @@ class Checked:
         self._fact: Fact | None = None
         self._failure: EventError | None = None
         self._report: tuple[Route, Fact] | EventError | None = None
+        self._numbers: LogNumbers | None = None
+        self._is_new: bool | EventError = False
+
+    def is_new(self, numbers: LogNumbers | Seen) -> bool:
+        """Whether there is an event whose number is new, by numbers that folds share, or by those of one fold.
+
+        Raises:
+            HolesError: it would leave too many holes.
+            NumbersChangedError: the numbers are not of this log any more.
+        """
+        if isinstance(numbers, Seen):
+            event = self.event
+            return event is not None and numbers.add(event.source, event.epoch, event.number)
+        if self._numbers is not numbers:
+            try:
+                self._is_new = numbers.is_new(self.message, self.event)
+            except EventError as error:
+                self._is_new = error
+            self._numbers = numbers
+        if isinstance(self._is_new, EventError):
+            raise self._is_new
+        return self._is_new
 
     @property
     def is_known(self) -> bool:
@@ -153,12 +179,7 @@ class Checker:
         """What a message is worth by its own rules, or by those that are given; never raises."""
         enforced = self.enforced if enforced is None else enforced
         try:
-            event = parse(message.data)
-            publisher = publisher_of(event.source)
-            if not message.subject.startswith(publisher.prefix):
-                raise mismatch(message.subject, event)
-            if len(event.epoch) > EPOCH_LENGTH_MAX:
-                raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
+            event, publisher = _identified(message)
         except EventError as error:
             return Checked(message, None, error)
         checked_by = enforced.in_force
@@ -196,3 +217,21 @@ class Checker:
         if message.sequence not in self._skipped:
             enforced.add(one)
         return one
+
+
+def numbered_event(message: Message) -> Undecoded | None:
+    """The event of a message, if its envelope is in order, so that its number counts as seen; else None."""
+    try:
+        return _identified(message)[0]
+    except EventError:
+        return None
+
+
+def _identified(message: Message) -> tuple[Undecoded, Publisher]:
+    event = parse(message.data)
+    publisher = publisher_of(event.source)
+    if not message.subject.startswith(publisher.prefix):
+        raise mismatch(message.subject, event)
+    if len(event.epoch) > EPOCH_LENGTH_MAX:
+        raise MalformedEventError(f"sourceepoch must be text of 1 to {EPOCH_LENGTH_MAX} characters.")
+    return event, publisher

@@ -20,12 +20,12 @@ async def confirm_checkpoint(projection: Projection, ledger: Ledger, checkpoint:
 
 
 def confirm_version(projection: Projection, checkpoint: Checkpoint | None) -> None:
-    """Return if the rows are of this build's version, or there are none yet.
+    """Return if the rows are of this build's version or of one that it takes over, or there are none yet.
 
     Raises:
         VersionError: another version of the projection wrote them.
     """
-    if checkpoint is not None and checkpoint.version != projection.version:
+    if checkpoint is not None and not projection.takes_over(checkpoint.version):
         raise VersionError(projection.name, checkpoint.version, projection.version)
 
 

@@ -142,6 +142,12 @@ class Projection:
 
     name: ClassVar[str]
     version: ClassVar[int]
+    same_rows_as: ClassVar[int | None] = None
+    """The version of older builds whose rows are the same, so that they are taken over as they are.
+
+    An older build does not know this version, and stands aside: for what goes with the rows has changed.
+    """
+
     specs: ClassVar[Sequence[TableSpec[Any]]]
     """Its tables, in the order of its state: a reader and a rebuild, which lock them one by one, must not cross."""
 
@@ -179,6 +185,10 @@ class Projection:
     def source(self) -> str:
         """The source of its decisions."""
         return f"/services/{self.name}"
+
+    def takes_over(self, version: int) -> bool:
+        """Whether rows of a version are those of this one, or are made so without another fold of the log."""
+        return version in (self.version, self.same_rows_as)
 
     def new_state(self) -> Any:  # noqa: ANN401 - each has its own state, which is a `State`
         """An empty state."""

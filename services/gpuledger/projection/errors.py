@@ -12,6 +12,7 @@ ProjectionError
 ├── GenerationMismatchError  the rows belong to another generation or partition of the ledger
 ├── NotBuiltError          the projection has no rows yet
 ├── WriterFencedError      somebody else wrote the rows, or swapped them, since they were loaded
+├── NumbersChangedError    the log is not the one that the numbers seen are of
 ├── RebuildBusyError       another rebuild of the same projection is running, or it was begun meanwhile
 ├── FewerEventsError       a rebuild folds fewer events than the rows that serve count
 ├── SwapBlockedError       a query holds the tables that are to change places
@@ -156,6 +157,13 @@ class NotBuiltError(ProjectionError):
 
 class WriterFencedError(ProjectionError):
     """Somebody else wrote the rows, or swapped them, since they were loaded; load them again."""
+
+
+class NumbersChangedError(ProjectionError):
+    """The numbers seen that the projections of this process share are of another log, or were begun anew."""
+
+    def __init__(self) -> None:
+        super().__init__("The numbers seen are not those of the log any more. They are read again.")
 
 
 class RebuildBusyError(ProjectionError):

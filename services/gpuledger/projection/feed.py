@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.events.position import Offset, is_at_or_after, is_same, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
@@ -31,6 +31,10 @@ class FeedBounds(NamedTuple):
     size: int = 32 * 1024 * 1024
     kept: int = 2_048
     patience_s: float = 10.0
+
+
+ASSEMBLY_S: Final = 2.0
+"""How long whoever is far behind the end of the log waits for the other folds that begin: each would read it alone."""
 
 
 class Place:
@@ -67,9 +71,14 @@ class Feed:
     """Reads one ledger for the folds of a process; it reads only while somebody has a place."""
 
     def __init__(
-        self, ledger: Ledger, bounds: FeedBounds | None = None, now: Callable[[], float] = time.monotonic
+        self,
+        ledger: Ledger,
+        bounds: FeedBounds | None = None,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        folds: int = 1,
     ) -> None:
-        """`now` gives seconds of a steady clock."""
+        """`now` gives seconds of a steady clock. `folds` is how many are expected to read here from the start on."""
         self._ledger = ledger
         self._bounds = bounds or FeedBounds()
         self._now = now
@@ -80,9 +89,22 @@ class Feed:
         self._first: Offset | None = None
         self._first_anchor: Anchor | None = None
         self._checker = Checker()
+        self._absent = folds
+        self._assembled = asyncio.Event()
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
+
+    async def assemble(self, behind: int) -> None:
+        """Say that a fold begins that is so many events behind; if there are many, wait for the others that begin."""
+        self._absent -= 1
+        if self._absent <= 0:
+            self._assembled.set()
+        if behind > self._bounds.kept:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ASSEMBLY_S):
+                    await self._assembled.wait()
+            self._assembled.set()
 
     @contextmanager
     def place(self, position: Offset, anchor: Anchor | None, enforced: EnforcedRules) -> Iterator[Place | None]:

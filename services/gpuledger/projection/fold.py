@@ -37,6 +37,7 @@ from gpuledger.projection.definition import (
 )
 from gpuledger.projection.enforced import EnforcedRules, InForce
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
+from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outstanding import Outstanding
 from gpuledger.projection.returns import Returns
 from gpuledger.projection.route import Route, recorded_origin
@@ -47,7 +48,8 @@ _REPORT_ACCEPTED = DeviceReportAccepted.TYPE
 class Fold:
     """A projection's state at a position, and the decisions that have not come back yet.
 
-    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept.
+    Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept. It shares
+    `numbers` with others, or has its own, `seen` up to its position.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Fold:
         *,
         state: State | None = None,
         seen: Seen | None = None,
+        numbers: LogNumbers | None = None,
         expected: Iterable[Decoded] = (),
         skipped: Iterable[Position] = (),
         numbering: Numbering = NOT_PUBLISHED,
@@ -74,17 +77,15 @@ class Fold:
         self.events = 0
         self.decision_bytes_max: int | None = None
         """How large a decision may be; None where decisions are not published."""
-
         self.returns: Returns | None = None
         """Checks own events as they come; None where decisions are not published."""
-
         self._last: Message | None = None
-        self.decided: list[Decoded] = []
-        self._publishes = publishes
+        self.decided, self._publishes = list[Decoded](), publishes
         self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
         self._catalogue = catalogue
-        self.seen = seen or Seen()
+        self.seen = (seen or Seen()) if numbers is None else numbers.seen
+        self._numbers = numbers or self.seen
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
         self._agreed: InForce | None = None
         self._source, self._observes, self._reads = projection.source, projection.observes, projection.reads
@@ -129,12 +130,12 @@ class Fold:
         self._last = message
         if self._reads:
             self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
-        if event is None:
-            self._reject(message, None, checked.error)
-            return
+        error = checked.error
         try:
-            is_new = self.seen.add(event.source, event.epoch, event.number)
-        except EventError as error:
+            is_new = checked.is_new(self._numbers)
+        except EventError as too_many:
+            event, error = None, too_many
+        if event is None:
             self._reject(message, None, error)
             return
         self.events += is_new

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import psycopg
 import structlog
 from psycopg import AsyncConnection
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import Identifier
 
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
@@ -21,11 +21,13 @@ from gpuledger.events.position import Offset, events_up_to, is_after, is_origin,
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import confirm_log, follows_log
 from gpuledger.projection.definition import Projection
+from gpuledger.projection.editions import drop_edition, drop_tables, move_edition, renew_edition
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold
 from gpuledger.projection.rows import create_like
+from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
 from gpuledger.runtime.backoff import Retries
 from gpuledger.runtime.clock import NewId, random_id
@@ -44,9 +46,6 @@ SWAPS_MAX = 100
 
 CLEAN_UP_WAIT_MAX_S = 5.0
 """How long a rebuild that lost its connection waits until PostgreSQL has ended its session, or another rebuild ends."""
-
-_OF_EDITIONS = ("seen", "enforced_rule")
-"""The tables beside an edition's own that have rows of it."""
 
 
 class RebuildResult(NamedTuple):
@@ -78,7 +77,9 @@ async def rebuild(
         with seldom_collected():
             await work.begin(accept_loss=accept_loss)
             await work.catch_up()
-            return await work.swap()
+            result = await work.swap()
+        await work.offer_numbers(database_url)
+        return result
 
 
 async def upgrade(
@@ -103,7 +104,7 @@ async def upgrade(
     """
     async with _rebuilding(projection, database_url) as connection:
         served = await ProjectionStore(connection, projection).checkpoint()
-        if served is None or served.version >= projection.version:
+        if served is None or served.version >= projection.version or projection.takes_over(served.version):
             return False
         await confirm_log(projection, ledger, served)
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
@@ -121,6 +122,7 @@ async def upgrade(
                     await asyncio.sleep(pause_s)
                 else:
                     break
+        await work.offer_numbers(database_url)
     return True
 
 
@@ -147,11 +149,11 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
             if projection.decides:
                 await exchange_outbox(connection, projection.name, new_id())
             await keep_views_async(connection)
-            await _move(connection, projection, LIVE, NEXT)
-            await _move(connection, projection, PREV, LIVE)
-            await _move(connection, projection, NEXT, PREV)
+            await move_edition(connection, projection, LIVE, NEXT)
+            await move_edition(connection, projection, PREV, LIVE)
+            await move_edition(connection, projection, NEXT, PREV)
             await recreate_views_async(connection)
-            return await _renew(connection, projection, previous, new_id())
+            return await renew_edition(connection, projection, previous, new_id())
 
 
 @asynccontextmanager
@@ -162,7 +164,7 @@ async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterato
             raise RebuildBusyError(
                 f"Another rebuild of projection {projection.name} is running; wait for it or cancel it."
             )
-        await _drop(connection, projection, NEXT)
+        await drop_edition(connection, projection, NEXT)
         try:
             yield connection
         except psycopg.errors.LockNotAvailable as error:
@@ -186,13 +188,13 @@ async def _leave_nothing(connection: AsyncConnection[Any], projection: Projectio
     if not connection.closed and not connection.broken:
         with suppress(psycopg.Error):
             await connection.rollback()
-            await _drop(connection, projection, NEXT)
+            await drop_edition(connection, projection, NEXT)
             return
     with suppress(psycopg.Error, OSError):
         async with connect(database_url, application_name="gpuledger clean-up") as another:
             async with asyncio.timeout(CLEAN_UP_WAIT_MAX_S):
                 await stand_by(another, _rebuild_lock(projection))
-            await _drop(another, projection, NEXT)
+            await drop_edition(another, projection, NEXT)
 
 
 class _Rebuild:
@@ -264,6 +266,11 @@ class _Rebuild:
         self._log_changed_decisions()
         return RebuildResult(self._checkpoint, self._checkpoint.events)
 
+    async def offer_numbers(self, database_url: str) -> None:
+        """Leave the numbers seen to those who go on from the new rows."""
+        if self._checkpoint.anchor is not None:
+            await SharedNumbers(self._ledger, database_url).offer(self._fold.seen, self._checkpoint.anchor)
+
     def _log_changed_decisions(self) -> None:
         """Others go on to show what was recorded of them; see ADR 14."""
         count, last = self._fold.waiting.changed
@@ -273,12 +280,12 @@ class _Rebuild:
 
     async def _change_places(self, served: Checkpoint | None) -> None:
         await keep_views_async(self._connection)
-        await _drop(self._connection, self._projection, PREV)
+        await drop_edition(self._connection, self._projection, PREV)
         if served is None:
-            await _drop_tables(self._connection, self._projection, LIVE)
+            await drop_tables(self._connection, self._projection, LIVE)
         else:
-            await _move(self._connection, self._projection, LIVE, PREV)
-        await _move(self._connection, self._projection, NEXT, LIVE)
+            await move_edition(self._connection, self._projection, LIVE, PREV)
+        await move_edition(self._connection, self._projection, NEXT, LIVE)
         await recreate_views_async(self._connection)
 
     async def _target(self) -> Offset:
@@ -346,51 +353,6 @@ class _Rebuild:
         await self._live.put_outbox(numbered, "held")
         self._fold.adopt(waiting)
         await self._flush()
-
-
-async def _move(connection: AsyncConnection[Any], projection: Projection, before: str, after: str) -> None:
-    for spec in projection.specs:
-        table = Identifier(schema_of(before), spec.name)
-        await connection.execute(SQL("ALTER TABLE {} SET SCHEMA {}").format(table, Identifier(schema_of(after))))
-    await connection.execute(
-        "UPDATE gpuledger.projection SET edition = %s WHERE name = %s AND edition = %s",
-        (after, projection.name, before),
-    )
-    for bookkeeping in _OF_EDITIONS:
-        table = Identifier("gpuledger", bookkeeping)
-        await connection.execute(
-            SQL("UPDATE {} SET edition = %s WHERE projection = %s AND edition = %s").format(table),
-            (after, projection.name, before),
-        )
-
-
-async def _renew(
-    connection: AsyncConnection[Any], projection: Projection, before: Checkpoint, incarnation: str
-) -> Checkpoint:
-    await connection.execute(
-        "UPDATE gpuledger.projection SET incarnation = %s WHERE name = %s AND edition = %s",
-        (incarnation, projection.name, LIVE),
-    )
-    return before._replace(incarnation=incarnation)
-
-
-async def _drop(connection: AsyncConnection[Any], projection: Projection, edition: str) -> None:
-    async with connection.transaction():
-        await _drop_tables(connection, projection, edition)
-        await connection.execute(
-            "DELETE FROM gpuledger.projection WHERE name = %s AND edition = %s", (projection.name, edition)
-        )
-        for bookkeeping in _OF_EDITIONS:
-            table = Identifier("gpuledger", bookkeeping)
-            await connection.execute(
-                SQL("DELETE FROM {} WHERE projection = %s AND edition = %s").format(table), (projection.name, edition)
-            )
-
-
-async def _drop_tables(connection: AsyncConnection[Any], projection: Projection, edition: str) -> None:
-    for spec in projection.specs:
-        table = Identifier(schema_of(edition), spec.name)
-        await connection.execute(SQL("DROP TABLE IF EXISTS {} CASCADE").format(table))
 
 
 async def _hold_views(connection: AsyncConnection[Any]) -> None:

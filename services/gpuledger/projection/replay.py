@@ -15,6 +15,7 @@ from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import seldom_collected
 
@@ -40,9 +41,10 @@ async def fold_until(
     return fold
 
 
-async def memory_fold(projection: Projection, ledger: Ledger) -> Fold:
-    """A fold at the start of the log whose rows and decisions nobody writes or publishes."""
-    fold = Fold(projection, ledger.generation, skipped=await skipped_positions(ledger), publishes=False)
+async def memory_fold(projection: Projection, ledger: Ledger, numbers: LogNumbers | None = None) -> Fold:
+    """A fold at the start of the log whose rows and decisions nobody writes or publishes; see `Fold` on `numbers`."""
+    skipped = await skipped_positions(ledger)
+    fold = Fold(projection, ledger.generation, numbers=numbers, skipped=skipped, publishes=False)
     for table in fold.state.tables().values():
         table.never_written()
     fold.begin(ledger.identity)

@@ -22,9 +22,10 @@ from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.checker import Checked
 from gpuledger.projection.continuity import confirm_version
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.errors import AnotherLeaderError, WriterFencedError
+from gpuledger.projection.errors import AnotherLeaderError, NumbersChangedError, WriterFencedError
 from gpuledger.projection.feed import Feed
 from gpuledger.projection.outbox import recall
+from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import Checkpoint, ProjectionStore
 from gpuledger.projection.writer import RowWriter, WriterContext
 from gpuledger.runtime.backoff import Backoff, Retries
@@ -65,6 +66,7 @@ TRANSIENT = (
     LedgerUnavailableError,
     PublishError,
     WriterFencedError,
+    NumbersChangedError,
 )
 """What a runner recovers from by loading its rows again and going on from their checkpoint."""
 
@@ -89,11 +91,12 @@ class Runner:
         on_flush: Callable[[Checkpoint], None] | None = None,
         may_enforce: Callable[[], bool] = lambda: True,
         feed: Feed | None = None,
+        numbers: SharedNumbers | None = None,
     ) -> None:
         """`may_enforce` says whether the rules of the settings are enforced yet.
 
         `is_writing` is false while it stands by, or waits for a server. `feed` is what projections of one process read
-        together.
+        together, and `numbers` are those that they share; whoever shares them has them written.
         """
         self.projection = projection
         self.settings = settings or RunnerSettings()
@@ -103,9 +106,18 @@ class Runner:
         self._database_url = database_url
         self._feed = feed
         self._beginnings: list[datetime] = []
+        shared = numbers or SharedNumbers(ledger, database_url, [projection])
+        self._own_numbers = shared if numbers is None else None
         rules = self.settings.rules
         self._context = WriterContext(
-            projection, ledger, clock, new_id, self.metrics, on_flush, lambda: rules if may_enforce() else ()
+            projection,
+            ledger,
+            clock,
+            new_id,
+            self.metrics,
+            on_flush,
+            lambda: rules if may_enforce() else (),
+            shared.at,
         )
 
     async def run(self) -> None:
@@ -141,7 +153,9 @@ class Runner:
             if held is None:
                 return False
             await self._follow(await self._writer(connection, held), held, until)
-            return True
+        if self._own_numbers is not None:
+            await self._own_numbers.write()
+        return True
 
     async def _lead(self, connection: AsyncConnection, held: HeldLock) -> None:
         """Follow the log for as long as this process holds the lock; behind another leader's events it begins again.
@@ -207,6 +221,8 @@ class Runner:
 
     async def _take_all(self, writer: RowWriter, held: HeldLock, until: Offset) -> None:
         """Read with the other projections of the process where they are, and alone until there."""
+        if self._feed is not None:
+            await held.within(self.settings.batch_timeout_s, self._feed.assemble(writer.behind_at_start))
         while not is_at_or_after(writer.checkpoint.position, until):
             if self._feed is not None:
                 await self._take_together(self._feed, writer, held)

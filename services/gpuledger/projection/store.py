@@ -1,7 +1,7 @@
 """One edition of a projection's rows in PostgreSQL, with its checkpoint.
 
 An edition is `live`, `next` (being rebuilt) or `prev` (kept for a rollback); its tables lie in the schema of that name.
-Rows, checkpoint, numbers seen and outbox change in one transaction or not at all.
+Rows, checkpoint and outbox change in one transaction or not at all.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ from gpuledger.projection.definition import NOT_PUBLISHED, Numbering, Projection
 from gpuledger.projection.enforced_store import read_rules, write_rules
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outbox import UNSETTLED, ready_decisions
 from gpuledger.projection.rows import RowStore, is_copied
-from gpuledger.projection.seen_store import read_seen, write_seen
 from gpuledger.runtime.clock import NewId, random_id
 
 LIVE, NEXT, PREV = "live", "next", "prev"
@@ -158,12 +158,30 @@ class ProjectionStore:
         await self._advance(before, after)
         return after
 
-    async def load(self, checkpoint: Checkpoint, skipped: Iterable[Position], expected: Sequence[Decoded]) -> Fold:
-        """The fold as it stood at the checkpoint; raises `RuleVersionError` as `read_rules` does."""
+    async def adopt_version(self, before: Checkpoint) -> Checkpoint:
+        """Have rows that an older build wrote be of this version, which has the same; that build stands aside then.
+
+        The numbers that it kept with these rows go, because nobody keeps them any more.
+
+        Raises:
+            WriterFencedError: the rows are not as they were when the checkpoint was read.
+        """
+        after = before._replace(version=self.projection.version)
+        async with self.connection.transaction():
+            await self._advance(before, after)
+            await self.connection.execute(
+                "DELETE FROM gpuledger.seen WHERE projection = %s AND edition = %s", self._key
+            )
+        return after
+
+    async def load(
+        self, checkpoint: Checkpoint, numbers: LogNumbers, skipped: Iterable[Position], expected: Sequence[Decoded]
+    ) -> Fold:
+        """The fold as it stood at the checkpoint, with numbers that hold there; raises as `read_rules` does."""
         fold = Fold(
             self.projection,
             checkpoint.generation,
-            seen=await read_seen(self.connection, *self._key),
+            numbers=numbers,
             expected=expected,
             skipped=skipped,
             numbering=await self._numbering(expected),
@@ -202,7 +220,6 @@ class ProjectionStore:
             await self._advance(before, after)
             for name, changed in changes.items():
                 await self._rows[name].write(self.connection, changed)
-            await write_seen(self.connection, *self._key, fold.seen)
             await write_rules(self.connection, *self._key, fold.enforced)
             if self.projection.decides and self.edition == LIVE:
                 await self._write_decisions(fold, status)
@@ -329,12 +346,12 @@ class ProjectionStore:
 
     async def _advance(self, before: Checkpoint, after: Checkpoint) -> None:
         cursor = await self.connection.execute(
-            "UPDATE gpuledger.projection SET position = %s, events = %s, ledger_id = %s, last_position = %s, "
-            "last_event_id = %s, last_digest = %s, updated_at = now() "
+            "UPDATE gpuledger.projection SET version = %s, position = %s, events = %s, ledger_id = %s, "
+            "last_position = %s, last_event_id = %s, last_digest = %s, updated_at = now() "
             "WHERE name = %s AND edition = %s AND incarnation = %s AND partition = %s AND position = %s "
             "RETURNING position",
             (
-                *(after.position, after.events, after.ledger_id),
+                *(after.version, after.position, after.events, after.ledger_id),
                 *(after.anchor or (None, None, None)),
                 *(*self._key, before.incarnation, before.partition, before.position),
             ),

@@ -31,6 +31,7 @@ from gpuledger.projection.feed import Feed
 from gpuledger.projection.outbox import outbox_ages
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
+from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import Checkpoint, ProjectionStore, live_checkpoints
 from gpuledger.projection.upgrading import Progress, Rows, Upgrades, rows_of
 from gpuledger.runtime.clock import Clock, system_clock
@@ -99,18 +100,20 @@ class Supervision:
     _leader_metrics: LeaderMetrics = field(default_factory=LeaderMetrics)
     _upgrades: Upgrades = field(init=False)
     _feed: Feed = field(init=False)
+    _numbers: SharedNumbers = field(init=False)
     _connection: LastingConnection = field(init=False)
 
     def __post_init__(self) -> None:
         """Report every projection from the start."""
         self._standings = {projection.name: _Standing() for projection in self.projections}
         self._upgrades = Upgrades(self.ledger, self.database_url)
-        self._feed = Feed(self.ledger)
+        self._feed = Feed(self.ledger, folds=len(self.projections))
+        self._numbers = SharedNumbers(self.ledger, self.database_url, self.projections)
         self._connection = LastingConnection(self.database_url, application_name="gpuledger health")
 
     def work(self) -> list[Work]:
         """The coroutines to run side by side, until cancelled."""
-        return [self._check(), *map(self._keep_running, self.projections)]
+        return [self._check(), self._numbers.keep_written(), *map(self._keep_running, self.projections)]
 
     @property
     def reachable(self) -> bool:
@@ -154,6 +157,7 @@ class Supervision:
             clock=self.clock,
             may_enforce=lambda: self._may_enforce,
             feed=self._feed,
+            numbers=self._numbers,
         )
         standing = self._standings[projection.name]
         standing.runner = runner
@@ -215,7 +219,7 @@ class Supervision:
             checkpoint = await ProjectionStore(await self._connection.get(), projection).checkpoint()
         except STOPS:
             return True
-        return rows_of(checkpoint and checkpoint.version, projection.version) is Rows.NEWER
+        return rows_of(checkpoint and checkpoint.version, projection) is Rows.NEWER
 
     async def _wait_for_remedy(self, projection: Projection) -> None:
         """Return when an operator skipped a position, replaced the rows, or has NATS take larger events.
@@ -285,7 +289,7 @@ class Supervision:
         for projection in self.projections:
             checkpoint = checkpoints.get(projection.name)
             standing = self._standings[projection.name]
-            standing.rows = rows_of(checkpoint and checkpoint.version, projection.version)
+            standing.rows = rows_of(checkpoint and checkpoint.version, projection)
             positions[projection.name] = self._position(checkpoint)
         for name, position in positions.items():
             self._standings[name].position = position

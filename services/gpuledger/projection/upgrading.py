@@ -34,6 +34,9 @@ class Rows(Enum):
     OURS = "ours"
     """It keeps them true, or stands by for the writer's lock."""
 
+    TAKEN_OVER = "taken over"
+    """As `OURS`: they are of an older version that has the same rows, and become ours once this build writes them."""
+
     OLDER = "older"
     """It builds others."""
 
@@ -41,10 +44,13 @@ class Rows(Enum):
     """It leaves them to the newer build that wrote them, and waits until that one is rolled back."""
 
 
-def rows_of(found: int | None, ours: int) -> Rows:
-    """What rows of a version are to a build that writes another; None: there are none yet."""
+def rows_of(found: int | None, projection: Projection) -> Rows:
+    """What rows of a version are to this build's projection; None: there are none yet."""
+    ours = projection.version
     if found is None or found == ours:
         return Rows.OURS
+    if projection.takes_over(found):
+        return Rows.TAKEN_OVER
     return Rows.OLDER if found < ours else Rows.NEWER
 
 

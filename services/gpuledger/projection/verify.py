@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 
 from gpuledger.db.engine import connect
 from gpuledger.domain.table import Key, Table
-from gpuledger.events.position import Offset, Position, is_at_or_after, lag
+from gpuledger.events.position import Offset, Position, is_at_or_after, lag, latest
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, WriterFencedError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outbox import SentDecision, sent_decisions
 from gpuledger.projection.outstanding import NOTHING_CHANGED, ChangedDecisions
 from gpuledger.projection.replay import OnProgress, fold_on, memory_fold, skipped_positions
 from gpuledger.projection.rows import RowStore
+from gpuledger.projection.shared_numbers import holds, read_on, stored_numbers
 from gpuledger.projection.store import LIVE, Checkpoint, ProjectionStore, schema_of
 
 SWAPS_MAX = 3
@@ -33,6 +35,9 @@ FOLDED_IN_SNAPSHOT_MAX = MESSAGES_PER_BATCH_MAX
 
 SNAPSHOT = "snapshot "
 """How the name of a verification of a snapshot begins."""
+
+NUMBERS = "numbers_seen"
+"""Stands for the table of the numbers seen, which all projections share."""
 
 OUTBOX = "outbox"
 """Stands for a table where a decision is lost."""
@@ -95,7 +100,8 @@ async def _verify(
     """The outcome and the incarnation that was compared; None where older rows took the place of those there were."""
     projection = store.projection
     checkpoint = await _checked(projection, ledger, await store.checkpoint())
-    fold = await memory_fold(projection, ledger)
+    numbers = LogNumbers()
+    fold = await memory_fold(projection, ledger, numbers)
     for _ in range(CATCH_UP_ROUNDS_MAX):
         await fold_on(fold, ledger, checkpoint.position, on_progress)
         checkpoint = await _checked(projection, ledger, await store.checkpoint())
@@ -109,11 +115,34 @@ async def _verify(
         fold.adopt(await store.outbox() if projection.decides else [])
         outcome = await _compare(store, fold, checkpoint.at)
         sent = await sent_decisions(store.connection, projection.name) if projection.decides else []
-    lost = await _lost(sent, ledger, checkpoint)
+        stored = await stored_numbers(store.connection, ledger.identity)
+    more = await _lost(sent, ledger, checkpoint) + await _compare_numbers(numbers, stored, ledger)
     outcome = outcome._replace(
-        differences=outcome.differences + len(lost), first=outcome.first or next(iter(lost), None)
+        differences=outcome.differences + len(more), first=outcome.first or next(iter(more), None)
     )
     return outcome, checkpoint.incarnation
+
+
+async def _compare_numbers(numbers: LogNumbers, stored: LogNumbers | None, ledger: Ledger) -> list[Difference]:
+    """What differs in the numbers seen that are stored, once those that are behind have been brought forward."""
+    if stored is None or not await holds(ledger, stored.anchor):
+        return []  # whoever projects next begins them anew
+    for one in (numbers, stored):
+        await read_on(one, ledger, latest([numbers.position, stored.position]))
+    complete_from = latest([numbers.complete_from, stored.complete_from])
+    expected, found = _as_rows(numbers, complete_from), _as_rows(stored, complete_from)
+    return [
+        Difference(NUMBERS, key, expected.get(key), found.get(key))
+        for key in {**expected, **found}
+        if expected.get(key) != found.get(key)
+    ]
+
+
+def _as_rows(numbers: LogNumbers, complete_from: Offset) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    seen: dict[tuple[Any, ...], tuple[Any, ...]] = {
+        key: (one.last, one.holes) for key, one in numbers.seen.numbers.items()
+    }
+    return seen | {(at,): (reason,) for at, reason in numbers.refused_behind(complete_from).items()}
 
 
 async def _lost(sent: Sequence[SentDecision], ledger: Ledger, checkpoint: Checkpoint) -> list[Difference]:

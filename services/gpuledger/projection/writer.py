@@ -1,12 +1,22 @@
 """The rows of one projection, in memory and in the database, while this process holds the writer's lock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Self
 
 from gpuledger.domain.sources.leader_epochs import head_after, leader_epoch
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import ORIGIN, Offset, Position, is_after, is_at_or_after, is_same, latest, number_of
+from gpuledger.events.position import (
+    ORIGIN,
+    Offset,
+    Position,
+    is_after,
+    is_at_or_after,
+    is_same,
+    lag,
+    latest,
+    number_of,
+)
 from gpuledger.events.publishing import Rule
 from gpuledger.events.subjects import source_filter
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Receipt
@@ -19,6 +29,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import AnotherLeaderError, BadEventError, DecisionRefusedError, ProjectionError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outbox import sent_decisions
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.returns import Returns
@@ -34,7 +45,7 @@ IDLE_TICKS_MAX = 5
 
 
 class WriterContext(NamedTuple):
-    """The projection, its ledger and what else a writer needs."""
+    """The projection, its ledger and what else a writer needs; `numbers` gives those that hold behind a position."""
 
     projection: Projection
     ledger: Ledger
@@ -43,6 +54,7 @@ class WriterContext(NamedTuple):
     metrics: ProjectionMetrics
     on_flush: Callable[[Checkpoint], None] | None
     rules: Callable[[], tuple[Rule, ...]]
+    numbers: Callable[[Offset], Awaitable[LogNumbers]]
 
 
 class RowWriter:
@@ -97,11 +109,12 @@ class RowWriter:
         checkpoint = await store.checkpoint()
         assert checkpoint is not None, "what was begun is there; who could drop it waits for the writer's end"
         projection, ledger = context.projection, context.ledger
+        numbers = await context.numbers(checkpoint.position)
         if not projection.decides:
-            return cls(context, store, await store.load(checkpoint, skipped, []), checkpoint, head, ORIGIN)
+            return cls(context, store, await store.load(checkpoint, numbers, skipped, []), checkpoint, head, ORIGIN)
         await store.settle_at(head)
         settle_until = await store.begin_epoch(leader_epoch(Position(ledger.generation, head), context.new_id()), head)
-        fold = await store.load(checkpoint, skipped, await store.outbox())
+        fold = await store.load(checkpoint, numbers, skipped, await store.outbox())
         fold.begin(ledger.identity)
         fold.decision_bytes_max = ledger.message_bytes_max
         sent = {
@@ -149,6 +162,11 @@ class RowWriter:
     def enforced(self) -> EnforcedRules:
         """The rules that are enforced where the rows are."""
         return self._fold.enforced
+
+    @property
+    def behind_at_start(self) -> int:
+        """How many events there were behind the rows when they were loaded."""
+        return lag(self.checkpoint.position, self._head_at_start)
 
     async def confirm(self) -> None:
         """Return if the rows are as this writer left them; where nothing arrives, nothing else would show it.
@@ -292,6 +310,9 @@ async def _confirmed(context: WriterContext, store: ProjectionStore) -> Checkpoi
     assert checkpoint is not None, "what was begun is there"
     checkpoint = await adopted(store, context.ledger, checkpoint)
     await confirm_checkpoint(context.projection, context.ledger, checkpoint)
+    if checkpoint.version != context.projection.version:
+        await context.numbers(checkpoint.position)  # takes over those that the older build kept with these rows
+        checkpoint = await store.adopt_version(checkpoint)
     return checkpoint
 
 

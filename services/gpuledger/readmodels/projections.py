@@ -20,7 +20,8 @@ class DevicesProjection(Projection):
     """Passports, installations, failures, errors, slots and contradictions, from `device.*` and `slot.*` events."""
 
     name = "devices"
-    version = 4
+    version = 5
+    same_rows_as = 4
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices
@@ -30,7 +31,8 @@ class NodesProjection(Projection):
     """The resources of each node, now and at any time, from `node.*` and `slot.declared` events."""
 
     name = "nodes"
-    version = 1
+    version = 2
+    same_rows_as = 1
     specs = nodes.SPECS
     handlers = nodes.HANDLERS
     state_class = nodes.Nodes
@@ -40,7 +42,8 @@ class WorkloadsProjection(Projection):
     """Workloads and their GPU allocations over time; ended ones are read back when a late `workload.*` event comes."""
 
     name = "workloads"
-    version = 1
+    version = 2
+    same_rows_as = 1
     specs = workloads.SPECS
     handlers = workloads.HANDLERS
     pages = True
@@ -55,7 +58,8 @@ class AllocationsProjection(Projection):
     """The devices of each container, from `allocation.*` events; its past is read back when a late event comes."""
 
     name = "allocations"
-    version = 2
+    version = 3
+    same_rows_as = 2
     specs = allocations.SPECS
     handlers = allocations.HANDLERS
     pages = True
@@ -70,7 +74,8 @@ class AvailabilityProjection(Projection):
     """Slices, claims and who holds which device, from `slice.*`, `claim.*`, `device-class.*` and `taint-rule.*`."""
 
     name = "availability"
-    version = 2
+    version = 3
+    same_rows_as = 2
     specs = rows.SPECS
     handlers = slices.HANDLERS
     state_class = Availability

@@ -183,7 +183,7 @@ def projection_check(
         return warning(name, "It has no rows yet. `gpuledger up`, or whichever command needs them, makes them.")
     if head is not None and live.at.is_after(head):
         return failed(name, str(LogRestoredError(f"it ends at {head}, and the rows were folded up to {live.at}")))
-    if live.version != projection.version:
+    if not projection.takes_over(live.version):
         found = f"Its rows are of version {live.version}, this build writes {projection.version}."
         if live.version > projection.version:
             return warning(name, f"{found} `gpuledger up` of this build leaves them to the newer one that wrote them.")

@@ -13,7 +13,8 @@ class SealsProjection(Projection):
     """
 
     name = "seals"
-    version = 2
+    version = 3
+    same_rows_as = 2
     specs = chain.SPECS
     handlers = chain.HANDLERS
     state_class = chain.Seals

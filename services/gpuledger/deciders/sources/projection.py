@@ -13,7 +13,8 @@ class SourcesProjection(Projection):
     """The one projection that draws conclusions from gaps, because it reads the whole log."""
 
     name = "sources"
-    version = 5
+    version = 6
+    same_rows_as = 5
     specs = sources.SPECS
     handlers = sources.HANDLERS
     state_class = sources.Sources

@@ -112,9 +112,13 @@ class Seen:
             self._add_epoch(source, epoch)
             self._count_holes(source, len(one.holes))
             self._add_leader(source, epoch)  # a build that closes no epochs may have kept several
+            self._forget_oldest(source)
 
-    def add(self, source: str, epoch: str, number: int) -> bool:
+    def add(self, source: str, epoch: str, number: int, place: int = 0) -> bool:
         """Note a number; False says that it is a repeat, or of an epoch that is closed.
+
+        Where several processes write what they have seen of one log, `place` is where the event stands in it: epochs
+        are then in the same order for all of them.
 
         Raises:
             HolesError: it would leave too many holes, and was not noted. That depends on the log alone.
@@ -134,7 +138,7 @@ class Seen:
             self._count_holes(source, len(numbers.holes) - before)
         if found is None:
             self.numbers[key] = numbers
-            self._begin(source, epoch)
+            self._begin(source, epoch, place)
         self._changed[key] = None
         return True
 
@@ -159,6 +163,22 @@ class Seen:
         forgotten, self._forgotten = list(self._forgotten), {}
         return forgotten
 
+    def put_back(self, changes: Iterable[SeenChange], forgotten: Iterable[tuple[str, str]]) -> None:
+        """Have what was taken taken again: it was not written."""
+        for one in changes:
+            key = (one.source, one.epoch)
+            if key in self.numbers:
+                self._changed[key] = None
+                if one.began:
+                    self._began[key] = one.began
+        self._forgotten |= dict.fromkeys(forgotten)
+
+    def renew(self) -> None:
+        """Have everything taken, in the order of now, for those who have nothing of it yet."""
+        self._changed = dict.fromkeys(self.numbers)
+        self._began = {key: place for place, key in enumerate(self.numbers, 1)}
+        self._forgotten = {}
+
     def _check_holes(self, key: tuple[str, str], numbers: Numbers, number: int) -> None:
         source, epoch = key
         if len(numbers.holes) >= HOLES_MAX and numbers.opens_hole(number):
@@ -176,11 +196,14 @@ class Seen:
         if more and not keeps_all_epochs(source):
             self._holes[source] = self._holes.get(source, 0) + more
 
-    def _begin(self, source: str, epoch: str) -> None:
-        self._last_began += 1
+    def _begin(self, source: str, epoch: str, place: int) -> None:
+        self._last_began = max(self._last_began + 1, place)
         self._began[source, epoch] = self._last_began
         self._add_epoch(source, epoch)
         self._add_leader(source, epoch)
+        self._forget_oldest(source)
+
+    def _forget_oldest(self, source: str) -> None:
         epochs = self._epochs.get(source, {})
         if len(epochs) > EPOCHS_MAX:
             self._forget(source, next(iter(epochs)))

@@ -17,6 +17,7 @@ from gpuledger.edge.watchers.resources import gpupools
 from gpuledger.events.position import Offset, Position, earliest, events_up_to, is_same, next_after
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import fold_until, skipped_positions
+from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.errors import RequestError
@@ -116,11 +117,12 @@ async def _stored(backend: Backend, projection: RecordedPools) -> Fold | None:
         store = ProjectionStore(connection, projection)
         async with store.snapshot():
             checkpoint = await store.checkpoint()
-            if checkpoint is None or checkpoint.version != projection.version:
+            if checkpoint is None or not projection.takes_over(checkpoint.version):
                 return None
             if not checkpoint.at.is_in(backend.ledger.generation):
                 return None
-            return await store.load(checkpoint, skipped, await store.outbox())
+            numbers = await SharedNumbers(backend.ledger, backend.database_url).at(checkpoint.position)
+            return await store.load(checkpoint, numbers, skipped, await store.outbox())
 
 
 async def _fold(backend: Backend, fold: Fold, until: Offset, on_position: OnPosition) -> None:
