@@ -25,8 +25,8 @@ from bench.servers import unsynced_nats
 from gpuledger.events.position import Offset, number_of
 from gpuledger.ledger.api import Ledger
 from gpuledger.local.servers.nats import NatsServer
+from gpuledger.projection.checkpoint import LIVE, Checkpoint, schema_of
 from gpuledger.projection.runner import Runner
-from gpuledger.projection.store import LIVE, Checkpoint, schema_of
 from gpuledger.readmodels.projections import DevicesProjection
 from support import servers
 from support.ledgers import new_ledger

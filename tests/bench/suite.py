@@ -58,6 +58,9 @@ from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
 from bench.sql_at import sql_at
+from bench.subjects import FULL as SUBJECTS
+from bench.subjects import QUICK as QUICK_SUBJECTS
+from bench.subjects import SubjectsSizes, subjects
 from bench.throughput import projecting, publishing
 from gpuledger.db.migrate import migrate
 from gpuledger.runtime.garbage import short_walks
@@ -88,6 +91,7 @@ class Sizes:
     cluster: ClusterSizes = CLUSTER
     restarting: RestartingSizes = RESTARTING
     scale: ScaleSizes = SCALE
+    subjects: SubjectsSizes = SUBJECTS
 
 
 FULL = Sizes()
@@ -112,6 +116,7 @@ QUICK = Sizes(
     cluster=QUICK_CLUSTER,
     restarting=QUICK_RESTARTING,
     scale=QUICK_SCALE,
+    subjects=QUICK_SUBJECTS,
 )
 NAMES = (
     "publishing",
@@ -131,6 +136,7 @@ NAMES = (
     "restarting",
     "sql-at",
     "scale",
+    "subjects",
 )
 
 _progress = Console(stderr=True)
@@ -195,6 +201,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "restarting": lambda: restarting(database_url, sizes.restarting),
         "sql-at": lambda: sql_at(database_url, sizes.memory),
         "scale": lambda: scale(database_url, sizes.scale),
+        "subjects": lambda: subjects(database_url, sizes.subjects),
     }
     return measures[name]()
 

@@ -19,12 +19,14 @@ FIGURES |= {
     "published -> committed, 1,000/s, three servers",
     "start of admission",
     "peak memory of a start of admission",
-    "10 projections in one process",
-    "10 projections at rest",
+    "11 projections in one process",
+    "11 projections at rest",
     "sql --as-recorded",
     "sql --at",
     "an event in the log",
     "a day of",
+    "memory of NATS",
+    "looking up a name",
 }
 
 

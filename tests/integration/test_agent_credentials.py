@@ -14,6 +14,7 @@ from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedErro
 from gpuledger.ledger.permissions import (
     AGENTS_ACCOUNT,
     LEDGER_ACCOUNT,
+    SHARED_SUBJECTS_SUBJECT,
     agent_permissions,
     desired_devices_subject,
     exports_text,
@@ -128,6 +129,7 @@ EXPORTS = [
         "subject": f"$JS.API.DIRECT.GET.*.{desired_devices_subject('X').replace('X', '*')}",
         "type": "service",
     },
+    {"name": "rule", "subject": f"$JS.API.DIRECT.GET.*.{SHARED_SUBJECTS_SUBJECT}", "type": "service"},
     {"name": "hear", "subject": desired_devices_subject("X").replace("X", "*"), "type": "stream"},
 ]
 

@@ -7,12 +7,17 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from gpuledger.events.publishing import Rule
+from gpuledger.events.rule import RuleEnforced
+from gpuledger.ledger import edge as edge_ledger
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
+from gpuledger.ledger.queries import StreamQueries
 from support.edges import LAYOUTS, ConfinedServer, confined_server
+from support.events import event, outgoing
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger
 from support.servers import delete_streams
 
@@ -174,6 +179,62 @@ async def test_it_may_after_the_server_was_away_as_well(layout: str) -> None:
             newest = await edge.newest(WANTED)
             assert newest is not None
             assert newest.data == b"1"
+
+
+def allocation(number: int) -> Outgoing:
+    return Outgoing(f"{WRITTEN}.allocation.n%2Fns%2Fp%2Fc.observed", f"allocation-{number}", str(number).encode())
+
+
+SHARED = f"{WRITTEN}.allocation.~.observed"
+RULE = outgoing(event(RuleEnforced(), Rule.SHARED_SUBJECTS, source="/services/sources"))
+
+
+async def test_names_share_a_subject_once_the_agent_learns_that_they_may(
+    server: ConfinedServer, ledger: JetStreamLedger
+) -> None:
+    async with connect_edge(server.agent_url(NODE), name="agent", node=NODE) as edge:
+        await edge.publish_many([allocation(1), fact(1)])
+        await ledger.publish(RULE)
+        await edge.publish_many([allocation(2), fact(2)])
+        await edge.publish(allocation(3))
+        assert (await edge.publish(allocation(1))).duplicate
+    found = [one.subject for one in await everything(ledger)]
+    assert found == [allocation(1).subject, fact(1).subject, RULE.subject, SHARED, fact(2).subject, SHARED]
+
+
+async def test_credentials_of_before_there_was_the_rule_go_on_with_names(
+    server: ConfinedServer, ledger: JetStreamLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server refuses the question, for which nothing is lost and no time passes."""
+    monkeypatch.setattr(edge_ledger, "SHARED_SUBJECTS_SUBJECT", "ledger.svc.sources.rule.publishers.enforced")
+    await ledger.publish(RULE)
+    async with (
+        connect_edge(server.agent_url(NODE), name="agent", node=NODE) as edge,
+        edge.notified(WANTED, lambda: None),
+        asyncio.timeout(DEADLINE_S),
+    ):
+        for number in (1, 2):
+            await edge.publish_many([allocation(number), fact(number)])
+        assert await edge.newest(WANTED) is None
+    found = [one.subject for one in await everything(ledger)]
+    assert found == [RULE.subject, *[allocation(1).subject, fact(1).subject] * 2]
+
+
+async def test_an_account_without_the_import_is_asked_a_few_times(
+    server: ConfinedServer, ledger: JetStreamLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def no_responders(_: StreamQueries, stream: str, subject: str) -> None:
+        asked.append(f"{stream} {subject}")
+        raise LedgerUnavailableError("nobody responds")
+
+    async with connect_edge(server.agent_url(NODE), name="agent", node=NODE) as edge:
+        monkeypatch.setattr(StreamQueries, "newest", no_responders)
+        for number in range(2 * edge_ledger.RULE_QUERIES_FAILED_MAX):
+            await edge.publish_many([allocation(number), fact(number)])
+    assert asked == [f"LEDGER_1 {RULE.subject}"] * edge_ledger.RULE_QUERIES_FAILED_MAX
+    assert SHARED not in {one.subject for one in await everything(ledger)}
 
 
 async def test_batches_are_recorded_as_such(server: ConfinedServer, ledger: JetStreamLedger) -> None:

@@ -190,19 +190,18 @@ async def test_a_writer_that_is_cut_off_stops_being_the_writer(
     await assert_true(ledger, url, [DevicesProjection()])
 
 
-async def test_an_idle_writer_that_is_cut_off_between_two_questions_stops_as_soon(
+async def test_an_idle_writer_that_is_cut_off_while_it_asks_for_its_rows_stops_as_soon(
     ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The packets vanish after its heartbeat was answered, while it asks whether the rows are its own."""
     labels = {"projection": "devices", "error": "LockLostError"}
     lost_before = REGISTRY.get_sample_value("gpuledger_projection_errors_total", labels) or 0
     confirm, is_cut_off = RowWriter.confirm, asyncio.Event()
     with SilentProxy(url) as proxy:
 
-        async def cut_off(writer: RowWriter) -> None:
+        async def cut_off(writer: RowWriter) -> int:
             proxy.swallow()
             is_cut_off.set()
-            await confirm(writer)
+            return await confirm(writer)
 
         async with running(Runner(DevicesProjection(), ledger, proxy.url, settings=IDLE)):
             await reaches(url, "devices", await publish(ledger, failures(range(1, 11))))

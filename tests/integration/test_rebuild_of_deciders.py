@@ -17,12 +17,13 @@ from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import rebuild as rebuilding
+from gpuledger.projection.checkpoint import Checkpoint
 from gpuledger.projection.definition import Decision
 from gpuledger.projection.errors import RebuildBusyError
 from gpuledger.projection.outstanding import ChangedDecisions
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
-from gpuledger.projection.store import Checkpoint, ProjectionStore
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.projection.verify import verify
 from gpuledger.tools.projections import changed_words
 from support.deciders import AwayProjection, AwayState

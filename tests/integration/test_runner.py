@@ -11,10 +11,10 @@ from gpuledger.events.position import Offset, number_of
 from gpuledger.events.source import SourcePositionSkipped
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.checkpoint import Checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import BadEventError, GenerationMismatchError, VersionError, WriterFencedError
 from gpuledger.projection.runner import Runner, RunnerSettings
-from gpuledger.projection.store import Checkpoint
 from gpuledger.readmodels.projections import DevicesProjection, WorkloadsProjection
 from gpuledger.runtime.tasks import end
 from gpuledger.tools.queries.backend import all_projections

@@ -14,11 +14,12 @@ from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.checkpoint import Checkpoint
 from gpuledger.projection.definition import Decision
 from gpuledger.projection.errors import VersionError
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.runner import Runner
-from gpuledger.projection.store import Checkpoint, ProjectionStore
+from gpuledger.projection.store import ProjectionStore
 from support.deciders import AwayProjection, AwayState
 from support.events import event
 from support.projections import QUICK, assert_true, execute, publish, reaches, running

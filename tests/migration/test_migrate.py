@@ -32,7 +32,7 @@ from gpuledger.db.revision import (
 )
 from support import tables
 
-SINCE = ("seal_chain",)
+SINCE = ("seal_chain", "indexed_event")
 """Tables that came after the renaming of revision 0008."""
 
 

@@ -15,10 +15,10 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.position import Offset, is_at_or_after, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger
+from gpuledger.projection.checkpoint import CHECKPOINT_COLUMNS, Checkpoint, checkpoint_of
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rows import column_types
 from gpuledger.projection.runner import Runner, RunnerSettings
-from gpuledger.projection.store import CHECKPOINT_COLUMNS, Checkpoint, checkpoint_of
 from gpuledger.projection.verify import verify
 from gpuledger.runtime.backoff import Backoff
 from support.deciders import SPECS as TOY_SPECS

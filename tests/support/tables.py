@@ -28,6 +28,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
 from gpuledger.db.revision import BOOKKEEPING
+from gpuledger.domain import event_index
 from gpuledger.domain.bootstrap import facts as bootstrap_facts
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
@@ -56,6 +57,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "availability": availability.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
+    "index": event_index.SPECS,
 }
 """Each projection's tables."""
 

@@ -12,8 +12,9 @@ import orjson
 
 from gpuledger.events.errors import MalformedEventError
 from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX, Payload
+from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.registry import Registry, registry
-from gpuledger.events.subjects import subject_of
+from gpuledger.events.subjects import shared_subject, subject_of
 
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "application/json"
@@ -96,6 +97,12 @@ def dataschema_of(event_type: str) -> str:
 def nats_subject_of(event: Decoded) -> str:
     """The subject under which the event is recorded."""
     return subject_of(event.source, event.data.AGGREGATE, event.subject, event.data.EVENT)
+
+
+def stands_under(event: Decoded, nats_subject: str) -> bool:
+    """Whether this is a form of the event's subject, whichever was recorded where it stands."""
+    named = nats_subject_of(event)
+    return nats_subject in (named, shared_subject(named, RULE_VERSIONS[Rule.SHARED_SUBJECTS]))
 
 
 def decode(raw: bytes, catalogue: Registry = registry) -> Decoded:

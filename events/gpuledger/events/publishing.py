@@ -48,6 +48,12 @@ class Rule(StrEnum):
     BOUNDS = "bounds"
     """What one event of an edge source holds, and what a node's agent makes folds keep, stays within bounds."""
 
+    SHARED_SUBJECTS = "shared-subjects"
+    """Names that come and go without end share a subject: `SHARED_SINCE` lists their aggregates.
+
+    Every source may record an event under either form of its subject from here on, and before under the named one only.
+    """
+
 
 RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.EPOCH_ENDS: 2, Rule.DEVICE_REPORTS: 4}
 """The newest version of each rule that this build enforces."""

@@ -3,11 +3,16 @@
 A subject has six tokens: `ledger.<origin>.<origin id>.<aggregate>.<id>.<event>`. Origin `node` plus a node's name
 is what that node's agent may write, so that the server's permissions confine it; origin `svc` plus a name belongs to a
 service of gpuledger. Ids are percent-escaped, reversibly, because names contain dots.
+
+NATS keeps some 300 bytes of memory for every subject that ever was. The names of some aggregates come and go without
+end, so their subjects have two forms: the first one names the aggregate, and in the shared one `~` stands for all of
+them. Both have six tokens, an event's envelope holds the name either way, and readers take both forms for ever.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from gpuledger.events.errors import SubjectError
@@ -26,6 +31,17 @@ _PLAIN = re.compile(rf"[A-Za-z0-9_-]{{1,{TOKEN_BYTES_MAX}}}").fullmatch
 
 NODE = "node"
 SERVICE = "svc"
+
+SHARED: Final = "~"
+"""The id token that all names of an aggregate share; `escape` gives it for none of them."""
+
+SHARED_SINCE: Final[Mapping[str, int]] = dict.fromkeys(
+    ("allocation", "claim", "namespace", "pod", "slice", "taint-rule", "workload"), 1
+)
+"""The aggregates whose names come and go without end, and the version of `Rule.SHARED_SUBJECTS` that lets them share.
+
+Whatever is enforced, an aggregate is never taken out, and one that is added gets the next version of the rule.
+"""
 
 EDGE_SERVICES = frozenset({"import", "gateways"})
 """Services that pass on other people's data: a bad event from them is no bug of gpuledger."""
@@ -49,11 +65,11 @@ class Origin(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A parsed subject; `str()` gives the wire form back."""
+    """A parsed subject; `str()` gives the wire form back. `id` is None where names share the subject."""
 
     origin: Origin
     aggregate: str
-    id: str
+    id: str | None
     event: str
 
     def __str__(self) -> str:
@@ -63,7 +79,7 @@ class Subject(NamedTuple):
                 self.origin.kind,
                 escape(self.origin.name),
                 self.aggregate,
-                escape(self.id),
+                SHARED if self.id is None else escape(self.id),
                 self.event,
             )
         )
@@ -114,8 +130,9 @@ def parse_subject(subject: str) -> Subject:
     tokens = subject.split(".")
     if len(tokens) != 6 or tokens[0] != ROOT or tokens[1] not in (NODE, SERVICE):
         raise SubjectError(f"The subject {subject!r} is not `ledger.<node|svc>.<origin id>.<aggregate>.<id>.<event>`.")
-    _, kind, name, aggregate, aggregate_id, event = tokens
-    return Subject(Origin(kind, unescape(name)), aggregate, unescape(aggregate_id), event)
+    _, kind, name, aggregate, token, event = tokens
+    is_shared = token == SHARED and aggregate in SHARED_SINCE
+    return Subject(Origin(kind, unescape(name)), aggregate, None if is_shared else unescape(token), event)
 
 
 def origin_of(source: str) -> Origin:
@@ -179,3 +196,22 @@ def aggregate_filter(aggregate: str, aggregate_id: str | None = None) -> str:
     """The wildcard that matches an aggregate's events, whoever wrote them."""
     token = "*" if aggregate_id is None else escape(aggregate_id)
     return f"{ROOT}.*.*.{aggregate}.{token}.>"
+
+
+def shared_filter(aggregate: str) -> str:
+    """The wildcard that matches those of an aggregate's events that stand under shared subjects."""
+    return f"{ROOT}.*.*.{aggregate}.{SHARED}.>"
+
+
+def shared_subject(subject: str, version: int) -> str:
+    """The form of a subject that is recorded where this version of `Rule.SHARED_SUBJECTS` is enforced (0: none is)."""
+    tokens = subject.split(".")
+    if len(tokens) != 6 or not may_share(tokens[3], version):
+        return subject
+    tokens[4] = SHARED
+    return ".".join(tokens)
+
+
+def may_share(aggregate: str, version: int) -> bool:
+    """Whether the names of an aggregate may share a subject by this version of `Rule.SHARED_SUBJECTS`."""
+    return 0 < SHARED_SINCE.get(aggregate, version + 1) <= version

@@ -13,11 +13,14 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from gpuledger.events.publishing import RULE_VERSIONS, Rule
+from gpuledger.events.rule import rule_version
+from gpuledger.events.subjects import shared_subject
 from gpuledger.ledger.api import Expected, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, Denial, connected
-from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError
-from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
+from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError, PermissionDeniedError
+from gpuledger.ledger.permissions import SHARED_SUBJECTS_SUBJECT, desired_devices_subject, inbox_prefix
 from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S
 from gpuledger.ledger.queries import QUERY_TIMEOUT_S, StreamQueries, denied_error, is_of_answers, unless_denied
 from gpuledger.ledger.stream import stream_name
@@ -27,6 +30,9 @@ STREAM_TIMEOUT_S: Final = 5.0
 """How long a connection waits for a ledger that the services have not created yet."""
 
 STREAM_DELAY_S: Final = 0.2
+
+RULE_QUERIES_FAILED_MAX: Final = 3
+"""How often a connection asks in vain whether names share a subject; then it goes on naming them."""
 
 SETTLE_TIMEOUT_S: Final = 10
 """How long the server may take to confirm a subscription; the library takes whole seconds."""
@@ -50,6 +56,8 @@ class EdgeLedger:
         self._stream = stream_name(generation)
         self._publisher = AtomicPublisher(connection, self._stream, timeout_s=publish_timeout_s)
         self._over: LedgerUnavailableError | None = None
+        self._shared_version = 0
+        self._rule_queries_failed = 0
 
     @property
     def generation(self) -> int:
@@ -73,10 +81,15 @@ class EdgeLedger:
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`; PermissionDeniedError, at once, without permission."""
-        return (await self._publish(self._publisher.one_by_one.publish([message], expected), [message]))[0]
+        messages = await self._in_form([message])
+        return (await self._publish(self._publisher.one_by_one.publish(messages, expected), messages))[0]
 
     async def publish_many(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """See `gpuledger.ledger.api.Ledger.publish_many`; PermissionDeniedError, at once, without permission."""
+        """See `gpuledger.ledger.api.Ledger.publish_many`; PermissionDeniedError, at once, without permission.
+
+        Names share a subject where the ledger lets them: messages come under the subjects that name them.
+        """
+        messages = await self._in_form(messages)
         return await self._publish(self._publisher.publish(messages), messages)
 
     async def newest(self, subject: str) -> Message | None:
@@ -111,6 +124,27 @@ class EdgeLedger:
         """End this connection where the server refuses us the answers."""
         if is_of_answers(self._connection, denial):
             self._over = denied_error(self._connection, denial)
+
+    async def _in_form(self, messages: Sequence[Outgoing]) -> list[Outgoing]:
+        newest = RULE_VERSIONS[Rule.SHARED_SUBJECTS]
+        if self._shared_version < newest and any(
+            one.subject != shared_subject(one.subject, newest) for one in messages
+        ):
+            await self._learn_form()
+        return [one._replace(subject=shared_subject(one.subject, self._shared_version)) for one in messages]
+
+    async def _learn_form(self) -> None:
+        """Ask for the rule; permissions of before there was one refuse that, and its events stay named then."""
+        if self._over is not None or self._rule_queries_failed >= RULE_QUERIES_FAILED_MAX:
+            return
+        try:
+            message = await self._queries.newest(self._stream, SHARED_SUBJECTS_SUBJECT)
+        except PermissionDeniedError:
+            self._rule_queries_failed = RULE_QUERIES_FAILED_MAX
+        except LedgerUnavailableError:
+            self._rule_queries_failed += 1
+        else:
+            self._shared_version = 0 if message is None else rule_version(message.data)
 
     async def _publish(
         self, publishing: Coroutine[Any, Any, list[Receipt]], messages: Sequence[Outgoing]

@@ -1,8 +1,9 @@
 """Permissions on a NATS server, of agents and of every other role, as data and as text for its configuration. Pure.
 
 An agent gets the least that `gpuledger.ledger.edge` needs, for one node only: with its credentials one can write in its
-name and read the devices that pools desire of it. Of the other roles, only those that are for it may create, alter,
-purge or delete a stream. `docs/agent-credentials.md` and `docs/service-credentials.md` explain each line.
+name, read the devices that pools desire of it, and learn whether names share a subject. Of the other roles, only those
+that are for it may create, alter, purge or delete a stream. `docs/agent-credentials.md` and
+`docs/service-credentials.md` explain each line.
 """
 
 import json
@@ -11,7 +12,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gpuledger.events.node import NodeDevicesWanted
-from gpuledger.events.publishing import SourceKind
+from gpuledger.events.publishing import Rule, SourceKind
+from gpuledger.events.rule import rule_subject
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, escape
 
 NAME_TEMPLATE: Final = "{{name()}}"
@@ -36,6 +38,8 @@ IMPORTED_API: Final = "$JS.LEDGER.API"
 _STREAM_NAMES: Final = "STREAM.NAMES"
 STREAM_NAMES: Final = (f"{API}.{_STREAM_NAMES}", f"{IMPORTED_API}.{_STREAM_NAMES}")
 
+SHARED_SUBJECTS_SUBJECT: Final = rule_subject(Rule.SHARED_SUBJECTS)
+"""Where an agent learns whether names share a subject."""
 
 _READ: Final = (
     f"{API}.INFO",
@@ -188,7 +192,8 @@ def imports_text() -> str:
 def exported_services() -> tuple[tuple[str, str], ...]:
     """Subjects of the ledger's account that answer agents, each with its name in the agents' account."""
     written, read = f"{ROOT}.{NODE}.*.>", direct_get("*", _desired("*"))
-    return ((written, written), STREAM_NAMES, (read, read))
+    rule = direct_get("*", SHARED_SUBJECTS_SUBJECT)
+    return ((written, written), STREAM_NAMES, (read, read), (rule, rule))
 
 
 def exported_stream() -> str:
@@ -221,7 +226,12 @@ def _user_text(user: str, permissions: Permissions) -> str:
 def _permissions(token: str) -> Permissions:
     desired = _desired(token)
     return Permissions(
-        publish=(f"{ROOT}.{NODE}.{token}.>", *STREAM_NAMES, direct_get("*", desired)),
+        publish=(
+            f"{ROOT}.{NODE}.{token}.>",
+            *STREAM_NAMES,
+            direct_get("*", desired),
+            direct_get("*", SHARED_SUBJECTS_SUBJECT),
+        ),
         subscribe=(f"{_inbox(token)}.>", desired),
     )
 

@@ -112,10 +112,14 @@ class HeldLock:
                 raise self._lost(str(error).strip()) from error
             await self.beat()
 
-    async def beat(self) -> None:
-        """Return once the session that holds the lock has answered; raises as `watch`."""
+    async def beat(self, asked: Coroutine[Any, Any, int] | None = None) -> None:
+        """Return once the session that holds the lock has answered; raises as `watch`.
+
+        `asked` is a question of the caller's own over the connection, whose answer has the session's number as well.
+        """
+        asked = _backend_of(self._connection) if asked is None else asked
         try:
-            backend = await _in_time(self._connection, _backend_of(self._connection), self._check.answer_timeout_s)
+            backend = await _in_time(self._connection, asked, self._check.answer_timeout_s)
         except TimeoutError as error:
             raise self._lost("time-out") from error
         except psycopg.OperationalError as error:

@@ -19,9 +19,10 @@ class TableSpec(NamedTuple, Generic[R]):
     """The definition of a table.
 
     `retires` names the columns that are all set once the fold is not expected to touch a row again; it then leaves
-    memory when it is written (no columns: at once; None: never). Where `page_by` names a column, all rows that share
-    its value are read back when an event touches one of them after all; without it a retired row is history, appended
-    and never changed.
+    memory when it is written (no columns: at once; None: never). Columns of the key are set from the start: such a row
+    leaves at once as well, and its key must never return, because it is appended without a look at what is there.
+    Where `page_by` names a column, all rows that share its value are read back when an event touches one of them after
+    all; without it a retired row is history, appended and never changed.
     """
 
     name: str
@@ -35,6 +36,11 @@ class TableSpec(NamedTuple, Generic[R]):
         """The columns, in the order of the row's fields."""
         columns: tuple[str, ...] = vars(self.row)["_fields"]
         return columns
+
+    @property
+    def is_append_only(self) -> bool:
+        """Whether every row leaves memory when it is first written, so that none is live."""
+        return self.retires is not None and set(self.retires) <= set(self.key)
 
 
 class Changes(NamedTuple, Generic[R]):

@@ -187,7 +187,7 @@ class Checker:
             route = self._routes.get(event.type) or self.route(event.type)
             if route.is_introduced and publisher.is_edge and event.type not in checked_by.types:
                 route = route.before_in_force()
-            route.check(message.subject, publisher, event)
+            route.check(message.subject, publisher, event, checked_by.shared_version)
             if checked_by.rules:
                 rule = route.rule_in_every_build(publisher) if route.is_introduced else route.rule
                 enforced.check(publisher, rule, route.aggregate, event, message)

@@ -2,9 +2,10 @@
 
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LogChangedError, LogReplacedError
+from gpuledger.projection.checkpoint import Checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import GenerationMismatchError, VersionError
-from gpuledger.projection.store import Checkpoint, ProjectionStore
+from gpuledger.projection.store import ProjectionStore
 
 
 async def confirm_checkpoint(projection: Projection, ledger: Ledger, checkpoint: Checkpoint) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
+from gpuledger.projection.checkpoint import LIVE, Checkpoint, schema_of
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.store import LIVE, Checkpoint, schema_of
 
 _OF_EDITIONS = ("seen", "enforced_rule")
 """The tables beside an edition's own that have rows of it."""

@@ -43,10 +43,19 @@ class InForce:
     """The rules that are enforced at a place of the log; another place has another object, so that many may share it.
 
     `types` are the introduced types of events that are in force. Each has a rule of its own, whose version is odd while
-    it is in force. `reports_version` is that of `Rule.DEVICE_REPORTS`, and 0 where it is not among them.
+    it is in force. `reports_version` is that of `Rule.DEVICE_REPORTS`, and 0 where it is not among them;
+    `shared_version` that of `Rule.SHARED_SUBJECTS`.
     """
 
-    __slots__ = ("checks_bounds", "checks_publishers", "checks_times", "reports_version", "rules", "types")
+    __slots__ = (
+        "checks_bounds",
+        "checks_publishers",
+        "checks_times",
+        "reports_version",
+        "rules",
+        "shared_version",
+        "types",
+    )
 
     def __init__(self, rules: Mapping[str, EnforcedRule]) -> None:
         self.rules = rules
@@ -56,6 +65,7 @@ class InForce:
         self.checks_times = Rule.EVENT_TIMES in rules
         self.checks_bounds = Rule.BOUNDS in rules
         self.reports_version = rules[Rule.DEVICE_REPORTS].version if Rule.DEVICE_REPORTS in rules else 0
+        self.shared_version = rules[Rule.SHARED_SUBJECTS].version if Rule.SHARED_SUBJECTS in rules else 0
 
     def check_bounds(self, publisher: Publisher, data: Payload) -> None:
         """Check that an event of the edge holds no more than one event may.

@@ -18,9 +18,9 @@ from gpuledger.events.position import ORIGIN, Position, order
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, LogRestoredError
 from gpuledger.ledger.identity import Anchor
+from gpuledger.projection.checkpoint import Checkpoint, live_checkpoints
 from gpuledger.projection.continuity import check_ledger
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.store import Checkpoint, live_checkpoints
 from gpuledger.runtime.tasks import Work, run_until_one_ends
 
 CHECK_INTERVAL_S = 5.0

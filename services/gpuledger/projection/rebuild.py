@@ -19,6 +19,7 @@ from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, s
 from gpuledger.db.views import keep_views_async, recreate_views_async
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
+from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
 from gpuledger.projection.continuity import confirm_log, follows_log
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.editions import drop_edition, drop_tables, move_edition, renew_edition
@@ -28,7 +29,7 @@ from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold
 from gpuledger.projection.rows import create_like
 from gpuledger.projection.shared_numbers import SharedNumbers
-from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, Decider, ProjectionStore, schema_of
+from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.backoff import Retries
 from gpuledger.runtime.clock import NewId, random_id
 from gpuledger.runtime.garbage import seldom_collected

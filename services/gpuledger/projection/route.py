@@ -8,7 +8,7 @@ from gpuledger.events.errors import EventError, SubjectError
 from gpuledger.events.publisher import Publisher
 from gpuledger.events.publishing import Authority, PublishRule
 from gpuledger.events.registry import Registry, parse_type
-from gpuledger.events.subjects import ROOT, Origin, escape, parse_subject
+from gpuledger.events.subjects import ROOT, Origin, escape, parse_subject, shared_subject
 from gpuledger.ledger.api import Message
 from gpuledger.projection.enforced import InForce
 
@@ -40,16 +40,19 @@ class Route(NamedTuple):
         """Whether this build knows the type."""
         return self.rule is not None
 
-    def check(self, nats_subject: str, publisher: Publisher, event: Undecoded) -> None:
+    def check(self, nats_subject: str, publisher: Publisher, event: Undecoded, shared_version: int = 0) -> None:
         """Check that an event is recorded where its publisher may record it.
 
-        Our own services' events of a type that this build does not know are in order as well: a newer build recorded
-        them, and a projection that folds them has another version there.
+        Where a version of `Rule.SHARED_SUBJECTS` is enforced, that may be the shared form of its subject. Our own
+        services' events of a type that this build does not know are in order as well: a newer build recorded them, and
+        a projection that folds them has another version there.
 
         Raises:
             SubjectError: it stands under a subject that is not its own, or that is reserved.
         """
-        if nats_subject != f"{publisher.prefix}{self.aggregate}.{escape(event.subject)}.{self.event}":
+        named = f"{publisher.prefix}{self.aggregate}.{escape(event.subject)}.{self.event}"
+        is_named = nats_subject == named
+        if not is_named and nats_subject != shared_subject(named, shared_version):
             raise mismatch(nats_subject, event)
         if not publisher.prefix.startswith(self.reserved):
             raise SubjectError(f"Only {' or '.join(f'{one}>' for one in self.reserved)} may record {event.type}.")

@@ -80,7 +80,7 @@ class RowStore(Generic[R]):
 
     async def live(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
         """The rows that have not retired, in batches."""
-        if self.spec.retires == ():
+        if self.spec.is_append_only:
             return
         async for rows in self._fetch(connection, self.live_query, ()):
             yield rows

@@ -20,13 +20,14 @@ from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.projection.checker import Checked
+from gpuledger.projection.checkpoint import Checkpoint
 from gpuledger.projection.continuity import confirm_version
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import AnotherLeaderError, NumbersChangedError, WriterFencedError
 from gpuledger.projection.feed import Feed
 from gpuledger.projection.outbox import recall
 from gpuledger.projection.shared_numbers import SharedNumbers
-from gpuledger.projection.store import Checkpoint, ProjectionStore
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.projection.writer import RowWriter, WriterContext
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.clock import Clock, NewId, random_id, system_clock
@@ -250,6 +251,5 @@ class Runner:
     async def _take(self, writer: RowWriter, held: HeldLock, batch: list[Checked]) -> None:
         timeout_s = self.settings.batch_timeout_s
         if not batch:
-            await held.beat()  # nothing else would reveal that the lock is lost
-            await held.within(self.settings.lock_check.answer_timeout_s, writer.confirm())
+            await held.beat(writer.confirm())  # nothing else would reveal that the lock is lost, or the rows are
         await held.within(timeout_s, writer.take(batch))

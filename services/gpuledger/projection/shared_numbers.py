@@ -150,7 +150,7 @@ class SharedNumbers:
 
     async def _write(self, numbers: LogNumbers) -> None:
         before, written = self._stored, None
-        is_written = not self._is_whole and is_same(numbers.position, before and before.position)
+        is_written = not self._is_whole and before is not None and is_same(numbers.position, before.position)
         if is_written or is_origin(numbers.position):
             return
         change = numbers.take_changes()

@@ -1,6 +1,5 @@
 """One edition of a projection's rows in PostgreSQL, with its checkpoint.
 
-An edition is `live`, `next` (being rebuilt) or `prev` (kept for a rollback); its tables lie in the schema of that name.
 Rows, checkpoint and outbox change in one transaction or not at all.
 """
 
@@ -13,10 +12,11 @@ from psycopg import AsyncConnection
 from gpuledger.db.locks import lock_until_commit
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
-from gpuledger.events.position import ORIGIN, PARTITION, Offset, Position, is_origin, is_same, number_of
+from gpuledger.events.position import ORIGIN, PARTITION, Offset, Position, number_of
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.projection.checker import Checked
+from gpuledger.projection.checkpoint import CHECKPOINT_COLUMNS, LIVE, Checkpoint, checkpoint_of, schema_of
 from gpuledger.projection.definition import NOT_PUBLISHED, Numbering, Projection
 from gpuledger.projection.enforced_store import read_rules, write_rules
 from gpuledger.projection.errors import WriterFencedError
@@ -25,68 +25,6 @@ from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outbox import UNSETTLED, ready_decisions
 from gpuledger.projection.rows import RowStore, is_copied
 from gpuledger.runtime.clock import NewId, random_id
-
-LIVE, NEXT, PREV = "live", "next", "prev"
-
-
-def schema_of(edition: str) -> str:
-    """The schema in which an edition's tables lie."""
-    return f"gpuledger_{edition}"
-
-
-class Checkpoint(NamedTuple):
-    """Up to where an edition's rows are true, and who wrote them. A build and a rollback change `incarnation`.
-
-    `ledger_id` and the anchor at `position` are None where a build of before there were ids wrote last; at the origin
-    there is no anchor.
-    """
-
-    version: int
-    generation: int
-    position: Offset
-    events: int
-    incarnation: str
-    ledger_id: str | None
-    anchor: Anchor | None
-    partition: int = PARTITION
-
-    @property
-    def at(self) -> Position:
-        """The position of the last event that was folded."""
-        return Position(self.generation, self.position, self.partition)
-
-    @property
-    def has_identity(self) -> bool:
-        """Whether it names its ledger and the last event that was folded."""
-        return self.ledger_id is not None and (is_origin(self.position) or self.anchor is not None)
-
-
-CHECKPOINT_COLUMNS = (
-    "version, generation, partition, position, events, incarnation, ledger_id, "
-    "last_position, last_event_id, last_digest"
-)
-
-
-def checkpoint_of(row: tuple[Any, ...]) -> Checkpoint:
-    """The checkpoint in the `CHECKPOINT_COLUMNS` of a row of `gpuledger.projection`."""
-    version, generation, partition, position, events, incarnation, ledger_id, *last = row
-    anchor = Anchor(*last) if is_same(last[0], position) and None not in last else None
-    return Checkpoint(version, generation, position, events, incarnation, ledger_id, anchor, partition)
-
-
-async def live_checkpoints(
-    connection: AsyncConnection[Any], projections: Iterable[Projection]
-) -> dict[str, Checkpoint]:
-    """The checkpoints of those of the projections whose live rows were ever built, with one query if there are any."""
-    names = [projection.name for projection in projections]
-    if not names:
-        return {}
-    cursor = await connection.execute(
-        f"SELECT {CHECKPOINT_COLUMNS}, name FROM gpuledger.projection "  # noqa: S608 - our own words
-        "WHERE edition = %s AND name = ANY(%s)",
-        (LIVE, names),
-    )
-    return {name: checkpoint_of(tuple(columns)) for *columns, name in await cursor.fetchall()}
 
 
 class Decider(NamedTuple):
@@ -282,11 +220,15 @@ class ProjectionStore:
             raise self._fenced()
         return ready
 
-    async def confirm(self, ours: Checkpoint, *, lock: bool = False) -> None:
-        """Return if nobody swapped the rows; `lock` keeps them so until the transaction ends. Raises as `flush`."""
-        found = await self.checkpoint(lock=lock)
-        if found is None or found.incarnation != ours.incarnation:
+    async def session_of(self, ours: Checkpoint) -> int:
+        """The number of the session that answers, if nobody swapped the rows. Raises as `flush`."""
+        cursor = await self.connection.execute(
+            "SELECT incarnation, pg_backend_pid() FROM gpuledger.projection WHERE name = %s AND edition = %s", self._key
+        )
+        row = await cursor.fetchone()
+        if row is None or row[0] != ours.incarnation:
             raise self._fenced()
+        return int(row[1])
 
     async def release_held(self, ours: Checkpoint) -> tuple[list[Decoded], Numbering]:
         """Let go what was held back while the decider had not seen all of its own past; returns it, and what follows.
@@ -294,7 +236,9 @@ class ProjectionStore:
         It is numbered only now, because most of it came back meanwhile and needs none any more; raises as `flush`.
         """
         async with self.connection.transaction():
-            await self.confirm(ours, lock=True)
+            found = await self.checkpoint(lock=True)
+            if found is None or found.incarnation != ours.incarnation:
+                raise self._fenced()
             decider = await self.decider()
             assert decider is not None, "a decider has a numbering from its beginning"
             held = [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held",))]

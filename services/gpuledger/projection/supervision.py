@@ -24,6 +24,7 @@ from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, lag, next_
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerError, LogChangedError
+from gpuledger.projection.checkpoint import Checkpoint, live_checkpoints
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError, VersionError
@@ -32,7 +33,7 @@ from gpuledger.projection.outbox import outbox_ages
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
 from gpuledger.projection.shared_numbers import SharedNumbers
-from gpuledger.projection.store import Checkpoint, ProjectionStore, live_checkpoints
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.projection.upgrading import Progress, Rows, Upgrades, rows_of
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.tasks import Work

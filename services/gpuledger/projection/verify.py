@@ -11,6 +11,7 @@ from gpuledger.db.engine import connect
 from gpuledger.domain.table import Key, Table
 from gpuledger.events.position import Offset, Position, is_at_or_after, lag, latest
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
+from gpuledger.projection.checkpoint import LIVE, Checkpoint, schema_of
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, WriterFencedError
@@ -21,7 +22,7 @@ from gpuledger.projection.outstanding import NOTHING_CHANGED, ChangedDecisions
 from gpuledger.projection.replay import OnProgress, fold_on, memory_fold, skipped_positions
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.shared_numbers import holds, read_on, stored_numbers
-from gpuledger.projection.store import LIVE, Checkpoint, ProjectionStore, schema_of
+from gpuledger.projection.store import ProjectionStore
 
 SWAPS_MAX = 3
 """How often verifying begins again because the rows were swapped under it."""

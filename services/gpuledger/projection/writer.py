@@ -24,6 +24,7 @@ from gpuledger.ledger.atomic import BATCH_MESSAGES_MAX
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, SequenceConflictError
 from gpuledger.ledger.own import OwnEvents, publish_own
 from gpuledger.projection.checker import Checked
+from gpuledger.projection.checkpoint import Checkpoint
 from gpuledger.projection.continuity import adopted, confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.enforced import EnforcedRules
@@ -33,7 +34,7 @@ from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outbox import sent_decisions
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.returns import Returns
-from gpuledger.projection.store import Checkpoint, Decider, ProjectionStore
+from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import Clock, NewId
 from gpuledger.runtime.telemetry import ProjectionMetrics
 
@@ -168,13 +169,15 @@ class RowWriter:
         """How many events there were behind the rows when they were loaded."""
         return lag(self.checkpoint.position, self._head_at_start)
 
-    async def confirm(self) -> None:
-        """Return if the rows are as this writer left them; where nothing arrives, nothing else would show it.
+    async def confirm(self) -> int:
+        """The number of the session that says that the rows are as this writer left them.
+
+        Where nothing arrives, nothing else would show it.
 
         Raises:
             WriterFencedError: somebody else wrote or swapped them.
         """
-        await self._store.confirm(self.checkpoint)
+        return await self._store.session_of(self.checkpoint)
 
     async def publish_decisions(self) -> None:
         """Publish the decisions that are ready in the outbox; repeating it after a crash repeats the same ids.

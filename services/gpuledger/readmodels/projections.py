@@ -5,6 +5,7 @@ Each folds the facts of one part of the domain; the rows and handlers are there,
 
 from typing import Any
 
+from gpuledger.domain import event_index
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import installations, nodes
 from gpuledger.domain.dra import fold as slices
@@ -13,7 +14,7 @@ from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact, Touched
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
-from gpuledger.projection.definition import Projection
+from gpuledger.projection.definition import Decisions, Projection, ReadMessage
 
 
 class DevicesProjection(Projection):
@@ -81,6 +82,23 @@ class AvailabilityProjection(Projection):
     state_class = Availability
 
 
+class EventIndexProjection(Projection):
+    """The positions of what the log has under subjects that names share, by name."""
+
+    name = "index"
+    version = 1
+    specs = event_index.SPECS
+    handlers = event_index.HANDLERS
+    reads = True
+    state_class = event_index.EventIndex
+
+    def read(self, state: event_index.EventIndex, read: ReadMessage) -> Decisions:
+        """Index the message, whatever becomes of it."""
+        message = read.message
+        state.add(message.sequence, message.subject, message.data)
+        return ()
+
+
 def read_models() -> list[Projection]:
     """A new instance of each read model."""
     return [
@@ -89,4 +107,5 @@ def read_models() -> list[Projection]:
         WorkloadsProjection(),
         AllocationsProjection(),
         AvailabilityProjection(),
+        EventIndexProjection(),
     ]

@@ -27,11 +27,12 @@ from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.errors import LedgerError, LogChangedError, LogLostError, LogRestoredError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_current, stream_name
+from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
 from gpuledger.projection.continuity import confirm_log
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import GenerationMismatchError
 from gpuledger.projection.runner import writer_lock
-from gpuledger.projection.store import LIVE, NEXT, PREV, Checkpoint, ProjectionStore, schema_of
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.settings import ANONYMOUS, NATS_REPLICAS, NatsIdentity
 from gpuledger.tools.disputes import DISPUTED_SHOWN_MAX, DisputedCard, disputed_cards

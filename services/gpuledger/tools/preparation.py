@@ -12,7 +12,7 @@ from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.continuity import confirm_anchor
 from gpuledger.ledger.errors import LogLostError, LogRestoredError, NoLedgerError, RestoreInterruptedError
 from gpuledger.ledger.stream import Generation, create_ledger, open_current, stream_info
-from gpuledger.projection.store import CHECKPOINT_COLUMNS, LIVE, Checkpoint, checkpoint_of
+from gpuledger.projection.checkpoint import CHECKPOINT_COLUMNS, LIVE, Checkpoint, checkpoint_of
 from gpuledger.runtime.clock import NewId, random_id
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from gpuledger.db.engine import connect
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.position import events_up_to
+from gpuledger.projection.checkpoint import PREV
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, VersionError
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.replay import fold_until
-from gpuledger.projection.store import PREV, ProjectionStore
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.projection.verify import Difference, Verification, verify
 from gpuledger.tools.cluster import KubeAccess, open_kube
 from gpuledger.tools.errors import ToolError

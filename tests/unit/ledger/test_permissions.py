@@ -37,6 +37,7 @@ def test_the_permissions_of_a_node() -> None:
             "$JS.API.STREAM.NAMES",
             "$JS.LEDGER.API.STREAM.NAMES",
             "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
+            "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced",
         ),
         ("_INBOX_node.gpu-01%2Eexample%2Ecom.>", "ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted"),
     )
@@ -89,6 +90,7 @@ def test_the_text_of_a_user() -> None:
         '      "$JS.API.STREAM.NAMES"\n'
         '      "$JS.LEDGER.API.STREAM.NAMES"\n'
         '      "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.w1.devices-wanted"\n'
+        '      "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced"\n'
         "    ] }\n"
         "    subscribe: { allow: [\n"
         '      "_INBOX_node.w1.>"\n'
@@ -106,6 +108,7 @@ def test_the_text_of_the_accounts() -> None:
         '  { service: "ledger.node.*.>", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.STREAM.NAMES", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
+        '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced", accounts: [AGENTS] }\n'
         '  { stream: "ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
         "]"
     )

@@ -22,6 +22,7 @@ from gpuledger.projection.fold import Fold
 from gpuledger.tools.queries.backend import all_projections
 from support.events import rows_of
 
+FOLDS = len(all_projections())
 EVENTS = 60
 SMALL = FeedBounds(messages=16, kept=4, patience_s=60.0)
 BEGINNING = (ORIGIN, None, EnforcedRules())
@@ -62,7 +63,7 @@ async def _take_all(place: Place, fold: Fold, limit: int, head: Offset) -> None:
         await asyncio.sleep(0)
 
 
-@given(st.lists(st.integers(0, EVENTS - 1)), st.lists(st.integers(1, 40), min_size=10, max_size=10))
+@given(st.lists(st.integers(0, EVENTS - 1)), st.lists(st.integers(1, 40), min_size=FOLDS, max_size=FOLDS))
 @settings(max_examples=20)
 def test_every_fold_gets_what_it_would_get_alone(repeats: list[int], limits: list[int]) -> None:
     async def run() -> None:

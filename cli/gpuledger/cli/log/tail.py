@@ -2,9 +2,9 @@
 
 import re
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +20,23 @@ from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_position
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import Offset, Position, back, events_up_to, is_after, is_origin, is_typed
+from gpuledger.events.position import (
+    Offset,
+    Position,
+    back,
+    events_up_to,
+    is_after,
+    is_origin,
+    is_typed,
+    order,
+)
 from gpuledger.events.registry import PREFIX, parse_type
-from gpuledger.events.subjects import ALL, ROOT, escape, origin_of
+from gpuledger.events.subjects import ALL, ROOT, SHARED_SINCE, escape, origin_of
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.memory import matcher
 from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.named_events import names_share, shared_messages_about
 
 SPAN_FIRST = 1024
 SPAN_GROWTH = 8
@@ -42,26 +53,49 @@ EventType = Annotated[
 ]
 
 ANY = "*"
+AGGREGATE_TOKEN = 3
 _WORD = re.compile(r"[a-z][a-z-]*")
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events to show: the server matches `subject`; source and full type are compared here."""
+    """Which events to show: the server matches `subject`; source, full type and name are compared here.
+
+    Where `name` is given, names of its kind may share a subject. `subject` then matches what stands under the name, and
+    `shared` all that may be about it.
+    """
 
     subject: str = ALL
     source: str | None = None
     type: str | None = None
+    name: str | None = None
+    shared: str = ALL
 
     def accepts(self, message: Message) -> bool:
-        """Whether the filter also lets through a message that matches `subject`."""
-        if self.source is None and self.type is None:
+        """Whether the filter also lets through a message that matches `subject`, or `shared`."""
+        if self.source is self.type is self.name is None:
             return True
         try:
             event = parse(message.data)
         except EventError:
             return False
-        return self.source in {None, event.source} and self.type in {None, event.type}
+        return (
+            self.source in {None, event.source}
+            and self.type in {None, event.type}
+            and self.name in {None, event.subject}
+        )
+
+    @property
+    def is_about_name_alone(self) -> bool:
+        """Whether the event's type and source do not matter."""
+        aggregate = self.shared.split(".")[AGGREGATE_TOKEN]
+        return self.source is None and self.shared == f"{ROOT}.*.*.{aggregate}.*.*"
+
+    @property
+    def aggregates(self) -> list[str]:
+        """The aggregates that may have the name and share a subject."""
+        aggregate = self.shared.split(".")[AGGREGATE_TOKEN]
+        return sorted(SHARED_SINCE) if aggregate == ANY else [aggregate]
 
 
 def tail(
@@ -88,7 +122,7 @@ def tail(
 
 async def _show(data_dir: Path | None, selected: EventFilter, lines: int, output: Output, *, headers: bool) -> None:
     async with open_backend(data_dir, "log tail") as backend:
-        last = await last_messages(backend.ledger, selected, lines, await backend.ledger.head())
+        last = await last_about(backend, selected, lines)
         render((row_of(message, backend.ledger.generation) for message in last), VIEW, output, headers=headers)
 
 
@@ -97,14 +131,32 @@ async def _follow(data_dir: Path | None, selected: EventFilter, lines: int, outp
     async with open_backend(data_dir, "log tail --follow") as backend:
         ledger = backend.ledger
         head = await ledger.head()
-        batch = list(await last_messages(ledger, selected, lines, head))
-        async with ledger.read(after=head, subject_filter=selected.subject) as reader:
+        batch = list(await last_about(backend, selected, lines, head))
+        subjects = selected.subject if selected.name is None else selected.shared
+        async with ledger.read(after=head, subject_filter=subjects) as reader:
             while True:
                 if batch:
                     rows = (row_of(message, ledger.generation) for message in batch)
                     render(rows, view, output, headers=headers, live=True)
                     headers = False
                 batch = [message for message in await reader.next_batch() if selected.accepts(message)]
+
+
+async def last_about(
+    backend: Backend, selected: EventFilter, lines: int, head: Offset | None = None
+) -> Iterable[Message]:
+    """The last messages up to `head` (None: that of now) that are selected, whichever form of subject they have."""
+    ledger = backend.ledger
+    head = await ledger.head() if head is None else head
+    last = await last_messages(ledger, selected, lines, head)
+    if not lines or selected.name is None or not await names_share(ledger, selected.aggregates):
+        return last
+    # What the index knows nothing of leaves any number of a name's events out.
+    newest = lines if selected.is_about_name_alone else None
+    found = await shared_messages_about(backend, selected.aggregates, selected.name, until=head, newest=newest)
+    matches = matcher(selected.shared)
+    shared = (one for one in found if matches(one.subject) and selected.accepts(one))
+    return sorted([*last, *shared], key=lambda one: order(one.sequence))[-lines:]
 
 
 async def last_messages(ledger: Ledger, selected: EventFilter, lines: int, head: Offset) -> deque[Message]:
@@ -206,9 +258,12 @@ def filter_of(
         raise CliError(str(error), code=ExitCode.USAGE) from error
     if aggregate is not None and of_type not in {ANY, aggregate}:
         raise CliError(f"No event {event_type} is of a {aggregate}", "Leave out --aggregate", ExitCode.USAGE)
-    words = ROOT, kind, escape(name) if source else ANY, _word(aggregate or of_type), token, _word(event)
+    words = [ROOT, kind, escape(name) if source else ANY, _word(aggregate or of_type), token, _word(event)]
     whole = event_type if event_type and event_type.startswith(PREFIX) else None
-    return EventFilter(".".join(words), source, whole)
+    named = EventFilter(".".join(words), source, whole)
+    if aggregate_id is None or words[AGGREGATE_TOKEN] not in {ANY, *SHARED_SINCE}:
+        return named
+    return replace(named, name=aggregate_id, shared=".".join((*words[:4], ANY, words[5])))
 
 
 def _event_tokens(event_type: str | None) -> tuple[str, str]:

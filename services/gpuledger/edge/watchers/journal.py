@@ -31,6 +31,7 @@ from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.ledger.own import publish_own
 from gpuledger.projection.snapshot import Row, Snapshot
 from gpuledger.projection.snapshots import Snapshots
+from gpuledger.projection.subject_form import SubjectForm
 from gpuledger.runtime.clock import NewId, random_id
 
 READ_BACK_TIMEOUT_S: Final = 5.0
@@ -65,6 +66,7 @@ class Journal:
         self.recorded: dict[str, LastRecord] = {}
         self.refusals = Refusals()
         self._ledger = ledger
+        self._form = SubjectForm(ledger)
         self._kind = kind
         self._new_id = new_id
         self._listener = listener
@@ -131,7 +133,7 @@ class Journal:
 
     async def _record(self, facts: Sequence[NewFact]) -> set[str]:
         before = self._attempted
-        outgoing = [_outgoing(event) for event in self._events(facts)]
+        outgoing = await self._form.of([_outgoing(event) for event in self._events(facts)])
         self._attempted = {one: before.get(one) or self._new_message_id() for one in outgoing}
         messages = [one._replace(id=message_id) for one, message_id in self._attempted.items()]
         receipts = await publish_own(self._ledger, messages, self._new_message_id)

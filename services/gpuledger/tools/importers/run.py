@@ -21,6 +21,7 @@ from gpuledger.events.source import SourceCompleted
 from gpuledger.events.subjects import ROOT, SERVICE
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.atomic import BATCH_MESSAGES_MAX
+from gpuledger.projection.subject_form import SubjectForm
 from gpuledger.tools.importers.draft import Draft, Reading, Reject
 from gpuledger.tools.importers.jsonl import JsonLinesReading
 from gpuledger.tools.importers.openb import START, OpenbReading
@@ -209,9 +210,10 @@ def _completion(reading: Reading, number: int, rejects: int, now: datetime) -> D
 
 async def _publish(ledger: Ledger, events: Iterator[Decoded | None], total: int, on_progress: Progress) -> int:
     """Publish the missing events; returns how many the log did not hold."""
+    form = SubjectForm(ledger)
     done = published = 0
     while chunk := list(islice(events, EVENTS_PER_PUBLISH)):
-        missing = [_outgoing(event) for event in chunk if event is not None]
+        missing = await form.of([_outgoing(event) for event in chunk if event is not None])
         receipts = await ledger.publish_many(missing) if missing else []
         published += sum(not receipt.duplicate for receipt in receipts)
         done += len(chunk)

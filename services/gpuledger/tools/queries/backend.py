@@ -20,12 +20,13 @@ from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import Table
 from gpuledger.events.position import ORIGIN, Offset, events_up_to, lag
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.checkpoint import LIVE, schema_of
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.replay import fold_until
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.runner import Runner
-from gpuledger.projection.store import LIVE, ProjectionStore, schema_of
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.readmodels.projections import read_models
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from gpuledger.tools.errors import RequestError

@@ -14,9 +14,9 @@ from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceDetect
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
-from gpuledger.events.subjects import aggregate_filter
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.named_events import messages_about
 from gpuledger.tools.queries.rows import RowDict, rows_where
 
 IDS_MAX = 64
@@ -77,9 +77,7 @@ async def recorded_events(
     Repeats, which the folds ignore too, are left out.
     """
     found: dict[str, RecordedEvent] = {}
-    subjects = aggregate_filter(aggregate, name)
-    subjects = f"{subjects.removesuffix('>')}{event}" if event else subjects
-    async for messages in backend.ledger.history(subject_filter=subjects):
+    async for messages in messages_about(backend, aggregate, name, event):
         for message in messages:
             try:
                 decoded = decode(message.data)

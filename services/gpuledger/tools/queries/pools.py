@@ -18,12 +18,12 @@ from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.pod import PodObserved
-from gpuledger.events.subjects import aggregate_filter
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
 from gpuledger.tools.queries.devices import RecordedEvent, recorded_events
+from gpuledger.tools.queries.named_events import messages_about
 
 BOOKKEEPING: Final = (rows.POOL_TALLY.name, rows.DEVICE_PROBLEM.name, rows.POOL_MODULE.name)
 """Tables that no command shows."""
@@ -96,10 +96,10 @@ async def requesting_pods(
 ) -> dict[str, rows.PoolPod]:
     """The pods (or the one of this name) that request units of pools, by name; up to a time, or all there are.
 
-    Reads the log of pods alone, and keeps of it only pods that still exist.
+    Reads the events about pods alone, or about the one pod, and keeps of them only pods that still exist.
     """
     state = _Pods()
-    async for messages in backend.ledger.history(subject_filter=aggregate_filter(PodObserved.AGGREGATE, name)):
+    async for messages in messages_about(backend, PodObserved.AGGREGATE, name):
         for message in messages:
             _fold_pod(state, message, until)
     return state.pod.rows

@@ -25,6 +25,7 @@ from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.api import Ledger, Outgoing
+from gpuledger.projection.subject_form import SubjectForm
 from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.tools.simulation.allocation import RunningPod, SimulatedPod
 from gpuledger.tools.simulation.kubernetes import retrying
@@ -56,6 +57,7 @@ class Agents:
 
     def __init__(self, ledger: Ledger, epoch: str, numbers: Mapping[str, int], *, clock: Clock, sleep: Sleep) -> None:
         self._ledger = ledger
+        self._form = SubjectForm(ledger)
         self._epoch = epoch
         self._numbers = dict(numbers)
         self._clock = clock
@@ -110,8 +112,11 @@ class Agents:
     async def flush(self) -> None:
         """Publish the outbox, however long the ledger is away."""
         if self._outbox:
-            await retrying(lambda: self._ledger.publish_many(self._outbox), sleep=self._sleep)
+            await retrying(self._publish, sleep=self._sleep)
             self._outbox = []
+
+    async def _publish(self) -> None:
+        await self._ledger.publish_many(await self._form.of(self._outbox))
 
     async def _record(self, node: str, subject: str, data: Payload) -> None:
         await self._put(source_of(node), subject, data, self._clock())

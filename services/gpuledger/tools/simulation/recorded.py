@@ -12,7 +12,7 @@ import orjson
 
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.device import DeviceFailed, DeviceHealthChanged
-from gpuledger.events.envelope import Decoded, decode, nats_subject_of
+from gpuledger.events.envelope import Decoded, decode, stands_under
 from gpuledger.events.errors import EventError
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, origin_of
@@ -173,7 +173,7 @@ def _own(messages: Iterable[Message], epoch: str) -> Iterator[Decoded]:
             event = decode(message.data) if mark in message.data else None
         except EventError:
             continue
-        if event is None or event.epoch != epoch or message.subject != nats_subject_of(event):
+        if event is None or event.epoch != epoch or not stands_under(event, message.subject):
             continue
         if event.source in (WORKLOADS, source_of(origin_of(event.source).name)):
             yield event

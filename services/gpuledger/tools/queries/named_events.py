@@ -1,0 +1,131 @@
+"""Finds the events about one name, whichever form of subject they stand under.
+
+The server finds a named subject by itself. Where names share one, the `index` projection has the positions; what the
+log has behind its checkpoint is read and compared. Nothing is folded here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from gpuledger.db.readonly import read_only
+from gpuledger.domain.event_index import INDEXED_EVENT, SharedName, shared_name
+from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, is_origin, lag, order
+from gpuledger.events.publishing import RULE_VERSIONS, Rule
+from gpuledger.events.rule import rule_subject
+from gpuledger.events.subjects import aggregate_filter, may_share, parse_subject, shared_filter
+from gpuledger.ledger.api import Ledger, Message
+from gpuledger.projection.store import LIVE, live_checkpoints, schema_of
+from gpuledger.readmodels.projections import EventIndexProjection
+from gpuledger.tools.queries.backend import Backend, bring_current
+
+READS_AT_ONCE: Final = 64
+"""How many single messages the server is asked for at a time."""
+
+COMPARED_MAX: Final = 10_000
+"""How many events behind the index's checkpoint are compared; for more the index is brought to the head first."""
+
+_POSITIONS: Final = (
+    f"SELECT position FROM {schema_of(LIVE)}.{INDEXED_EVENT.name} "  # noqa: S608 - our own words
+    "WHERE digest = ANY(%s) ORDER BY position"
+)
+
+
+class IndexedPositions(NamedTuple):
+    """Where the events about a name may stand up to the index's checkpoint, in order; others may have its digest."""
+
+    positions: Sequence[Offset]
+    checkpoint: Offset
+
+
+async def messages_about(
+    backend: Backend, aggregate: str, name: str | None = None, event: str = ""
+) -> AsyncIterator[list[Message]]:
+    """The messages about one aggregate, or about all of its kind, in the order of the log; `event` keeps those of one.
+
+    Raises:
+        DatabaseUnavailableError: names share a subject, and the index cannot be read.
+    """
+    subjects = _of_event(aggregate_filter(aggregate, name), event)
+    if name is None or not await names_share(backend.ledger, [aggregate]):
+        async for messages in backend.ledger.history(subject_filter=subjects):
+            yield messages
+        return
+    found = [one async for messages in backend.ledger.history(subject_filter=subjects) for one in messages]
+    shared = await shared_messages_about(backend, [aggregate], name)
+    found += (one for one in shared if not event or parse_subject(one.subject).event == event)
+    if found:
+        yield sorted(found, key=_order)
+
+
+async def names_share(ledger: Ledger, aggregates: Collection[str]) -> bool:
+    """Whether the log may have events about names of these aggregates under shared subjects."""
+    rule = Rule.SHARED_SUBJECTS
+    if not any(may_share(one, RULE_VERSIONS[rule]) for one in aggregates):
+        return False
+    return not is_origin(await ledger.last_sequence(rule_subject(rule)))
+
+
+async def shared_messages_about(
+    backend: Backend, aggregates: Collection[str], name: str, *, until: Offset | None = None, newest: int | None = None
+) -> list[Message]:
+    """The messages about a name of one of these aggregates under shared subjects, in the order of the log.
+
+    Those up to `until` (None: the head), and of these the `newest` (None: all of them).
+
+    Raises:
+        DatabaseUnavailableError: the index cannot be read.
+    """
+    ledger = backend.ledger
+    end = await ledger.head() if until is None else until
+    names = {SharedName(one, name) for one in aggregates if may_share(one, RULE_VERSIONS[Rule.SHARED_SUBJECTS])}
+    indexed = await _indexed(backend, names)
+    if lag(indexed.checkpoint, end) > COMPARED_MAX:
+        await bring_current(backend, [EventIndexProjection()])
+        indexed = await _indexed(backend, names)
+    found: list[Message] = []
+    for one in names:
+        async for messages in ledger.history(indexed.checkpoint, end, shared_filter(one.aggregate)):
+            found += _about(names, messages)
+    found.sort(key=_order)
+    if newest is None or len(found) < newest:
+        positions = [position for position in indexed.positions if is_at_or_after(end, position)]
+        found = [*await _at(ledger, positions, names, newest and newest - len(found)), *found]
+    return found if newest is None else found[max(len(found) - newest, 0) :]
+
+
+async def _at(
+    ledger: Ledger, positions: Sequence[Offset], names: Collection[SharedName], newest: int | None
+) -> list[Message]:
+    """The messages at these positions that are about the names; with `newest`, at least so many from the end."""
+    found: list[Message] = []
+    for end in range(len(positions), 0, -READS_AT_ONCE):
+        if newest is not None and len(found) >= newest:
+            break
+        messages = await asyncio.gather(*map(ledger.message_at, positions[max(end - READS_AT_ONCE, 0) : end]))
+        found = [*_about(names, (one for one in messages if one is not None)), *found]
+    return found
+
+
+async def _indexed(backend: Backend, names: Collection[SharedName]) -> IndexedPositions:
+    projection, identity = EventIndexProjection(), backend.ledger.identity
+    async with read_only(backend.database_url, application_name="gpuledger index") as connection:
+        checkpoint = (await live_checkpoints(connection, [projection])).get(projection.name)
+        if checkpoint is None or (checkpoint.ledger_id, checkpoint.generation) != identity[:2]:
+            return IndexedPositions((), ORIGIN)
+        digests = [one.digest for one in names]
+        rows = await (await connection.execute(_POSITIONS.encode(), (digests,))).fetchall()
+    return IndexedPositions([position for (position,) in rows], checkpoint.position)
+
+
+def _about(names: Collection[SharedName], messages: Iterable[Message]) -> Iterator[Message]:
+    """Those of the messages that stand under shared subjects and are about one of the names."""
+    return (one for one in messages if shared_name(one.subject, one.data) in names)
+
+
+def _order(message: Message) -> int:
+    return order(message.sequence)
+
+
+def _of_event(subjects: str, event: str) -> str:
+    return f"{subjects.removesuffix('>')}{event}" if event else subjects
