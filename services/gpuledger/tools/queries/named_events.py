@@ -15,7 +15,7 @@ from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import rule_subject
 from gpuledger.events.subjects import aggregate_filter, may_share, parse_subject, shared_filter
 from gpuledger.ledger.api import Ledger, Message
-from gpuledger.projection.store import LIVE, live_checkpoints, schema_of
+from gpuledger.projection.checkpoint import LIVE, live_checkpoints, schema_of
 from gpuledger.readmodels.projections import EventIndexProjection
 from gpuledger.tools.queries.backend import Backend, bring_current
 
