@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -208,3 +209,13 @@ async def test_a_database_that_is_away_only_makes_the_start_longer(counted: Coun
     patience = SnapshotSettings(load_timeout_s=0.05, backoff=Backoff(first_s=0.01, max_s=0.01))
     fold = await KeptFold(CacheProjection(), counted, "postgresql://nobody@127.0.0.1:1/none", patience).load()
     assert is_origin(fold.sequence)
+
+
+async def test_a_start_does_without_a_snapshot_that_takes_too_long(counted: CountedReads, url: str) -> None:
+    await record(counted, 1, 200)
+    kept, _ = await started(counted, url)
+    await written(kept, url, 200)
+    with capture_logs() as logged:
+        fold = await KeptFold(CacheProjection(), counted, url, replace(SETTINGS, load_max_s=0.0)).load()
+    assert is_origin(fold.sequence)
+    assert "snapshot.unavailable" in {one["event"] for one in logged}

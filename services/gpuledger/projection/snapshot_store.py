@@ -4,7 +4,7 @@ Whoever writes one has it from the log alone, so that any of several replicas ma
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from psycopg import AsyncConnection
@@ -56,8 +56,8 @@ class SnapshotStore:
         row = await cursor.fetchone()
         return None if row is None else _header_of(row)
 
-    async def load(self, header: Header) -> Snapshot | None:
-        """The snapshot of this header; None where another one has replaced it since.
+    async def load(self, header: Header, on_piece: Callable[[], None] | None = None) -> Snapshot | None:
+        """The snapshot of this header; None where another one has replaced it since. `on_piece` is called for each.
 
         Raises:
             SnapshotDamagedError: its rows are not those that were written.
@@ -70,6 +70,8 @@ class SnapshotStore:
                 return None
             async for piece in self._pieces():
                 digest.add(piece)
+                if on_piece is not None:
+                    on_piece()
                 if piece.table in rows:
                     rows[piece.table] += decoder.rows(piece)
         if digest.text != header.pieces_digest:

@@ -6,6 +6,7 @@ Nothing here ever makes a state stale: the event that a snapshot ends at is conf
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import psycopg
@@ -30,12 +31,13 @@ class SnapshotSettings:
 
     A snapshot is due after `events_min` events, and after one event for each `rows_per_event` rows that it would have,
     so that writing it costs no more than that many rows an event. `load_timeout_s` is how long a start waits for its
-    snapshot before it does without.
+    snapshot, or for the next piece of it, and `load_max_s` how long for all of it, before it does without.
     """
 
     events_min: int = 20_000
     rows_per_event: int = 8
     load_timeout_s: float = 15.0
+    load_max_s: float = 120.0
     write_timeout_s: float = 120.0
     backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, max_s=30.0))
 
@@ -66,8 +68,7 @@ class Snapshots:
         if self._database_url is None:
             return None
         try:
-            async with asyncio.timeout(self._settings.load_timeout_s):
-                found = await self._read_patiently(self._database_url)
+            found = await self._read_in_time(self._database_url)
         except TimeoutError:
             log.warning("snapshot.unavailable", name=self._layout.name, waited_s=self._settings.load_timeout_s)
             return None
@@ -119,7 +120,8 @@ class Snapshots:
                 asyncio.timeout(self._settings.write_timeout_s),
                 connect(self._database_url, application_name=name) as connection,
             ):
-                is_written = await SnapshotStore(connection, self._layout).write(snapshot, self._refused)
+                with seldom_collected():
+                    is_written = await SnapshotStore(connection, self._layout).write(snapshot, self._refused)
         except (DatabaseError, psycopg.Error, TimeoutError) as error:
             log.warning("snapshot.not-written", name=self._layout.name, reason=str(error).strip())
             return False
@@ -128,11 +130,20 @@ class Snapshots:
             log.info("snapshot.written", name=self._layout.name, position=str(snapshot.at), rows=snapshot.size)
         return True
 
-    async def _read_patiently(self, database_url: str) -> Snapshot | None:
+    async def _read_in_time(self, database_url: str) -> Snapshot | None:
+        """A large snapshot takes its time; a database that sends nothing more is not waited for."""
+        settings, now = self._settings, asyncio.get_running_loop().time
+        ends_s = now() + settings.load_max_s
+        async with asyncio.timeout(settings.load_timeout_s) as until:
+            return await self._read_patiently(
+                database_url, lambda: until.reschedule(min(ends_s, now() + settings.load_timeout_s))
+            )
+
+    async def _read_patiently(self, database_url: str, on_piece: Callable[[], None]) -> Snapshot | None:
         retries = Retries(self._settings.backoff)
         while True:
             try:
-                return await self._read(database_url)
+                return await self._read(database_url, on_piece)
             except SnapshotDamagedError as error:
                 log.error("snapshot.damaged", name=self._layout.name, reason=str(error))
                 return None
@@ -145,7 +156,7 @@ class Snapshots:
                 log.warning("snapshot.unavailable", name=self._layout.name, reason=str(error).strip())
                 return None
 
-    async def _read(self, database_url: str) -> Snapshot | None:
+    async def _read(self, database_url: str, on_piece: Callable[[], None]) -> Snapshot | None:
         name = f"gpuledger {self._layout.name} start"
         async with connect(database_url, application_name=name) as connection:
             store, found = SnapshotStore(connection, self._layout), None
@@ -155,7 +166,7 @@ class Snapshots:
                     return None
                 self._refused = header  # until it is found whole
                 with seldom_collected():
-                    found = await store.load(header)
+                    found = await store.load(header, on_piece)
             self._refused = None
         return found
 
