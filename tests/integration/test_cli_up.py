@@ -18,6 +18,7 @@ from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.datadir import read_running
+from gpuledger.tools.queries.backend import all_projections
 from support.cli import Cli
 from support.servers import short_directory
 from support.up import COMMAND, DEADLINE_S, Up, eventually, gpuledger, running_up, servers_in, start
@@ -101,6 +102,47 @@ def _parsed(line: bytes) -> dict[str, object]:
     except orjson.JSONDecodeError as error:
         raise AssertionError(f"a line of the log is no JSON: {line!r}") from error
     return parsed
+
+
+def test_services_may_run_in_several_processes() -> None:
+    """Each runs its own, and shows who leads the others."""
+    here = {"sources", "seals", "devices"}
+    elsewhere = {one.name for one in all_projections()} - here
+    with short_directory() as directory, running_up(directory / "a", "--no-kube", "--only", ",".join(here)) as one:
+        servers = one.running.endpoints
+        options = ("--no-kube", "--only", ",".join(elsewhere))
+        urls = {"NATS_URL": servers.nats_url, "DATABASE_URL": servers.database_url}
+        assert one.becomes(200).document["projections"].keys() == here  # type: ignore[attr-defined]
+        assert not _led_elsewhere(one)
+        with running_up(directory / "b", *options, **urls) as other:
+            assert other.becomes(200).document["projections"].keys() == elsewhere  # type: ignore[attr-defined]
+            at = publish(one, failed("d1", 1))
+            eventually(lambda: position(one, "devices") >= at and position(other, "pools") >= at)
+            eventually(lambda: _led_elsewhere(one) == elsewhere)
+            assert _led_elsewhere(other) == here
+
+
+def _led_elsewhere(up: Up) -> set[str]:
+    """The projections that another process leads, as this one shows."""
+    document = up.health().document
+    leaders, own = document["leaders"], document["projections"]
+    assert isinstance(leaders, dict)
+    assert isinstance(own, dict)
+    return {name for name, leader in leaders.items() if leader is not None and name not in own}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--only", "pools,indx"), "There is no service 'indx'. Choose from devices, nodes,"),
+        (("--only", "pools", "--fleet", "nodes=1"), "are about a cluster. Add edge to --only"),
+    ],
+)
+def test_what_only_cannot_mean_is_refused(options: tuple[str, ...], says: str) -> None:
+    with short_directory() as directory:
+        done = gpuledger(directory / "d", "up", *options)
+    assert done.returncode == ExitCode.USAGE
+    assert says in " ".join(done.stderr.decode().split())
 
 
 def test_it_shows_how_to_reach_everything(up: Up) -> None:

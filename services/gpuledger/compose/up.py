@@ -19,6 +19,8 @@ from gpuledger.compose.snapshots import SnapshotService
 from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
+from gpuledger.deciders.seals.projection import SealsProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.edge.admission.service import AdmissionHealth
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
@@ -28,8 +30,15 @@ from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
+from gpuledger.tools.errors import RequestError
 from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import all_projections
+
+EDGE: Final = "edge"
+"""Watchers, status writer and webhooks, as `up --only` names them; projections have their own names."""
+
+SNAPSHOTS: Final = "snapshots"
+"""The process that takes snapshots of folds."""
 
 OK: Final = "ok"
 """The status of a process that does all of its work."""
@@ -72,7 +81,7 @@ class UpOptions(NamedTuple):
     """The options of the command line. `listen` is the address of /metrics and /healthz.
 
     `joins_cluster`: the user wants the real cluster that the settings lead to. `takes_over`: the user wants the cluster
-    to belong to this ledger, whoever has it.
+    to belong to this ledger, whoever has it. `only`: what runs in this process, the rest in others (empty: all of it).
     """
 
     listen: str
@@ -80,6 +89,25 @@ class UpOptions(NamedTuple):
     fleet: FleetOptions | None
     joins_cluster: bool = False
     takes_over: bool = False
+    only: frozenset[str] = frozenset()
+
+    def runs(self, name: str) -> bool:
+        """Whether this process runs a projection, `EDGE` or `SNAPSHOTS`."""
+        return not self.only or name in self.only
+
+
+def services_named(text: str | None) -> frozenset[str]:
+    """The services in a list with commas; empty for all of them.
+
+    Raises:
+        RequestError: there is no such service.
+    """
+    known = [*(one.name for one in all_projections()), EDGE, SNAPSHOTS]
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise RequestError(f"There is no service {unknown[0]!r}", f"Choose from {', '.join(known)}")
+    return frozenset(names)
 
 
 class Reports(NamedTuple):
@@ -110,7 +138,10 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             connect_ledger(servers.nats_url, name="gpuledger up", identity=servers.nats_identity)
         )
         locks = EDGE_LOCKS if options.has_edge else ()
-        supervision = Supervision(all_projections(), ledger, servers.database_url, other_locks=locks)
+        elsewhere = [one.name for one in all_projections() if not options.runs(one.name)]
+        supervision = Supervision(
+            all_projections(), ledger, servers.database_url, other_locks=locks, elsewhere=elsewhere
+        )
         edge = None
         if options.has_edge:
             named = str(cluster) if cluster else None
@@ -121,13 +152,13 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         url = await stack.enter_async_context(serving(options.listen, lambda: health_of(supervision, edge)))
         kubeconfig = edge.kubeconfig if edge else None
         endpoints = UpEndpoints(servers.nats_url, servers.database_url, url, kubeconfig, cluster)
-        measuring = [
-            measure_sources(servers.database_url),
-            measure_log(ledger, servers.database_url),
-            measure_certificates(watched_files(servers.nats_identity, servers.database_url)),
-        ]
+        measuring = [measure_certificates(watched_files(servers.nats_identity, servers.database_url))]
+        if options.runs(SourcesProjection.name):
+            measuring.append(measure_sources(servers.database_url))
+        if options.runs(SealsProjection.name):
+            measuring.append(measure_log(ledger, servers.database_url))
         taking = []
-        if settings.objects_url is not None:
+        if settings.objects_url is not None and options.runs(SNAPSHOTS):
             taking.append(SnapshotService(ledger, servers.nats_url, servers.database_url, settings.objects_url).run())
         work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
         await run_until_one_fails([_report_up(reports, endpoints), *work])

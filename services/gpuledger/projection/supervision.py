@@ -6,7 +6,7 @@ newer version this build stands aside. Nothing here decides what a projection do
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -85,7 +85,10 @@ class _Standing:
 
 @dataclass(slots=True)
 class Supervision:
-    """The projections of one process. `other_locks` are those of services beside them, whose leaders are shown too."""
+    """The projections of one process. `other_locks` are those of services beside them, whose leaders are shown too.
+
+    `elsewhere` names those that run in other processes: they are compared with the log and not run here.
+    """
 
     projections: Sequence[Projection]
     ledger: Ledger
@@ -93,6 +96,7 @@ class Supervision:
     clock: Clock = system_clock
     check_interval_s: float = CHECK_INTERVAL_S
     other_locks: Sequence[str] = ()
+    elsewhere: Collection[str] = ()
     head: Offset | None = None
     checked_at: datetime | None = None
     _standings: dict[str, _Standing] = field(default_factory=dict)
@@ -108,13 +112,21 @@ class Supervision:
         """Report every projection from the start."""
         self._standings = {projection.name: _Standing() for projection in self.projections}
         self._upgrades = Upgrades(self.ledger, self.database_url)
-        self._feed = Feed(self.ledger, folds=len(self.projections))
+        self._feed = Feed(self.ledger, folds=len(self._run_here))
         self._numbers = SharedNumbers(self.ledger, self.database_url, self.projections)
         self._connection = LastingConnection(self.database_url, application_name="gpuledger health")
 
     def work(self) -> list[Work]:
         """The coroutines to run side by side, until cancelled."""
-        return [self._check(), self._numbers.keep_written(), *map(self._keep_running, self.projections)]
+        return [self._check(), self._numbers.keep_written(), *map(self._keep_running, self._run_here)]
+
+    @property
+    def _run_here(self) -> list[Projection]:
+        return [one for one in self.projections if one.name not in self.elsewhere]
+
+    @property
+    def _standings_here(self) -> dict[str, _Standing]:
+        return {one.name: self._standings[one.name] for one in self._run_here}
 
     @property
     def reachable(self) -> bool:
@@ -125,11 +137,11 @@ class Supervision:
     @property
     def healthy(self) -> bool:
         """Whether the servers answer, and no projection has stopped or serves with rows of an older version."""
-        return self.reachable and not any(one.stopped or one.is_building for one in self._standings.values())
+        return self.reachable and not any(one.stopped or one.is_building for one in self._standings_here.values())
 
     def health(self) -> dict[str, ProjectionHealth]:
-        """The health of each projection."""
-        return {name: self._health_of(standing) for name, standing in self._standings.items()}
+        """The health of each projection that runs here."""
+        return {name: self._health_of(standing) for name, standing in self._standings_here.items()}
 
     def _health_of(self, standing: _Standing) -> ProjectionHealth:
         position, lag_events = standing.position, None

@@ -59,6 +59,14 @@ TakeOver = Annotated[
     bool,
     typer.Option("--take-over", help="Make the cluster belong to this ledger, even if it belongs to another one."),
 ]
+Only = Annotated[
+    str | None,
+    typer.Option(
+        "--only",
+        metavar="NAME,...",
+        help="Run these services alone, beside processes that run the others: projections by name, edge, snapshots.",
+    ),
+]
 
 
 def up(
@@ -71,6 +79,7 @@ def up(
     no_kube: NoKube = False,
     kube: Kube = False,
     take_over: TakeOver = False,
+    only: Only = None,
 ) -> None:
     """Run the embedded servers, all projections and the Kubernetes edge until Ctrl-C.
 
@@ -82,7 +91,7 @@ def up(
     with seldom_collected():
         from gpuledger.cli.local_servers import local_servers  # noqa: PLC0415 - takes a second to import
         from gpuledger.compose.edge import FleetOptions, check_fleet, check_module  # noqa: PLC0415
-        from gpuledger.compose.up import Reports, UpOptions, serve  # noqa: PLC0415
+        from gpuledger.compose.up import EDGE, Reports, UpOptions, serve, services_named  # noqa: PLC0415
 
     configure_logging()
     settings = read_settings(os.environ, data_dir)
@@ -93,10 +102,14 @@ def up(
         raise CliError("--fleet needs the Kubernetes API", "Leave out --no-kube", code=ExitCode.USAGE)
     if no_kube and (kube or take_over):
         raise CliError("--kube and --take-over are about a cluster", "Leave out --no-kube", code=ExitCode.USAGE)
-    if not no_kube:
+    services = services_named(only)
+    has_edge = not no_kube and (not services or EDGE in services)
+    if not has_edge and not no_kube and (fleet or kube or take_over):
+        raise CliError("--fleet, --kube and --take-over are about a cluster", "Add edge to --only", code=ExitCode.USAGE)
+    if has_edge:
         check_module(settings)
         check_fleet(settings, fleet_options)
-    options = UpOptions(address, not no_kube, fleet_options, joins_cluster=kube, takes_over=take_over)
+    options = UpOptions(address, has_edge, fleet_options, kube, take_over, services)
     show = partial(_show_endpoints, settings)
     work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_unless_closed))
     with short_walks():
