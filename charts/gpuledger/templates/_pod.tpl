@@ -15,6 +15,7 @@ A pod template that runs gpuledger, for the Deployment and for every job. Call w
   volumes     additional volumes, as text
   annotations additional annotations, as text
   labels      additional labels, as text
+  selectedAs  the component that its labels name, where that is another
 */}}
 {{- define "gpuledger.podTemplate" -}}
 {{- $values := .root.Values -}}
@@ -25,7 +26,7 @@ metadata:
     {{- with $values.podLabels }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-    {{- include "gpuledger.labels" (list .root .component) | nindent 4 }}
+    {{- include "gpuledger.labels" (list .root (.selectedAs | default .component)) | nindent 4 }}
     {{- with .labels }}
     {{- . | nindent 4 }}
     {{- end }}
