@@ -102,11 +102,11 @@ def services_named(text: str | None) -> frozenset[str]:
     Raises:
         RequestError: there is no such service.
     """
-    known = [*(one.name for one in all_projections()), EDGE, SNAPSHOTS]
+    services = [*(one.name for one in all_projections()), EDGE, SNAPSHOTS]
     names = [] if text is None else [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in services]
     if unknown:
-        raise RequestError(f"There is no service {unknown[0]!r}", f"Choose from {', '.join(known)}")
+        raise RequestError(f"There is no service {unknown[0]!r}", f"Choose from {', '.join(services)}")
     return frozenset(names)
 
 
