@@ -29,6 +29,9 @@ from bench.all_projections import AllProjectionsSizes, all_at_once
 from bench.annotating import FULL as ANNOTATING
 from bench.annotating import QUICK as QUICK_ANNOTATING
 from bench.annotating import AnnotatingSizes, annotating
+from bench.as_recorded import FULL as AS_RECORDED
+from bench.as_recorded import QUICK as QUICK_AS_RECORDED
+from bench.as_recorded import AsRecordedSizes, as_recorded
 from bench.availability import FULL as AVAILABILITY
 from bench.availability import QUICK as QUICK_AVAILABILITY
 from bench.availability import AvailabilitySizes, availability
@@ -91,6 +94,7 @@ class Sizes:
     cluster: ClusterSizes = CLUSTER
     restarting: RestartingSizes = RESTARTING
     scale: ScaleSizes = SCALE
+    as_recorded: AsRecordedSizes = AS_RECORDED
     subjects: SubjectsSizes = SUBJECTS
 
 
@@ -116,6 +120,7 @@ QUICK = Sizes(
     cluster=QUICK_CLUSTER,
     restarting=QUICK_RESTARTING,
     scale=QUICK_SCALE,
+    as_recorded=QUICK_AS_RECORDED,
     subjects=QUICK_SUBJECTS,
 )
 NAMES = (
@@ -136,6 +141,7 @@ NAMES = (
     "restarting",
     "sql-at",
     "scale",
+    "as-recorded",
     "subjects",
 )
 
@@ -201,6 +207,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "restarting": lambda: restarting(database_url, sizes.restarting),
         "sql-at": lambda: sql_at(database_url, sizes.memory),
         "scale": lambda: scale(database_url, sizes.scale),
+        "as-recorded": lambda: as_recorded(database_url, sizes.as_recorded),
         "subjects": lambda: subjects(database_url, sizes.subjects),
     }
     return measures[name]()

@@ -25,6 +25,7 @@ FIGURES |= {
     "sql --at",
     "an event in the log",
     "a day of",
+    "as recorded",
     "memory of NATS",
     "looking up a name",
 }
