@@ -130,6 +130,6 @@ def positions(url: str) -> list[int]:
 
 
 def outdated(url: str) -> set[str]:
-    """The projections whose rows another version wrote; those that are new have none."""
+    """The projections whose rows this version cannot take over; those that are new have none."""
     versions = dict(execute(url, "SELECT name, version FROM gpuledger.projection WHERE edition = 'live'"))
-    return {one.name for one in all_projections() if versions.get(one.name, one.version) != one.version}
+    return {one.name for one in all_projections() if not one.takes_over(versions.get(one.name, one.version))}

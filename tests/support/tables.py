@@ -273,3 +273,41 @@ SNAPSHOT_PIECE = Table(
     ),
     schema=BOOKKEEPING,
 )
+
+NUMBERS_SEEN_POSITION = Table(
+    "numbers_seen_position",
+    metadata,
+    Column("partition", SmallInteger, nullable=False, autoincrement=False),
+    Column("ledger_id", TEXT, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("last_event_id", TEXT),
+    Column("last_digest", TEXT),
+    Column("complete_from", BigInteger, nullable=False),
+    Column("updated_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("partition"),
+    schema=BOOKKEEPING,
+)
+
+NUMBERS_SEEN = Table(
+    "numbers_seen",
+    metadata,
+    Column("partition", SmallInteger, nullable=False),
+    Column("source", TEXT, nullable=False),
+    Column("epoch", TEXT, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("holes", ARRAY(BigInteger), nullable=False),
+    Column("began", BigInteger, nullable=False),
+    PrimaryKeyConstraint("partition", "source", "epoch"),
+    schema=BOOKKEEPING,
+)
+
+NUMBER_REFUSED = Table(
+    "number_refused",
+    metadata,
+    Column("partition", SmallInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("reason", TEXT),
+    PrimaryKeyConstraint("partition", "position"),
+    schema=BOOKKEEPING,
+)
