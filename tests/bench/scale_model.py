@@ -13,6 +13,16 @@ SET_UP_EVENTS_PER_CARD: Final = 9
 """Nodes, labels, features, cards, components and their preparation, once, for nodes of eight cards."""
 
 
+SUBJECTS_PER_CARD: Final = 10
+"""Those of a card and its part of those of its node; pods, claims and containers share theirs."""
+
+SUBJECT_BYTES: Final = 350
+"""Of NATS's memory, as `--only subjects` measures it."""
+
+NATS_BYTES: Final = 50e6
+"""What NATS takes besides."""
+
+
 class Load(NamedTuple):
     """How many pods hold a card in a day, one after the other or side by side."""
 
@@ -21,15 +31,11 @@ class Load(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """Measured: bytes of an event in the stream and in PostgreSQL with its indexes, and events a second.
-
-    `subject_bytes` is what NATS keeps in memory for each subject, of which an event adds `subjects_per_event`.
-    """
+    """Measured: bytes of an event in the stream, in an archive, and in PostgreSQL with its indexes; events a second."""
 
     log_bytes: float
+    archive_bytes: float
     table_bytes: float
-    subjects_per_event: float
-    subject_bytes: float
     projected_per_s: float
     rebuilt_per_s: float
 
@@ -41,6 +47,7 @@ class Capacity(NamedTuple):
     events_per_s: float
     events: float
     log_bytes: float
+    archive_bytes: float
     table_bytes: float
     nats_bytes: float
     busy: float
@@ -57,9 +64,8 @@ YEARS: Final = (1, 5)
 
 MEASURED: Final = Costs(
     log_bytes=704,
+    archive_bytes=100,
     table_bytes=461,
-    subjects_per_event=0.9,
-    subject_bytes=620,
     projected_per_s=4_080,
     rebuilt_per_s=12_600,
 )
@@ -76,8 +82,9 @@ def capacity(cards: int, years: float, load: Load, costs: Costs) -> Capacity:
         events_per_s=per_s,
         events=events,
         log_bytes=events * costs.log_bytes,
+        archive_bytes=events * costs.archive_bytes,
         table_bytes=events * costs.table_bytes,
-        nats_bytes=events * costs.subjects_per_event * costs.subject_bytes,
+        nats_bytes=NATS_BYTES + cards * SUBJECTS_PER_CARD * SUBJECT_BYTES,
         busy=per_s / costs.projected_per_s,
         rebuild_s=events / costs.rebuilt_per_s,
     )
@@ -97,13 +104,13 @@ def events_table() -> str:
 
 def needs_table(load: Load) -> str:
     """Bytes, memory and times of a load, by size and years, as the page has them."""
-    head = ["cards", "years", "log", "PostgreSQL", "memory of NATS", "projecting", "rebuild from nothing"]
+    head = ["cards", "years", "log", "archive", "PostgreSQL", "memory of NATS", "projecting", "rebuild from nothing"]
     rows = []
     for cards in CARDS:
         for years in YEARS:
             one = capacity(cards, years, load, MEASURED)
-            busy = f"{one.busy:.1%} of the time" if one.busy <= 1 else f"{one.busy:.1f} processes"
-            sizes = [_bytes(size) for size in (one.log_bytes, one.table_bytes, one.nats_bytes)]
+            busy = f"{_share(one.busy)} of the time"
+            sizes = [_bytes(size) for size in (one.log_bytes, one.archive_bytes, one.table_bytes, one.nats_bytes)]
             rows.append([f"{cards:,}", str(years), *sizes, busy, _duration(one.rebuild_s)])
     return _markdown(head, rows)
 
@@ -142,6 +149,10 @@ def _bytes(value: float) -> str:
 
 def _rate(value: float) -> str:
     return _rounded(value)
+
+
+def _share(value: float) -> str:
+    return f"{float(f'{100 * value:.2g}'):g} %"
 
 
 def _duration(value: float) -> str:
