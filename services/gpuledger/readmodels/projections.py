@@ -40,7 +40,7 @@ class WorkloadsProjection(Projection):
     """Workloads and their GPU allocations over time; ended ones are read back when a late `workload.*` event comes."""
 
     name = "workloads"
-    version = 1
+    version = 2
     specs = workloads.SPECS
     handlers = workloads.HANDLERS
     pages = True
@@ -55,7 +55,7 @@ class AllocationsProjection(Projection):
     """The devices of each container, from `allocation.*` events; its past is read back when a late event comes."""
 
     name = "allocations"
-    version = 2
+    version = 3
     specs = allocations.SPECS
     handlers = allocations.HANDLERS
     pages = True

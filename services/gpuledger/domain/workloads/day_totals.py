@@ -1,0 +1,45 @@
+"""Keeps day totals of what was held, beside the ranges in which it was held, so that a report of years reads days.
+
+A range changes the totals at its ends alone, however long it is. Its beginning adds its amount to the amount held at
+the end of that day, and what it holds until then to that day's sum; its end takes the same away again. The sum of a
+later day is a whole day of what was held when it began, plus that day's own sum. So every range that ended is two
+additions, and a correction by a late fact is the same two taken away: totals depend on the set of facts alone.
+Ranges that last are not in the totals. They are few, end at a moment that no fold knows, and reports add them.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import NamedTuple
+
+from gpuledger.domain.table import Sum
+
+DAY = timedelta(days=1)
+_MICROSECOND = timedelta(microseconds=1)
+_HOLDER_DIGITS = 32
+
+
+class DayChange(NamedTuple):
+    """What an end of a range changes: the amount held at the end of the day (UTC), and amount times µs within it."""
+
+    day: datetime
+    held: Sum
+    held_us: Sum
+
+
+def changes_of(valid_from: datetime, valid_to: datetime, amount: int) -> Iterator[DayChange]:
+    """What a range adds to the totals; with a negative amount, what it takes away. None for a range of no length."""
+    if valid_from < valid_to:
+        yield _change(valid_from, amount)
+        yield _change(valid_to, -amount)
+
+
+def holder_of(*names: str | None) -> str:
+    """A key of bounded length for who holds something, whatever the names; an index has no room for several of them."""
+    lengths = "".join("-" if name is None else f"{len(name)}:{name}" for name in names)
+    return sha256(lengths.encode()).hexdigest()[:_HOLDER_DIGITS]
+
+
+def _change(at: datetime, amount: int) -> DayChange:
+    day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return DayChange(day, Sum(amount), Sum(amount * ((DAY - (at - day)) // _MICROSECOND)))
