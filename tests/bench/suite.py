@@ -35,6 +35,9 @@ from bench.availability import AvailabilitySizes, availability
 from bench.cluster import FULL as CLUSTER
 from bench.cluster import QUICK as QUICK_CLUSTER
 from bench.cluster import ClusterSizes, cluster
+from bench.history import FULL as HISTORY
+from bench.history import QUICK as QUICK_HISTORY
+from bench.history import HistorySizes, history
 from bench.kube import FULL as EDGE
 from bench.kube import QUICK as QUICK_EDGE
 from bench.kube import KubeSizes, kube
@@ -88,6 +91,7 @@ class Sizes:
     cluster: ClusterSizes = CLUSTER
     restarting: RestartingSizes = RESTARTING
     scale: ScaleSizes = SCALE
+    history: HistorySizes = HISTORY
 
 
 FULL = Sizes()
@@ -112,6 +116,7 @@ QUICK = Sizes(
     cluster=QUICK_CLUSTER,
     restarting=QUICK_RESTARTING,
     scale=QUICK_SCALE,
+    history=QUICK_HISTORY,
 )
 NAMES = (
     "publishing",
@@ -131,6 +136,7 @@ NAMES = (
     "restarting",
     "sql-at",
     "scale",
+    "history",
 )
 
 _progress = Console(stderr=True)
@@ -195,6 +201,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "restarting": lambda: restarting(database_url, sizes.restarting),
         "sql-at": lambda: sql_at(database_url, sizes.memory),
         "scale": lambda: scale(database_url, sizes.scale),
+        "history": lambda: history(database_url, sizes.history),
     }
     return measures[name]()
 

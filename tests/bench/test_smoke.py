@@ -25,6 +25,7 @@ FIGURES |= {
     "sql --at",
     "an event in the log",
     "a day of",
+    "history, ",
 }
 
 

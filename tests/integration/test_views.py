@@ -235,7 +235,10 @@ def test_gpu_hours_and_allocations(database: str) -> None:
 
 OF_INTERVALS = """
 SELECT (day AT TIME ZONE 'UTC')::date AS day, {names},
-    round(sum({amount} * extract(epoch FROM least(until, day + interval '24 hours') - greatest(valid_from, day))) / 3600, 6)
+    round(
+        sum({amount} * extract(epoch FROM least(until, day + interval '24 hours') - greatest(valid_from, day))) / 3600,
+        6
+    )
 FROM (SELECT *, valid_from + hours * interval '1 hour' AS until FROM {view}) AS held
 CROSS JOIN LATERAL generate_series(date_trunc('day', valid_from, 'UTC'), until, interval '24 hours') AS of_day (day)
 WHERE until > greatest(valid_from, day)
@@ -257,7 +260,8 @@ def test_day_totals_are_what_the_intervals_add_up_to(database: str, totals: str)
             connection.execute("DELETE FROM gpuledger_live.container_allocation_day")
             for name in ("workloads", "allocations"):
                 connection.execute(
-                    "INSERT INTO gpuledger.projection (name, edition, version, generation, position, events, incarnation) "
+                    "INSERT INTO gpuledger.projection "
+                    "(name, edition, version, generation, position, events, incarnation) "
                     "VALUES (%s, 'live', 1, 1, 1, 1, '1')",
                     (name,),
                 )

@@ -106,5 +106,4 @@ def _ended(tables: Any) -> Iterable[tuple[tuple[str | None, ...], datetime, date
     else:
         for row in tables["container_allocation_history"].rows.values():
             if row.valid_to:
-                names = (row.node, row.namespace, row.resource, row.driver, row.pool)
-                yield names, row.valid_from, row.valid_to, 1
+                yield (row.node, row.namespace, row.resource, row.driver, row.pool), row.valid_from, row.valid_to, 1

@@ -282,11 +282,12 @@ def _ended_of(state: Workloads, workload: str) -> Iterator[_Ended]:
 
 
 def _add_to_days(state: Workloads, ended: _Ended, sign: int) -> None:
-    allocation, *requested = ended
+    allocation, owner, workload_class = ended
     assert allocation.valid_to is not None, "it ended"
-    names = (allocation.node, *requested)
+    node = allocation.node
+    holder = holder_of(node, owner, workload_class)
     for day, held, held_us in changes_of(allocation.valid_from, allocation.valid_to, sign * allocation.gpu_milli):
-        state.day.add(AllocationDay(day, holder_of(*names), *names, held, held_us))
+        state.day.add(AllocationDay(day, holder, node, owner, workload_class, held, held_us))
 
 
 HANDLERS: Handlers = {
