@@ -30,13 +30,13 @@ WRITTEN_AT_ONCE = 50_000
 ASKED = 40
 """How many moments are asked for, for one percentile."""
 
+HELD = "gpuledger_live.container_allocation_history"
 NAMED = ("allocation", "unit", "node", "namespace", "pod", "container", "resource", "device")
 DICTIONARIES = (
     'CREATE TABLE name (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text COLLATE "C" UNIQUE NOT NULL)',
-    f"INSERT INTO name (name) SELECT DISTINCT unnest(ARRAY[{', '.join(NAMED)}]) "
-    "FROM gpuledger_live.container_allocation_history",
+    f"INSERT INTO name (name) SELECT DISTINCT unnest(ARRAY[{', '.join(NAMED)}]) FROM {HELD}",
     f"CREATE TABLE keyed AS SELECT {', '.join(f'of_{name}.id AS {name}' for name in NAMED)}, "
-    "slice, claim, driver, pool, valid_from, valid_to FROM gpuledger_live.container_allocation_history AS held "
+    f"slice, claim, driver, pool, valid_from, valid_to FROM {HELD} AS held "
     + " ".join(f"JOIN name AS of_{name} ON of_{name}.name = held.{name}" for name in NAMED)
     + " ORDER BY valid_from",
     "ALTER TABLE keyed ADD PRIMARY KEY (allocation, unit, valid_from)",
@@ -82,7 +82,7 @@ async def history(database_url: str, sizes: HistorySizes) -> list[Figure]:
         days = await _fill(connection, sizes.ranges)
         for statement in DICTIONARIES:
             await connection.execute(statement.encode())
-        text = await _bytes(connection, "gpuledger_live.container_allocation_history") / sizes.ranges
+        text = await _bytes(connection, HELD) / sizes.ranges
         keyed = await _bytes(connection, "keyed", "name") / sizes.ranges
         total = await _bytes(connection, "gpuledger_live.container_allocation_day") / days
         looked_up = await _p95_ms(lambda at, device: _ask(connection, AT, at, device), span)

@@ -119,6 +119,7 @@ class Table(Generic[R]):
         self.by: dict[str, Index[R]] = {column: Index(spec.columns.index(column)) for column in indexed}
         self._indexes = tuple(self.by.values())
         self._forgets = spec.retires == ()
+        self._adds = tuple(spec.columns.index(column) for column in spec.adds)
         self._was_stored: dict[Key, bool] = {}
         self._paged_in: dict[Key, None] = {}
         self._is_written = True
@@ -161,10 +162,9 @@ class Table(Generic[R]):
         key = self.key_of(row)
         before = self.rows.get(key)
         if before is not None:
-            columns = self.spec.adds
-            sums = {name: Sum(getattr(before, name) + getattr(row, name)) for name in columns}
-            row = row._replace(**sums)  # type: ignore[attr-defined] # a row is a NamedTuple
-        if any(getattr(row, name) for name in self.spec.adds):
+            sums = [Sum(before[column] + row[column]) for column in self._adds]
+            row = row._replace(**dict(zip(self.spec.adds, sums, strict=True)))  # type: ignore[attr-defined]
+        if any(row[column] for column in self._adds):
             self.put(row)
         elif before is not None:
             del self.rows[key]

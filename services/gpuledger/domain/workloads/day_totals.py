@@ -9,14 +9,18 @@ Ranges that last are not in the totals. They are few, end at a moment that no fo
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
 from gpuledger.domain.table import Sum
 
 DAY = timedelta(days=1)
-_MICROSECOND = timedelta(microseconds=1)
+_HOUR_US, _DAY_US = 3_600_000_000, 86_400_000_000
 _HOLDER_DIGITS = 32
+
+HOLDERS_MAX = 10_000
+"""How many holders' keys are kept at once; another one is computed."""
 
 
 class DayChange(NamedTuple):
@@ -29,17 +33,27 @@ class DayChange(NamedTuple):
 
 def changes_of(valid_from: datetime, valid_to: datetime, amount: int) -> Iterator[DayChange]:
     """What a range adds to the totals; with a negative amount, what it takes away. None for a range of no length."""
-    if valid_from < valid_to:
-        yield _change(valid_from, amount)
-        yield _change(valid_to, -amount)
+    if valid_to <= valid_from:
+        return
+    first, first_us = _split(valid_from)
+    last, last_us = _split(valid_to)
+    if first == last:
+        yield DayChange(first, Sum(0), Sum(amount * (last_us - first_us)))
+    else:
+        yield DayChange(first, Sum(amount), Sum(amount * (_DAY_US - first_us)))
+        yield DayChange(last, Sum(-amount), Sum(-amount * (_DAY_US - last_us)))
 
 
+@lru_cache(HOLDERS_MAX)
 def holder_of(*names: str | None) -> str:
     """A key of bounded length for who holds something, whatever the names; an index has no room for several of them."""
     lengths = "".join("-" if name is None else f"{len(name)}:{name}" for name in names)
     return sha256(lengths.encode()).hexdigest()[:_HOLDER_DIGITS]
 
 
-def _change(at: datetime, amount: int) -> DayChange:
-    day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return DayChange(day, Sum(amount), Sum(amount * ((DAY - (at - day)) // _MICROSECOND)))
+def _split(at: datetime) -> tuple[datetime, int]:
+    """The beginning of a moment's day in UTC, and the microseconds since."""
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    day = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return day, at.hour * _HOUR_US + (at.minute * 60 + at.second) * 1_000_000 + at.microsecond

@@ -6,7 +6,6 @@ it. Facts may come in any order: allocations depend on the set of them. Ended wo
 for a late event. Allocations that ended are in the day totals, under the owner and class that the workload has now.
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -258,33 +257,34 @@ def _with_day_totals(handler: Handler) -> Handler:
 
     def handle(state: Workloads, fact: Fact, data: Any) -> None:  # noqa: ANN401 - each handler has its own
         workload = fact.event.subject
-        before = set(_ended_of(state, workload))
+        asked, before = _ended_of(state, workload)
         handler(state, fact, data)
-        after = set(_ended_of(state, workload))
-        for ended in before - after:
-            _add_to_days(state, ended, -1)
-        for ended in after - before:
-            _add_to_days(state, ended, 1)
+        asks, after = _ended_of(state, workload)
+        for row, allocation in before.items():
+            if asks != asked or row not in after:
+                _add_to_days(state, allocation, asked, -1)
+        for row, allocation in after.items():
+            if asks != asked or row not in before:
+                _add_to_days(state, allocation, asks, 1)
 
     return handle
 
 
-_Ended = tuple[Allocation, str | None, str | None]
-"""An allocation that ended, and its workload's owner and class."""
+_Requested = tuple[str | None, str | None]
+"""A workload's owner and class."""
 
 
-def _ended_of(state: Workloads, workload: str) -> Iterator[_Ended]:
+def _ended_of(state: Workloads, workload: str) -> tuple[_Requested, dict[int, Allocation]]:
+    """Who requested a workload, and its ended allocations by identity: a row that was not replaced is the same."""
     row = state.workload.get(workload)
-    if row is not None:
-        for allocation in state.allocation.where("workload", workload):
-            if allocation.valid_to is not None:
-                yield allocation, row.owner, row.workload_class
+    requested = (None, None) if row is None else (row.owner, row.workload_class)
+    rows = state.allocation.where("workload", workload)
+    return requested, {id(one): one for one in rows if one.valid_to is not None}
 
 
-def _add_to_days(state: Workloads, ended: _Ended, sign: int) -> None:
-    allocation, owner, workload_class = ended
+def _add_to_days(state: Workloads, allocation: Allocation, requested: _Requested, sign: int) -> None:
     assert allocation.valid_to is not None, "it ended"
-    node = allocation.node
+    node, (owner, workload_class) = allocation.node, requested
     holder = holder_of(node, owner, workload_class)
     for day, held, held_us in changes_of(allocation.valid_from, allocation.valid_to, sign * allocation.gpu_milli):
         state.day.add(AllocationDay(day, holder, node, owner, workload_class, held, held_us))
