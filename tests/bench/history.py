@@ -164,7 +164,7 @@ async def _bytes(connection: AsyncConnection, *tables: str) -> int:
 
 
 async def _ask(connection: AsyncConnection, statement: LiteralString, *about: object) -> None:
-    await (await connection.execute(statement, about)).fetchall()
+    await (await connection.execute(statement, about, prepare=False)).fetchall()  # a kept plan minds no setting
 
 
 async def _p95_ms(ask: Callable[[datetime, str], Awaitable[None]], span: timedelta, times: int = ASKED) -> float:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.domain.table import Sum, Table, TableSpec
-from gpuledger.domain.workloads.day_totals import DAY, changes_of, holder_of
+from gpuledger.domain.workloads.day_totals import DAY, DAYS_MAX, changes_of, holder_of
 from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.projections import AllocationsProjection, WorkloadsProjection
 from support.events import RecordedFact, facts, folded, log_of, numbered
 
-DAYS = 6
+DAYS = DAYS_MAX + 3
 FIRST = datetime(2024, 2, 27, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 

@@ -35,4 +35,4 @@ WHERE beside.valid_from < beside.until;
 END;
 
 COMMENT ON FUNCTION report.allocation_changes() IS
-    'What beginnings and ends of allocations change on a day (UTC): thousandths of a GPU held at its end beyond those at its beginning, and what they held on it, times microseconds.';
+    'What allocations change on a day (UTC): thousandths of a GPU times microseconds held on it, and thousandths that later days have to add of those that are long or last.';

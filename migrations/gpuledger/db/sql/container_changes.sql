@@ -32,4 +32,4 @@ WHERE beside.valid_from < beside.until;
 END;
 
 COMMENT ON FUNCTION report.container_changes() IS
-    'What beginnings and ends of containers'' devices change on a day (UTC): units held at its end beyond those at its beginning, and what they held on it, in unit-microseconds.';
+    'What containers'' devices change on a day (UTC): unit-microseconds held on it, and units that later days have to add of those held for long or still.';

@@ -1,30 +1,31 @@
 CREATE VIEW report.container_hours_by_day AS
-WITH daily AS (
-    SELECT day, node, namespace, resource, driver, pool, sum(held) AS held, sum(held_us) AS held_us
-    FROM report.container_changes()
-    GROUP BY day, node, namespace, resource, driver, pool
+WITH change AS NOT MATERIALIZED (
+    SELECT * FROM report.container_changes()
 ),
+-- Of few: what lasts, or lasted for many days.
 running AS (
     SELECT
-        day, node, namespace, resource, driver, pool, held_us, held AS change,
-        sum(held) OVER holder_in_time AS held,
+        day, node, namespace, resource, driver, pool,
+        sum(sum(held)) OVER holder_in_time AS held,
         lead(day) OVER holder_in_time AS next_day
-    FROM daily
+    FROM change
+    WHERE held <> 0
+    GROUP BY day, node, namespace, resource, driver, pool
     WINDOW holder_in_time AS (PARTITION BY node, namespace, resource, driver, pool ORDER BY day)
 ),
 total AS (
-    SELECT day, node, namespace, resource, driver, pool, (held - change) * 86400000000 + held_us AS held_us
-    FROM running
+    SELECT day, node, namespace, resource, driver, pool, held_us
+    FROM change
     UNION ALL
-    SELECT whole.day, node, namespace, resource, driver, pool, held * 86400000000
+    SELECT later.day, node, namespace, resource, driver, pool, held * 86400000000
     FROM running
-    CROSS JOIN LATERAL
-        generate_series(running.day + interval '24 hours', next_day - interval '24 hours', interval '24 hours') AS whole (day)
+    CROSS JOIN LATERAL generate_series(running.day + interval '24 hours', next_day, interval '24 hours') AS later (day)
     WHERE held <> 0
 )
-SELECT (day AT TIME ZONE 'UTC')::date AS day, node, namespace, resource, driver, pool, round(held_us / 3600000000, 6) AS hours
+SELECT (day AT TIME ZONE 'UTC')::date AS day, node, namespace, resource, driver, pool, round(sum(held_us) / 3600000000, 6) AS hours
 FROM total
-WHERE held_us <> 0
+GROUP BY total.day, node, namespace, resource, driver, pool
+HAVING sum(held_us) <> 0
 ORDER BY day, node, namespace, resource, driver, pool;
 
 COMMENT ON VIEW report.container_hours_by_day IS 'Hours that containers held units of devices on each day (UTC), by node, namespace and what they are units of; a day without any has no row.';

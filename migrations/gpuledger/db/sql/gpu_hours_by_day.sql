@@ -1,30 +1,31 @@
 CREATE VIEW report.gpu_hours_by_day AS
-WITH daily AS (
-    SELECT day, node, owner, class, sum(held) AS held, sum(held_us) AS held_us
-    FROM report.allocation_changes()
-    GROUP BY day, node, owner, class
+WITH change AS NOT MATERIALIZED (
+    SELECT * FROM report.allocation_changes()
 ),
+-- Of few: what lasts, or lasted for many days.
 running AS (
     SELECT
-        day, node, owner, class, held_us, held AS change,
-        sum(held) OVER holder_in_time AS held,
+        day, node, owner, class,
+        sum(sum(held)) OVER holder_in_time AS held,
         lead(day) OVER holder_in_time AS next_day
-    FROM daily
+    FROM change
+    WHERE held <> 0
+    GROUP BY day, node, owner, class
     WINDOW holder_in_time AS (PARTITION BY node, owner, class ORDER BY day)
 ),
 total AS (
-    SELECT day, node, owner, class, (held - change) * 86400000000 + held_us AS held_us
-    FROM running
+    SELECT day, node, owner, class, held_us
+    FROM change
     UNION ALL
-    SELECT whole.day, node, owner, class, held * 86400000000
+    SELECT later.day, node, owner, class, held * 86400000000
     FROM running
-    CROSS JOIN LATERAL
-        generate_series(running.day + interval '24 hours', next_day - interval '24 hours', interval '24 hours') AS whole (day)
+    CROSS JOIN LATERAL generate_series(running.day + interval '24 hours', next_day, interval '24 hours') AS later (day)
     WHERE held <> 0
 )
-SELECT (day AT TIME ZONE 'UTC')::date AS day, node, owner, class, round(held_us / 3600000000000, 6) AS gpu_hours
+SELECT (day AT TIME ZONE 'UTC')::date AS day, node, owner, class, round(sum(held_us) / 3600000000000, 6) AS gpu_hours
 FROM total
-WHERE held_us <> 0
+GROUP BY total.day, node, owner, class
+HAVING sum(held_us) <> 0
 ORDER BY day, node, owner, class;
 
 COMMENT ON VIEW report.gpu_hours_by_day IS 'GPU-hours that workloads held on each day (UTC), by node, owner and class of service; a day without any has no row.';

@@ -71,9 +71,8 @@ class AllocationRange(NamedTuple):
 class ContainerDay(NamedTuple):
     """What ended ranges of a namespace's containers on a node change on a day (UTC), in units of one kind.
 
-    `holder` stands for the five names: `resource` is None for devices of claims, `driver` and `pool` for others. `held`
-    is how many units were held at the end of the day beyond those at its beginning, and `held_us` what the ranges of
-    the day held on it, in unit-microseconds.
+    `holder` stands for the five names: `resource` is None for devices of claims, `driver` and `pool` for others. Sums
+    are as in `AllocationDay`, in units and unit-microseconds.
     """
 
     day: datetime

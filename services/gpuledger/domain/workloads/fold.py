@@ -75,8 +75,8 @@ class Allocation(NamedTuple):
 class AllocationDay(NamedTuple):
     """What ended allocations of an owner and class on a node change on a day (UTC), in thousandths of a GPU.
 
-    `holder` stands for the three names. `held` is what was allocated at the end of the day beyond what was at its
-    beginning, and `held_us` what the allocations of the day held on it, times microseconds.
+    `holder` stands for the three names. `held_us` is what they held on it, times microseconds. Those of many days count
+    there only for the days of their ends, and `held` is what later days have to add of them, until it is taken away.
     """
 
     day: datetime
