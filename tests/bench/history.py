@@ -31,12 +31,12 @@ ASKED = 40
 """How many moments are asked for, for one percentile."""
 
 HELD = "gpuledger_live.container_allocation_history"
-NAMED = ("allocation", "unit", "node", "namespace", "pod", "container", "resource", "device")
+NAMED = ("unit", "node", "namespace", "container", "resource", "device")
 DICTIONARIES = (
     'CREATE TABLE name (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text COLLATE "C" UNIQUE NOT NULL)',
     f"INSERT INTO name (name) SELECT DISTINCT unnest(ARRAY[{', '.join(NAMED)}]) FROM {HELD}",
     f"CREATE TABLE keyed AS SELECT {', '.join(f'of_{name}.id AS {name}' for name in NAMED)}, "
-    f"slice, claim, driver, pool, valid_from, valid_to FROM {HELD} AS held "
+    f"allocation, pod, slice, claim, driver, pool, valid_from, valid_to FROM {HELD} AS held "
     + " ".join(f"JOIN name AS of_{name} ON of_{name}.name = held.{name}" for name in NAMED)
     + " ORDER BY valid_from",
     "ALTER TABLE keyed ADD PRIMARY KEY (allocation, unit, valid_from)",
@@ -45,7 +45,7 @@ DICTIONARIES = (
     "CREATE INDEX ON keyed (allocation) WHERE valid_to IS NULL",
     "VACUUM ANALYZE",
 )
-"""The same rows with numbers in place of names, and the same indexes, to compare with."""
+"""The same rows with numbers in place of the names that many rows have, and the same indexes, to compare with."""
 
 BYTES: LiteralString = (
     "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM unnest(%s::text[]) AS name"
