@@ -233,47 +233,6 @@ def test_gpu_hours_and_allocations(database: str) -> None:
     ]
 
 
-OF_INTERVALS = """
-SELECT (day AT TIME ZONE 'UTC')::date AS day, {names},
-    round(
-        sum({amount} * extract(epoch FROM least(until, day + interval '24 hours') - greatest(valid_from, day))) / 3600,
-        6
-    )
-FROM (SELECT *, valid_from + hours * interval '1 hour' AS until FROM {view}) AS held
-CROSS JOIN LATERAL generate_series(date_trunc('day', valid_from, 'UTC'), until, interval '24 hours') AS of_day (day)
-WHERE until > greatest(valid_from, day)
-GROUP BY 1, {names}
-"""
-
-
-@pytest.mark.parametrize("totals", ["as kept", "of an earlier build"])
-def test_day_totals_are_what_the_intervals_add_up_to(database: str, totals: str) -> None:
-    of_containers = {
-        "names": "node, namespace, resource, driver, pool",
-        "amount": 1,
-        "view": "report.container_allocations",
-    }
-    of_workloads = {"names": "node, owner, class", "amount": "gpus", "view": "report.allocation"}
-    with psycopg.connect(database) as connection:  # in one transaction, so that now is one moment
-        if totals == "of an earlier build":
-            connection.execute("DELETE FROM gpuledger_live.allocation_day")
-            connection.execute("DELETE FROM gpuledger_live.container_allocation_day")
-            for name in ("workloads", "allocations"):
-                connection.execute(
-                    "INSERT INTO gpuledger.projection "
-                    "(name, edition, version, generation, position, events, incarnation) "
-                    "VALUES (%s, 'live', 1, 1, 1, 1, '1')",
-                    (name,),
-                )
-        for report, intervals in (("gpu_hours_by_day", of_workloads), ("container_hours_by_day", of_containers)):
-            found = connection.execute(f"SELECT * FROM report.{report}".encode()).fetchall()
-            expected = connection.execute(OF_INTERVALS.format(**intervals).encode()).fetchall()
-            assert sorted(found, key=repr) == sorted(expected, key=repr)
-            assert len(found) > 2
-        owners = connection.execute("SELECT owner, class, sum(gpu_hours) FROM report.gpu_hours_by_day GROUP BY 1, 2")
-        assert set(owners.fetchall()) == set(connection.execute("SELECT * FROM report.gpu_hours").fetchall())
-
-
 def test_container_allocations(database: str) -> None:
     columns = ("container", "resource", "device", "slice", "claim", "driver", "pool", "valid_from", "valid_to", "hours")
     rows = [tuple(row[column] for column in columns) for row in _ask(database, "container-allocations")]
