@@ -38,6 +38,9 @@ from bench.availability import AvailabilitySizes, availability
 from bench.cluster import FULL as CLUSTER
 from bench.cluster import QUICK as QUICK_CLUSTER
 from bench.cluster import ClusterSizes, cluster
+from bench.history import FULL as HISTORY
+from bench.history import QUICK as QUICK_HISTORY
+from bench.history import HistorySizes, history
 from bench.kube import FULL as EDGE
 from bench.kube import QUICK as QUICK_EDGE
 from bench.kube import KubeSizes, kube
@@ -96,6 +99,7 @@ class Sizes:
     scale: ScaleSizes = SCALE
     as_recorded: AsRecordedSizes = AS_RECORDED
     subjects: SubjectsSizes = SUBJECTS
+    history: HistorySizes = HISTORY
 
 
 FULL = Sizes()
@@ -122,6 +126,7 @@ QUICK = Sizes(
     scale=QUICK_SCALE,
     as_recorded=QUICK_AS_RECORDED,
     subjects=QUICK_SUBJECTS,
+    history=QUICK_HISTORY,
 )
 NAMES = (
     "publishing",
@@ -143,6 +148,7 @@ NAMES = (
     "scale",
     "as-recorded",
     "subjects",
+    "history",
 )
 
 _progress = Console(stderr=True)
@@ -209,6 +215,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "scale": lambda: scale(database_url, sizes.scale),
         "as-recorded": lambda: as_recorded(database_url, sizes.as_recorded),
         "subjects": lambda: subjects(database_url, sizes.subjects),
+        "history": lambda: history(database_url, sizes.history),
     }
     return measures[name]()
 

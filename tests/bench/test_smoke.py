@@ -28,6 +28,7 @@ FIGURES |= {
     "as recorded",
     "memory of NATS",
     "looking up a name",
+    "history, ",
 }
 
 

@@ -46,6 +46,12 @@ EVENTS_OF_OPENB = {
     "workload.ended": 8_152 - 34,
     "source.completed": 1,
 }
+OF_DAYS_AND_INTERVALS = """
+SELECT
+    (SELECT round(sum(gpu_hours), 2) FROM report.gpu_hours_by_day) AS days,
+    (SELECT round(sum(gpu_hours), 2) FROM report.gpu_hours) AS owners,
+    (SELECT round(sum(gpus * hours), 2) FROM report.allocation) AS intervals
+"""
 
 ARCHIVED_REPORTS = ("fleet", "fleet-by-day", "gpu-hours", "contradictions")
 ARCHIVED_TOTALS = """
@@ -103,6 +109,8 @@ def _openb(cli: Cli) -> None:
     assert (row["workloads"], row["never_scheduled"], row["gpu_hours"]) == (8_152, 897, 51_470.67)
     assert row["devices"] == FLEET_OF_TITAN["devices"] + 6_212
     assert row["nodes"] == 18_687 + 1_213
+    (totals,) = cli("sql", OF_DAYS_AND_INTERVALS, "-o", "json").json()
+    assert (totals["days"], totals["days"]) == (totals["owners"], totals["intervals"])
 
 
 async def _log(nats_url: str) -> None:

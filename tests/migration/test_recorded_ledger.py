@@ -20,7 +20,9 @@ from support.ledgers import everything, jetstream_ledger
 from support.projections import execute
 from support.recordings import Recording, recordings
 
-REPLAYS = frozenset({"allocations", "availability", "bootstrap", "devices", "inventory", "pools", "sources"})
+REPLAYS = frozenset(
+    {"allocations", "availability", "bootstrap", "devices", "inventory", "pools", "sources", "workloads"}
+)
 """The projections that need a replay after this build's migrations; the CHANGELOG names them."""
 
 ROLLED_BACK = "devices"

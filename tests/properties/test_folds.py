@@ -271,12 +271,23 @@ class DictStore:
             stored.pop(key, None)
         for row in changes.changed:
             assert table.key_of(row) in stored or table.spec.retires == ()
-            stored[table.key_of(row)] = row
+            _store(table, stored, row)
         for row in changes.new:
             assert table.key_of(row) not in stored
             stored[table.key_of(row)] = row
         assert not table.has_changes()
         assert not [row for row in table.rows.values() if _retired(table, row)]
+
+
+def _store(table: Table[Any], stored: dict[Any, Any], row: Any) -> None:
+    """Replace the stored row, or add to its sums; of sums of nothing no row is left."""
+    key, names = table.key_of(row), table.spec.adds
+    before = stored.get(key)
+    if before is not None:
+        row = row._replace(**{name: getattr(before, name) + getattr(row, name) for name in names})
+    stored[key] = row
+    if names and not any(getattr(row, name) for name in names):
+        del stored[key]
 
 
 def _retired(table: Table[Any], row: Any) -> bool:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     MetaData,
+    Numeric,
     PrimaryKeyConstraint,
     SmallInteger,
     Table,
@@ -37,7 +38,7 @@ from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.pools import rows as pools
 from gpuledger.domain.seals import chain as seals
 from gpuledger.domain.sources import fold as sources
-from gpuledger.domain.table import TableSpec
+from gpuledger.domain.table import Sum, TableSpec
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
 from gpuledger.events.position import Offset
@@ -117,6 +118,7 @@ _TYPES: dict[type, TypeEngine[Any]] = {
     int: BigInteger(),
     bool: Boolean(),
     Offset: BigInteger(),
+    Sum: Numeric(),
 }
 
 metadata = MetaData()

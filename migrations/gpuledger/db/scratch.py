@@ -25,8 +25,10 @@ BUFFERS: Final = "64MB"
 """How much of the temporary tables a session keeps in memory; the rest is on the server's disk."""
 
 ASKED_AT = "asked_at"
-HAS_VERSIONS = "has_versions"
-"""Depends on which build wrote the rows; those here are of this one."""
+OF_THIS_BUILD = {"has_versions": "", "has_day_totals": "text"}
+"""Depend on which build wrote the rows; those here are of this one. Names, and what they take."""
+
+_HELPERS: Final = ("location_of", "allocation_changes", "container_changes")
 
 _VIEWS: Final = tuple(view_of(report).partition(".")[2] for report in REPORTS)
 _SHADOWED: Final = frozenset(_VIEWS)
@@ -74,7 +76,7 @@ class Scratch:
         live = {(LIVE, name): f"{TEMPORARY}.{quoted(table_name(name))}" for name in tables}
         types = {(REPORT, "workload_then"): f'{TEMPORARY}."workload_then"'}
         functions = {
-            name: f"{TEMPORARY}.{quoted(name)}" for name in (*FUNCTIONS_AT, "location_of", ASKED_AT, HAS_VERSIONS)
+            name: f"{TEMPORARY}.{quoted(name)}" for name in (*FUNCTIONS_AT, *_HELPERS, ASKED_AT, *OF_THIS_BUILD)
         }
         self._names = Relocation((LIVE, REPORT), {**views, **live, **types}, functions)
 
@@ -93,11 +95,12 @@ class Scratch:
         create = SQL("CREATE FUNCTION {}() RETURNS timestamptz LANGUAGE sql STABLE RETURN {}::timestamptz")
         names = self._names
         ours = Relocation(names.schemas, names.relations, names.functions, clock)
-        files = {name for schema, name in self._objects if schema == REPORT} - {ASKED_AT, HAS_VERSIONS}
+        files = {name for schema, name in self._objects if schema == REPORT} - {ASKED_AT, *OF_THIS_BUILD}
         async with self._connection.transaction():
             await self._connection.execute(create.format(Identifier(TEMPORARY, ASKED_AT), Literal(asked_at)))
-            has_versions = SQL("CREATE FUNCTION {}() RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true")
-            await self._connection.execute(has_versions.format(Identifier(TEMPORARY, HAS_VERSIONS)))
+            for name, taken in OF_THIS_BUILD.items():
+                yes = SQL("CREATE FUNCTION {}({}) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true")
+                await self._connection.execute(yes.format(Identifier(TEMPORARY, name), SQL(taken)))
             for text in texts_of(files):
                 await self._connection.execute(relocated(_without_comments(text), ours).encode())
             for name in self._tables:

@@ -11,6 +11,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 R = TypeVar("R", bound=tuple[Any, ...])
 """A row is a NamedTuple: immutable, compact, and in the order of its table's columns."""
 
+
+class Sum(int):
+    """A column that holds a sum: of any length in PostgreSQL, so that no sum of valid amounts is too large for it."""
+
+
 Key = Any
 """The value of the key column, or the tuple of them where the key has several."""
 
@@ -23,6 +28,9 @@ class TableSpec(NamedTuple, Generic[R]):
     leaves at once as well, and its key must never return, because it is appended without a look at what is there.
     Where `page_by` names a column, all rows that share its value are read back when an event touches one of them after
     all; without it a retired row is history, appended and never changed.
+
+    Where `adds` names columns, a row is what these have to grow by: whoever writes it adds it to the stored row, and a
+    row whose sums are all 0 is none. So it leaves memory at once and is never read back.
     """
 
     name: str
@@ -30,12 +38,24 @@ class TableSpec(NamedTuple, Generic[R]):
     key: tuple[str, ...]
     retires: tuple[str, ...] | None = None
     page_by: str | None = None
+    adds: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns, in the order of the row's fields."""
         columns: tuple[str, ...] = vars(self.row)["_fields"]
         return columns
+
+    def added(self, before: R | None, row: R) -> R:
+        """The row that follows from one before it with the same key: the sum of both where the table `adds`."""
+        if before is None or not self.adds:
+            return row
+        sums = {name: Sum(getattr(before, name) + getattr(row, name)) for name in self.adds}
+        return row._replace(**sums)  # type: ignore[attr-defined, no-any-return]
+
+    def is_nothing(self, row: R) -> bool:
+        """Whether the sums of a row of a table that `adds` are all 0."""
+        return bool(self.adds) and not any(getattr(row, name) for name in self.adds)
 
     @property
     def is_append_only(self) -> bool:
@@ -152,6 +172,17 @@ class Table(Generic[R]):
         if is_new:
             for index in self._indexes:
                 index.add(key, row)
+
+    def add(self, row: R) -> None:
+        """Add a row to the sums of the row with its key, where the table `adds`; nothing is left of sums of 0."""
+        key = self.key_of(row)
+        before = self.rows.get(key)
+        row = self.spec.added(before, row)
+        if not self.spec.is_nothing(row):
+            self.put(row)
+        elif before is not None:
+            del self.rows[key]
+            self._was_stored.pop(key, None)
 
     def delete(self, key: Key) -> None:
         """Remove the row with this key; does nothing where there is none."""

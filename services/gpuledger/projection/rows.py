@@ -14,7 +14,7 @@ import orjson
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-from gpuledger.domain.table import Changes, Key, TableSpec
+from gpuledger.domain.table import Changes, Key, Sum, TableSpec
 from gpuledger.events.position import Offset
 
 R = TypeVar("R", bound=tuple[Any, ...])
@@ -24,7 +24,16 @@ ROWS_PER_FETCH = 10_000
 COPIED_ROWS_MIN = 1_000
 """From this many rows on COPY takes less time; below, it takes more round trips than a document."""
 
-_SQL_TYPES: dict[type, str] = {Offset: "bigint", str: "text", int: "bigint", bool: "boolean", datetime: "timestamptz"}
+_REPLACED, _ADDED = SQL("{0} = excluded.{0}"), SQL("{0} = kept.{0} + excluded.{0}")
+
+_SQL_TYPES: dict[type, str] = {
+    Offset: "bigint",
+    str: "text",
+    int: "bigint",
+    bool: "boolean",
+    datetime: "timestamptz",
+    Sum: "numeric",
+}
 
 
 class RowStore(Generic[R]):
@@ -37,28 +46,36 @@ class RowStore(Generic[R]):
         keys = _identifiers(spec.key)
         types = dict(zip(spec.columns, column_types(spec.row), strict=True))
         values = [name for name in spec.columns if name not in spec.key]
-        updates = SQL(", ").join(SQL("{0} = excluded.{0}").format(Identifier(name)) for name in values)
+        updates = SQL(", ").join(
+            (_ADDED if name in spec.adds else _REPLACED).format(Identifier(name)) for name in values
+        )
         self._select = SQL("SELECT {} FROM {}").format(columns, self.table)
         staged = Identifier("pg_temp", f"changed_{spec.name}")
-        insert = SQL("INSERT INTO {} ({}) SELECT * FROM json_to_recordset(%s::json) AS given ({})").format(
+        insert = SQL("INSERT INTO {} AS kept ({}) SELECT * FROM json_to_recordset(%s::json) AS given ({})").format(
             self.table, columns, _typed(spec.columns, types)
         )
         on_conflict = SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(keys, updates)
+        same_key = SQL(" AND ").join(SQL("kept.{0} = gone.{0}").format(Identifier(name)) for name in spec.key)
         delete = SQL("DELETE FROM {} AS kept USING json_to_recordset(%s::json) AS gone ({}) WHERE {}").format(
-            self.table,
-            _typed(spec.key, types),
-            SQL(" AND ").join(SQL("kept.{0} = gone.{0}").format(Identifier(name)) for name in spec.key),
+            self.table, _typed(spec.key, types), same_key
         )
+        is_nothing = SQL("").join(SQL(" AND kept.{} = 0").format(Identifier(name)) for name in spec.adds)
         # Composed once: a live projection executes them many times a second.
         self._insert = insert.as_bytes()
         self._upsert = SQL("{} {}").format(insert, on_conflict).as_bytes()
         self._delete = delete.as_bytes()
+        self._delete_nothing = (delete + is_nothing).as_bytes()
+        self._delete_nothing_staged = SQL("DELETE FROM {} AS kept USING {} AS gone WHERE {}{}").format(
+            self.table, staged, same_key, is_nothing
+        )
         self._copy = SQL("COPY {} ({}) FROM STDIN").format(self.table, columns)
         self._stage = SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
             Identifier(f"changed_{spec.name}"), columns, self.table
         )
         self._copy_staged = SQL("COPY {} ({}) FROM STDIN").format(staged, columns)
-        self._merge = SQL("INSERT INTO {} ({}) SELECT * FROM {} {}").format(self.table, columns, staged, on_conflict)
+        self._merge = SQL("INSERT INTO {} AS kept ({}) SELECT * FROM {} {}").format(
+            self.table, columns, staged, on_conflict
+        )
         self._unstage = SQL("DROP TABLE {}").format(staged)
 
     async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
@@ -70,9 +87,14 @@ class RowStore(Generic[R]):
             await connection.execute(self._stage)
             await _copy(connection, self._copy_staged, changes.changed)
             await connection.execute(self._merge)
+            if self.spec.adds:
+                await connection.execute(self._delete_nothing_staged)
             await connection.execute(self._unstage)
         elif changes.changed:
-            await connection.execute(self._upsert, (_document(self.spec.columns, changes.changed),))
+            document = _document(self.spec.columns, changes.changed)
+            await connection.execute(self._upsert, (document,))
+            if self.spec.adds:
+                await connection.execute(self._delete_nothing, (document,))
         if len(changes.new) >= COPIED_ROWS_MIN:
             await _copy(connection, self._copy, changes.new)
         elif changes.new:
@@ -159,7 +181,9 @@ def _typed(names: Sequence[str], types: Mapping[str, str]) -> Composed:
 
 
 def _document(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
-    return orjson.dumps([dict(zip(names, row, strict=True)) for row in rows]).decode()
+    """Rows as JSON. A `Sum` stands there as text, for which PostgreSQL has no bound; other subclasses are texts."""
+    given = [dict(zip(names, row, strict=True)) for row in rows]
+    return orjson.dumps(given, default=str, option=orjson.OPT_PASSTHROUGH_SUBCLASS).decode()
 
 
 def _as_tuple(key: Key, spec: TableSpec[Any]) -> tuple[Any, ...]:

@@ -44,7 +44,6 @@ class WorkloadsProjection(Projection):
 
     name = "workloads"
     version = 2
-    same_rows_as = 1
     specs = workloads.SPECS
     handlers = workloads.HANDLERS
     pages = True
@@ -60,7 +59,6 @@ class AllocationsProjection(Projection):
 
     name = "allocations"
     version = 3
-    same_rows_as = 2
     specs = allocations.SPECS
     handlers = allocations.HANDLERS
     pages = True

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from gpuledger.domain.table import KEYS_PER_TUPLE_MAX, Changes, Table, TableSpec
+from gpuledger.domain.table import KEYS_PER_TUPLE_MAX, Changes, Sum, Table, TableSpec
 
 
 class Row(NamedTuple):
@@ -154,3 +154,28 @@ def test_a_table_that_is_never_written_keeps_no_account() -> None:
     table.put(B)
     table.delete("b")
     assert (table.has_changes(), table.where("group", "g")) == (False, [A])
+
+
+class Total(NamedTuple):
+    name: str
+    held: Sum
+
+
+SUMMED: TableSpec[Total] = TableSpec("summed", Total, ("name",), retires=(), adds=("held",))
+
+
+def test_what_is_added_is_a_sum_until_it_is_written() -> None:
+    table = Table(SUMMED)
+    for held in (2, 3, -1):
+        table.add(Total("a", Sum(held)))
+    assert table.take_changes() == Changes([], [Total("a", Sum(4))], [])
+    table.add(Total("a", Sum(-4)))
+    assert table.take_changes() == Changes([], [Total("a", Sum(-4))], [])
+
+
+def test_a_sum_of_nothing_is_not_written() -> None:
+    table = Table(SUMMED)
+    table.add(Total("a", Sum(0)))
+    table.add(Total("b", Sum(1)))
+    table.add(Total("b", Sum(-1)))
+    assert (table.has_changes(), table.rows) == (False, {})

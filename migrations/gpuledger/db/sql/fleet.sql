@@ -46,7 +46,7 @@ FROM
         SELECT count(*) AS workloads, count(*) FILTER (WHERE phase = 'Unscheduled') AS never_scheduled
         FROM gpuledger_live.workload
     ) AS workload,
-    (SELECT round(coalesce(sum(gpus * hours), 0), 2) AS gpu_hours FROM report.allocation) AS held;
+    (SELECT round(coalesce(sum(gpu_hours), 0), 2) AS gpu_hours FROM report.gpu_hours) AS held;
 
 COMMENT ON VIEW report.fleet IS 'The whole fleet in one row.';
 COMMENT ON COLUMN report.fleet.devices IS 'Devices ever recorded.';

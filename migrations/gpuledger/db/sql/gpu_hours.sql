@@ -1,7 +1,12 @@
 CREATE VIEW report.gpu_hours AS
-SELECT owner, class, round(sum(gpus * hours), 6) AS gpu_hours
-FROM report.allocation
-GROUP BY owner, class
+SELECT owner, class, round(held_us / 3600000000000, 6) AS gpu_hours
+FROM (
+    -- What is held from a moment on and given back later counts from there to any one moment, here the epoch's beginning.
+    SELECT owner, class, sum(held_us - held * extract(epoch FROM day + interval '24 hours') * 1000000) AS held_us
+    FROM report.allocation_changes()
+    GROUP BY owner, class
+) AS total
+WHERE held_us <> 0
 ORDER BY gpu_hours DESC, owner, class;
 
 COMMENT ON VIEW report.gpu_hours IS 'GPU-hours that workloads held, by owner and class of service.';

@@ -4,6 +4,7 @@ An agent reports everything that a container has whenever that changes, and agai
 replaces the one before. Repeated reports of a unit make one range, which begins with the first. Reports may come in any
 order: a late one cuts and joins the ranges around it. In-order reports only need what the container has now, so its
 past leaves memory and is read back for a late report. Silence means nothing: a report holds until the next one.
+Ranges that ended are in the day totals.
 """
 
 import re
@@ -12,7 +13,8 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
-from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.table import Sum, Table, TableSpec
+from gpuledger.domain.workloads.day_totals import changes_of, holder_of
 from gpuledger.events.allocation import UNITS_OF_NODE_MAX, AllocationEnded, AllocationObserved
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.events.position import Offset, is_after, order
@@ -66,6 +68,24 @@ class AllocationRange(NamedTuple):
     valid_to: datetime | None
 
 
+class ContainerDay(NamedTuple):
+    """What ended ranges of a namespace's containers on a node change on a day (UTC), in units of one kind.
+
+    `holder` stands for the five names: `resource` is None for devices of claims, `driver` and `pool` for others. Sums
+    are as in `AllocationDay`, in units and unit-microseconds.
+    """
+
+    day: datetime
+    holder: str
+    node: str
+    namespace: str
+    resource: str | None
+    driver: str | None
+    pool: str | None
+    held: Sum
+    held_us: Sum
+
+
 class AllocationReport(NamedTuple):
     """A report of what a container has. It held until `until`; a report of nothing ends at once.
 
@@ -93,7 +113,10 @@ REPORTS: TableSpec[AllocationReport] = TableSpec(
     retires=("until",),
     page_by="allocation",
 )
-SPECS = (ALLOCATION, HISTORY, REPORTS)
+DAY_TOTALS: TableSpec[ContainerDay] = TableSpec(
+    "container_allocation_day", ContainerDay, ("day", "holder"), retires=(), adds=("held", "held_us")
+)
+SPECS = (ALLOCATION, HISTORY, REPORTS, DAY_TOTALS)
 
 Unit = tuple[Any, ...]
 """The columns of a unit, from `allocation` to `pool`."""
@@ -106,6 +129,7 @@ class Allocations(TableState):
         self.allocation = Table(ALLOCATION, "allocation", "node")
         self.history = Table(HISTORY, "allocation")
         self.reports = Table(REPORTS, "allocation")
+        self.day = Table(DAY_TOTALS)
         self._last: dict[str, dict[str, datetime]] | None = None
 
     @property
@@ -210,9 +234,9 @@ def _cut(state: Allocations, row: AllocationRange, start: datetime, end: datetim
     if row.valid_to is None:
         state.allocation.delete((row.allocation, row.unit))
     if row.valid_from < start:
-        state.history.put(row._replace(valid_to=start))
+        _put_range(state, row._replace(valid_to=start))
     else:
-        state.history.delete((row.allocation, row.unit, row.valid_from))
+        _delete_range(state, row)
     if end is not None and (row.valid_to is None or end < row.valid_to):
         _put(state, row._replace(valid_from=end))
 
@@ -222,15 +246,36 @@ def _join(
 ) -> None:
     """Put a range, joined with the ranges of the same unit that it touches."""
     if after is not None:
-        state.history.delete((after.allocation, after.unit, after.valid_from))
+        _delete_range(state, after)
         row = row._replace(valid_to=after.valid_to)
     _put(state, row if before is None else row._replace(valid_from=before.valid_from))
 
 
 def _put(state: Allocations, row: AllocationRange) -> None:
-    state.history.put(row)
+    _put_range(state, row)
     if row.valid_to is None:
         state.allocation.put(ContainerUnit._make(row[:-1]))
+
+
+def _put_range(state: Allocations, row: AllocationRange) -> None:
+    before = state.history.get((row.allocation, row.unit, row.valid_from))
+    if before is not None:
+        _add_to_days(state, before, -1)
+    state.history.put(row)
+    _add_to_days(state, row, 1)
+
+
+def _delete_range(state: Allocations, row: AllocationRange) -> None:
+    state.history.delete((row.allocation, row.unit, row.valid_from))
+    _add_to_days(state, row, -1)
+
+
+def _add_to_days(state: Allocations, row: AllocationRange, units: int) -> None:
+    if row.valid_to is None:
+        return
+    names = (row.node, row.namespace, row.resource, row.driver, row.pool)
+    for day, held, held_us in changes_of(row.valid_from, row.valid_to, units):
+        state.day.add(ContainerDay(day, holder_of(*names), *names, held, held_us))
 
 
 def _holds(row: AllocationRange, time: datetime) -> bool:

@@ -3,14 +3,15 @@
 A workload may be scheduled many times. Each scheduling lasts until the next one, or until the first end that is not
 before it; so a workload that is scheduled after its end runs again, and an end at the same time as a scheduling ends
 it. Facts may come in any order: allocations depend on the set of them. Ended workloads leave memory, and are read back
-for a late event.
+for a late event. Allocations that ended are in the day totals, under the owner and class that the workload has now.
 """
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
-from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.fact import Fact, Handler, Handlers, TableState, Touched
+from gpuledger.domain.table import Sum, Table, TableSpec
+from gpuledger.domain.workloads.day_totals import changes_of, holder_of
 from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.position import ORIGIN, Offset, order
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
@@ -71,6 +72,22 @@ class Allocation(NamedTuple):
     valid_to: datetime | None
 
 
+class AllocationDay(NamedTuple):
+    """What ended allocations of an owner and class on a node change on a day (UTC), in thousandths of a GPU.
+
+    `holder` stands for the three names. `held_us` is what they held on it, times microseconds. Those of many days count
+    there only for the days of their ends, and `held` is what later days have to add of them, until it is taken away.
+    """
+
+    day: datetime
+    holder: str
+    node: str | None
+    owner: str | None
+    workload_class: str | None
+    held: Sum
+    held_us: Sum
+
+
 WORKLOAD: TableSpec[Workload] = TableSpec(
     "workload",
     Workload,
@@ -84,7 +101,10 @@ ALLOCATION: TableSpec[Allocation] = TableSpec(
 WORKLOAD_FACT: TableSpec[WorkloadFact] = TableSpec(
     "workload_fact", WorkloadFact, ("workload", "kind", "happened_at"), retires=(), page_by="workload"
 )
-SPECS = (WORKLOAD, ALLOCATION, WORKLOAD_FACT)
+ALLOCATION_DAY: TableSpec[AllocationDay] = TableSpec(
+    "allocation_day", AllocationDay, ("day", "holder"), retires=(), adds=("held", "held_us")
+)
+SPECS = (WORKLOAD, ALLOCATION, WORKLOAD_FACT, ALLOCATION_DAY)
 
 
 class Workloads(TableState):
@@ -94,6 +114,7 @@ class Workloads(TableState):
         self.workload = Table(WORKLOAD)
         self.allocation = Table(ALLOCATION, "workload")
         self.fact = Table(WORKLOAD_FACT, "workload")
+        self.day = Table(ALLOCATION_DAY)
 
 
 def touched(fact: Fact) -> Touched:
@@ -231,4 +252,46 @@ def _shares(data: WorkloadScheduled) -> dict[str, int]:
     return shares
 
 
-HANDLERS: Handlers = {WorkloadSubmitted: _submitted, WorkloadScheduled: _scheduled, WorkloadEnded: _ended}
+def _with_day_totals(handler: Handler) -> Handler:
+    """The handler, and the day totals of what it changed."""
+
+    def handle(state: Workloads, fact: Fact, data: Any) -> None:  # noqa: ANN401 - each handler has its own
+        workload = fact.event.subject
+        asked, before = _ended_of(state, workload)
+        handler(state, fact, data)
+        asks, after = _ended_of(state, workload)
+        for row, allocation in before.items():
+            if asks != asked or row not in after:
+                _add_to_days(state, allocation, asked, -1)
+        for row, allocation in after.items():
+            if asks != asked or row not in before:
+                _add_to_days(state, allocation, asks, 1)
+
+    return handle
+
+
+_Requested = tuple[str | None, str | None]
+"""A workload's owner and class."""
+
+
+def _ended_of(state: Workloads, workload: str) -> tuple[_Requested, dict[int, Allocation]]:
+    """Who requested a workload, and its ended allocations by identity: a row that was not replaced is the same."""
+    row = state.workload.get(workload)
+    requested = (None, None) if row is None else (row.owner, row.workload_class)
+    rows = state.allocation.where("workload", workload)
+    return requested, {id(one): one for one in rows if one.valid_to is not None}
+
+
+def _add_to_days(state: Workloads, allocation: Allocation, requested: _Requested, sign: int) -> None:
+    assert allocation.valid_to is not None, "it ended"
+    node, (owner, workload_class) = allocation.node, requested
+    holder = holder_of(node, owner, workload_class)
+    for day, held, held_us in changes_of(allocation.valid_from, allocation.valid_to, sign * allocation.gpu_milli):
+        state.day.add(AllocationDay(day, holder, node, owner, workload_class, held, held_us))
+
+
+HANDLERS: Handlers = {
+    WorkloadSubmitted: _with_day_totals(_submitted),
+    WorkloadScheduled: _with_day_totals(_scheduled),
+    WorkloadEnded: _with_day_totals(_ended),
+}

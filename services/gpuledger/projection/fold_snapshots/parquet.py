@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from gpuledger.domain.table import Key, TableSpec
+from gpuledger.domain.table import Key, Sum, TableSpec
 from gpuledger.projection.rows import column_types
 from gpuledger.projection.snapshot import Row
 
@@ -28,9 +28,12 @@ def arrow_of(spec: TableSpec[Any], rows: Sequence[Row], gone: Sequence[bool] | N
         "bigint": pa.int64(),
         "boolean": pa.bool_(),
         "timestamptz": pa.timestamp("us", "UTC"),
+        "numeric": pa.string(),  # of any length
     }
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(spec.columns)
-    arrays = [pa.array(column, types[name]) for column, name in zip(columns, column_types(spec.row), strict=True)]
+    kinds = column_types(spec.row)
+    given = [map(_digits, column) if kind == "numeric" else column for column, kind in zip(columns, kinds, strict=True)]
+    arrays = [pa.array(list(column), types[kind]) for column, kind in zip(given, kinds, strict=True)]
     names = list(spec.columns)
     if gone is not None:
         arrays.append(pa.array(gone, pa.bool_()))
@@ -78,9 +81,15 @@ def _values(column: Any, kind: str, texts: dict[str, str]) -> list[Any]:  # noqa
         numbers = column.cast("int64").to_pylist()
         return [None if one is None else _UNIX + timedelta(0, 0, one) for one in numbers]
     values: list[Any] = column.to_pylist()
+    if kind == "numeric":
+        return [None if one is None else Sum(one) for one in values]
     if kind == "text":
         return [None if one is None else texts.setdefault(one, one) for one in values]
     return values
+
+
+def _digits(number: int | None) -> str | None:
+    return None if number is None else str(int(number))
 
 
 def concatenated(*tables: ArrowTable) -> ArrowTable:

@@ -9,7 +9,10 @@ from gpuledger.projection.snapshot import Row
 
 
 class RetiredRows:
-    """Retired rows in the order in which they left memory; of those with one key the last counts, unless it is gone."""
+    """Retired rows in the order in which they left memory; of those with one key the last counts, unless it is gone.
+
+    Those of a table that `adds` are what its sums grew by, and all of them count.
+    """
 
     def __init__(self, spec: TableSpec[Any], parts: Iterable[ArrowTable]) -> None:
         self._spec = spec
@@ -46,5 +49,5 @@ class RetiredRows:
                 if is_gone:
                     last.pop(key, None)
                 else:
-                    last[key] = row
-        return list(last.values())
+                    last[key] = self._spec.added(last.get(key), row)
+        return [row for row in last.values() if not self._spec.is_nothing(row)]
