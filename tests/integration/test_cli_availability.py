@@ -237,7 +237,10 @@ def test_reports_of_one_namespace(cli: Cli) -> None:
 
 def test_the_options_of_reports_fit_their_columns(cli: Cli) -> None:
     pools, nodes = (*ABOUT_POOLS, *ABOUT_GPU_POOLS), (*ABOUT_VIEWS, *ABOUT_NODES)
-    without = {"node": {"allocation", "pool-pods"}, "pool": {"allocation", "container-allocations"}}
+    without = {
+        "node": {"allocation", "pool-pods"},
+        "pool": {"allocation", "container-allocations", "container-hours-by-day"},
+    }
     for column, reports in (("pool", pools), ("node", nodes), ("namespace", ABOUT_NAMESPACES)):
         having = cli(
             "sql",

@@ -32,10 +32,17 @@ ABOUT_VIEWS = ("availability", "exhausted")
 ABOUT_GPU_POOLS = ("pool-pods",)
 """Reports with rows about GPUPools and ClusterGPUPools."""
 
-ABOUT_NODES = ("container-allocations", "device-errors")
+ABOUT_NODES = ("gpu-hours-by-day", "container-allocations", "container-hours-by-day", "device-errors")
 """Reports with rows about nodes."""
 
-ABOUT_NAMESPACES = ("device-allocations", "dra-gpu-hours", "never-released", "pool-pods", "container-allocations")
+ABOUT_NAMESPACES = (
+    "device-allocations",
+    "dra-gpu-hours",
+    "never-released",
+    "pool-pods",
+    "container-allocations",
+    "container-hours-by-day",
+)
 """Reports with rows about claims or pods of a namespace."""
 
 

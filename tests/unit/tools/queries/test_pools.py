@@ -10,6 +10,7 @@ from gpuledger.tools.explain.pools import PodUse, uses_of
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.pools import pools_as_of, requesting_pods
 from support.events import event, hour, outgoing
+from support.fold_snapshots import CountingLedger
 from support.ledgers import memory_ledger
 from support.pool_explanations import POOL, UNITS, cards
 from support.pools import PoolsLog, marked
@@ -83,15 +84,12 @@ async def test_pools_of_the_past_have_the_decisions_of_then() -> None:
 
 
 async def _compare(pools: PoolsLog, before: float) -> None:
-    async with memory_ledger() as ledger:
-        messages = [Outgoing(one.subject, str(number), one.data) for number, one in enumerate(pools.log)]
-        await ledger.publish_many(messages)
-        backend = Backend(ledger, "", "", None)  # type: ignore[arg-type]
-        then = await pools_as_of(backend, hour(before))
-        assert then.total.rows[POOL].total == 2
-        assert then.offered("w1-0") == (1, 0)
-        now = await pools_as_of(backend, hour(pools.clock))
-        for name, table in pools.state.tables().items():
-            assert now.tables()[name].rows == table.rows
-        assert now.offered("w1-0") == (0, 0)
-        assert (await pools_as_of(backend, hour(0))).pool.rows == {}
+    backend = Backend(CountingLedger(pools.log), "", "", None)  # type: ignore[arg-type]
+    then = await pools_as_of(backend, hour(before))
+    assert then.total.rows[POOL].total == 2
+    assert then.offered("w1-0") == (1, 0)
+    now = await pools_as_of(backend, hour(pools.clock))
+    for name, table in pools.state.tables().items():
+        assert now.tables()[name].rows == table.rows
+    assert now.offered("w1-0") == (0, 0)
+    assert (await pools_as_of(backend, hour(0))).pool.rows == {}
