@@ -203,7 +203,9 @@ async def test_an_upgrade_and_a_rollback_beside_events(
         old_up = await started(stack, old)
         await becomes(old_up, {})
         before = versions(url)
-        after = before | {one.name: one.version + (type(one) in RAISED) for one in all_projections()}
+        # Rows that the newer build takes over stay the older one's for as long as that one leads.
+        built = [one for one in all_projections() if type(one) in RAISED or not one.takes_over(before.get(one.name, 0))]
+        after = before | {one.name: one.version + (type(one) in RAISED) for one in built}
         raised = [name for name in before if after[name] != before[name]]
         ledger = await stack.enter_async_context(new_ledger(fresh_nats.url))
         events = Recording(ledger, url)
@@ -217,7 +219,7 @@ async def test_an_upgrade_and_a_rollback_beside_events(
                 newer_up = await started(while_newer_runs, newer)
                 await becomes(newer_up, dict.fromkeys(raised, "building"), healthy=False)
                 await move(ledger, url, before)
-                assert versions(url) == before
+                assert versions(url).items() >= before.items()  # a projection that is new serves at once
                 await becomes(old_up, dict.fromkeys(before, "running"))
                 await holding.close()
                 for name in raised:  # one after the other is built
@@ -236,7 +238,7 @@ async def test_an_upgrade_and_a_rollback_beside_events(
             await becomes(old_up, dict.fromkeys(raised, state), healthy=state != "stopped")
             rolled_back = await asyncio.to_thread(newer.run, "replay", "--rollback", *raised)
             assert rolled_back.returncode == 0, rolled_back.stderr
-            assert versions(url) == before
+            assert versions(url).items() >= before.items()  # a projection that is new serves at once
             await becomes(old_up, dict.fromkeys(before, "running"))
             await move(ledger, url, before)
         await assert_true(ledger, url, before, events)
