@@ -143,6 +143,12 @@ async def version_becomes(url: str, name: str, version: int) -> None:
     await eventually(has_become)
 
 
+def built_versions(before: Mapping[str, int]) -> dict[str, int]:
+    """The versions of rows that the newer build makes; those that it takes over stay while the older one leads."""
+    found = [one for one in all_projections() if type(one) in RAISED or not one.takes_over(before.get(one.name, 0))]
+    return {one.name: one.version + (type(one) in RAISED) for one in found}
+
+
 def versions(url: str) -> dict[str, int]:
     """The versions of the rows that serve."""
     return dict(execute(url, "SELECT name, version FROM gpuledger.projection WHERE edition = 'live'"))
@@ -203,9 +209,7 @@ async def test_an_upgrade_and_a_rollback_beside_events(
         old_up = await started(stack, old)
         await becomes(old_up, {})
         before = versions(url)
-        # Rows that the newer build takes over stay the older one's for as long as that one leads.
-        built = [one for one in all_projections() if type(one) in RAISED or not one.takes_over(before.get(one.name, 0))]
-        after = before | {one.name: one.version + (type(one) in RAISED) for one in built}
+        after = before | built_versions(before)
         raised = [name for name in before if after[name] != before[name]]
         ledger = await stack.enter_async_context(new_ledger(fresh_nats.url))
         events = Recording(ledger, url)

@@ -1,5 +1,6 @@
 """Proves that the log is what it was when it was sealed: reads it from its start and compares every seal."""
 
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
@@ -10,7 +11,7 @@ from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.ledger import LedgerSealed
 from gpuledger.events.position import ORIGIN, Offset, Position, events_up_to, is_origin, lag
-from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import GenerationError, LogChangedError, NoLedgerError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.tools.queries.backend import Backend
@@ -72,14 +73,7 @@ class _Proof:
 
     async def _read_seals(self) -> None:
         async for messages in self._ledger.history(until=self._head, subject_filter=SEAL_SUBJECTS):
-            for message in messages:
-                try:
-                    event = decode(message.data)
-                except EventError as error:
-                    self.note(f"the seal at {message.sequence} cannot be read: {error}")
-                    continue
-                if isinstance(event.data, LedgerSealed):
-                    self.seals.append(RecordedSeal(message.sequence, event.data, seals_another_log(event)))
+            self.seals += seals_among(messages, self.note)
 
     async def _read_links(self, advance: Advance) -> None:
         predecessor = self._ledger.identity.predecessor
@@ -147,3 +141,15 @@ async def _predecessor_break(backend: Backend, ledger: Ledger) -> str | None:
     if found is None or found.digest != predecessor.digest:
         return f"generation {generation} does not end with the event that generation {generation + 1} names"
     return None
+
+
+def seals_among(messages: Iterable[Message], note: Callable[[str], None]) -> Iterator[RecordedSeal]:
+    """The seals among messages about seals; `note` hears of those that cannot be read."""
+    for message in messages:
+        try:
+            event = decode(message.data)
+        except EventError as error:
+            note(f"the seal at {message.sequence} cannot be read: {error}")
+            continue
+        if isinstance(event.data, LedgerSealed):
+            yield RecordedSeal(message.sequence, event.data, seals_another_log(event))

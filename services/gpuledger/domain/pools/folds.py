@@ -160,7 +160,7 @@ def _set_ready(state: PoolFacts, fact: Fact, *, ready: bool) -> None:
 
 def _put_node(state: PoolFacts, fact: Fact, row: PoolNode) -> None:
     """Store the row of a node, unless it says nothing, and forget what has ended for long of other nodes."""
-    if row == _unknown(row.node):
+    if row == _unseen_node(row.node):
         state.node.delete(row.node)
     else:
         state.node.put(row)
@@ -170,10 +170,10 @@ def _put_node(state: PoolFacts, fact: Fact, row: PoolNode) -> None:
 
 
 def _node(state: PoolFacts, node: str) -> PoolNode:
-    return state.node.get(node) or _unknown(node)
+    return state.node.get(node) or _unseen_node(node)
 
 
-def _unknown(node: str) -> PoolNode:
+def _unseen_node(node: str) -> PoolNode:
     return PoolNode(intern(node), ready=False, labels=NO_LABELS, labelled_at=None)
 
 

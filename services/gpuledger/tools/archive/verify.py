@@ -9,11 +9,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
-from gpuledger.domain.seals.chain import seals_another_log
 from gpuledger.domain.seals.proof import RecordedSeal, compare
 from gpuledger.events.digests import chained
-from gpuledger.events.envelope import decode
-from gpuledger.events.errors import EventError
 from gpuledger.events.ledger import LedgerSealed
 from gpuledger.events.position import Offset, Position, back, is_at_or_after, is_origin, is_same, next_after, number_of
 from gpuledger.ledger.api import Ledger, Message
@@ -26,7 +23,7 @@ from gpuledger.tools.archive.read import archived_rows, kept_messages
 from gpuledger.tools.archive.store import NAME, Archive
 from gpuledger.tools.archive.write import month_of
 from gpuledger.tools.errors import ToolError
-from gpuledger.tools.log_proof import SEAL_SUBJECTS
+from gpuledger.tools.log_proof import SEAL_SUBJECTS, seals_among
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.reporting import Advance, Reporter
 
@@ -158,14 +155,7 @@ class _Proof:
         self._is_compared = True
 
     def _take_seals(self, messages: list[Message]) -> None:
-        for message in messages:
-            try:
-                event = decode(message.data)
-            except EventError as error:
-                self.note(f"the seal at {message.sequence} cannot be read: {error}")
-                continue
-            if isinstance(event.data, LedgerSealed):
-                self._seals.append(RecordedSeal(message.sequence, event.data, seals_another_log(event)))
+        self._seals += seals_among(messages, self.note)
 
     async def _read_files(self, advance: Advance) -> None:
         link, ends = self._manifest.first_link, {seal.data.last for seal in self._seals}
