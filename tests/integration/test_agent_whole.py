@@ -165,7 +165,7 @@ async def circle(request: pytest.FixtureRequest, migrated_url: str) -> AsyncIter
 
 async def circle_holds(place: Place, ledger: JetStreamLedger, url: str) -> None:
     """Check what holds in every story: the kubelet got nothing odd, and the rows agree with the log."""
-    assert (place.kubelet.refusals, place.kubelet.complaints) == ([], [])
+    assert (place.kubelet.refusals, place.kubelet.undialled, place.kubelet.complaints) == ([], [], [])
     await place.drained()
     assert await place.agent.stop() == 0
     for projection in (InventoryProjection(), BootstrapProjection(), PoolsProjection(), SourcesProjection()):

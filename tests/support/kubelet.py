@@ -88,6 +88,8 @@ class FakeKubelet:
         self.resources: dict[str, Registered] = {}
         self.registrations: list[RegisterRequest] = []
         self.refusals: list[str] = []
+        self.undialled: list[str] = []
+        """Endpoints that registered and did not answer; one whose agent was killed meanwhile cannot."""
         self.complaints: list[str] = []
         self.held: dict[tuple[str, str, str], dict[str, list[str]]] = {}
         self.lists_served = 0
@@ -210,7 +212,7 @@ class FakeKubelet:
             )
         except grpc.aio.AioRpcError as error:
             await channel.close()
-            self.refusals.append(f"{request.endpoint} does not answer")
+            self.undialled.append(request.endpoint)
             await context.abort(grpc.StatusCode.UNKNOWN, f"failed to dial device plugin: {error.details()}")
         registered.lists = before.lists if before else []
         self._following.append(registered)

@@ -192,14 +192,14 @@ async def test_labels_of_nodes_are_followed_apart_from_the_nodes(
     await client.apply(NODES, {"metadata": {"name": "w1"}})
     async with watching(client, ledger, database_url):
         await comes(ledger, "node w1 labelled")
+        await comes_of([nodes.kind("")], ledger, "node w1 observed")
         for value in ("a", "b"):
             await client.merge_patch(NODES, "w1", {"metadata": {"labels": {"unrelated": value}}})
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
         await client.merge_patch(NODES, "w1", {"status": status}, subresource="status")
         await client.delete(NODES, "w1")
         await comes(ledger, *["node w1 labelled"] * 3, "node w1 unlabelled")
-    events = [decode(message.data) for message in await everything(ledger)]
-    assert [one.data.EVENT for one in events if one.source == "/watchers/nodes"] == ["observed", "gone"]
+        await comes_of([nodes.kind("")], ledger, "node w1 observed", "node w1 gone")
 
 
 @pytest.mark.embedded_only("a real one does not serve DeviceTaintRules unless it is configured to")
