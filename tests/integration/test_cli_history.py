@@ -95,6 +95,11 @@ def test_a_history_is_shortened_and_its_past_is_refused(cli: Cli, migrated_url: 
     assert cli("diff", at(299), at(301), "--kind", "nodes").code == 0
     assert cli("get", "allocations", "--at", at(300)).code == 0
 
+    at_the_time = f"SELECT pod FROM report.container_allocations_at('{at(299)}')"
+    assert f"{HISTORY} is kept since" in cli("sql", at_the_time).err
+    assert "Ask the log itself" in cli("sql", at_the_time).err
+    assert cli("sql", at_the_time.replace(at(299), at(300))).code == 0
+
     again = cli("history", "shorten", HISTORY, "--before", at(200), "--yes")
     assert again.code != 0
     assert "is kept since" in again.err
