@@ -112,10 +112,9 @@ class Fold:
         return list(map(self.checker.check, messages))
 
     def apply_all_checked(self, messages: Iterable[Checked]) -> None:
-        """Fold messages that were checked, perhaps for several folds; raises as `apply_all`."""
+        """Fold messages that were checked, perhaps for several folds, most of which pass by; raises as `apply_all`."""
         passed_by, own, skipped = self._hearing.passed_by, self._source, self._skipped
         for checked in messages:
-            # Spelled out, because most events pass by most folds.
             if (
                 checked.ordinary_type in passed_by
                 and checked.source != own
@@ -123,8 +122,7 @@ class Fold:
                 and checked.message.sequence not in skipped
                 and self._counts(checked)
             ):
-                self._last = checked.message
-                self.sequence = self._last.sequence
+                self._last, self.sequence = checked.message, checked.message.sequence
                 self.events += 1
             else:
                 self.apply_checked(checked)
@@ -135,12 +133,10 @@ class Fold:
         A position that is skipped uses up its number all the same, so that a projection that had gone past it before
         and one that skips it agree on what is missing.
         """
-        message, event = checked.message, checked.event
-        self.sequence = message.sequence
-        self._last = message
+        message, event, error = checked.message, checked.event, checked.error
+        self.sequence, self._last = message.sequence, message
         if self._reads:
             self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
-        error = checked.error
         try:
             is_new = checked.is_new(self._numbers)
         except EventError as too_many:
