@@ -1,6 +1,6 @@
 """A history that an operator shortened: rows of after are those of a fold that kept all, however the fold is cut."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import pairwise
@@ -170,10 +170,9 @@ def test_the_recorded_log_has_something_to_drop_of_every_history() -> None:
 
 
 @pytest.fixture
-def small_buckets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables have many buckets."""
     monkeypatch.setattr(buckets, "ROWS_PER_BUCKET", 4)
-    return None
 
 
 @both
