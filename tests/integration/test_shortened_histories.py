@@ -131,7 +131,9 @@ async def test_a_late_fact_of_before_is_refused_with_its_reason(ledger: JetStrea
 async def test_rows_are_right_in_the_midst_of_a_pass_and_another_process_ends_it(
     ledger: JetStreamLedger, url: str
 ) -> None:
-    await publish(ledger, [*facts(), shortened(399)])
+    await publish(ledger, facts())
+    await catch_up(ledger, url)
+    await publish(ledger, [shortened(399)])
     await catch_up(ledger, url)
     assert not swept(url)
     assert 2 < len(kept(url)) < CONTAINERS + 1, "one page is done"
@@ -143,7 +145,9 @@ async def test_rows_are_right_in_the_midst_of_a_pass_and_another_process_ends_it
 
 
 async def test_a_later_bound_takes_more_and_an_earlier_one_nothing(ledger: JetStreamLedger, url: str) -> None:
-    await publish(ledger, [*facts(), shortened(300)])
+    await publish(ledger, facts())
+    await catch_up(ledger, url)
+    await publish(ledger, [shortened(300)])
     await catch_up(ledger, url)
     await publish(ledger, [shortened(100, 2)])
     await catch_up(ledger, url)
