@@ -70,7 +70,7 @@ protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs from their .pr
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
-test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 30 stories of faults, every recorded verdict
+test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 33 stories of faults, whole histories, every recorded verdict
 	$(RUN) pytest -q -rs -m long
 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
