@@ -5,9 +5,10 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 RUN := $(UV) run --frozen --no-sync
 STAMP := $(VENV)/.installed
-# Processes that run tests side by side; each starts servers of its own.
+# Processes that run tests side by side; each starts servers of its own. More than there are cores, because the tests of
+# tests/integration wait half of the time for servers, pauses and time-outs of what they test.
 # They take files in the order of the folders: at the end come those of tests/unit, which keep all busy equally long.
-WORKERS ?= auto
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 # mmdebstrap, buildah and umoci build the image; the others run it in tests.
 IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount containerd runc
 PROTOS := schemas/gpuledger/schemas/proto

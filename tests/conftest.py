@@ -37,6 +37,9 @@ EXIT_MAX_S: Final = 60.0
 """How long the process may take to end after the last test."""
 
 
+gc.disable()  # until all is collected; nearly nothing of that is garbage, and it is walked again and again
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
     """What a failed test left running must not keep the process: it ends with the stacks of all its threads."""
@@ -46,6 +49,7 @@ def pytest_unconfigure() -> None:
 def pytest_collection_finish() -> None:
     """What was collected stays to the end; walking it again and again took a twentieth of the unit tests' time."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(YOUNG_OBJECTS_MAX, *gc.get_threshold()[1:])
 
 
