@@ -71,8 +71,9 @@ protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs from their .pr
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
-test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 33 stories of faults, whole histories, every recorded verdict
+test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 33 stories of faults, whole histories, more examples of properties
 	$(RUN) pytest -q -rs -m long
+	$(RUN) pytest -q --numprocesses $(WORKERS) --hypothesis-profile long tests/properties
 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }

@@ -20,10 +20,13 @@ from gpuledger.local.servers.postgres import PostgresServer
 from gpuledger.runtime.garbage import YOUNG_OBJECTS_MAX
 from gpuledger.runtime.telemetry import LOGGERS
 from support import servers
+from support.thoroughness import EXAMPLES, EXAMPLES_LONG
 
-settings.register_profile("local", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, max_examples=50)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+for profile, count in (("local", EXAMPLES), ("long", EXAMPLES_LONG)):
+    settings.register_profile(
+        profile, deadline=None, print_blob=True, derandomize="CI" in os.environ, max_examples=count
+    )
+settings.load_profile("local")
 
 for name in ("NATS_URL", "DATABASE_URL", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
     os.environ.pop(name, None)  # no test may reach servers of the machine's own
