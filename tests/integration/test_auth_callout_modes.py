@@ -20,6 +20,7 @@ from gpuledger.ledger.stream import create_ledger, stream_name
 from gpuledger.runtime.settings import NatsIdentity
 from support.auth_callout import Callouts, Setup, by_configuration, by_operator, callouts
 from support.logins import edge, fact, logins, not_let_in, refused
+from support.waiting import eventually
 
 MODES = {
     "encrypted": partial(by_configuration, xkey=True),
@@ -66,7 +67,12 @@ async def denials(here: Callouts, node: str, *subjects: str) -> set[str]:
         with agent.on_denial(lambda denial: found.append(denial.kind)):
             for subject in subjects:
                 with pytest.raises(NatsError):
-                    await agent.client.request(subject, b"{}", timeout=0.5)
+                    await agent.client.request(subject, b"{}", timeout=0.2)
+
+            async def all_are_denied() -> bool:
+                return len(found) >= len(subjects)
+
+            await eventually(all_are_denied)
     assert len(found) == len(subjects)
     return set(found)
 
