@@ -33,6 +33,18 @@ from support.waiting import eventually
 
 projections = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
 
+OF_A_KIND = ("devices", "pools", "sources")
+"""A read model, a decider with many tables, and one that decides about every event: what rows they have changes nothing
+in how a rebuild goes on beside others; `make test-long` has the rest."""
+
+one_of_a_kind = pytest.mark.parametrize(
+    "projection",
+    [
+        pytest.param(one, id=one.name, marks=[] if one.name in OF_A_KIND else pytest.mark.long)
+        for one in all_projections()
+    ],
+)
+
 
 def history(first: int, last: int) -> list[Decoded]:
     """Some of everything, numbered from `first` to `last`, with a number missing in every hundred."""
@@ -103,7 +115,7 @@ def answers(projection: Projection) -> int:
     return int(isinstance(projection, SourcesProjection))
 
 
-@projections
+@one_of_a_kind
 async def test_a_live_runner_goes_on_through_a_rebuild(
     ledger: JetStreamLedger, url: str, projection: Projection
 ) -> None:
@@ -219,7 +231,7 @@ async def cancelled_on_its_way(projection: Projection, ledger: JetStreamLedger, 
         await tasks[0]
 
 
-@projections
+@one_of_a_kind
 async def test_a_cancelled_rebuild_leaves_nothing(ledger: JetStreamLedger, url: str, projection: Projection) -> None:
     head = await publish(ledger, history(1, 300))
     await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
@@ -304,7 +316,7 @@ async def test_the_views_follow_the_swap(ledger: JetStreamLedger, url: str) -> N
     assert execute(url, "SELECT devices FROM report.fleet") == [(0,)]
 
 
-@projections
+@one_of_a_kind
 async def test_a_rollback_brings_the_rows_of_before_back(
     ledger: JetStreamLedger, url: str, projection: Projection
 ) -> None:
