@@ -113,6 +113,15 @@ class Index(Generic[R]):
         else:
             self._keys[value] = _ManyKeys(dict.fromkeys((*keys, key)))
 
+    def fill(self, keys: Iterable[Key], rows: Collection[R]) -> None:
+        """Add rows that the table did not have, perhaps many."""
+        found = self._keys
+        for key, row, value in zip(keys, rows, map(self._value_of, rows), strict=True):
+            if value in found:
+                self.add(key, row)
+            else:
+                found[value] = (key,)
+
     def remove(self, key: Key, row: R) -> None:
         """Forget a row; does nothing where it is not indexed."""
         value = self._value_of(row)
@@ -196,14 +205,16 @@ class Table(Generic[R]):
 
     def load(self, rows: Iterable[R]) -> None:
         """Load rows from the store; they count as unchanged. Rows changed or deleted meanwhile stay so."""
-        for row in rows:
-            key = self.key_of(row)
-            if key not in self.rows and key not in self._was_stored:
-                self.rows[key] = row
-                if self.spec.retires is not None and self._has_retired(row):
-                    self._paged_in[key] = None
-                for index in self._indexes:
-                    index.add(key, row)
+        held, changed = self.rows, self._was_stored
+        given = list(rows)
+        found = dict(zip(map(self.key_of, given), given, strict=True))
+        if held or changed:
+            found = {key: row for key, row in found.items() if key not in held and key not in changed}
+        held.update(found)
+        if self.spec.retires is not None:
+            self._paged_in.update((key, None) for key, row in found.items() if self._has_retired(row))
+        for index in self._indexes:
+            index.fill(found, found.values())
 
     def has_changes(self) -> bool:
         """Whether to call `take_changes`: to write rows, or to let rows that were paged in leave memory."""

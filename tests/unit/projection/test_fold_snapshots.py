@@ -215,4 +215,4 @@ def test_equal_keys_are_in_one_bucket(key: Key, power: int) -> None:
 def test_every_type_of_column_comes_back() -> None:
     for table in DEVICES.new_state().tables().values():
         columns = arrow_of(table.spec, [])
-        assert rows_of(table.spec, decode_piece(encode_piece(columns)), {}) == []
+        assert rows_of(table.spec, decode_piece(encode_piece(columns))) == []

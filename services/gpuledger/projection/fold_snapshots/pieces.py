@@ -17,6 +17,7 @@ from gpuledger.projection.fold_snapshots.manifest import (
 )
 from gpuledger.projection.fold_snapshots.parquet import ArrowTable, decode_piece, encode_piece, rows_of
 from gpuledger.projection.snapshot import Row
+from gpuledger.runtime.garbage import uncollected
 from gpuledger.runtime.objects import Objects
 from gpuledger.runtime.tasks import end
 
@@ -63,16 +64,17 @@ class Pieces:
             PieceDamagedError: one is not what was written.
             ObjectMissingError: one is gone.
         """
-        return await _all(self._columns(one) for one in refs)
+        return await all_of(self._columns(one) for one in refs)
 
-    async def rows(self, spec: TableSpec[Any], refs: Iterable[PieceRef], texts: dict[str, str]) -> list[Row]:
+    async def rows(self, spec: TableSpec[Any], refs: Iterable[PieceRef]) -> list[Row]:
         """The rows of these pieces; raises as `columns`."""
         tables = await self.columns(refs)
-        return [row for table in tables for row in rows_of(spec, table, texts)]
+        with uncollected():
+            return [row for table in tables for row in rows_of(spec, table)]
 
     async def write(self, tables: Sequence[ArrowTable], present: set[str]) -> list[PieceRef]:
         """Write a piece of each table, but for those of the digests that are there."""
-        return await _all(self._write(one, present) for one in tables)
+        return await all_of(self._write(one, present) for one in tables)
 
     async def _columns(self, ref: PieceRef) -> ArrowTable:
         async with self._requests:
@@ -88,7 +90,7 @@ class Pieces:
             return ref
 
 
-async def _all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """What each returns; the first failure ends the others."""
     tasks = [asyncio.create_task(work) for work in works]
     try:

@@ -28,10 +28,11 @@ from gpuledger.projection.fold_snapshots.manifest import (
     fold_key,
     skips_up_to,
 )
-from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError, Pieces
+from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError, Pieces, all_of
 from gpuledger.projection.fold_snapshots.retired import RetiredRows
 from gpuledger.projection.fold_snapshots.state import kept_in_pieces, restored
 from gpuledger.projection.snapshot import Row
+from gpuledger.runtime.garbage import uncollected
 from gpuledger.runtime.objects import ObjectMissingError, Objects, ObjectsError
 
 REFUSED_MAX: Final = 8
@@ -169,13 +170,15 @@ class FoldSnapshots:
             ObjectMissingError: it, or a piece, is gone.
             ObjectsError: the store cannot be used.
         """
-        pieces, texts = self.pieces(projection), dict[str, str]()
+        pieces = self.pieces(projection)
         manifest = await self.manifest(pieces, place, skipped)
-        rows = {
-            name: await pieces.rows(spec, _present(manifest.tables[name].live), texts)
-            for name, spec in kept_in_pieces(projection).items()
-        }
-        fold = restored(projection, manifest, rows, skipped, is_written=is_written)
+        specs = kept_in_pieces(projection)
+        found = await all_of(
+            pieces.rows(spec, _present(manifest.tables[name].live)) for name, spec in specs.items()
+        )
+        with uncollected():
+            rows = dict(zip(specs, found, strict=True))
+            fold = restored(projection, manifest, rows, skipped, is_written=is_written)
         loaded = LoadedFold(fold, manifest, pieces)
         for name in whole:
             await loaded.load_retired(name)
@@ -221,7 +224,7 @@ class FoldSnapshots:
         buckets = {bucket_of(key, len(live)) for key in keys} if live else set()
         table_of = projection.new_state().tables()[table]
         refs = [ref for ref in (live[bucket] for bucket in sorted(buckets)) if ref is not None]
-        found = await self.pieces(projection).rows(table_of.spec, refs, {})
+        found = await self.pieces(projection).rows(table_of.spec, refs)
         sought = set(keys)
         return [row for row in found if table_of.key_of(row) in sought]
 
