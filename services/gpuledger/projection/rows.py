@@ -69,6 +69,7 @@ class RowStore(Generic[R]):
             self.table, staged, same_key, is_nothing
         )
         self._copy = SQL("COPY {} ({}) FROM STDIN").format(self.table, columns)
+        self._copy_csv = SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self.table, columns)
         self._stage = SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
             Identifier(f"changed_{spec.name}"), columns, self.table
         )
@@ -77,6 +78,7 @@ class RowStore(Generic[R]):
             self.table, columns, staged, on_conflict
         )
         self._unstage = SQL("DROP TABLE {}").format(staged)
+        self._truncate = SQL("TRUNCATE {}").format(self.table)
 
     async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
         """Write changes inside the caller's transaction; in a pipeline only where `is_copied` says no."""
@@ -99,6 +101,15 @@ class RowStore(Generic[R]):
             await _copy(connection, self._copy, changes.new)
         elif changes.new:
             await connection.execute(self._insert, (_document(self.spec.columns, changes.new),))
+
+    async def copy_csv(self, connection: AsyncConnection[Any], data: bytes) -> None:
+        """Add rows that the table does not have, as CSV with its columns in their order."""
+        async with connection.cursor() as cursor, cursor.copy(self._copy_csv) as copy:
+            await copy.write(data)
+
+    async def empty(self, connection: AsyncConnection[Any]) -> None:
+        """Remove every row."""
+        await connection.execute(self._truncate)
 
     async def live(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
         """The rows that have not retired, in batches."""

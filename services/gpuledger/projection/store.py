@@ -112,6 +112,20 @@ class ProjectionStore:
             )
         return after
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The tables."""
+        return list(self._rows)
+
+    async def copy_csv(self, table: str, data: bytes) -> None:
+        """Add rows that nobody has written; see `RowStore`."""
+        await self._rows[table].copy_csv(self.connection, data)
+
+    async def empty(self) -> None:
+        """Remove every row of every table."""
+        for rows in self._rows.values():
+            await rows.empty(self.connection)
+
     async def load(
         self, checkpoint: Checkpoint, numbers: LogNumbers, skipped: Iterable[Position], expected: Sequence[Decoded]
     ) -> Fold:

@@ -46,7 +46,7 @@ def seldom_collected() -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Do not collect while many rows are made at once; nothing may wait in such a block, or others run in it as well."""
+    """Do not collect while many rows are made at once; nothing may wait in such a block, or others run in it."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

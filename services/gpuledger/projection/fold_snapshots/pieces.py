@@ -57,14 +57,14 @@ class Pieces:
         """Write the manifest of pieces that are written."""
         await self._objects.put(self.key.manifest_key(manifest.place), encode_manifest(manifest))
 
-    async def columns(self, refs: Iterable[PieceRef]) -> list[ArrowTable]:
-        """The columns of each of these pieces.
+    async def columns(self, refs: Iterable[PieceRef], names: Sequence[str] | None = None) -> list[ArrowTable]:
+        """The columns of each of these pieces, or those with some names.
 
         Raises:
             PieceDamagedError: one is not what was written.
             ObjectMissingError: one is gone.
         """
-        return await all_of(self._columns(one) for one in refs)
+        return await all_of(self._columns(one, names) for one in refs)
 
     async def rows(self, spec: TableSpec[Any], refs: Iterable[PieceRef]) -> list[Row]:
         """The rows of these pieces; raises as `columns`."""
@@ -76,10 +76,10 @@ class Pieces:
         """Write a piece of each table, but for those of the digests that are there."""
         return await all_of(self._write(one, present) for one in tables)
 
-    async def _columns(self, ref: PieceRef) -> ArrowTable:
+    async def _columns(self, ref: PieceRef, names: Sequence[str] | None) -> ArrowTable:
         async with self._requests:
             data = await self._objects.get(self.key.piece_key(ref.digest))
-            return await asyncio.to_thread(_checked, ref, data)
+            return await asyncio.to_thread(_checked, ref, data, names)
 
     async def _write(self, table: ArrowTable, present: set[str]) -> PieceRef:
         async with self._requests:
@@ -99,7 +99,7 @@ async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         await end(tasks)
 
 
-def _checked(ref: PieceRef, data: bytes) -> ArrowTable:
+def _checked(ref: PieceRef, data: bytes, names: Sequence[str] | None) -> ArrowTable:
     if sha256(data).hexdigest() != ref.digest:
         raise PieceDamagedError(f"The piece {ref.digest} is not what was written.")
-    return decode_piece(data)
+    return decode_piece(data, names)

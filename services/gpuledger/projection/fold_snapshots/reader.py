@@ -5,7 +5,7 @@ one whose anchor the log does not have, that passed over other positions than op
 was written is refused with a word, and the one before is tried.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from gpuledger.domain.table import Key
@@ -28,9 +28,11 @@ from gpuledger.projection.fold_snapshots.manifest import (
     fold_key,
     skips_up_to,
 )
+from gpuledger.projection.fold_snapshots.parquet import ArrowTable
 from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError, Pieces, all_of
 from gpuledger.projection.fold_snapshots.retired import RetiredRows
 from gpuledger.projection.fold_snapshots.state import kept_in_pieces, restored
+from gpuledger.projection.fold_snapshots.whole_tables import whole_table
 from gpuledger.projection.snapshot import Row
 from gpuledger.runtime.garbage import uncollected
 from gpuledger.runtime.objects import ObjectMissingError, Objects, ObjectsError
@@ -44,6 +46,10 @@ OnRefused = Callable[[str], None]
 
 class RefusedSnapshotError(Exception):
     """A snapshot is not one of this log; the message says why."""
+
+
+UNUSABLE: Final = (RefusedSnapshotError, ManifestError, PieceDamagedError, ObjectMissingError, EventError)
+"""Why a snapshot is not used, and the one before it is tried."""
 
 
 class LoadedFold:
@@ -79,6 +85,12 @@ class LoadedFold:
         table = self.fold.state.tables()[name]
         if table.spec.retires is not None:
             table.load((await self.retired(name)).all())
+
+    async def whole(self, name: str) -> AsyncIterator[ArrowTable]:
+        """Every row of a table at the snapshot, in pieces with its columns; raises as `retired`."""
+        spec = self.fold.state.tables()[name].spec
+        async for columns in whole_table(self._pieces, spec, self.manifest.tables.get(name, TablePieces())):
+            yield columns
 
     async def retired(self, name: str) -> RetiredRows:
         """The retired rows of a table.
@@ -138,18 +150,19 @@ class FoldSnapshots:
             for place in places[:REFUSED_MAX]:
                 try:
                     return await self.load_at(projection, place, skipped, whole=whole, is_written=is_written)
-                except (
-                    RefusedSnapshotError,
-                    ManifestError,
-                    PieceDamagedError,
-                    ObjectMissingError,
-                    EventError,
-                ) as error:
-                    at = Position(self._ledger.generation, place.sequence)
-                    self._on_refused(f"The snapshot of {projection.name} at {at} is not used: {error}")
+                except UNUSABLE as error:
+                    self.refuse(projection, place.sequence, error)
         except ObjectsError as error:
-            self._on_refused(str(error))
+            self.refuse(projection, until, error)
         return None
+
+    def refuse(self, projection: Projection, at: Offset, error: Exception) -> None:
+        """Say why a snapshot is not used, or none at all."""
+        if isinstance(error, UNUSABLE):
+            position = Position(self._ledger.generation, at)
+            self._on_refused(f"The snapshot of {projection.name} at {position} is not used: {error}")
+        else:
+            self._on_refused(str(error))
 
     async def load_at(
         self,
@@ -173,9 +186,7 @@ class FoldSnapshots:
         pieces = self.pieces(projection)
         manifest = await self.manifest(pieces, place, skipped)
         specs = kept_in_pieces(projection)
-        found = await all_of(
-            pieces.rows(spec, _present(manifest.tables[name].live)) for name, spec in specs.items()
-        )
+        found = await all_of(pieces.rows(spec, _present(manifest.tables[name].live)) for name, spec in specs.items())
         with uncollected():
             rows = dict(zip(specs, found, strict=True))
             fold = restored(projection, manifest, rows, skipped, is_written=is_written)
