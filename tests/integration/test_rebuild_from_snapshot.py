@@ -9,8 +9,8 @@ import pytest
 
 from gpuledger.db.errors import DatabaseUnavailableError
 from gpuledger.events.envelope import Decoded
-from gpuledger.events.node import NodeRegistered
-from gpuledger.events.position import number_of
+from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.position import Offset, number_of
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -22,14 +22,15 @@ from gpuledger.projection.fold_snapshots.taking import Hearers, take_snapshots
 from gpuledger.projection.fold_snapshots.writer import FoldSnapshotSettings
 from gpuledger.projection.rebuild import RebuildResult, rebuild
 from gpuledger.projection.runner import Runner
-from gpuledger.readmodels.projections import DevicesProjection, WorkloadsProjection
+from gpuledger.readmodels.projections import DevicesProjection, NodesProjection, WorkloadsProjection
 from gpuledger.tools.queries.backend import all_projections
 from support.counted_reads import CountedReads
 from support.deciders import AwayProjection
-from support.events import AGENT, RecordedFact, event, log_of, numbered
+from support.events import AGENT, IMPORT, RecordedFact, event, log_of, numbered
 from support.fold_snapshots import KilledError, MemoryObjects, recorded_messages
 from support.projections import QUICK, assert_true, execute, publish, table
 from support.rebuilds import cut_rebuilds, leftovers
+from support.rules import ENFORCED, enforce
 
 MESSAGES = len(recorded_messages())
 SKIPS_MAX = 5
@@ -127,6 +128,10 @@ async def test_rows_rules_numbers_and_decisions_are_those_of_a_rebuild_from_noth
     await record(taken.ledger, recorded_messages()[second:end])
     result = await both_ways(taken, url, projection)
     assert (result.since, result.checkpoint.position) == (second, end)
+    await taken.take(projection)
+    at_end = await rebuild(projection, taken.ledger, url, snapshots=taken.snapshots)
+    assert at_end.checkpoint._replace(incarnation="") == result.checkpoint._replace(incarnation="")
+    assert (at_end.since, at_end.events) == (end, 0)
     assert not taken.refused
 
 
@@ -178,6 +183,39 @@ async def test_a_decision_that_is_outstanding_at_the_snapshot_is_handed_over_onc
     assert result.since == 1
     handed_over = execute(url, "SELECT subject FROM gpuledger.outbox WHERE projection = 'away' ORDER BY number")
     assert handed_over == [(f"ledger.svc.away.node.n{number}.decommissioned",) for number in (1, 2)]
+
+
+async def test_rules_that_were_enforced_before_the_snapshot_hold_behind_it(taken: Taken, url: str) -> None:
+    projection = NodesProjection()
+    await publish(taken.ledger, [event(NodeRegistered(gpu_count=8), "n2", number=1, source=IMPORT)])
+    await enforce(taken.ledger, url)
+    await taken.take(projection)
+    await publish(taken.ledger, [event(NodeDecommissioned(), "n2", number=1, source=AGENT)])
+    await both_ways(taken, url, projection)
+    assert sorted(rule for rule, _, _ in rebuilt(url, projection).rules) == sorted(ENFORCED)
+    assert table(url, "node", "node, present") == [("n2", True)]
+
+
+async def test_it_begins_at_no_snapshot_that_is_ahead_of_the_rows_that_serve(taken: Taken, url: str) -> None:
+    projection = AwayProjection()
+    await publish(taken.ledger, [registered(1)])
+    await taken.take(projection)
+    await publish(taken.ledger, [registered(2)])
+    await taken.take(projection)
+    await rebuild(projection, EarlierHead(taken.ledger, 1), url)
+    result = await rebuild(projection, taken.ledger, url, snapshots=taken.snapshots)
+    assert (result.since, result.checkpoint.position) == (1, 1)
+
+
+class EarlierHead(CountedReads):
+    """The ledger, as if it ended earlier."""
+
+    def __init__(self, ledger: JetStreamLedger, head: int) -> None:
+        super().__init__(ledger)
+        self._head = head
+
+    async def head(self) -> Offset:
+        return self._head
 
 
 async def test_a_decision_that_the_log_would_not_take_stops_it_as_from_the_start(
