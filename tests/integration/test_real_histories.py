@@ -13,6 +13,7 @@ from gpuledger.cli.times import format_time
 from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.tools.importers.openb import SOURCE as OPENB
 from gpuledger.tools.importers.titan import SOURCE as TITAN
+from gpuledger.tools.queries.backend import all_projections
 from support import servers
 from support.cli import Cli
 from support.imports import DATA
@@ -79,14 +80,16 @@ def urls(database_url: str) -> Iterator[dict[str, str]]:
 def test_real_histories(
     urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    for name, url in urls.items():
+    for name, url in (urls | {"GPULEDGER_OBJECTS_URL": (tmp_path / "objects").as_uri()}).items():
         monkeypatch.setenv(name, url)
     cli = Cli(capsys)
     assert cli("migrate").code == 0
     _titan(cli)
+    assert cli("snapshots", "take").code == 0
     _openb(cli)
     asyncio.run(_log(urls["NATS_URL"]))
     assert cli("verify").code == 0
+    _from_snapshots(cli)
     _archive(cli, str(tmp_path / "archive"))
 
 
@@ -109,7 +112,7 @@ def _openb(cli: Cli) -> None:
     assert (row["workloads"], row["never_scheduled"], row["gpu_hours"]) == (8_152, 897, 51_470.67)
     assert row["devices"] == FLEET_OF_TITAN["devices"] + 6_212
     assert row["nodes"] == 18_687 + 1_213
-    (totals,) = cli("sql", OF_DAYS_AND_INTERVALS, "-o", "json").json()
+    (totals,) = _totals(cli)
     assert (totals["days"], totals["days"]) == (totals["owners"], totals["intervals"])
 
 
@@ -124,6 +127,23 @@ async def _log(nats_url: str) -> None:
         times = [event.time for event in own]
         assert times == sorted(times)
     assert len({event.id for event in events}) == len(events)
+
+
+def _from_snapshots(cli: Cli) -> None:
+    """Rows that were rebuilt from the snapshots behind Titan, and the past from there, are what the log says."""
+    live = _fleet(cli), _totals(cli)
+    replayed = cli("replay")
+    assert replayed.code == 0
+    assert replayed.err.count("rebuilt from the snapshot at 1/") == len(all_projections()), replayed.err
+    assert (_fleet(cli), _totals(cli)) == live
+    assert cli("verify").code == 0
+    assert _totals(cli, "--as-recorded", "now") == live[1]
+    assert cli("replay", "devices", "--from-start").err.count("devices: rebuilt from 9") == 1
+
+
+def _totals(cli: Cli, *moment: str) -> list[Any]:
+    found: list[Any] = cli("sql", OF_DAYS_AND_INTERVALS, *moment, "-o", "json").json()
+    return found
 
 
 def _archive(cli: Cli, location: str) -> None:
