@@ -19,9 +19,9 @@ from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import NodesProjection
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.queries.backend import all_projections
+from support.enforcing import ENFORCED, enforce
 from support.events import AGENT, IMPORT, event
 from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, reaches, running, table
-from support.rules import ENFORCED, enforce
 from support.runners import decided
 
 REBUILT: list[Projection] = [SourcesProjection(), NodesProjection()]

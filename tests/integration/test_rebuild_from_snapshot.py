@@ -26,11 +26,11 @@ from gpuledger.readmodels.projections import DevicesProjection, NodesProjection,
 from gpuledger.tools.queries.backend import all_projections
 from support.counted_reads import CountedReads
 from support.deciders import AwayProjection
+from support.enforcing import ENFORCED, enforce
 from support.events import AGENT, IMPORT, RecordedFact, event, log_of, numbered
 from support.fold_snapshots import KilledError, MemoryObjects, recorded_messages
 from support.projections import QUICK, assert_true, execute, publish, table
 from support.rebuilds import cut_rebuilds, leftovers
-from support.rules import ENFORCED, enforce
 
 MESSAGES = len(recorded_messages())
 SKIPS_MAX = 5
