@@ -76,6 +76,7 @@ def urls(database_url: str) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.shared
+@pytest.mark.timeout(900)  # 200,000 events, folded and compared several times
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the fleet traces are not at {DATA}")
 def test_real_histories(
     urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -136,9 +137,8 @@ def _from_snapshots(cli: Cli) -> None:
     assert replayed.code == 0
     assert replayed.err.count("rebuilt from the snapshot at 1/") == len(all_projections()), replayed.err
     assert (_fleet(cli), _totals(cli)) == live
-    assert cli("verify").code == 0
+    assert cli("verify", "devices", "workloads").code == 0
     assert _totals(cli, "--as-recorded", "now") == live[1]
-    assert cli("replay", "devices", "--from-start").err.count("devices: rebuilt from 9") == 1
 
 
 def _totals(cli: Cli, *moment: str) -> list[Any]:
