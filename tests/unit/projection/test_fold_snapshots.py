@@ -139,6 +139,18 @@ async def test_what_did_not_change_is_not_written_again(taken: Taken) -> None:
     assert set(taken.objects.objects) == before
 
 
+async def test_only_the_tables_that_somebody_needs_become_rows(taken: Taken) -> None:
+    loaded = await taken.snapshots.load(DEVICES, MESSAGES, [])
+    assert loaded is not None
+    tables = loaded.fold.state.tables()
+    assert not any(table.is_loaded for table in tables.values())
+    assert len(tables["device"])
+    assert [name for name, table in tables.items() if table.is_loaded] == ["device"]
+    written = await taken.snapshots.load(DEVICES, MESSAGES, [], is_written=True)
+    assert written is not None
+    assert all(table.is_loaded for table in written.fold.state.tables().values())
+
+
 async def test_rows_are_found_by_key(taken: Taken) -> None:
     loaded = await taken.snapshots.load(DEVICES, EARLIER, [])
     assert loaded is not None

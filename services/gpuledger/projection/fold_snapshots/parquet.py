@@ -9,6 +9,7 @@ from typing import Any, Final
 from gpuledger.domain.table import Key, Sum, TableSpec
 from gpuledger.projection.rows import column_types
 from gpuledger.projection.snapshot import Row
+from gpuledger.runtime.garbage import uncollected
 
 GONE: Final = "gone"
 """The column of retired rows that says that a key is gone; its row has nothing but the key."""
@@ -92,6 +93,12 @@ def rows_of(spec: TableSpec[Any], table: ArrowTable) -> list[Row]:
     ]
     make: Callable[[Iterable[Any]], Row] = partial(tuple.__new__, spec.row)  # as `_make`, whose check `zip` makes
     return list(map(make, zip(*columns, strict=True)))
+
+
+def all_rows_of(spec: TableSpec[Any], tables: Iterable[ArrowTable]) -> list[Row]:
+    """The rows of the columns of several pieces."""
+    with uncollected():
+        return [row for table in tables for row in rows_of(spec, table)]
 
 
 def _values(column: Any, kind: str, texts: dict[Any, Any]) -> list[Any]:  # noqa: ANN401 - a column of the library

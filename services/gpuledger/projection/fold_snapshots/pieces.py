@@ -15,9 +15,8 @@ from gpuledger.projection.fold_snapshots.manifest import (
     encode_manifest,
     place_of_key,
 )
-from gpuledger.projection.fold_snapshots.parquet import ArrowTable, decode_piece, encode_piece, rows_of
+from gpuledger.projection.fold_snapshots.parquet import ArrowTable, all_rows_of, decode_piece, encode_piece
 from gpuledger.projection.snapshot import Row
-from gpuledger.runtime.garbage import uncollected
 from gpuledger.runtime.objects import Objects
 from gpuledger.runtime.tasks import end
 
@@ -68,9 +67,7 @@ class Pieces:
 
     async def rows(self, spec: TableSpec[Any], refs: Iterable[PieceRef]) -> list[Row]:
         """The rows of these pieces; raises as `columns`."""
-        tables = await self.columns(refs)
-        with uncollected():
-            return [row for table in tables for row in rows_of(spec, table)]
+        return all_rows_of(spec, await self.columns(refs))
 
     async def write(self, tables: Sequence[ArrowTable], present: set[str]) -> list[PieceRef]:
         """Write a piece of each table, but for those of the digests that are there."""

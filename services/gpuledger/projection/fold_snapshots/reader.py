@@ -6,6 +6,7 @@ was written is refused with a word, and the one before is tried.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from gpuledger.domain.table import Key
@@ -28,7 +29,7 @@ from gpuledger.projection.fold_snapshots.manifest import (
     fold_key,
     skips_up_to,
 )
-from gpuledger.projection.fold_snapshots.parquet import ArrowTable
+from gpuledger.projection.fold_snapshots.parquet import ArrowTable, all_rows_of
 from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError, Pieces, all_of
 from gpuledger.projection.fold_snapshots.retired import RetiredRows
 from gpuledger.projection.fold_snapshots.state import kept_in_pieces, restored
@@ -186,9 +187,12 @@ class FoldSnapshots:
         pieces = self.pieces(projection)
         manifest = await self.manifest(pieces, place, skipped)
         specs = kept_in_pieces(projection)
-        found = await all_of(pieces.rows(spec, _present(manifest.tables[name].live)) for name, spec in specs.items())
+        found = await all_of(pieces.columns(_present(manifest.tables[name].live)) for name in specs)
+        rows = {
+            name: partial(all_rows_of, spec, columns)
+            for (name, spec), columns in zip(specs.items(), found, strict=True)
+        }
         with uncollected():
-            rows = dict(zip(specs, found, strict=True))
             fold = restored(projection, manifest, rows, skipped, is_written=is_written)
         loaded = LoadedFold(fold, manifest, pieces)
         for name in whole:
