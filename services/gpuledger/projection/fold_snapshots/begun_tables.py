@@ -1,7 +1,8 @@
 """Begins a fold whose rows are written into tables: at the nearest snapshot, whose rows it copies there."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import Protocol
 
 from gpuledger.events.position import Offset, Position, back
@@ -9,6 +10,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold_snapshots.parquet import csv_of
 from gpuledger.projection.fold_snapshots.reader import REFUSED_MAX, UNUSABLE, FoldSnapshots, LoadedFold
 from gpuledger.runtime.objects import ObjectsError
+from gpuledger.runtime.tasks import abandon
 
 
 class EmptyTables(Protocol):
@@ -67,6 +69,22 @@ async def begin_tables(
 
 
 async def _copy(loaded: LoadedFold, tables: EmptyTables) -> None:
-    for name in tables.names:
+    """Write all rows; a piece is read and encoded while PostgreSQL takes the one before it."""
+    async with aclosing(_pieces(loaded, tables.names)) as pieces:
+        coming = asyncio.create_task(_next(pieces))
+        try:
+            while (piece := await coming) is not None:
+                coming = asyncio.create_task(_next(pieces))
+                await tables.copy_csv(*piece)
+        finally:
+            await abandon(coming)
+
+
+async def _pieces(loaded: LoadedFold, names: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:
+    for name in names:
         async for columns in loaded.whole(name):
-            await tables.copy_csv(name, await asyncio.to_thread(csv_of, columns))
+            yield name, await asyncio.to_thread(csv_of, columns)
+
+
+async def _next(pieces: AsyncIterator[tuple[str, bytes]]) -> tuple[str, bytes] | None:
+    return await anext(pieces, None)
