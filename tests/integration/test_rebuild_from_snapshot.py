@@ -263,7 +263,7 @@ async def _ended(
         asked += 1
         if asked > number and ends == "store killed":
             raise KilledError
-        if asked > number and ends == "cancelled":
+        if asked == number + 1 and ends == "cancelled":
             tasks[0].cancel()
         if asked > number and ends == "session cut":
             cut_rebuilds(url)

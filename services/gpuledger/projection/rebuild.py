@@ -19,7 +19,7 @@ from psycopg.sql import Identifier
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
 from gpuledger.db.views import keep_views_async, recreate_views_async
-from gpuledger.events.position import ORIGIN, Offset, events_up_to, is_after, is_origin, lag
+from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
 from gpuledger.projection.continuity import confirm_log, follows_log
@@ -201,6 +201,7 @@ async def _leave_nothing(connection: AsyncConnection[Any], projection: Projectio
             await connection.rollback()
             await drop_edition(connection, projection, NEXT)
             return
+        await connection.close()  # a COPY that was cancelled may leave it of no use, with the lock
     with suppress(psycopg.Error, OSError):
         async with connect(database_url, application_name="gpuledger clean-up") as another:
             async with asyncio.timeout(CLEAN_UP_WAIT_MAX_S):
@@ -228,8 +229,7 @@ class _Rebuild:
         self._next = ProjectionStore(connection, projection, NEXT)
         self._checkpoint: Checkpoint
         self._fold: Fold
-        self._since = ORIGIN
-        self._events_before = 0
+        self._begun: Checkpoint
 
     async def begin(self, snapshots: FoldSnapshots | None, *, accept_loss: bool) -> None:
         """Make the shadow tables, with the rows of a snapshot where there is one."""
@@ -244,7 +244,7 @@ class _Rebuild:
         self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
         loaded = await self._loaded(snapshots)
         if loaded is None:
-            self._fold = await new_fold(self._projection, self._ledger)
+            self._fold, self._begun = await new_fold(self._projection, self._ledger), self._checkpoint
         else:
             await self._begin_at(loaded)
         self._fold.decision_bytes_max = self._ledger.message_bytes_max
@@ -252,8 +252,7 @@ class _Rebuild:
     async def _loaded(self, snapshots: FoldSnapshots | None) -> LoadedFold | None:
         """The fold at a snapshot whose rows the new tables have; None: they have none.
 
-        A fold from the start stops at an event that leads to a decision which the ledger would not take; so this one
-        must not begin behind it.
+        A fold from the start stops where a decision is one that the ledger would not take: none begins behind that.
         """
         skipped = await skipped_positions(self._ledger)
         loaded = await begin_tables(
@@ -267,10 +266,10 @@ class _Rebuild:
 
     async def _begin_at(self, loaded: LoadedFold) -> None:
         self._fold = loaded.fold
-        self._since, self._events_before = loaded.fold.sequence, loaded.fold.events
         self._fold.enforced.renew()
         self._checkpoint = self._checkpoint._replace(anchor=loaded.manifest.anchor)
         await self._flush()
+        self._begun = self._checkpoint
 
     async def catch_up(self) -> None:
         """Fold until the live rows are at most a batch ahead."""
@@ -304,7 +303,7 @@ class _Rebuild:
             finally:
                 self._next = ProjectionStore(self._connection, self._projection, NEXT)
         self._log_changed_decisions()
-        return RebuildResult(self._checkpoint, self._since, self._checkpoint.events - self._events_before)
+        return RebuildResult(self._checkpoint, self._begun.position, self._checkpoint.events - self._begun.events)
 
     async def offer_numbers(self, database_url: str) -> None:
         """Leave the numbers seen to those who go on from the new rows."""

@@ -3,7 +3,7 @@
 It keeps no checkpoint, no numbers and no outbox: what it writes is never continued.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -44,10 +44,14 @@ class ScratchRows:
         """The tables that are kept."""
         return list(self._rows)
 
-    async def copy_csv(self, table: str, data: bytes) -> None:
-        """Add rows that nobody has written; see `RowStore`."""
-        await self._rows[table].copy_csv(self._connection, data)
-        await self._after_write()
+    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+        """Write all rows of a table that is empty; see `RowStore.fill`."""
+        await self._rows[table].fill(self._connection, self._watched(pieces))
+
+    async def _watched(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for data in pieces:
+            yield data
+            await self._after_write()
 
     async def empty(self) -> None:
         """Remove every row of every table."""

@@ -117,9 +117,9 @@ class ProjectionStore:
         """The tables."""
         return list(self._rows)
 
-    async def copy_csv(self, table: str, data: bytes) -> None:
-        """Add rows that nobody has written; see `RowStore`."""
-        await self._rows[table].copy_csv(self.connection, data)
+    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+        """Write all rows of a table that is empty; see `RowStore.fill`."""
+        await self._rows[table].fill(self.connection, pieces)
 
     async def empty(self) -> None:
         """Remove every row of every table."""

@@ -21,8 +21,8 @@ class EmptyTables(Protocol):
         """Those that are to have rows."""
         ...
 
-    async def copy_csv(self, table: str, data: bytes) -> None:
-        """Add rows that the table does not have."""
+    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+        """Write all rows of a table, pieces of CSV."""
         ...
 
     async def empty(self) -> None:
@@ -69,22 +69,26 @@ async def begin_tables(
 
 
 async def _copy(loaded: LoadedFold, tables: EmptyTables) -> None:
-    """Write all rows; a piece is read and encoded while PostgreSQL takes the one before it."""
-    async with aclosing(_pieces(loaded, tables.names)) as pieces:
-        coming = asyncio.create_task(_next(pieces))
-        try:
-            while (piece := await coming) is not None:
-                coming = asyncio.create_task(_next(pieces))
-                await tables.copy_csv(*piece)
-        finally:
-            await abandon(coming)
+    for name in tables.names:
+        async with aclosing(_pieces(loaded, name)) as pieces, aclosing(_one_ahead(pieces)) as ahead:
+            await tables.fill(name, ahead)
 
 
-async def _pieces(loaded: LoadedFold, names: Sequence[str]) -> AsyncGenerator[tuple[str, bytes], None]:
-    for name in names:
-        async for columns in loaded.whole(name):
-            yield name, await asyncio.to_thread(csv_of, columns)
+async def _pieces(loaded: LoadedFold, name: str) -> AsyncGenerator[bytes, None]:
+    async for columns in loaded.whole(name):
+        yield await asyncio.to_thread(csv_of, columns)
 
 
-async def _next(pieces: AsyncIterator[tuple[str, bytes]]) -> tuple[str, bytes] | None:
+async def _one_ahead(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The pieces; each is read and encoded while PostgreSQL takes the one before it."""
+    coming = asyncio.create_task(_next(pieces))
+    try:
+        while (piece := await coming) is not None:
+            coming = asyncio.create_task(_next(pieces))
+            yield piece
+    finally:
+        await abandon(coming)
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
     return await anext(pieces, None)
