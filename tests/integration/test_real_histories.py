@@ -18,6 +18,7 @@ from gpuledger.cli.times import format_time
 from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.tools.importers.openb import SOURCE as OPENB
 from gpuledger.tools.importers.titan import SOURCE as TITAN
+from gpuledger.tools.queries.backend import all_projections
 from support import servers
 from support.cli import Cli
 from support.imports import DATA
@@ -192,9 +193,11 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line on those servers."""
-    for name, url in urls.items():
+def cli(
+    urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Cli:
+    """The command line on those servers, with a place for snapshots."""
+    for name, url in (urls | {"GPULEDGER_OBJECTS_URL": (tmp_path / "objects").as_uri()}).items():
         monkeypatch.setenv(name, url)
     return Cli(capsys)
 
@@ -215,9 +218,11 @@ def test_real_histories(cli: Cli, urls: dict[str, str], tmp_path: Path) -> None:
 def _agrees(cli: Cli, histories: Histories, nats_url: str, archive: Path) -> None:
     assert cli("migrate").code == 0
     _titan(cli, histories)
+    assert cli("snapshots", "take").code == 0
     _openb(cli, histories)
     asyncio.run(_log(nats_url, histories))
     assert cli("verify").code == 0
+    _from_snapshots(cli)
     _archive(cli, str(archive))
 
 
@@ -236,7 +241,7 @@ def _openb(cli: Cli, histories: Histories) -> None:
     assert cli("import", "openb", str(histories.nodes), str(histories.pods)).code == 0
     row = _fleet(cli)
     assert {name: row[name] for name in histories.fleet_of_both} == histories.fleet_of_both
-    (totals,) = cli("sql", OF_DAYS_AND_INTERVALS, "-o", "json").json()
+    (totals,) = _totals(cli)
     assert (totals["days"], totals["days"]) == (totals["owners"], totals["intervals"])
 
 
@@ -251,6 +256,22 @@ async def _log(nats_url: str, histories: Histories) -> None:
         times = [event.time for event in own]
         assert times == sorted(times)
     assert len({event.id for event in events}) == len(events)
+
+
+def _from_snapshots(cli: Cli) -> None:
+    """Rows that were rebuilt from the snapshots behind Titan, and the past from there, are what the log says."""
+    live = _fleet(cli), _totals(cli)
+    replayed = cli("replay")
+    assert replayed.code == 0
+    assert replayed.err.count("rebuilt from the snapshot at 1/") == len(all_projections()), replayed.err
+    assert (_fleet(cli), _totals(cli)) == live
+    assert cli("verify", "devices", "workloads").code == 0
+    assert _totals(cli, "--as-recorded", "now") == live[1]
+
+
+def _totals(cli: Cli, *moment: str) -> list[Any]:
+    found: list[Any] = cli("sql", OF_DAYS_AND_INTERVALS, *moment, "-o", "json").json()
+    return found
 
 
 def _archive(cli: Cli, location: str) -> None:

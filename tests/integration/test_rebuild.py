@@ -29,6 +29,7 @@ from support.events import AGENT, SERVICE, event, outgoing
 from support.fold_memory import events_kept
 from support.ledgers import everything
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
+from support.rebuilds import cut_rebuilds, leftovers
 from support.waiting import eventually
 
 projections = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
@@ -70,13 +71,6 @@ async def spoil(ledger: JetStreamLedger, number: int) -> int:
     broken = event(DeviceFailed(kind="?"), "d1", number=number, source=AGENT)
     receipt = await ledger.publish(outgoing(broken)._replace(data=encode(broken).replace(b'"?"', b'""')))
     return number_of(receipt.sequence)
-
-
-def leftovers(url: str) -> list[tuple[object, ...]]:
-    """What a rebuild under way has in the database."""
-    tables = execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'gpuledger_next'")
-    rows = execute(url, "SELECT name FROM gpuledger.projection WHERE edition = 'next'")
-    return tables + rows + execute(url, "SELECT source FROM gpuledger.seen WHERE edition = 'next'")
 
 
 @projections
@@ -242,12 +236,6 @@ async def test_a_cancelled_rebuild_leaves_nothing(ledger: JetStreamLedger, url: 
     await assert_true(ledger, url, [projection])
     await rebuild(projection, ledger, url)
     await assert_true(ledger, url, [projection])
-
-
-def cut_rebuilds(url: str) -> None:
-    """End the sessions of rebuilds."""
-    sessions = "FROM pg_stat_activity WHERE application_name LIKE '%%rebuild%%' AND datname = current_database()"
-    execute(url, f"SELECT pg_terminate_backend(pid) {sessions}")
 
 
 async def test_a_rebuild_whose_session_dies_leaves_nothing(ledger: JetStreamLedger, url: str) -> None:

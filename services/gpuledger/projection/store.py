@@ -112,6 +112,20 @@ class ProjectionStore:
             )
         return after
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The tables."""
+        return list(self._rows)
+
+    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+        """Write all rows of a table that is empty; see `RowStore.fill`."""
+        await self._rows[table].fill(self.connection, pieces)
+
+    async def empty(self) -> None:
+        """Remove every row of every table."""
+        for rows in self._rows.values():
+            await rows.empty(self.connection)
+
     async def load(
         self, checkpoint: Checkpoint, numbers: LogNumbers, skipped: Iterable[Position], expected: Sequence[Decoded]
     ) -> Fold:
