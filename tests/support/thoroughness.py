@@ -13,4 +13,4 @@ EXAMPLES_LONG: Final = 200
 
 def examples(factor: float = 1) -> settings:
     """Settings with `factor` times the examples of the profile, for a property that is cheap or very dear."""
-    return settings(max_examples=max(1, round(factor * settings.default.max_examples)))
+    return settings(max_examples=max(1, round(factor * settings().max_examples)))
