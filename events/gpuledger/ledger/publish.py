@@ -166,6 +166,8 @@ class Run:
     def _acknowledge(self, index: int, document: dict[str, Any]) -> None:
         if document["stream"] != self._stream:
             self.foreign_stream = document["stream"]
+            self.news.set()
+            return
         self.receipts[index] = Receipt(document["seq"], document.get("duplicate", False))
         receipts = self.receipts
         while self.first_open < len(receipts) and receipts[self.first_open] is not None:
@@ -299,6 +301,8 @@ class Publisher:
                 return run.problem or "the connection broke"
             if run.refusal is not None:
                 return run.refusal.reason
+            if run.foreign_stream is not None:
+                return f"the log goes on in {run.foreign_stream}"
         return ""
 
     async def _probe(self, run: Run, timeout_s: float) -> str:
@@ -377,13 +381,13 @@ def refusal_of(answer: Msg) -> PublishRefusal | None:
 
 
 def _raise_for_good(run: Run) -> None:
-    if run.foreign_stream is not None:
-        raise GenerationError(f"The ledger goes on in the stream {run.foreign_stream}. Start again to write there.")
     refusal = run.refusal
+    if run.foreign_stream is not None or (refusal is not None and refusal.code == _OTHER_STREAM_CODE):
+        where = f"the stream {run.foreign_stream}" if run.foreign_stream else "another stream"
+        recorded = tuple(one for one in run.receipts[: run.first_open] if one is not None)
+        raise GenerationError(f"The ledger goes on in {where}. Start again to write there.", recorded)
     if refusal is None or refusal.is_transient:
         return
-    if refusal.code == _OTHER_STREAM_CODE:
-        raise GenerationError("The ledger goes on in another stream. Start again to write there.")
     message = run.messages[run.first_open]
     if refusal.code == _CONFLICT_CODE:
         raise SequenceConflictError(f"The event {message.id} came too late: {refusal.reason}. Read and decide again.")

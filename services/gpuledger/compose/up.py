@@ -30,6 +30,7 @@ from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
+from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import all_projections
@@ -135,7 +136,12 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             replicas=servers.nats_replicas,
         )
         ledger = await stack.enter_async_context(
-            connect_ledger(servers.nats_url, name="gpuledger up", identity=servers.nats_identity)
+            connect_ledger(
+                servers.nats_url,
+                name="gpuledger up",
+                identity=servers.nats_identity,
+                archives=ArchivedGenerations(),
+            )
         )
         locks = EDGE_LOCKS if options.has_edge else ()
         elsewhere = [one.name for one in all_projections() if not options.runs(one.name)]

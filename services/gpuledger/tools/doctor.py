@@ -21,7 +21,7 @@ from gpuledger.db.locks import EDGE_LOCKS, LockHolder, lock_holders, try_lock, u
 from gpuledger.db.pooler import is_pooled
 from gpuledger.db.revision import HEAD_REVISION, Schema, check_connection
 from gpuledger.db.views import READER_ROLE
-from gpuledger.events.position import Position, is_origin
+from gpuledger.events.position import Generations, Position, generations_of, is_origin, lag
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.errors import LedgerError, LogChangedError, LogLostError, LogRestoredError
@@ -154,18 +154,19 @@ class DatabaseChecks:
 
     async def _rows(self, projection: Projection, live: Checkpoint | None, kept: Checkpoint | None) -> Check:
         """Whether rows and log belong together; the log has to hold what was folded before it was asked."""
-        ledger, head = self._log.ledger, None
+        ledger, head, generations = self._log.ledger, None, None
         try:
             if live is not None and self._log.is_absent and not is_origin(live.position):
                 raise LogLostError(f"NATS has no ledger, and the rows were folded from one up to {live.at}")
             if live is not None and ledger is not None:
-                head = Position(ledger.generation, await ledger.head())
+                generations = ledger.generations
+                head = generations.position(await ledger.head())
                 await confirm_log(projection, ledger, live)
         except LogChangedError as error:
             return failed(_check_of(projection), str(error))
         except (LedgerError, GenerationMismatchError):
             pass
-        return projection_check(projection, live, kept, head)
+        return projection_check(projection, live, kept, head, generations)
 
 
 def schema_check(schema: Schema) -> Check:
@@ -176,9 +177,13 @@ def schema_check(schema: Schema) -> Check:
 
 
 def projection_check(
-    projection: Projection, live: Checkpoint | None, kept: Checkpoint | None, head: Position | None
+    projection: Projection,
+    live: Checkpoint | None,
+    kept: Checkpoint | None,
+    head: Position | None,
+    generations: Generations | None = None,
 ) -> Check:
-    """Whether a projection's rows are of this build and of this log, and how far they are."""
+    """Whether a projection's rows are of this build and of this log, which may have several generations."""
     name = _check_of(projection)
     if live is None:
         return warning(name, "It has no rows yet. `gpuledger up`, or whichever command needs them, makes them.")
@@ -191,12 +196,12 @@ def projection_check(
         return warning(
             name, f"{found} `gpuledger up` builds them anew while they serve; see /healthz for how far it is."
         )
-    if head is not None and not live.at.is_in(head.generation, head.partition):
+    if head is not None and not (generations or generations_of(head.generation)).has(live.at):
         found = f"Its rows follow {live.at.part}, the log is at {head.part}."
         return failed(name, f"{found} Rebuild them with `gpuledger replay {projection.name}`.")
-    lag = "" if head is None else f", {live.at.lag(head):,} events behind"
+    behind = "" if head is None else f", {lag(live.position, head.sequence):,} events behind"
     before = "" if kept is None else f", rows of version {kept.version} kept from before the last rebuild"
-    return ok(name, f"Version {live.version} at {live.at}{lag}{before}")
+    return ok(name, f"Version {live.version} at {live.at}{behind}{before}")
 
 
 def _check_of(projection: Projection) -> str:

@@ -144,7 +144,7 @@ class FoldSnapshots:
                     ObjectMissingError,
                     EventError,
                 ) as error:
-                    at = Position(self._ledger.generation, place.sequence)
+                    at = self._ledger.generations.position(place.sequence)
                     self._on_refused(f"The snapshot of {projection.name} at {at} is not used: {error}")
         except ObjectsError as error:
             self._on_refused(str(error))
@@ -175,7 +175,7 @@ class FoldSnapshots:
             name: await pieces.rows(spec, _present(manifest.tables[name].live), texts)
             for name, spec in kept_in_pieces(projection).items()
         }
-        fold = restored(projection, manifest, rows, skipped, is_written=is_written)
+        fold = restored(projection, manifest, self._ledger.generations, rows, skipped, is_written=is_written)
         loaded = LoadedFold(fold, manifest, pieces)
         for name in whole:
             await loaded.load_retired(name)
@@ -183,7 +183,7 @@ class FoldSnapshots:
 
     def begin(self, projection: Projection, skipped: Sequence[Position], *, is_written: bool) -> LoadedFold:
         """The fold at the first event, with nothing before it."""
-        fold = Fold(projection, self._ledger.generation, skipped=skipped, publishes=is_written)
+        fold = Fold(projection, self._ledger.generations, skipped=skipped, publishes=is_written)
         if not is_written:
             for table in fold.state.tables().values():
                 table.never_written()
@@ -200,7 +200,7 @@ class FoldSnapshots:
             ObjectMissingError: it was deleted meanwhile.
         """
         manifest = await pieces.manifest(place)
-        if manifest.skips != skips_up_to(skipped, manifest.key.generation, manifest.anchor.sequence):
+        if manifest.skips != skips_up_to(skipped, self._ledger.generations, manifest.anchor.sequence):
             raise RefusedSnapshotError("Operators decided since to pass over another position before it.")
         try:
             await self._ledger.confirm(manifest.anchor)

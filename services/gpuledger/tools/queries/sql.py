@@ -199,12 +199,12 @@ class _Past:
             for projection in projections:
                 if at is None or projection.name in IN_LOG_ORDER:
                     folded = projection if at is None else in_log_order(projection, at)
-                    fold = Fold(folded, self._ledger.generation, skipped=skipped, publishes=False)
+                    fold = Fold(folded, self._ledger.generations, skipped=skipped, publishes=False)
                     folds.append((fold, self._rows_of(projection, fold.state)))
                 else:
                     facts = stack.enter_context(CollectedFacts(at, self._bounds.bytes_max))
                     collector = collector_of(projection, facts)
-                    folds.append((Fold(collector, self._ledger.generation, skipped=skipped, publishes=False), None))
+                    folds.append((Fold(collector, self._ledger.generations, skipped=skipped, publishes=False), None))
                     collected.append((projection, facts))
             await self._read_log(folds)
             for projection, facts in collected:
@@ -245,7 +245,7 @@ class _Past:
                     if rules is not enforced:
                         projection.follow_rules(state, rules)
                         enforced = rules
-                    fold_fact(projection, state, self._ledger.generation, item)
+                    fold_fact(projection, state, self._ledger.generations, item)
                 if rows.is_full:
                     await self._flush(rows)
                 advance(len(batch))
