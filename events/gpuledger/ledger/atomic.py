@@ -102,7 +102,7 @@ class AtomicPublisher:
         receipts: list[Receipt] = []
         for part in parts_of(messages):
             try:
-                receipts += await self.commit(part) or await self.one_by_one.publish(part)
+                receipts += await self.commit(part) or await self.one_by_one.publish(part, is_again=True)
             except GenerationError as error:
                 error.receipts = (*receipts, *error.receipts)
                 raise

@@ -91,6 +91,11 @@ class JetStreamLedger(Ledger):
         self._crossing = asyncio.Lock()
 
     @property
+    def guard(self) -> LogGuard | None:
+        """What confirms the log; None where it has no id yet."""
+        return self._guard
+
+    @property
     def generation(self) -> int:
         """See `gpuledger.ledger.api.Ledger.generation`."""
         return self._generation.number
@@ -311,24 +316,43 @@ async def connect_ledger(
             found = await open_current(connection, replicas)
         else:
             found = await open_generation(connection, generation)
-        log = found.identity or LedgerIdentity("", found.number)
-        timeouts = {"heartbeat_s": heartbeat_s, "restore_timeout_s": restore_timeout_s}
-        closed = ClosedGenerations(connection, log, archives, **timeouts)
-        guard = None if found.identity is None else LogGuard(connection, log, closed.anchor_at)
-        publisher = AtomicPublisher(connection, found.stream, guard=guard, timeout_s=publish_timeout_s)
-        await publisher.start()
-        ledger = JetStreamLedger(
+        ledger = await _ledger_of(
             connection,
             found,
-            publisher,
-            guard=guard,
+            archives,
             publish_timeout_s=publish_timeout_s,
-            closed=closed,
-            **timeouts,
+            heartbeat_s=heartbeat_s,
+            restore_timeout_s=restore_timeout_s,
         )
         async with AsyncExitStack() as stack:
-            if guard is not None:
-                stack.enter_context(connection.on_departure(guard.doubt))
+            if ledger.guard is not None:
+                stack.enter_context(connection.on_departure(ledger.guard.doubt))
             if generation is None:
                 stack.push_async_callback(abandon, asyncio.create_task(ledger.follow_generations()))
             yield ledger
+
+
+async def _ledger_of(
+    connection: Connection,
+    found: Generation,
+    archives: Archives | None,
+    *,
+    publish_timeout_s: float,
+    heartbeat_s: float,
+    restore_timeout_s: float,
+) -> JetStreamLedger:
+    log = found.identity or LedgerIdentity("", found.number)
+    closed = ClosedGenerations(connection, log, archives, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s)
+    guard = None if found.identity is None else LogGuard(connection, log, closed.anchor_at)
+    publisher = AtomicPublisher(connection, found.stream, guard=guard, timeout_s=publish_timeout_s)
+    await publisher.start()
+    return JetStreamLedger(
+        connection,
+        found,
+        publisher,
+        guard=guard,
+        heartbeat_s=heartbeat_s,
+        restore_timeout_s=restore_timeout_s,
+        publish_timeout_s=publish_timeout_s,
+        closed=closed,
+    )

@@ -84,7 +84,15 @@ class PublishRefusal(NamedTuple):
 class Run:
     """The messages of one call: what is acknowledged, and how far sending went."""
 
-    def __init__(self, inbox: str, stream: str, messages: Sequence[Outgoing], expected: Expected | None) -> None:
+    def __init__(
+        self,
+        inbox: str,
+        stream: str,
+        messages: Sequence[Outgoing],
+        expected: Expected | None,
+        *,
+        is_again: bool = False,
+    ) -> None:
         self.inbox = inbox
         self.messages = messages
         self.receipts: list[Receipt | None] = [None] * len(messages)
@@ -99,6 +107,7 @@ class Run:
         self.news = asyncio.Event()
         self._stream = stream
         self._headers = {} if expected is None else expectation(expected, stream)
+        self._is_again = is_again
         self._bytes_before = [0, *itertools.accumulate(len(message.data) for message in messages)]
 
     @property
@@ -122,6 +131,7 @@ class Run:
 
     def go_back(self, *, as_probe: bool = False) -> None:
         """Send again from the first message that is not acknowledged; as a probe that one alone."""
+        self._is_again = self._is_again or self.next_to_send > 0
         self.next_to_send = self.first_open
         self.send_until = self.first_open + 1 if as_probe else len(self.messages)
         self.first_number = self.last_number = 0
@@ -129,8 +139,9 @@ class Run:
         self.problem = ""
 
     def headers_of(self, message: Outgoing) -> dict[str, str]:
-        """The message's headers."""
-        return {MESSAGE_ID: message.id, **self._headers}
+        """The message's headers. What this stream may have taken already, no other one takes."""
+        again = {EXPECTED_STREAM: self._stream} if self._is_again else {}
+        return {MESSAGE_ID: message.id, **again, **self._headers}
 
     def number(self, number: int) -> None:
         """A message was sent under this number, of those that count all messages of everybody."""
@@ -206,8 +217,10 @@ class Publisher:
             f"{self._inbox}.*.*", cb=self._on_answer, pending_msgs_limit=0, pending_bytes_limit=0
         )
 
-    async def publish(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
-        """Record messages in their order.
+    async def publish(
+        self, messages: Sequence[Outgoing], expected: Expected | None = None, *, is_again: bool = False
+    ) -> list[Receipt]:
+        """Record messages in their order; `is_again` says that this stream may have taken them already.
 
         Raises:
             SequenceConflictError: `expected` does not hold.
@@ -219,7 +232,7 @@ class Publisher:
         for message in messages:
             self.check_size(message)
         number = str(next(self._numbers))
-        run = self._runs[number] = Run(f"{self._inbox}.{number}", self._stream, messages, expected)
+        run = self._runs[number] = Run(f"{self._inbox}.{number}", self._stream, messages, expected, is_again=is_again)
         try:
             with (
                 self._connection.on_break(run.break_off),

@@ -14,6 +14,7 @@ from gpuledger.events.position import (
     ORIGIN,
     Generations,
     Offset,
+    back,
     is_after,
     is_at_or_after,
     is_origin,
@@ -34,6 +35,9 @@ from gpuledger.runtime.telemetry import PUBLISHED
 
 REPEAT_SCAN_MAX: Final = 1024
 """How many of an aggregate's newer events are searched for our own."""
+
+RECENT_MAX: Final = 16_384
+"""Among so many last messages of a closed generation are those that it took and did not acknowledge."""
 
 CROSSINGS_MAX: Final = 8
 """How many generations may be closed while one call publishes."""
@@ -78,20 +82,20 @@ class SpanningPublisher:
     async def publish(self, message: Outgoing, expected: Expected | None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`."""
         with _counted_failures(1):
-            receipt = await self._publish(message, expected)
+            receipt = await self._publish(message, expected) if expected else (await self._publish_all([message]))[0]
         _count([receipt])
         return receipt
 
-    async def _publish(self, message: Outgoing, expected: Expected | None) -> Receipt:
+    async def _publish(self, message: Outgoing, expected: Expected) -> Receipt:
         return await self._in_current(lambda: self._publish_here(message, expected))
 
-    async def _publish_here(self, message: Outgoing, expected: Expected | None) -> Receipt:
+    async def _publish_here(self, message: Outgoing, expected: Expected) -> Receipt:
         try:
-            here = None if expected is None else await self._expected_here(expected)
+            here = await self._expected_here(expected)
             return (await self._publisher.one_by_one.publish([message], here))[0]
         except SequenceConflictError:
             # The server checks the expectation before it checks for repeats.
-            recorded = None if expected is None else await self._recorded_behind(expected, message.id)
+            recorded = await self._recorded_behind(expected, message.id)
             if recorded is None:
                 raise
             return Receipt(recorded, duplicate=True)
@@ -109,8 +113,13 @@ class SpanningPublisher:
     async def _publish_all(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """Those that a generation took that was closed meanwhile stay there; the others go into the next one."""
         receipts: list[Receipt] = []
+        generation = self._generation.number
 
         async def publish_rest() -> list[Receipt]:
+            nonlocal generation
+            if generation != self._generation.number:
+                receipts.extend(await self._taken(generation, messages[len(receipts) :]))
+                generation = self._generation.number
             try:
                 return await self._publisher.publish(messages[len(receipts) :])
             except GenerationError as error:
@@ -119,6 +128,17 @@ class SpanningPublisher:
 
         rest = await self._in_current(publish_rest)
         return receipts + rest
+
+    async def _taken(self, generation: int, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """The receipts of those that a closed generation took, and did not acknowledge; they come first."""
+        recently = back(self._log.generations.end(generation), RECENT_MAX)
+        receipts: list[Receipt] = []
+        for message in messages:
+            found = await self._recorded_in(generation, recently, message.subject, message.id)
+            if found is None:
+                break
+            receipts.append(Receipt(found, duplicate=True))
+        return receipts
 
     async def _publish_in_turn(self, messages: Sequence[Outgoing], expected: Expected) -> list[Receipt]:
         """Each behind the one before: the server checks one expectation a batch, and one for each single message."""

@@ -99,7 +99,7 @@ class Fold:
         return self.generations.of(self.sequence)
 
     def begin(self, identity: LedgerIdentity) -> None:
-        """Prepare the state for the first message of a generation; nothing happens behind that."""
+        """Prepare the state for the first message; nothing happens behind that."""
         if is_origin(self.sequence):
             self.projection.begin(self.state, identity)
 
@@ -116,7 +116,7 @@ class Fold:
         return list(map(self.checker.check, messages))
 
     def apply_all_checked(self, messages: Iterable[Checked]) -> None:
-        """Fold messages that were checked, perhaps for several folds; raises as `apply_all`."""
+        """Fold messages that were checked; raises as `apply_all`."""
         for checked in messages:
             self.apply_checked(checked)
 

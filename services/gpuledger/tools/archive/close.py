@@ -55,7 +55,7 @@ from gpuledger.tools.queries.backend import all_projections
 from gpuledger.tools.reporting import Reporter
 
 REST_MAX: Final = 20_000
-"""With more events behind the archive it is written once more before the fence, because publishers wait for the rest."""
+"""With more events behind the archive it is written once more before the fence: publishers wait for the rest."""
 
 WRITES_MAX: Final = 8
 """How often, before the fence comes anyway."""

@@ -1,0 +1,269 @@
+"""Closing a generation on real servers: services and agents go on, who is killed goes on, and the past stays whole."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import tuple_row
+
+from gpuledger.events.position import is_at_or_after
+from gpuledger.ledger import closing
+from gpuledger.ledger.connect import connected
+from gpuledger.ledger.errors import ClosingError, GenerationError, LedgerUnavailableError, PublishError
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.projection.checkpoint import LIVE, schema_of
+from gpuledger.projection.rebuild import rebuild
+from gpuledger.projection.supervision import Supervision
+from gpuledger.projection.verify import verify
+from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.settings import Servers
+from gpuledger.tools.archive import close
+from gpuledger.tools.archive.close import ClosedLog, close_generation, delete_stream
+from gpuledger.tools.archive.past import ArchivedGenerations
+from gpuledger.tools.archive.store import open_archive
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.queries.backend import all_projections
+from gpuledger.tools.reporting import SILENT
+from support.cli import Cli, Run, aside
+from support.events import outgoing as as_outgoing
+from support.ledgers import DEADLINE_S, everything, make_ledger, new_ledger
+from support.projections import publish, stop
+from support.runners import failures
+from support.waiting import eventually
+
+EVENTS = 1_100
+"""More than a seal covers."""
+
+MORE = 40
+
+
+@pytest.fixture
+async def servers(fresh_nats: NatsServer, url: str, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    monkeypatch.setenv("NATS_URL", fresh_nats.url)
+    monkeypatch.setenv("DATABASE_URL", url)
+    await make_ledger(fresh_nats.url)
+    return Servers(fresh_nats.url, url)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    return (tmp_path / "archive").as_uri()
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Run:
+    return aside(Cli(capsys))
+
+
+@asynccontextmanager
+async def opened(servers: Servers) -> AsyncIterator[JetStreamLedger]:
+    async with connect_ledger(servers.nats_url, name="test", archives=ArchivedGenerations()) as ledger:
+        yield ledger
+
+
+@asynccontextmanager
+async def services(servers: Servers) -> AsyncIterator[Supervision]:
+    """All projections and deciders, as a process of `gpuledger up` runs them."""
+    async with opened(servers) as ledger:
+        supervision = Supervision(all_projections(), ledger, servers.database_url, check_interval_s=0.05)
+        tasks = [asyncio.create_task(work) for work in supervision.work()]
+        try:
+            yield supervision
+        finally:
+            for task in tasks:
+                await stop(task)
+
+
+async def closed_ledger(servers: Servers) -> int:
+    """The generation that somebody finds who begins now."""
+    async with opened(servers) as ledger:
+        return ledger.generation
+
+
+async def close_at(servers: Servers, location: str) -> ClosedLog:
+    return await close_generation(servers, open_archive(location), SILENT, system_clock())
+
+
+async def caught_up(supervision: Supervision) -> None:
+    """Every projection has folded all that the log has, and decided what follows from it."""
+
+    async def is_at_head() -> bool:
+        head = await supervision.ledger.head()
+        health = supervision.health()
+        assert [one.reason for one in health.values() if one.state == "stopped"] == []
+        found = [one.position for one in health.values()]
+        return all(one is not None and is_at_or_after(one, head) for one in found)
+
+    await eventually(is_at_head)
+
+
+def rows_of(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all projections."""
+    found = {}
+    with psycopg.connect(database_url, row_factory=tuple_row) as connection:
+        for projection in all_projections():
+            for spec in projection.specs:
+                columns = ", ".join(f'"{one}"' for one in spec.columns)
+                query = f"SELECT {columns} FROM {schema_of(LIVE)}.{spec.name}"
+                rows = connection.execute(query.encode()).fetchall()
+                found[spec.name] = sorted(rows, key=repr)
+    return found
+
+
+async def test_services_go_on_without_loss_or_repeat(servers: Servers, location: str, cli: Run) -> None:
+    async with services(servers) as supervision, new_ledger(servers.nats_url) as agent:
+        ledger = supervision.ledger
+        await publish(agent, failures(range(1, EVENTS)))
+        await caught_up(supervision)
+        is_closed = asyncio.Event()
+        publishing = asyncio.create_task(publish_throughout(agent, EVENTS, is_closed))
+        closed = await close_at(servers, location)
+        is_closed.set()
+        last = await publishing
+        await caught_up(supervision)
+        assert (closed.generation, closed.first) == (1, 1)
+        assert ledger.generation == 2
+        recorded = await everything(ledger)
+        assert [one.sequence for one in recorded] == list(range(1, len(recorded) + 1))
+        ours = [one.data for one in recorded if one.subject.startswith("ledger.node.n1.")]
+        assert len(ours) == len(set(ours)) == last
+        for projection in all_projections():
+            found = await verify(projection, ledger, servers.database_url)
+            assert found.differences == 0, found
+    assert (await cli("verify")).code == 0
+
+
+async def publish_throughout(ledger: JetStreamLedger, first: int, is_over: asyncio.Event) -> int:
+    """Publish one event after the other, trying again as an agent does; returns the last number."""
+    number = first - 1
+    while not is_over.is_set() or number < first + MORE:
+        number += 1
+        (one,) = failures(range(number, number + 1))
+        while True:
+            try:
+                await ledger.publish(as_outgoing(one))
+                break
+            except (PublishError, LedgerUnavailableError):
+                continue
+        await asyncio.sleep(0)
+    return number
+
+
+STEPS = ("archive_and_prove", "fence", "archive_rest", "begin_next", "publish", "open_next")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("when", ["before", "behind"])
+async def test_who_is_killed_goes_on(
+    servers: Servers, location: str, step: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        before = await everything(ledger)
+        with monkeypatch.context() as patched:
+            kill_at(patched, step, when)
+            with pytest.raises(asyncio.CancelledError):
+                await close_at(servers, location)
+        if (step, when) != ("open_next", "behind"):
+            closed = await close_at(servers, location)
+            assert (closed.generation, closed.last) == (1, MORE - 1)
+        with pytest.raises(RequestError, match="nothing to close"):
+            await close_at(servers, location)
+        await ledger.publish(as_outgoing(failures(range(MORE, MORE + 1))[0]))
+        recorded = await everything(ledger)
+        assert recorded[: MORE - 1] == before
+        events = [one.subject.rpartition(".")[2] for one in recorded[MORE - 1 :]]
+        assert events == ["archived", "failed"]
+
+
+def kill_at(patched: pytest.MonkeyPatch, step: str, when: str) -> None:
+    """End the command at a step, as a kill does: nothing is put right on the way out."""
+    owners: dict[str, Any] = {"archive_and_prove": close._Closing, "archive_rest": close._Closing}
+    owner = JetStreamLedger if step == "publish" else owners.get(step, close)
+    name = "publish_many" if step == "publish" else step
+    really: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+    async def killed(*arguments: Any) -> Any:
+        if when == "behind":
+            await really(*arguments)
+        raise asyncio.CancelledError
+
+    patched.setattr(owner, name, killed)
+
+
+async def test_nobody_records_anything_while_a_generation_is_being_closed(servers: Servers, location: str) -> None:
+    async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
+        await publish(ledger, failures(range(1, MORE)))
+        await closing.fence(connection, 1, location)
+        with pytest.raises(ClosingError, match=f"gpuledger log archive close {location}"):
+            await closed_ledger(servers)
+        waiting = asyncio.create_task(ledger.publish(as_outgoing(failures(range(MORE, MORE + 1))[0])))
+        with pytest.raises(RequestError, match=f"being closed with the archive at {location}"):
+            await close_at(servers, f"{location}-of-another")
+        assert not waiting.done()
+        await close_at(servers, location)
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await waiting).sequence == MORE + 1
+
+
+async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
+    servers: Servers, location: str, cli: Run
+) -> None:
+    async with services(servers) as supervision:
+        await publish(supervision.ledger, failures(range(1, EVENTS)))
+        await caught_up(supervision)
+        await close_at(servers, location)
+        await publish(supervision.ledger, failures(range(EVENTS, EVENTS + MORE)))
+        await caught_up(supervision)
+        before, served = await everything(supervision.ledger), rows_of(servers.database_url)
+    assert "nothing to" not in (await cli("log", "archive", "write", location, "--no-tables")).err
+    deleted = await cli("log", "archive", "delete-stream", location, "1", "--yes")
+    assert deleted.code == 0, deleted.err
+    again = await cli("log", "archive", "delete-stream", location, "1", "--yes")
+    assert "has no stream any more" in again.err
+    async with opened(servers) as ledger:
+        assert await everything(ledger) == before
+        assert await ledger.message_at(7) == before[6]
+        for projection in all_projections():
+            await rebuild(projection, ledger, servers.database_url)
+        assert rows_of(servers.database_url) == served
+        for projection in all_projections():
+            assert (await verify(projection, ledger, servers.database_url)).differences == 0
+    for command in (["verify"], ["log", "archive", "verify", location], ["doctor"]):
+        found = await cli(*command)
+        assert found.code == 0, found.err + found.out
+    assert "1/5" in (await cli("log", "show", "5")).out
+    past = await cli("get", "devices", "--as-recorded", "1/700", "-o", "name")
+    assert past.code == 0, past.err
+    async with services(servers) as supervision:
+        await publish(supervision.ledger, failures(range(EVENTS + MORE, EVENTS + 2 * MORE)))
+        await caught_up(supervision)
+
+
+async def test_a_stream_is_deleted_only_where_its_archive_is_what_it_holds(
+    servers: Servers, location: str, tmp_path: Path
+) -> None:
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        with pytest.raises(RequestError, match="was not closed"):
+            await delete_stream(servers, open_archive(location), 1, SILENT, lambda _events: None)
+        await close_at(servers, location)
+        (file,) = (tmp_path / "archive").rglob("*.parquet")
+        raw = bytearray(file.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        kept = file.read_bytes()
+        file.write_bytes(bytes(raw))
+        with pytest.raises(Exception, match="is not what"):
+            await delete_stream(servers, open_archive(location), 1, SILENT, lambda _events: None)
+        file.write_bytes(kept)
+        assert (
+            await delete_stream(servers, open_archive(location), 1, SILENT, lambda _events: None)
+        ).events == MORE - 1
+    async with connect_ledger(servers.nats_url, name="without archives") as ledger:
+        with pytest.raises(GenerationError, match="nothing here reads its archive"):
+            await everything(ledger)
