@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import psycopg
 from nats.js.api import PeerInfo, StreamInfo
-from nats.js.errors import NotFoundError
 
 from gpuledger.db.engine import AsyncConnection, connect, place_of
 from gpuledger.db.errors import DatabaseError
@@ -26,7 +25,7 @@ from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.errors import LedgerError, LogChangedError, LogLostError, LogRestoredError
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_current, stream_name
+from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_current, ledger_streams, stream_name
 from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
 from gpuledger.projection.continuity import confirm_log
 from gpuledger.projection.definition import Projection
@@ -35,6 +34,7 @@ from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.settings import ANONYMOUS, NATS_REPLICAS, NatsIdentity
+from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.disputes import DISPUTED_SHOWN_MAX, DisputedCard, disputed_cards
 from gpuledger.tools.own_views import lost_views, lost_views_text
 
@@ -318,7 +318,9 @@ class LedgerChecks:
         async with AsyncExitStack() as stack:
             ledger = None
             if self._is_usable:
-                opening = connect_ledger(self._url, name="gpuledger doctor", identity=self._identity)
+                opening = connect_ledger(
+                    self._url, name="gpuledger doctor", identity=self._identity, archives=ArchivedGenerations()
+                )
                 with suppress(LedgerError):
                     ledger = await stack.enter_async_context(opening)
             yield FoundLog(ledger, self._is_absent)
@@ -388,11 +390,7 @@ def _behind(peer: PeerInfo) -> str:
 
 
 async def _newest(connection: Connection) -> tuple[int, StreamInfo | None]:
-    """The newest generation; none is ever deleted, so they are numbered without holes."""
-    number, newest = 0, None
-    with suppress(NotFoundError):
-        while True:
-            name = stream_name(number + 1)
-            newest = await connection.request(lambda name=name: connection.jetstream.stream_info(name))  # type: ignore[misc]
-            number += 1
-    return number, newest
+    """The newest generation that is there."""
+    streams = await ledger_streams(connection)
+    newest = max(streams, default=0)
+    return newest, streams.get(newest)
