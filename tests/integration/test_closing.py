@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,42 @@ import psycopg
 import pytest
 from psycopg.rows import tuple_row
 
-from gpuledger.events.position import is_at_or_after
+from gpuledger.compose.closing import ClosingService
+from gpuledger.domain.fact import time_of_ns
+from gpuledger.events.position import Position, is_after, is_at_or_after
 from gpuledger.ledger import closing
+from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
+from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import ClosingError, GenerationError, LedgerUnavailableError, PublishError
+from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.ledger.permissions import desired_devices_subject
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.checkpoint import LIVE, schema_of
+from gpuledger.projection.fold import Fold
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
+from gpuledger.projection.kept_fold import KeptFold
 from gpuledger.projection.rebuild import rebuild
+from gpuledger.projection.replay import fold_on, skipped_positions
+from gpuledger.projection.snapshot import layout_of, snapshot_of
+from gpuledger.projection.snapshots import Snapshots, SnapshotSettings
 from gpuledger.projection.supervision import Supervision
 from gpuledger.projection.verify import verify
+from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.clock import system_clock
-from gpuledger.runtime.settings import Servers
+from gpuledger.runtime.objects import open_objects
+from gpuledger.runtime.settings import ArchiveSettings, Servers
 from gpuledger.tools.archive import close
 from gpuledger.tools.archive.close import ClosedLog, close_generation, delete_stream
+from gpuledger.tools.archive.due import parse_policy
 from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.archive.store import open_archive
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.queries.backend import all_projections
+from gpuledger.tools.log_restore import skip_positions
+from gpuledger.tools.queries.backend import Backend, all_projections
 from gpuledger.tools.reporting import SILENT
+from gpuledger.tools.snapshots import take
 from support.cli import Cli, Run, aside
 from support.events import outgoing as as_outgoing
 from support.ledgers import DEADLINE_S, everything, make_ledger, new_ledger
@@ -86,7 +104,9 @@ async def closed_ledger(servers: Servers) -> int:
 
 
 async def close_at(servers: Servers, location: str) -> ClosedLog:
-    return await close_generation(servers, open_archive(location), SILENT, system_clock())
+    closed = await close_generation(servers, open_archive(location), SILENT, system_clock())
+    assert closed is not None
+    return closed
 
 
 async def caught_up(supervision: Supervision) -> None:
@@ -267,3 +287,92 @@ async def test_a_stream_is_deleted_only_where_its_archive_is_what_it_holds(
     async with connect_ledger(servers.nats_url, name="without archives") as ledger:
         with pytest.raises(GenerationError, match="nothing here reads its archive"):
             await everything(ledger)
+
+
+async def test_it_is_closed_by_itself_once_that_is_due(servers: Servers, location: str, cli: Run) -> None:
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        kept = await cli("log", "archive", "close", location, "--when", "month", "--yes")
+        assert "is not to be closed yet" in kept.err
+        first = await ledger.message_at(1)
+        assert first is not None
+        month_later = time_of_ns(first.recorded_ns) + timedelta(days=32)
+        archive, policy = open_archive(location), parse_policy("month")
+        assert await close_generation(servers, archive, SILENT, month_later, policy) is not None
+        assert await close_generation(servers, archive, SILENT, month_later, policy) is None
+
+
+async def test_up_closes_what_is_due_in_a_process_of_its_own(servers: Servers, location: str) -> None:
+    service = ClosingService(servers.nats_url, servers.database_url, ArchiveSettings(location, "1GiB"))
+    async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
+        await publish(ledger, failures(range(1, MORE)))
+        assert await service.look()
+        assert await ledger.message_at(MORE) is None
+        await closing.fence(connection, 1, location)
+        assert await service.look()
+        assert (await ledger.publish(as_outgoing(failures(range(MORE, MORE + 1))[0]))).sequence == MORE + 1
+    other = ClosingService(servers.nats_url, "postgresql://127.0.0.1:1/none", ArchiveSettings(location, "month"))
+    assert not await other.look()
+
+
+async def test_snapshots_of_services_and_folds_go_on_behind_a_closed_generation(
+    servers: Servers, location: str, tmp_path: Path
+) -> None:
+    projection = DevicesProjection()
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        kept = KeptFold(projection, ledger, servers.database_url, SnapshotSettings(events_min=1))
+        fold = await kept.load()
+        await fold_on(fold, ledger, await ledger.head())
+        snapshot = snapshot_of(fold, fold_anchor(fold), ledger.identity)
+        assert await Snapshots(layout_of(projection, fold.state), ledger, servers.database_url).write(snapshot)
+        objects = open_objects(tmp_path.joinpath("objects").as_uri())
+        backend = Backend(ledger, servers.database_url, servers.nats_url, None, objects_url=objects.url)
+        taken = await take(backend, ["devices"], also_last=True)
+        assert taken.snapshots == 1
+        await close_at(servers, location)
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(MORE, 2 * MORE)))
+        found = await KeptFold(projection, ledger, servers.database_url).load()
+        assert (found.generation, found.sequence) == (1, MORE - 1)
+        await fold_on(found, ledger, await ledger.head())
+        assert (found.generation, found.events) == (2, MORE + 1)
+        past = await FoldSnapshots(objects, ledger, pytest.fail).load(projection, await ledger.head(), [])
+        assert past is not None
+        assert past.manifest.at == Position(1, MORE - 1)
+        await fold_on(past.fold, ledger, await ledger.head())
+        assert past.fold.state.tables()["device"].rows == found.state.tables()["device"].rows
+
+
+def fold_anchor(fold: Fold) -> Anchor:
+    assert fold.anchor is not None
+    return fold.anchor
+
+
+async def test_an_agent_finds_its_orders_and_publishes_in_the_next_generation(servers: Servers, location: str) -> None:
+    node = "gpu-01.example.com"
+    order = Outgoing(desired_devices_subject(node), "order", b"its orders")
+    skip = Position(1, 1)
+    async with opened(servers) as ledger:
+        await ledger.publish_many([order, Outgoing(desired_devices_subject("other"), "other", b"of another")])
+        await skip_positions(ledger, [(skip, "a test")])
+        async with connect_edge(servers.nats_url, name="agent", node=node) as edge:
+            await close_at(servers, location)
+            with pytest.raises(LedgerUnavailableError, match="LEDGER_2"):
+                await edge.newest(order.subject)
+        async with connect_edge(servers.nats_url, name="agent", node=node) as edge:
+            newest = await edge.newest(order.subject)
+            assert newest is not None
+            assert (newest.data, edge.generation) == (order.data, 2)
+            assert is_after(newest.sequence, 3)
+        await close_again(servers, ledger, location)
+        assert await skipped_positions(ledger) == [skip]
+        repeats = [one for one in await everything(ledger) if one.subject == order.subject]
+        assert [ledger.generations.of(one.sequence) for one in repeats] == [1, 2, 3]
+
+
+async def close_again(servers: Servers, ledger: JetStreamLedger, location: str) -> None:
+    """Close the generation, once it has an event of its own."""
+    await ledger.publish(as_outgoing(failures(range(1, 2))[0]))
+    await close_at(servers, location)
+    await ledger.go_on()

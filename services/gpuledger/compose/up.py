@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
+from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
@@ -166,6 +167,8 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         taking = []
         if settings.objects_url is not None and options.runs(SNAPSHOTS):
             taking.append(SnapshotService(ledger, servers.nats_url, servers.database_url, settings.objects_url).run())
+        if settings.archive is not None and options.runs(SealsProjection.name):
+            taking.append(ClosingService(servers.nats_url, servers.database_url, settings.archive).run())
         work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
         await run_until_one_fails([_report_up(reports, endpoints), *work])
 

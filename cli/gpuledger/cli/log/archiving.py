@@ -19,6 +19,7 @@ from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
 from gpuledger.events.position import Position
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.archive.due import ClosingPolicy, parse_policy
 from gpuledger.tools.log_archive import PART, opened
 from gpuledger.tools.log_restore import operator
 
@@ -44,6 +45,14 @@ CompleteMonths = Annotated[
 Tables = Annotated[bool, typer.Option("--tables/--no-tables", help="Whether to copy tables and reports as well.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Verify the archive by itself, without the log.")]
 
+When = Annotated[
+    str | None,
+    typer.Option(
+        "--when",
+        metavar="WHEN",
+        help="Close only what began in an earlier month (`month`), has some size (`50GiB`), or either (`month,50GiB`).",
+    ),
+]
 ClosedGeneration = Annotated[
     int, typer.Argument(metavar="GENERATION", min=1, help="The closed generation.", show_default=False)
 ]
@@ -90,15 +99,19 @@ def write(
 
 
 @app.command()
-def close(location: Location, yes: Yes = False, data_dir: DataDir = None) -> None:
+def close(location: Location, when: When = None, yes: Yes = False, data_dir: DataDir = None) -> None:
     """Close the log's generation: archive its events, prove the archive, and go on in a new, empty stream.
 
     Positions go on, and everything that asks the past reads across. Whoever records events waits for as long as it
     takes to archive the last of them. If it is interrupted, run it again: nobody can record events until it is done.
     The old stream stays until `gpuledger log archive delete-stream`.
     """
+    policy = None if when is None else parse_policy(when)
     confirm(f"Close the log's generation, with its archive at {location}?", confirmed=yes)
-    closed = run(_close(data_dir, location))
+    closed = run(_close(data_dir, location, policy))
+    if closed is None:
+        message(f"The log's generation is not to be closed yet: neither the month nor the size says so ({when}).")
+        return
     message(
         f"Closed generation {closed.generation} with {closed.events:,} events, up to "
         f"{Position(closed.generation, closed.last)}; they are archived at {closed.location}. "
@@ -163,12 +176,12 @@ def delete(location: Location, before: Before, reason: Reason, yes: Yes = False,
     message(f"Deleted {deletion.events:,} events in {deletion.files} files from {location}.")
 
 
-async def _close(data_dir: Path | None, location: str) -> "ClosedLog":
+async def _close(data_dir: Path | None, location: str, policy: ClosingPolicy | None) -> "ClosedLog | None":
     from gpuledger.tools.archive.close import close_generation  # noqa: PLC0415
     from gpuledger.tools.archive.store import open_archive  # noqa: PLC0415
 
     async with open_servers(data_dir, "log archive close", restores=True) as servers:
-        return await close_generation(servers, open_archive(location), TerminalReporter(), system_clock())
+        return await close_generation(servers, open_archive(location), TerminalReporter(), system_clock(), policy)
 
 
 async def _delete_stream(data_dir: Path | None, location: str, generation: int, *, yes: bool) -> "DeletedStream":

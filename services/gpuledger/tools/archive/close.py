@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
 from gpuledger.events.ledger import LedgerArchived
@@ -16,7 +17,7 @@ from gpuledger.events.position import (
     ORIGIN,
     Offset,
     events_up_to,
-    is_at_or_after,
+    is_after,
     is_origin,
     is_same,
     lag,
@@ -43,8 +44,10 @@ from gpuledger.ledger.errors import GenerationError
 from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.permissions import desired_devices_filter
+from gpuledger.ledger.stream import stream_info, stream_name
 from gpuledger.projection.replay import SKIPS, skipped_positions
 from gpuledger.runtime.settings import Servers
+from gpuledger.tools.archive.due import ClosingPolicy, is_due
 from gpuledger.tools.archive.manifest import Manifest
 from gpuledger.tools.archive.store import NAME, Archive, changing
 from gpuledger.tools.archive.verify import verify_generation
@@ -76,8 +79,10 @@ class ClosedLog(NamedTuple):
         return events_up_to(self.last, self.first) + 1
 
 
-async def close_generation(servers: Servers, archive: Archive, reporter: Reporter, now: datetime) -> ClosedLog:
-    """Close the current generation, or go on with closing one.
+async def close_generation(
+    servers: Servers, archive: Archive, reporter: Reporter, now: datetime, policy: ClosingPolicy | None = None
+) -> ClosedLog | None:
+    """Close the current generation, or go on with closing one; with a policy only where it is due, else None.
 
     Raises:
         RequestError: there is nothing to close, or another archive is being written.
@@ -90,6 +95,8 @@ async def close_generation(servers: Servers, archive: Archive, reporter: Reporte
         async with changing(servers.database_url, await work.ledger_id()):
             state = await closing_state(connection)
             work.refuse_other(state)
+            if state.location is None and policy is not None and not await work.is_due(state.generation, policy, now):
+                return None
             if state.location is None:
                 await work.archive_and_prove(state.generation)
                 await fence(connection, state.generation, archive.url)
@@ -158,10 +165,23 @@ class _Closing:
                 f"Run `gpuledger log archive close {state.location}` first",
             )
 
+    async def is_due(self, generation: int, policy: ClosingPolicy, now: datetime) -> bool:
+        """Whether the policy has the generation closed; one without events of its own is not."""
+        async with self._opened(generation) as ledger:
+            if not await self._has_events(ledger):
+                return False
+            first = await ledger.message_at(next_after(ledger.identity.behind))
+        assert first is not None, "it has events"
+        size = (await stream_info(self._connection, stream_name(generation))).state.bytes
+        return is_due(policy, time_of_ns(first.recorded_ns), size, now)
+
     async def archive_and_prove(self, generation: int) -> None:
         """Write the archive up to about now, and prove that it is what the log holds."""
         async with self._opened(generation) as ledger:
-            await self._refuse_nothing(ledger)
+            if not await self._has_events(ledger):
+                raise RequestError(
+                    f"Generation {generation} holds no event beyond its beginning", "There is nothing to close"
+                )
             for _ in range(WRITES_MAX):
                 await write_generation(self._archive, ledger, self._reporter)
                 manifest = await self._manifest(generation)
@@ -224,13 +244,10 @@ class _Closing:
         first = next_after(manifest.identity.behind)
         return ClosedLog(generation, first, manifest.end, self._archive.url, len(messages) - 1)
 
-    async def _refuse_nothing(self, ledger: JetStreamLedger) -> None:
+    async def _has_events(self, ledger: JetStreamLedger) -> bool:
+        """Whether it holds events beyond its beginning."""
         continued = ledger.identity.continued
-        begun = ORIGIN if continued is None else continued.carried
-        if is_at_or_after(begun, await ledger.head()):
-            raise RequestError(
-                f"Generation {ledger.generation} holds no event beyond its beginning", "There is nothing to close"
-            )
+        return is_after(await ledger.head(), ORIGIN if continued is None else continued.carried)
 
     async def _manifest(self, generation: int) -> Manifest:
         return (await self._archive.manifests())[generation]
