@@ -10,7 +10,17 @@ from gpuledger.events.digests import chained
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import ORIGIN, Offset, Position, events_up_to, is_origin, lag, latest
+from gpuledger.events.position import (
+    ORIGIN,
+    Offset,
+    Position,
+    back,
+    events_up_to,
+    is_at_or_after,
+    is_origin,
+    lag,
+    latest,
+)
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import GenerationError, LogChangedError, NoLedgerError
 from gpuledger.ledger.identity import LedgerIdentity
@@ -151,10 +161,12 @@ async def _prove(backend: Backend, ledger: Ledger) -> GenerationProof:
         description, total=events_up_to(head, ledger.identity.behind), unit="events"
     ) as advance:
         await proof.read(advance)
-    compared = compare([*proof.seals, *unproven_before(proof.seals, proof.links)], proof.links)
+    behind = ledger.identity.behind
+    follow_closed = [one for one in proof.seals if is_at_or_after(behind, back(one.data.first, 1))]
+    compared = compare([*proof.seals, *unproven_before(follow_closed, proof.links)], proof.links)
     proof.note(compared.first_break)
     sealed_to = Position(ledger.generation, compared.sealed_to)
-    unsealed = lag(latest([compared.sealed_to, ledger.identity.behind]), head)
+    unsealed = lag(latest([compared.sealed_to, behind]), head)
     return GenerationProof(sealed_to, compared.seals, compared.newest, unsealed, proof.first_break, proof.link)
 
 
