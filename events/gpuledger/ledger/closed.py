@@ -55,6 +55,7 @@ class Archives(Protocol):
 
         Raises:
             GenerationError: the archive is not there, or not whole.
+            LedgerUnavailableError: the object store does not answer.
         """
         ...
 

@@ -219,10 +219,12 @@ class SpanningPublisher:
     async def _in_current(self, publish: Callable[[], Awaitable[T]]) -> T:
         """Publish, and once more in the next generation where the log goes on there."""
         for _ in range(CROSSINGS_MAX):
+            generation = self._generation.number
             try:
                 return await publish()
             except GenerationError:
-                if not await self._log.go_on():
+                # Another call may have gone on meanwhile.
+                if generation == self._generation.number and not await self._log.go_on():
                     raise
         return await publish()
 

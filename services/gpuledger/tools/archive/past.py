@@ -9,7 +9,7 @@ from typing import Final
 from gpuledger.events.position import ORIGIN, Offset, back
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.closed import ClosedGeneration
-from gpuledger.ledger.errors import GenerationError
+from gpuledger.ledger.errors import GenerationError, LedgerError, LedgerUnavailableError
 from gpuledger.ledger.memory import matcher
 from gpuledger.runtime.objects import ObjectsError, ObjectsUrlError
 from gpuledger.tools.archive.manifest import EventsEntry, Manifest
@@ -91,8 +91,8 @@ def _prefix_of(subject_filter: str) -> str:
     return subject_filter if named == len(tokens) else "".join(f"{one}." for one in tokens[:named])
 
 
-def _unreadable(closed: ClosedGeneration, error: Exception) -> GenerationError:
-    text = error.message if isinstance(error, ToolError) else str(error)
-    return GenerationError(
-        f"Generation {closed.generation} is archived at {closed.archive}, and cannot be read: {text}."
-    )
+def _unreadable(closed: ClosedGeneration, error: Exception) -> LedgerError:
+    """An object store that is away comes back; a file that is damaged, or was deleted, does not."""
+    kind = LedgerUnavailableError if isinstance(error, ObjectsError) else GenerationError
+    text = (error.message if isinstance(error, ToolError) else str(error)).removesuffix(".")
+    return kind(f"Generation {closed.generation} is archived at {closed.archive}, and cannot be read: {text}.")
