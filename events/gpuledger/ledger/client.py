@@ -71,6 +71,11 @@ class LedgerClient(Client):
         await super().close()
 
     @property
+    def is_clustered(self) -> bool:
+        """Whether the server names a cluster that it belongs to."""
+        return bool(self._server_info.get("cluster"))
+
+    @property
     def ssl_context(self) -> ssl.SSLContext:
         """The certificates of the current login; the library would keep those of the first."""
         return self._login.tls or super().ssl_context

@@ -27,8 +27,12 @@ from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.runtime.tasks import abandon
 
 IDLE_HEARTBEAT_S = 0.25
+
+HEARTBEATS_APART_ALONE = 2
+"""How many times rarer the heartbeats of a server without a cluster are: no other server can leave it."""
+
 HEARTBEATS_MISSED_MAX = 12
-"""Three seconds: a server that is busy is late with them."""
+"""Three seconds, and six without a cluster: a server that is busy is late with them."""
 
 SUSPECT_HEARTBEATS = 1.4
 """How long one heartbeat is waited for when a server has left the cluster, as a multiple of their interval."""
@@ -273,7 +277,7 @@ class OrderedReader:
         with self._connection.on_break(delivery.end), self._connection.on_departure(delivery.suspect):
             try:
                 await self._start(delivery)
-                await delivery.wait_stale(self._heartbeat_s)
+                await delivery.wait_stale(self._heartbeats_apart_s)
                 if self._guard is not None and self._failure is None:
                     self._guard.doubt()
                 if delivery.cut is not None:
@@ -301,6 +305,10 @@ class OrderedReader:
             await self._guard.confirm_before_publishing()
         self._has_to_confirm = True
 
+    @property
+    def _heartbeats_apart_s(self) -> float:
+        return self._heartbeat_s * (1 if self._connection.client.is_clustered else HEARTBEATS_APART_ALONE)
+
     async def _create_consumer(self, delivery: Delivery) -> None:
         config = ConsumerConfig(
             name=delivery.name,
@@ -310,7 +318,7 @@ class OrderedReader:
             filter_subject=self._filter,
             ack_policy=AckPolicy.NONE,
             flow_control=True,
-            idle_heartbeat=self._heartbeat_s,
+            idle_heartbeat=self._heartbeats_apart_s,
             inactive_threshold=INACTIVE_THRESHOLD_S,
             mem_storage=True,
             num_replicas=1,

@@ -46,8 +46,10 @@ class Checked:
         "event",
         "in_force",
         "message",
+        "ordinary_type",
         "publisher",
         "route",
+        "source",
     )
 
     def __init__(
@@ -70,6 +72,8 @@ class Checked:
         self.route = route
         self.in_force = in_force
         self.enforces = enforces
+        self.ordinary_type = "" if event is None or route is None or enforces is not None else event.type
+        self.source = "" if event is None else event.source
         self._data: Payload | None = None
         self._fact: Fact | None = None
         self._failure: EventError | None = None
@@ -84,10 +88,10 @@ class Checked:
             HolesError: it would leave too many holes.
             NumbersChangedError: the numbers are not of this log any more.
         """
-        if isinstance(numbers, Seen):
-            event = self.event
-            return event is not None and numbers.add(event.source, event.epoch, event.number)
         if self._numbers is not numbers:
+            if isinstance(numbers, Seen):
+                event = self.event
+                return event is not None and numbers.add(event.source, event.epoch, event.number)
             try:
                 self._is_new = numbers.is_new(self.message, self.event)
             except EventError as error:

@@ -11,7 +11,6 @@ from datetime import datetime
 from gpuledger.domain.fact import Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
-from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse
 from gpuledger.events.errors import EventError, EventTimeError
 from gpuledger.events.payload import Payload
@@ -37,12 +36,11 @@ from gpuledger.projection.definition import (
 )
 from gpuledger.projection.enforced import EnforcedRules, InForce
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
+from gpuledger.projection.hearing import REPORT_ACCEPTED, Hearing
 from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outstanding import Outstanding
 from gpuledger.projection.returns import Returns
 from gpuledger.projection.route import Route, recorded_origin
-
-_REPORT_ACCEPTED = DeviceReportAccepted.TYPE
 
 
 class Fold:
@@ -89,8 +87,7 @@ class Fold:
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
         self._agreed: InForce | None = None
         self._source, self._observes, self._reads = projection.source, projection.observes, projection.reads
-        self._by_name = {(model.AGGREGATE, model.EVENT): handler for model, handler in projection.handlers.items()}
-        self._handlers: dict[str, Handler | None] = {}
+        self._hearing = Hearing(projection)
         projection.follow_rules(self.state, self.enforced.in_force)
 
     @property
@@ -116,9 +113,20 @@ class Fold:
         return list(map(self.checker.check, messages))
 
     def apply_all_checked(self, messages: Iterable[Checked]) -> None:
-        """Fold messages that were checked; raises as `apply_all`."""
+        """Fold messages that were checked, perhaps for several folds, most of which pass by; raises as `apply_all`."""
+        passed_by, own, skipped = self._hearing.passed_by, self._source, self._skipped
         for checked in messages:
-            self.apply_checked(checked)
+            if (
+                checked.ordinary_type in passed_by
+                and checked.source != own
+                and checked.checked_by is self._agreed
+                and checked.message.sequence not in skipped
+                and self._counts(checked)
+            ):
+                self._last, self.sequence = checked.message, checked.message.sequence
+                self.events += 1
+            else:
+                self.apply_checked(checked)
 
     def apply_checked(self, checked: Checked) -> None:
         """Fold one message that was checked; raises as `apply_all` does.
@@ -126,12 +134,10 @@ class Fold:
         A position that is skipped uses up its number all the same, so that a projection that had gone past it before
         and one that skips it agree on what is missing.
         """
-        message, event = checked.message, checked.event
-        self.sequence = message.sequence
-        self._last = message
+        message, event, error = checked.message, checked.event, checked.error
+        self.sequence, self._last = message.sequence, message
         if self._reads:
             self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
-        error = checked.error
         try:
             is_new = checked.is_new(self._numbers)
         except EventError as too_many:
@@ -153,6 +159,13 @@ class Fold:
         else:
             self._apply_counted(message, event, checked, checked.route)
 
+    def _counts(self, checked: Checked) -> bool:
+        """Whether a number is new; one that is not may be looked at again, because that changes nothing."""
+        try:
+            return checked.is_new(self._numbers)
+        except EventError:
+            return False
+
     def _agrees(self, checked_by: InForce) -> bool:
         """Whether others have checked by the rules that are enforced here; if not, it is checked again."""
         if checked_by is not self._agreed:
@@ -169,7 +182,7 @@ class Fold:
             self.projection.follow_rules(self.state, self.enforced.in_force)
         data, handler = None, None
         if route.rule is not None:
-            handler = self._handlers[event.type] if event.type in self._handlers else self._handler(event.type, route)
+            handler = self._hearing.handler(event.type, route)
             if handler is not None or self._observes:
                 try:
                     data = checked.data(self._catalogue)
@@ -181,19 +194,20 @@ class Fold:
         if event.source == self._source and self._is_back(message, event, data):
             return
         if handler is None:
-            if event.type == _REPORT_ACCEPTED:
+            if event.type == REPORT_ACCEPTED:
                 self._hear_report(message, event, checked)
             return
         if route.is_open or checked.hears(judges=self.projection.judges):
             self._fold(checked.fact(self._catalogue), handler, message.subject, checked.in_force)
 
     def due(self, now: datetime) -> None:
-        """Fold what the passing of time alone leads to.
-
-        Raises:
-            DueError: this build fails at it.
-        """
+        """Fold what the passing of time alone leads to; raises DueError where this build fails at it."""
         self._take_due(self.projection.due, self.state, now)
+
+    def heard(self, batch: Iterable[Checked]) -> list[Checked]:
+        """The messages that this projection may have something to do with."""
+        passed_by = self._hearing.passed_by
+        return [checked for checked in batch if checked.ordinary_type not in passed_by]
 
     def touched(self, checked: Checked) -> Touched:
         """The paged rows that a message may touch.
@@ -202,7 +216,7 @@ class Fold:
             BadEventError: this build fails at it.
         """
         message = checked.message
-        fact = None if message.sequence in self._skipped else self._handled(checked)
+        fact = None if message.sequence in self._skipped else self._hearing.fact(checked, self._catalogue)
         if fact is None:
             return ()
         try:
@@ -220,7 +234,7 @@ class Fold:
 
     def peek(self, message: Message) -> Fact | None:
         """The fact that a message holds, where this projection handles it; changes nothing."""
-        return self._handled(self.checker.check(message, self.enforced.copy()))
+        return self._hearing.fact(self.checker.check(message, self.enforced.copy()), self._catalogue)
 
     @property
     def anchor(self) -> Anchor | None:
@@ -285,7 +299,7 @@ class Fold:
         except EventError as error:
             self._reject(message, event, error)
             return
-        handler = self._handler(fact.event.type, route)
+        handler = self._hearing.handler(fact.event.type, route)
         if handler is not None and not self.projection.judges:
             self._fold(fact, handler, message.subject, checked.in_force)
 
@@ -381,21 +395,3 @@ class Fold:
     @property
     def _position(self) -> Position:
         return self.generations.position(self.sequence)
-
-    def _handled(self, checked: Checked) -> Fact | None:
-        """The fact of an event that counts, decodes, and is handled here."""
-        event, route = checked.event, checked.route
-        if event is None or route is None or self._handler(event.type, route) is None:
-            return None
-        try:
-            return checked.fact(self._catalogue)
-        except EventError:
-            return None
-
-    def _handler(self, event_type: str, route: Route) -> Handler | None:
-        """The handler of a type, whatever its version."""
-        if not route.is_registered:  # A hostile source invents any number of types.
-            return None
-        if event_type not in self._handlers:
-            self._handlers[event_type] = self._by_name.get((route.aggregate, route.event))
-        return self._handlers[event_type]

@@ -41,7 +41,7 @@ from gpuledger.runtime.telemetry import LeaderMetrics, ProjectionMetrics, server
 
 log = structlog.get_logger("gpuledger.projection")
 
-CHECK_INTERVAL_S = 1.0
+CHECK_INTERVAL_S = 2.0
 """How often positions are compared with the head of the log, and a stopped projection checks for a remedy."""
 
 CHECK_AGE_MAX_S = 15.0

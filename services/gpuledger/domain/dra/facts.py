@@ -121,5 +121,10 @@ def _combined(one: Holding, other: Holding) -> Holding:
         return other
     consumed = dict(one.consumed)
     for name, amount in other.consumed.items():
-        consumed[name] = consumed[name].as_much(consumed[name].nanos + amount.nanos) if name in consumed else amount
+        consumed[name] = _sum(consumed[name], amount) if name in consumed else amount
     return one._replace(consumed=consumed)
+
+
+def _sum(one: Quantity, other: Quantity) -> Quantity:
+    """Both, in the form that is read from the sum's text: 1Ki and 1 are 1025, of which nobody sees what it was."""
+    return parse_quantity(str(one.as_much(one.nanos + other.nanos)))

@@ -219,9 +219,9 @@ def test_an_unknown_type_of_the_edge_is_kept_counted_and_marked() -> None:
 
 def test_hostile_types_are_not_remembered_each() -> None:
     fold = folding()
-    before = len(fold.checker._routes) + len(fold._handlers)
+    before = len(fold.checker._routes) + len(fold._hearing._by_type)
     words = ("".join(letters) for letters in itertools.product("abcdefghij", repeat=3))
     for number, word in enumerate(words, 1):
         one = message(failure(number), number, subject=f"ledger.node.n1.device.d1.{word}")
         fold.apply(one._replace(data=one.data.replace(b"device.failed", f"device.{word}".encode())))
-    assert len(fold.checker._routes) + len(fold._handlers) == before
+    assert len(fold.checker._routes) + len(fold._hearing._by_type) == before

@@ -11,7 +11,7 @@ from gpuledger.domain.dra.objects import ClaimId, Holding, PoolId, TaintRule
 from gpuledger.domain.dra.pools import seen_everywhere
 from gpuledger.domain.dra.state import TaintRules
 from gpuledger.domain.dra.use import UNUSED, Use, uses_of
-from gpuledger.domain.quantities import UNIT
+from gpuledger.domain.quantities import UNIT, parse_quantity
 from gpuledger.events.claim import Result
 from gpuledger.events.slice import RequestPolicy, SliceDevice, TaintRuleSet
 from support.dra import ANYWHERE, counters, device, given, partition, published, result, share, shared, taint
@@ -144,6 +144,15 @@ def test_how_a_device_is_used(results: list[Any], use: Use) -> None:
 
 def test_what_is_given_twice_is_one_holding() -> None:
     assert len(held(result("d"), result("d", admin_access=True), share("d", m="1"), share("d", m="2"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("amounts", "total"), [(("1Ki", "1"), "1025"), (("1Ki", "1Ki"), "2Ki"), (("1", "1Ki"), "1025")]
+)
+def test_what_is_consumed_twice_reads_as_its_text_does(amounts: tuple[str, str], total: str) -> None:
+    (one,) = held(*(share("d", m=amount) for amount in amounts))
+    assert one.consumed == {"m": parse_quantity(total)}
+    assert str(one.consumed["m"]) == total
 
 
 def test_a_slice_that_defines_counters_offers_no_devices() -> None:
