@@ -16,6 +16,7 @@ from contextlib import (
 )
 from typing import Final
 
+from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 
 from gpuledger.events.position import (
@@ -35,7 +36,7 @@ from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected, r
 from gpuledger.ledger.continuity import LogGuard, kept_stream
 from gpuledger.ledger.errors import (
     GenerationError,
-    LedgerUnavailableError,
+    LedgerError,
     LogLostError,
     LogRestoredError,
     NoLedgerError,
@@ -264,7 +265,7 @@ class JetStreamLedger(Ledger):
         """Go on in the next generation whenever one is closed, until cancelled."""
         while True:
             await asyncio.sleep(GENERATION_CHECK_S)
-            with suppress(LedgerUnavailableError):
+            with suppress(LedgerError, NatsError):
                 if await self._is_over():
                     await self.go_on()
 
