@@ -9,10 +9,11 @@ import pytest
 
 from gpuledger.events.position import Position
 from gpuledger.ledger.api import Expected, Ledger
-from gpuledger.ledger.closing import begin_next, fence, open_next
+from gpuledger.ledger.closing import begin_next, beginning, fence, open_next
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import LogRestoredError, SequenceConflictError
 from gpuledger.ledger.identity import Anchor
+from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.memory import MemoryLedger
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing, read_count
 
@@ -149,3 +150,16 @@ async def test_nobody_has_to_be_told_that_a_generation_was_closed(clean_nats_url
             assert [one.sequence for one in receipts] == list(range(2, 50))
             assert numbers_of(await read_count(reader, 48)) == list(range(2, 50))
         assert numbers_of(await everything(other)) == list(range(1, 50))
+
+
+async def test_a_repeat_that_begins_a_generation_is_no_conflict(clean_nats_url: str) -> None:
+    async with jetstream_ledger(clean_nats_url) as ledger, connected(clean_nats_url, name="test") as connection:
+        await ledger.publish(outgoing(1))
+        await fence(connection, 1, "/archive")
+        identity = await begin_next(connection, 1, "/archive", LINK)
+        async with connect_ledger(clean_nats_url, name="test", generation=2) as following:
+            await following.publish(beginning(outgoing(1, id_prefix="repeated"), 2))
+        await open_next(connection, identity)
+        assert (await ledger.publish(outgoing(2), Expected(DEVICE, 1))).sequence == 3
+        with pytest.raises(SequenceConflictError):
+            await ledger.publish(outgoing(3), Expected(DEVICE, 1))
