@@ -81,6 +81,8 @@ async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
     assert "1/5" in (await cli("log", "show", "5")).out
     past = await cli("get", "devices", "--as-recorded", "1/700", "-o", "name")
     assert past.code == 0, past.err
+    none = await cli("get", "devices", "--as-recorded", "2/700")
+    assert "The log has no position 2/700. It is 1/700." in none.err
     async with services(servers) as supervision:
         await publish(supervision.ledger, failures(range(EVENTS + MORE, EVENTS + 2 * MORE)))
         await caught_up(supervision)

@@ -18,7 +18,8 @@ from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError
-from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, expectation, refusal_of
+from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, expectation
+from gpuledger.ledger.refusal import refusal_of
 
 BATCH_MESSAGES_MAX = 1000
 """The most that a server takes in one batch unless its limits are set lower."""

@@ -9,7 +9,7 @@ recorded that the server did not acknowledge.
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from nats.aio.msg import Msg
@@ -27,6 +27,7 @@ from gpuledger.ledger.errors import (
     SequenceConflictError,
 )
 from gpuledger.ledger.gate import PROBE_ANSWER_MAX_S, PROBE_PAUSE_S, SILENCE_MAX_S, PublishGate
+from gpuledger.ledger.refusal import PublishRefusal, refusal_of
 from gpuledger.ledger.storage import NO_STORAGE_CODES
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.telemetry import STORAGE_REFUSALS
@@ -47,38 +48,6 @@ EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
 _CONFLICT_CODE = 10071
 _OTHER_STREAM_CODE = 10060
 _TOO_LARGE_CODE = 10054
-_IN_PROCESS_CODES = frozenset({10158, 10164})
-"""This message is on its way through the cluster, or another one that it has to stand behind."""
-
-_LEADERLESS_CODES = frozenset({0, 10008})
-"""No server takes the subject; the cluster is temporarily unavailable."""
-
-_TRANSIENT_STATUS = 500
-_TOO_MANY_REQUESTS = 429
-_SERVICE_UNAVAILABLE = 503
-
-
-class PublishRefusal(NamedTuple):
-    """Why the server did not record a message; `status` follows HTTP."""
-
-    status: int
-    code: int
-    reason: str
-
-    @property
-    def is_transient(self) -> bool:
-        """Whether trying again may help."""
-        return self.status >= _TRANSIENT_STATUS or self.status == _TOO_MANY_REQUESTS or self.is_in_process
-
-    @property
-    def is_in_process(self) -> bool:
-        """Whether the server has this message, or one before it, and has yet to record it."""
-        return self.code in _IN_PROCESS_CODES
-
-    @property
-    def is_leaderless(self) -> bool:
-        """Whether it says that no message of anybody can be recorded for now, as in an election."""
-        return self.status == _SERVICE_UNAVAILABLE and self.code in _LEADERLESS_CODES
 
 
 class Run:
@@ -379,18 +348,6 @@ def expectation(expected: Expected, stream: str) -> dict[str, str]:
         EXPECTED_SEQUENCE: str(expected.sequence),
         EXPECTED_FILTER: expected.subject_filter,
     }
-
-
-def refusal_of(answer: Msg) -> PublishRefusal | None:
-    """Why the server refused; None for an acknowledgement."""
-    if not answer.data:
-        return PublishRefusal(_SERVICE_UNAVAILABLE, 0, "no stream takes the subject")
-    if b'"error"' not in answer.data:
-        return None
-    error = orjson.loads(answer.data)["error"]
-    return PublishRefusal(
-        error["code"], error.get("err_code", 0), f"the server answered {error.get('description', error)!r}"
-    )
 
 
 def _raise_for_good(run: Run) -> None:

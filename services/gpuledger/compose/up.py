@@ -26,6 +26,7 @@ from gpuledger.edge.admission.service import AdmissionHealth
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.position import number_of
+from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
@@ -164,13 +165,19 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             measuring.append(measure_sources(servers.database_url))
         if options.runs(SealsProjection.name):
             measuring.append(measure_log(ledger, servers.database_url))
-        taking = []
-        if settings.objects_url is not None and options.runs(SNAPSHOTS):
-            taking.append(SnapshotService(ledger, servers.nats_url, servers.database_url, settings.objects_url).run())
-        if settings.archive is not None and options.runs(SealsProjection.name):
-            taking.append(ClosingService(servers.nats_url, servers.database_url, settings.archive).run())
+        taking = _taking(settings, options, servers, ledger)
         work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
         await run_until_one_fails([_report_up(reports, endpoints), *work])
+
+
+def _taking(settings: Settings, options: UpOptions, servers: DataServers, ledger: Ledger) -> list[Work]:
+    """What takes snapshots and closes generations, where the settings say so."""
+    taking: list[Work] = []
+    if settings.objects_url is not None and options.runs(SNAPSHOTS):
+        taking.append(SnapshotService(ledger, servers.nats_url, servers.database_url, settings.objects_url).run())
+    if settings.archive is not None and options.runs(SealsProjection.name):
+        taking.append(ClosingService(servers.nats_url, servers.database_url, settings.archive).run())
+    return taking
 
 
 async def _report_up(reports: Reports, endpoints: UpEndpoints) -> None:

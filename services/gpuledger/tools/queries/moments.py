@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from gpuledger.events.position import Offset, Position, is_after, number_of
+from gpuledger.events.position import Offset, Position, is_after
 from gpuledger.projection.replay import sequence_at
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.queries.backend import Backend
@@ -32,7 +32,10 @@ async def sequence_of(backend: Backend, when: datetime | tuple[int | None, Offse
     head = await ledger.head()
     if generation is not None and not ledger.generations.has(Position(generation, sequence)):
         hint = "Positions of before a restore belong to the archive of that generation"
-        raise RequestError(f"The log has no position {generation}/{number_of(sequence)}", hint)
+        if generation not in dict(ledger.generations.begun):
+            raise RequestError(f"The log is at generation {ledger.generation}, not {generation}", hint)
+        hint = f"It is {ledger.generations.position(sequence)}"
+        raise RequestError(f"The log has no position {Position(generation, sequence)}", hint)
     if is_after(sequence, head):
         raise RequestError(f"The log ends at position {ledger.generations.position(head)}")
     return sequence
