@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuledger.db.engine import connect
 from gpuledger.events.position import Position
+from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.identity import Anchor
 from gpuledger.local.servers.nats import NatsServer
+from gpuledger.projection.continuity import confirm_checkpoint
+from gpuledger.projection.errors import GenerationMismatchError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.kept_fold import KeptFold
@@ -14,6 +18,7 @@ from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.replay import fold_on
 from gpuledger.projection.snapshot import layout_of, snapshot_of
 from gpuledger.projection.snapshots import Snapshots, SnapshotSettings
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.projection.verify import verify
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.objects import open_objects
@@ -25,7 +30,7 @@ from support.cli import Cli, Run, aside
 from support.closing import caught_up, close_at, opened, rows_of, services
 from support.imports import TITAN_HEADER, write
 from support.ledgers import everything, make_ledger
-from support.projections import publish
+from support.projections import execute, publish
 from support.runners import failures
 
 EVENTS = 1_100
@@ -86,6 +91,46 @@ async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
     async with services(servers) as supervision:
         await publish(supervision.ledger, failures(range(EVENTS + MORE, EVENTS + 2 * MORE)))
         await caught_up(supervision)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_services_that_were_away_read_the_rest_of_a_closed_generation(
+    servers: Servers, location: str, cli: Run, *, is_deleted: bool
+) -> None:
+    async with services(servers) as supervision:
+        await publish(supervision.ledger, failures(range(1, MORE)))
+        await caught_up(supervision)
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(MORE, 2 * MORE)))
+    await close_at(servers, location)
+    if is_deleted:
+        assert (await cli("log", "archive", "delete-stream", location, "1", "--yes")).code == 0
+    async with services(servers) as supervision:
+        await publish(supervision.ledger, failures(range(2 * MORE, 3 * MORE)))
+        await caught_up(supervision)
+        for projection in all_projections():
+            found = await verify(projection, supervision.ledger, servers.database_url)
+            assert (found.differences, found.position.generation) == (0, 2), found
+
+
+async def test_rows_that_end_with_another_event_are_refused_as_after_a_restore(
+    servers: Servers, location: str, cli: Run
+) -> None:
+    projection = DevicesProjection()
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        await rebuild(projection, ledger, servers.database_url)
+        await close_at(servers, location)
+    execute(servers.database_url, "UPDATE gpuledger.projection SET last_digest = repeat('0', 64)")
+    async with opened(servers) as ledger, connect(servers.database_url, application_name="test") as connection:
+        checkpoint = await ProjectionStore(connection, projection).checkpoint()
+        assert checkpoint is not None
+        assert checkpoint.at == Position(1, MORE - 1)
+        with pytest.raises(LogRestoredError, match="in a closed generation, stands another event"):
+            await confirm_checkpoint(projection, ledger, checkpoint)
+        with pytest.raises(GenerationMismatchError):
+            await confirm_checkpoint(projection, ledger, checkpoint._replace(generation=2))
+    assert (await cli("doctor")).code == 1
 
 
 async def test_snapshots_of_services_and_folds_go_on_behind_a_closed_generation(
