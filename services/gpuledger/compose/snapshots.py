@@ -5,14 +5,12 @@ without snapshots, folds of the past begin at an earlier one, and nothing else i
 """
 
 import asyncio
-import os
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
+from gpuledger.compose.children import run_module
 from gpuledger.events.position import ORIGIN, lag
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LedgerError
@@ -24,9 +22,6 @@ from gpuledger.tools import snapshot_process
 from gpuledger.tools.snapshots import DUE
 
 log = structlog.get_logger("gpuledger.fold-snapshots")
-
-STOP_TIMEOUT_S: Final = 5.0
-"""How long the process may take to end when it is asked to."""
 
 MODULE: Final = snapshot_process.__name__
 
@@ -92,7 +87,7 @@ class SnapshotService:
             return True
         now_s = asyncio.get_running_loop().time()
         cleans = self._cleaned_s is None or now_s - self._cleaned_s >= self._pauses.clean_s
-        code, words = await _run([snapshot_process.CLEAN] if cleans else [], self._environ)
+        code, words = await run_module(MODULE, [snapshot_process.CLEAN] if cleans else [], self._environ)
         if code == snapshot_process.BUSY:
             self.looked_at = head
             return True
@@ -103,31 +98,3 @@ class SnapshotService:
         self.looked_at = head
         self._cleaned_s = now_s if cleans else self._cleaned_s
         return True
-
-
-async def _run(arguments: list[str], environ: Mapping[str, str]) -> tuple[int, str]:
-    """The process's exit code, and the last line that it wrote to stderr."""
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", MODULE, *arguments),
-        env={**os.environ, **environ},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        _, written = await child.communicate()
-    finally:
-        if child.returncode is None:
-            await _end(child)
-    lines = written.decode(errors="replace").strip().splitlines()
-    return child.returncode or 0, lines[-1] if lines else ""
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    child.terminate()
-    try:
-        async with asyncio.timeout(STOP_TIMEOUT_S):
-            await child.wait()
-    except TimeoutError:
-        child.kill()
-        await child.wait()

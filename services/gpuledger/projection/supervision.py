@@ -325,7 +325,7 @@ class Supervision:
             self._leader_metrics.found(name, holder and holder.process, holder and holder.since)
 
     def _position(self, checkpoint: Checkpoint | None) -> Offset:
-        if checkpoint is None or not checkpoint.at.is_in(self.ledger.generation):
+        if checkpoint is None or not self.ledger.generations.has(checkpoint.at):
             return ORIGIN
         return checkpoint.position
 

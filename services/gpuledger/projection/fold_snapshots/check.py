@@ -48,9 +48,9 @@ async def check_snapshots(
     skipped = await skipped_positions(ledger)
     whole = [name for name, table in projection.new_state().tables().items() if table.spec.retires is not None]
     going: LoadedFold | None = None
-    since = Position(ledger.generation, ORIGIN)
+    since = ledger.generations.position(ORIGIN)
     for place in reversed(await snapshots.pieces(projection).places()):
-        at = Position(ledger.generation, place.sequence)
+        at = ledger.generations.position(place.sequence)
         try:
             loaded = await snapshots.load_at(projection, place, skipped, whole=whole, is_written=True)
         except UNUSABLE as error:

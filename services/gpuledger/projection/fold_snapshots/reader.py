@@ -160,7 +160,7 @@ class FoldSnapshots:
     def refuse(self, projection: Projection, at: Offset, error: Exception) -> None:
         """Say why a snapshot is not used, or none at all."""
         if isinstance(error, UNUSABLE):
-            position = Position(self._ledger.generation, at)
+            position = self._ledger.generations.position(at)
             self._on_refused(f"The snapshot of {projection.name} at {position} is not used: {error}")
         else:
             self._on_refused(str(error))
@@ -193,7 +193,7 @@ class FoldSnapshots:
             for (name, spec), columns in zip(specs.items(), found, strict=True)
         }
         with uncollected():
-            fold = restored(projection, manifest, rows, skipped, is_written=is_written)
+            fold = restored(projection, manifest, self._ledger.generations, rows, skipped, is_written=is_written)
         loaded = LoadedFold(fold, manifest, pieces)
         for name in whole:
             await loaded.load_retired(name)
@@ -201,7 +201,7 @@ class FoldSnapshots:
 
     def begin(self, projection: Projection, skipped: Sequence[Position], *, is_written: bool) -> LoadedFold:
         """The fold at the first event, with nothing before it."""
-        fold = Fold(projection, self._ledger.generation, skipped=skipped, publishes=is_written)
+        fold = Fold(projection, self._ledger.generations, skipped=skipped, publishes=is_written)
         if not is_written:
             for table in fold.state.tables().values():
                 table.never_written()
@@ -218,7 +218,7 @@ class FoldSnapshots:
             ObjectMissingError: it was deleted meanwhile.
         """
         manifest = await pieces.manifest(place)
-        if manifest.skips != skips_up_to(skipped, manifest.key.generation, manifest.anchor.sequence):
+        if manifest.skips != skips_up_to(skipped, self._ledger.generations, manifest.anchor.sequence):
             raise RefusedSnapshotError("Operators decided since to pass over another position before it.")
         try:
             await self._ledger.confirm(manifest.anchor)

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import decode, encode
-from gpuledger.events.position import Position
+from gpuledger.events.position import Generations, Position
 from gpuledger.projection.definition import NOT_PUBLISHED, Projection
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 from gpuledger.projection.fold import Fold
@@ -44,6 +44,7 @@ def rows_beside(fold: Fold) -> dict[str, Sequence[Row]]:
 def restored(
     projection: Projection,
     manifest: SnapshotManifest,
+    generations: Generations,
     rows: Mapping[str, RowsOf],
     skipped: Iterable[Position],
     *,
@@ -67,7 +68,7 @@ def restored(
     decisions = [OutstandingDecision(*row) for row in rows[OUTSTANDING.name]()]
     fold = Fold(
         projection,
-        manifest.key.generation,
+        generations,
         state=state,
         seen=seen_of(rows[SEEN.name]()),
         expected=[decode(one.data.encode()) for one in decisions if one.data is not None],

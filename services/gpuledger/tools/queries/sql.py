@@ -203,12 +203,12 @@ class _Past:
                     folds.append(await self._begun(projection, skipped))
                 elif projection.name in IN_LOG_ORDER:
                     folded = in_log_order(projection, at)
-                    fold = Fold(folded, self._ledger.generation, skipped=skipped, publishes=False)
+                    fold = Fold(folded, self._ledger.generations, skipped=skipped, publishes=False)
                     folds.append((fold, self._rows_of(projection, fold.state)))
                 else:
                     facts = stack.enter_context(CollectedFacts(at, self._bounds.bytes_max))
                     collector = collector_of(projection, facts)
-                    folds.append((Fold(collector, self._ledger.generation, skipped=skipped, publishes=False), None))
+                    folds.append((Fold(collector, self._ledger.generations, skipped=skipped, publishes=False), None))
                     collected.append((projection, facts))
             await self._read_log(folds)
             for projection, facts in collected:
@@ -259,7 +259,7 @@ class _Past:
                     if rules is not enforced:
                         projection.follow_rules(state, rules)
                         enforced = rules
-                    fold_fact(projection, state, self._ledger.generation, item)
+                    fold_fact(projection, state, self._ledger.generations, item)
                 if rows.is_full:
                     await rows.flush()
                 advance(len(batch))
