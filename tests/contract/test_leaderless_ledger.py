@@ -17,7 +17,7 @@ from gpuledger.ledger.api import Receipt
 from gpuledger.ledger.atomic import BATCH_MESSAGES_MIN
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.gate import PublishGate
-from gpuledger.ledger.identity import Anchor, LedgerIdentity
+from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing
@@ -109,7 +109,7 @@ async def test_what_a_busy_server_refuses_is_sent_again(
 
 
 async def test_a_batch_is_not_tried_before_a_closed_gate(ledger: JetStreamLedger) -> None:
-    gate = ledger._publisher.one_by_one.gate
+    gate = ledger._publishing._publisher.one_by_one.gate
     gate.close("no leader")
     receipts = await ledger.publish_many([outgoing(number) for number in range(BATCH_MESSAGES_MIN)])
     assert [receipt.sequence for receipt in receipts] == list(range(1, BATCH_MESSAGES_MIN + 1))
@@ -119,7 +119,7 @@ async def test_a_batch_is_not_tried_before_a_closed_gate(ledger: JetStreamLedger
 async def test_a_probe_that_is_lost_while_leaders_change_is_soon_sent_again(
     ledger: JetStreamLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publisher = ledger._publisher.one_by_one
+    publisher = ledger._publishing._publisher.one_by_one
     publisher.gate = PublishGate(3_600.0)  # it notices no silence
     publisher.gate.close("no leader")
     client, lost = ledger._connection.client, list[str]()
@@ -142,10 +142,10 @@ async def test_the_log_is_confirmed_once_for_all_calls_that_wait_for_the_server(
     confirmed = 0
     really = continuity.confirm_log
 
-    async def counted(connection: Connection, expected: LedgerIdentity, anchor: Anchor | None = None) -> None:
+    async def counted(connection: Connection, expected: LedgerIdentity, *more: Any) -> None:
         nonlocal confirmed
         confirmed += 1
-        await really(connection, expected, anchor)
+        await really(connection, expected, *more)
 
     monkeypatch.setattr(continuity, "confirm_log", counted)
     async with new_ledger(fresh_nats.url) as ledger:

@@ -64,7 +64,7 @@ async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_c
     fresh_nats: NatsServer, tmp_path: Path
 ) -> None:
     async with longer_than_copy(fresh_nats, tmp_path / "copy") as ledger:
-        gate = ledger._publisher.one_by_one.gate
+        gate = ledger._publishing._publisher.one_by_one.gate
 
         async def waits() -> bool:
             return bool(gate._waiting)
@@ -109,7 +109,7 @@ async def test_what_waits_for_a_stream_that_is_away_is_not_published_into_an_old
 
 
 async def is_closed(ledger: JetStreamLedger) -> bool:
-    return not ledger._publisher.one_by_one.gate.is_open
+    return not ledger._publishing._publisher.one_by_one.gate.is_open
 
 
 @pytest.mark.parametrize("count", [1, 40])

@@ -64,6 +64,7 @@ FIRST_STEPS: Final = Story(
         ("docs/reports.md", "Any query at any moment"),
         ("docs/operations.md", "Archive"),
         ("docs/reports.md", "Archives"),
+        ("docs/operations.md", "Closing a generation"),
     ),
 )
 LAB: Final = Story(

@@ -54,7 +54,7 @@ because any other one ends with a nil pointer.
 */}}
 {{- define "gpuledger.checkDefaults" -}}
 {{- $values := .Values -}}
-{{- range list "admission" "agent" "components" "dashboards" "logProof" "nats" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
+{{- range list "admission" "agent" "components" "dashboards" "logArchive" "logProof" "nats" "objects" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
 {{- if not (hasKey $values .) }}
 {{- fail (printf "the values lack the defaults of %s, because they are those of an earlier chart (--reuse-values). Upgrade with --reset-then-reuse-values." .) }}
 {{- end }}
@@ -150,6 +150,37 @@ wait for them for ever. Without a cluster, as in `helm template`, nothing is fou
 {{- end }}
 {{- end }}
 
+{{/* The variables that name the object store and the login to it; nothing where there is none. */}}
+{{- define "gpuledger.objectsEnv" -}}
+{{- with .Values.objects }}
+{{- if .url }}
+- name: GPULEDGER_OBJECTS_URL
+  value: {{ .url | quote }}
+{{- with .endpoint }}
+- name: AWS_ENDPOINT_URL
+  value: {{ . | quote }}
+{{- end }}
+{{- with .region }}
+- name: AWS_REGION
+  value: {{ . | quote }}
+{{- end }}
+{{- if .credentialsSecret }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom:
+    secretKeyRef: {name: {{ .credentialsSecret }}, key: {{ .accessKeyIdKey }}}
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom:
+    secretKeyRef: {name: {{ .credentialsSecret }}, key: {{ .secretAccessKeyKey }}}
+{{- end }}
+{{- if and (not (hasPrefix "s3:" .url)) (or .endpoint .region .credentialsSecret) }}
+{{- fail "objects.endpoint, objects.region and objects.credentialsSecret are about a bucket; leave them empty with a file: URL." }}
+{{- end }}
+{{- else if or .endpoint .region .credentialsSecret }}
+{{- fail "objects.endpoint, objects.region and objects.credentialsSecret are about the bucket in objects.url; give that." }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The data of the chart's own Secret: the URLs that the values give. */}}
 {{- define "gpuledger.secretData" -}}
 {{- with .Values.servers.natsUrl }}
@@ -162,13 +193,13 @@ wait for them for ever. Without a cluster, as in `helm template`, nothing is fou
 
 {{/* As whom a component works with the servers, by the name of its role. Call with the component. */}}
 {{- define "gpuledger.role" -}}
-{{- get (dict "migrate" "operator" "log-proof" "reader") . | default "services" }}
+{{- get (dict "migrate" "operator" "log-archive" "operator" "log-proof" "reader") . | default "services" }}
 {{- end }}
 
 {{/*
 How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret, clientCertificate, and brought for the
-chart's own server. Call with (list $ "component"); `migrate` is the operator, `log-proof` a reader, all others are the
-services.
+chart's own server. Call with (list $ "component"); `migrate` and `log-archive` are the operator, `log-proof` is a
+reader, all others are the services.
 */}}
 {{- define "gpuledger.natsLogin" -}}
 {{- $root := index . 0 -}}

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from gpuledger.cli.render import TerminalReporter, message
 from gpuledger.db.revision import check_current, needs_migration
-from gpuledger.ledger.errors import RestoreInterruptedError
+from gpuledger.ledger.errors import ClosingError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Servers, Settings, read_settings
+from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.preparation import PreparedLedger, prepare_ledger
 from gpuledger.tools.queries.backend import Backend, all_projections
 
@@ -46,7 +47,12 @@ async def open_backend(
     """
     settings = read_settings(os.environ, data_dir)
     async with open_servers(data_dir, command, begins=begins) as servers, AsyncExitStack() as stack:
-        opening = connect_ledger(servers.nats_url, name=f"gpuledger {command}", identity=servers.nats_identity)
+        opening = connect_ledger(
+            servers.nats_url,
+            name=f"gpuledger {command}",
+            identity=servers.nats_identity,
+            archives=ArchivedGenerations(),
+        )
         ledger = await stack.enter_async_context(opening)
         if records:
             async with aclosing(FollowedLog(all_projections(), ledger, servers.database_url)) as followed:
@@ -73,13 +79,13 @@ async def open_servers(
         data_dir: from the command line.
         command: as `open_backend` takes it.
         begins: as `open_backend` takes it.
-        restores: whether the command goes on with a restore that was interrupted.
+        restores: whether the command goes on with a restore, or with closing, that was interrupted.
     """
     settings = read_settings(os.environ, data_dir)
     if settings.servers is not None and data_dir is not None:
         message("NATS_URL and DATABASE_URL are set: they are used, and --data-dir is not.")
     async with AsyncExitStack() as stack:
-        passed_over = (RestoreInterruptedError,) if restores else ()
+        passed_over = (RestoreInterruptedError, ClosingError) if restores else ()
         yield await _servers(stack, settings, command, begins=begins, passed_over=passed_over)
 
 

@@ -113,6 +113,71 @@ class Position(NamedTuple):
         return lag(self.sequence, head.sequence)
 
 
+class Generations:
+    """Which generation each place of a log is in: sequences go on from a closed generation into the next one.
+
+    It grows while a process runs, as generations are closed. Whoever keeps a log's `Generations` learns of them.
+    """
+
+    def __init__(self, begun: Iterable[tuple[int, Offset]]) -> None:
+        """`begun` names each generation with the place behind which it begins, in their order; at least one."""
+        self._begun = [(generation, number_of(behind)) for generation, behind in begun]
+
+    @property
+    def first(self) -> int:
+        """The generation that the log begins with."""
+        return self._begun[0][0]
+
+    @property
+    def current(self) -> int:
+        """The generation that is written to."""
+        return self._begun[-1][0]
+
+    @property
+    def begun(self) -> tuple[tuple[int, Offset], ...]:
+        """Each generation with the place behind which it begins."""
+        return tuple(self._begun)
+
+    def begin(self, generation: int, behind: Offset) -> None:
+        """Have another generation begin behind a place, the end of the one before."""
+        self._begun.append((generation, number_of(behind)))
+
+    def of(self, at: Offset) -> int:
+        """The generation that a place is in; the origin is in the first one."""
+        number = number_of(at)
+        return next((generation for generation, behind in reversed(self._begun) if number > behind), self.first)
+
+    def position(self, at: Offset) -> Position:
+        """The position of a place."""
+        return Position(self.of(at), at)
+
+    def has(self, at: Position) -> bool:
+        """Whether a position is one of this log, as far as its generation goes."""
+        return at.is_in(self.of(at.sequence))
+
+    def behind(self, generation: int) -> Offset:
+        """The place behind which a generation of this log begins."""
+        return next(behind for number, behind in self._begun if number == generation)
+
+    def end(self, generation: int) -> Offset:
+        """Where a generation ends; the current one has no end yet, so `NEVER`."""
+        following = [behind for number, behind in self._begun if number > generation]
+        return following[0] if following else NEVER
+
+    def after(self, generation: int) -> int:
+        """The generation behind one that is closed."""
+        return next(number for number, _ in self._begun if number > generation)
+
+    def before(self, generation: int) -> list[int]:
+        """The generations before one, the last first."""
+        return [number for number, _ in reversed(self._begun) if number < generation]
+
+
+def generations_of(generation: "int | Generations") -> Generations:
+    """The generations of a log that has one alone, or of the one that is given."""
+    return generation if isinstance(generation, Generations) else Generations([(generation, ORIGIN)])
+
+
 def is_typed(text: str) -> bool:
     """Whether a text has the form in which people type positions, `1500` or `1/1500`."""
     return _TYPED.fullmatch(text) is not None
@@ -140,9 +205,9 @@ def number_of(at: Offset) -> int:
     return index(at)
 
 
-def events_up_to(at: Offset) -> int:
-    """How many events stand in the log up to an offset, with it; nothing is ever deleted from it."""
-    return number_of(at)
+def events_up_to(at: Offset, behind: Offset = ORIGIN) -> int:
+    """How many events stand in the log up to an offset, with it, behind a place; nothing is ever deleted from it."""
+    return number_of(at) - number_of(behind)
 
 
 def is_origin(at: Offset) -> bool:

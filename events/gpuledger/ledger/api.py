@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from gpuledger.events.position import ORIGIN, Offset, Position, earliest, is_at_or_after, latest
+from gpuledger.events.position import ORIGIN, Generations, Offset, earliest, is_at_or_after, latest
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
@@ -127,7 +127,7 @@ class LedgerQueries(Protocol):
 
 
 class Ledger(LedgerWriter, Protocol):
-    """The append-only log of one generation; implementations inherit `history`."""
+    """The append-only log of the current generation and of the closed ones before it; `history` is inherited."""
 
     async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         """As a writer's; with `expected` each message expects the one before it, and the first one what is given.
@@ -154,10 +154,17 @@ class Ledger(LedgerWriter, Protocol):
         """
         ...
 
+    @property
+    def generations(self) -> Generations:
+        """The generations that are read as one log, in one numbering; another one is added when one is closed."""
+        ...
+
     def read(
         self, after: Offset = ORIGIN, subject_filter: str = ALL, anchor: Anchor | None = None
     ) -> AbstractAsyncContextManager[Reader]:
-        """Read from the message behind sequence `after` on; `anchor` is what was read there, if that is known.
+        """Read from the message behind sequence `after` on, across generations.
+
+        `anchor` is what was read there, if that is known.
 
         The reader's batches raise `LogChangedError` where the log is not the one that was opened, does not hold the
         anchor's event, or lacks a position.
@@ -213,7 +220,13 @@ class Ledger(LedgerWriter, Protocol):
             LogChangedError: the log became shorter meanwhile, or another one.
         """
         last = await self.last_sequence(subject_filter)
-        end = last if until is None else earliest(until, last)
+        async for messages in self._history_behind(
+            after, last if until is None else earliest(until, last), subject_filter
+        ):
+            yield messages
+
+    async def _history_behind(self, after: Offset, end: Offset, subject_filter: str) -> AsyncIterator[list[Message]]:
+        """The messages behind `after` up to `end`, which is there."""
         if is_at_or_after(after, end):
             return
         async with self.read(after, subject_filter) as reader:
@@ -231,7 +244,7 @@ class Ledger(LedgerWriter, Protocol):
     async def _confirm_end(self, end: Offset) -> None:
         """What ended at `end` has to be there still, or it would be waited for without end."""
         if not is_at_or_after(await self.head(), end):
-            raise LogRestoredError(f"it ends before {Position(self.generation, end)}, up to which it was to be read")
+            raise LogRestoredError(f"it ends before {self.generations.position(end)}, up to which it was to be read")
 
 
 async def behind(ledger: Ledger, expected: Expected, message: Outgoing, receipt: Receipt) -> Expected:

@@ -17,8 +17,9 @@ from nats.errors import Error as NatsError
 from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard
-from gpuledger.ledger.errors import LedgerUnavailableError
-from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, expectation, refusal_of
+from gpuledger.ledger.errors import GenerationError, LedgerUnavailableError
+from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S, Publisher, expectation
+from gpuledger.ledger.refusal import refusal_of
 
 BATCH_MESSAGES_MAX = 1000
 """The most that a server takes in one batch unless its limits are set lower."""
@@ -101,7 +102,11 @@ class AtomicPublisher:
             self.one_by_one.check_size(message)
         receipts: list[Receipt] = []
         for part in parts_of(messages):
-            receipts += await self.commit(part) or await self.one_by_one.publish(part)
+            try:
+                receipts += await self.commit(part) or await self.one_by_one.publish(part, is_again=True)
+            except GenerationError as error:
+                error.receipts = (*receipts, *error.receipts)
+                raise
         return receipts
 
     async def commit(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:

@@ -8,14 +8,14 @@ when somebody begins to rely on an event that was confirmed over an earlier conn
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from nats.js.api import StreamInfo
 from nats.js.errors import BadRequestError, NotFoundError
 
-from gpuledger.events.position import Offset, Position, is_at_or_after, is_origin, order
+from gpuledger.events.position import Offset, Position, is_at_or_after, is_origin, is_same, order
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import (
     LedgerUnavailableError,
@@ -25,7 +25,8 @@ from gpuledger.ledger.errors import (
     LogRestoredError,
 )
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_digest, identity_of
-from gpuledger.ledger.stream import check_whole, message_at, stream_name
+from gpuledger.ledger.single import message_at
+from gpuledger.ledger.stream import check_whole, stream_name
 
 BEHIND_TIMEOUT_S: Final = 5.0
 """How long a stream with replicas may end before what was read of it, while a new leader catches up."""
@@ -35,12 +36,22 @@ BEHIND_PAUSE_S: Final = 0.2
 ANCHORS_MAX: Final = 64
 """How many events that were found since the log was confirmed are remembered; relying on them needs no more."""
 
+ClosedAnchor = Callable[[Offset], Awaitable[Anchor]]
+"""Gives the anchor at a place in a closed generation."""
+
 ABSENT_TIMEOUT_S: Final = 5.0
 """How long a stream may be absent before it counts as lost; a cluster that elects a leader may not know it at first."""
 
 
-async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: Anchor | None = None) -> None:
+async def confirm_log(
+    connection: Connection,
+    expected: LedgerIdentity,
+    anchor: Anchor | None = None,
+    closed_anchor: ClosedAnchor | None = None,
+) -> None:
     """Return if the stream still is this ledger's, holds all that it recorded, and the anchor's event stands there.
+
+    An event of a closed generation has to stand there: at its end, as the generation behind it names it.
 
     Raises:
         LogChangedError: saying how the log differs.
@@ -55,9 +66,26 @@ async def confirm_log(connection: Connection, expected: LedgerIdentity, anchor: 
             f"not to {expected.ledger_id}"
         )
     check_whole(info)
-    if anchor is not None and not is_origin(anchor.sequence):
+    if anchor is None or is_origin(anchor.sequence):
+        return
+    if closed_anchor is not None and is_at_or_after(expected.behind, anchor.sequence):
+        await _confirm_closed(expected, anchor, closed_anchor)
+    else:
         head = await _settled_head(connection, info, anchor.sequence)
         await confirm_anchor(connection, expected.generation, head, anchor)
+
+
+async def _confirm_closed(expected: LedgerIdentity, anchor: Anchor, closed_anchor: ClosedAnchor) -> None:
+    before = expected.predecessor
+    if before is not None and is_same(before.head, anchor.sequence):
+        found = before.digest
+    else:
+        found = (await closed_anchor(anchor.sequence)).digest
+    if found != anchor.digest:
+        raise LogRestoredError(
+            f"at {expected.generations.position(anchor.sequence)}, in a closed generation, stands another event than "
+            f"{anchor.event_id or 'the one'} that was read there"
+        )
 
 
 class LogGuard:
@@ -66,9 +94,12 @@ class LogGuard:
     What is published may follow from what was read, so it goes into no log that lacks that.
     """
 
-    def __init__(self, connection: Connection, identity: LedgerIdentity) -> None:
+    def __init__(
+        self, connection: Connection, identity: LedgerIdentity, closed_anchor: ClosedAnchor | None = None
+    ) -> None:
         self._connection = connection
         self._identity = identity
+        self._closed_anchor = closed_anchor
         self._relied_on: dict[object, Callable[[], Anchor | None]] = {}
         self._times_asked = 0
         self._confirmed = self._present
@@ -86,6 +117,11 @@ class LogGuard:
         finally:
             del self._relied_on[key]
 
+    def follow(self, identity: LedgerIdentity) -> None:
+        """The log goes on in another generation, which is confirmed before anything is published there."""
+        self._identity = identity
+        self.doubt()
+
     def doubt(self) -> None:
         """Some server of the cluster left it, fell silent, or said that the stream has no leader."""
         self._times_asked += 1
@@ -98,7 +134,7 @@ class LogGuard:
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """Confirm the log now; raises as `confirm_log` does."""
         present = self._present
-        await confirm_log(self._connection, self._identity, anchor)
+        await confirm_log(self._connection, self._identity, anchor, self._closed_anchor)
         if anchor is not None and present == self._confirmed == self._present:
             self._found.append(anchor)
 

@@ -9,7 +9,8 @@ LedgerError
 ├── StreamConfigError          the stream is there, but not as a ledger must be
 ├── GenerationError            a position belongs to another generation of the stream
 ├── NoLedgerError              the server has no ledger
-│   └── RestoreInterruptedError  a generation was archived, and its successor was not made
+│   ├── RestoreInterruptedError  a generation was archived, and its successor was not made
+│   └── ClosingError           a generation is being closed, and the next one does not take events yet
 └── LogChangedError            the log is not the one that was read before
     ├── LogLostError           its stream is gone
     ├── LogRestoredError       it ends earlier, or holds another event where one was read
@@ -17,7 +18,10 @@ LedgerError
     └── LogCutError            events that were recorded are missing from it
 """
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from gpuledger.ledger.api import Receipt
 
 
 class LedgerError(Exception):
@@ -49,7 +53,14 @@ class StreamConfigError(LedgerError):
 
 
 class GenerationError(LedgerError):
-    """The position belongs to another generation of the stream."""
+    """The position belongs to another generation of the stream.
+
+    Of messages to publish, the first ones may be in the generation before: `receipts` are theirs.
+    """
+
+    def __init__(self, text: str, receipts: "tuple[Receipt, ...]" = ()) -> None:
+        super().__init__(text)
+        self.receipts = receipts
 
 
 class NoLedgerError(LedgerError):
@@ -58,6 +69,10 @@ class NoLedgerError(LedgerError):
 
 class RestoreInterruptedError(NoLedgerError):
     """A restore archived a generation and was interrupted before it made the next one."""
+
+
+class ClosingError(NoLedgerError):
+    """A generation is being closed; the next one takes events once it has begun."""
 
 
 class LogChangedError(LedgerError):

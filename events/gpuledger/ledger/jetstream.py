@@ -1,43 +1,66 @@
-"""The ledger in JetStream: puts connection, stream, publisher and reader together, and counts what is published."""
+"""The ledger in JetStream: puts connection, streams, publisher and readers together, and counts what is published.
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+It begins in one generation, and goes on in the next when that is closed: what is published then is recorded there, and
+who reads comes to it. Nothing else may change its generation: a restore begins another numbering.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
+    AsyncExitStack,
     asynccontextmanager,
-    contextmanager,
     nullcontext,
+    suppress,
 )
-from datetime import UTC, datetime, timedelta
+from typing import Final
 
+from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 
-from gpuledger.events.position import ORIGIN, Offset, Position, is_origin, next_after, number_of
+from gpuledger.events.position import (
+    ORIGIN,
+    Generations,
+    Offset,
+    earliest,
+    is_at_or_after,
+    is_origin,
+    latest,
+)
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt, behind
-from gpuledger.ledger.atomic import AtomicPublisher, parts_of
+from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt
+from gpuledger.ledger.atomic import AtomicPublisher
+from gpuledger.ledger.closed import Archives, ClosedGenerations, continuing_generation
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected, refuse_old_server
 from gpuledger.ledger.continuity import LogGuard, kept_stream
 from gpuledger.ledger.errors import (
     GenerationError,
     LedgerError,
+    LogLostError,
     LogRestoredError,
     NoLedgerError,
-    SequenceConflictError,
 )
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
-from gpuledger.ledger.publish import MESSAGE_ID, PUBLISH_TIMEOUT_S
-from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
+from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S
+from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader
+from gpuledger.ledger.single import last_sequence, message_at, recorded_at
+from gpuledger.ledger.span import SpanningReader, spanning
+from gpuledger.ledger.span_publish import SpanningPublisher, is_in_current
 from gpuledger.ledger.storage import StorageUse, storage_use
-from gpuledger.ledger.stream import Generation, message_at, open_current, open_generation
+from gpuledger.ledger.stream import (
+    Generation,
+    is_archived,
+    open_current,
+    open_generation,
+    stream_info,
+    stream_name,
+)
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
-from gpuledger.runtime.telemetry import PUBLISHED
+from gpuledger.runtime.tasks import abandon
 
-REPEAT_SCAN_MAX = 1024
-"""How many of an aggregate's newer events are searched for our own."""
-
-_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+GENERATION_CHECK_S: Final = 2.0
+"""How often it is looked whether the generation was closed; who publishes learns of it at once."""
 
 
 class JetStreamLedger(Ledger):
@@ -52,13 +75,26 @@ class JetStreamLedger(Ledger):
         guard: LogGuard | None = None,
         heartbeat_s: float = IDLE_HEARTBEAT_S,
         restore_timeout_s: float = RESTORE_TIMEOUT_S,
+        publish_timeout_s: float = PUBLISH_TIMEOUT_S,
+        closed: ClosedGenerations | None = None,
     ) -> None:
         self._connection = connection
         self._generation = generation
-        self._publisher = publisher
         self._guard = guard
         self._heartbeat_s = heartbeat_s
         self._restore_timeout_s = restore_timeout_s
+        self._publish_timeout_s = publish_timeout_s
+        unnamed = LedgerIdentity("", generation.number)
+        self._closed = closed or ClosedGenerations(connection, generation.identity or unnamed, None)
+        self._generations = (generation.identity or unnamed).generations
+        self._publishing = SpanningPublisher(self, connection, generation, publisher, self._closed)
+        self._readers: set[SpanningReader] = set()
+        self._crossing = asyncio.Lock()
+
+    @property
+    def guard(self) -> LogGuard | None:
+        """What confirms the log; None where it has no id yet."""
+        return self._guard
 
     @property
     def generation(self) -> int:
@@ -66,9 +102,14 @@ class JetStreamLedger(Ledger):
         return self._generation.number
 
     @property
+    def generations(self) -> Generations:
+        """See `gpuledger.ledger.api.Ledger.generations`."""
+        return self._generations
+
+    @property
     def message_bytes_max(self) -> int:
         """See `gpuledger.ledger.api.Ledger.message_bytes_max`."""
-        return self._publisher.one_by_one.message_bytes_max
+        return self._publishing.message_bytes_max
 
     @property
     def identity(self) -> LedgerIdentity:
@@ -81,7 +122,13 @@ class JetStreamLedger(Ledger):
 
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """See `gpuledger.ledger.api.Ledger.confirm`."""
-        if self._guard is not None:
+        if self._guard is None:
+            return
+        try:
+            await self._guard.confirm(anchor)
+        except LogLostError:
+            if not await self.go_on():
+                raise
             await self._guard.confirm(anchor)
 
     def relying_on(self, anchor: Anchor | None) -> AbstractContextManager[None]:
@@ -92,153 +139,150 @@ class JetStreamLedger(Ledger):
         """See `gpuledger.ledger.api.Ledger.anchor_at`."""
         if is_origin(sequence):
             return None
+        if not self._is_here(sequence):
+            return await self._closed.anchor_at(sequence)
         try:
             found = await message_at(self._connection, self._generation.stream, sequence)
         except NotFoundError as error:
             head = await self.head()
             raise LogRestoredError(
-                f"{self._generation.stream} ends at {Position(self.generation, head)} and has no event at "
-                f"{Position(self.generation, sequence)}, up to which it was read"
+                f"{self._generation.stream} ends at {self._generations.position(head)} and has no event at "
+                f"{self._generations.position(sequence)}, up to which it was read"
             ) from error
         return anchor_of(found.sequence, found.subject, found.data)
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`; an event that is there already is no conflict."""
         self._refuse_archived()
-        with _counted_failures(1):
-            receipt = await self._publish(message, expected)
-        _count([receipt])
-        return receipt
-
-    async def _publish(self, message: Outgoing, expected: Expected | None) -> Receipt:
-        try:
-            return (await self._publisher.one_by_one.publish([message], expected))[0]
-        except SequenceConflictError:
-            # The server checks the expectation before it checks for repeats.
-            recorded = None if expected is None else await self._recorded_behind(expected, message.id)
-            if recorded is None:
-                raise
-            return Receipt(recorded, duplicate=True)
+        return await self._publishing.publish(message, expected)
 
     async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         """See `gpuledger.ledger.api.Ledger.publish_many`."""
         self._refuse_archived()
-        with _counted_failures(len(messages)):
-            if expected is None:
-                receipts = await self._publisher.publish(messages)
-            else:
-                receipts = await self._publish_in_turn(messages, expected)
-        _count(receipts)
-        return receipts
-
-    async def _publish_in_turn(self, messages: Sequence[Outgoing], expected: Expected) -> list[Receipt]:
-        """Each behind the one before: the server checks one expectation a batch, and one for each single message."""
-        for message in messages:
-            self._publisher.one_by_one.check_size(message)
-        receipts: list[Receipt] = []
-        for part in parts_of(messages):
-            committed = await self._publisher.commit(part, expected) if len(part) > 1 else []
-            if committed:
-                expected = expected._replace(sequence=committed[-1].sequence)
-            for message in () if committed else part:
-                receipt = await self._publish(message, expected)
-                expected = await behind(self, expected, message, receipt)
-                committed.append(receipt)
-            receipts += committed
-        return receipts
+        return await self._publishing.publish_many(messages, expected)
 
     def read(
         self, after: Offset = ORIGIN, subject_filter: str = ALL, anchor: Anchor | None = None
-    ) -> AbstractAsyncContextManager[OrderedReader]:
+    ) -> AbstractAsyncContextManager[SpanningReader]:
         """See `gpuledger.ledger.api.Ledger.read`."""
-        return reading(
-            OrderedReader(
-                self._connection,
-                self._generation.stream,
-                after,
-                subject_filter,
-                guard=self._guard,
-                anchor=anchor,
-                heartbeat_s=self._heartbeat_s,
-                restore_timeout_s=self._restore_timeout_s,
-            )
+        return self._reading(SpanningReader(self, self._closed, self._reader, after, subject_filter, anchor))
+
+    @asynccontextmanager
+    async def _reading(self, reader: SpanningReader) -> AsyncIterator[SpanningReader]:
+        self._readers.add(reader)
+        try:
+            async with spanning(reader):
+                yield reader
+        finally:
+            self._readers.discard(reader)
+
+    def _reader(self, generation: int, after: Offset, subject_filter: str, anchor: Anchor | None) -> OrderedReader:
+        return OrderedReader(
+            self._connection,
+            stream_name(generation),
+            after,
+            subject_filter,
+            guard=self._guard,
+            anchor=anchor,
+            heartbeat_s=self._heartbeat_s,
+            restore_timeout_s=self._restore_timeout_s,
         )
+
+    async def history(
+        self, after: Offset = ORIGIN, until: Offset | None = None, subject_filter: str = ALL
+    ) -> AsyncIterator[list[Message]]:
+        """See `gpuledger.ledger.api.Ledger.history`."""
+        generation = self.generation
+        begins = self._generations.behind(generation)
+        last = await self.last_in(generation, subject_filter)
+        end = latest([begins, last]) if until is None else until
+        if not is_at_or_after(after, begins):
+            async for messages in self._closed.history(after, earliest(begins, end), subject_filter):
+                yield messages
+        async for messages in self._history_behind(latest([after, begins]), earliest(end, last), subject_filter):
+            yield messages
 
     async def head(self) -> Offset:
         """See `gpuledger.ledger.api.Ledger.head`."""
-        return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
+        try:
+            return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
+        except LogLostError:
+            if not await self.go_on():
+                raise
+            return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
 
     async def storage(self) -> tuple[StorageUse, ...]:
         """What its stream takes of the limits of storage that hold for it; raises as `storage_use`."""
         return await storage_use(self._connection, self._generation.stream)
 
     async def last_sequence(self, subject_filter: str) -> Offset:
-        """See `gpuledger.ledger.api.Ledger.last_sequence`."""
-        try:
-            message = await self._connection.request(
-                lambda: self._connection.jetstream.get_last_msg(self._generation.stream, subject_filter)
-            )
-        except NotFoundError:
-            return ORIGIN
-        return message.seq or ORIGIN
+        """See `gpuledger.ledger.api.Ledger.last_sequence`.
+
+        A generation begins with repeats of what services ask for, so a closed one is seldom looked into.
+        """
+        last = await self.last_in(self.generation, subject_filter)
+        return await self._closed.last_sequence(subject_filter) if is_origin(last) else last
+
+    async def last_in(self, generation: int, subject_filter: str) -> Offset:
+        """The last message of a generation, whose stream is there, that the filter matches; the origin for none."""
+        return await last_sequence(self._connection, stream_name(generation), subject_filter)
 
     async def message_at(self, sequence: Offset) -> Message | None:
         """See `gpuledger.ledger.api.Ledger.message_at`."""
-        if is_origin(sequence):
-            return None
-        try:
-            found = await self._connection.request(
-                lambda: self._connection.jetstream.get_msg(self._generation.stream, number_of(sequence))
-            )
-        except NotFoundError:
-            return None
-        assert found.subject is not None, "a stored message has a subject"
-        assert found.time is not None, "a stored message has a time"
-        return Message(found.subject, found.data or b"", sequence, _nanoseconds(found.time))
+        if not self._is_here(sequence):
+            return await self._closed.message_at(sequence)
+        return await recorded_at(self._connection, self._generation.stream, sequence)
 
-    async def _recorded_behind(self, expected: Expected, message_id: str) -> Offset | None:
-        sequence = expected.sequence
-        for _ in range(REPEAT_SCAN_MAX):
-            following = number_of(next_after(sequence))
-            try:
-                found = await self._connection.request(
-                    lambda at=following: self._connection.jetstream.get_msg(  # type: ignore[misc]
-                        self._generation.stream, at, expected.subject_filter, next=True
-                    )
-                )
-            except NotFoundError:
-                return None
-            if (found.headers or {}).get(MESSAGE_ID) == message_id:
-                return found.seq
-            sequence = found.seq or following
-        return None
+    async def go_on(self) -> bool:
+        """Go on in the generation behind this one, if it was closed; False where there is none yet.
+
+        Raises:
+            LedgerUnavailableError: the server does not answer.
+        """
+        async with self._crossing:
+            if self._generation.identity is None or not self._generation.current:
+                return False
+            following = await continuing_generation(self._connection, self._generation.identity)
+            if following is None or following.identity is None:
+                return False
+            publisher = AtomicPublisher(
+                self._connection, following.stream, guard=self._guard, timeout_s=self._publish_timeout_s
+            )
+            await publisher.start()
+            self._generation = following
+            self._closed.follow(following.identity)
+            self._publishing.follow(following, publisher)
+            if self._guard is not None:
+                self._guard.follow(following.identity)
+            for generation, behind_it in following.identity.generations.begun:
+                if generation > self._generations.current:
+                    self._generations.begin(generation, behind_it)
+            for reader in self._readers:
+                reader.wake()
+            return True
+
+    async def follow_generations(self) -> None:
+        """Go on in the next generation whenever one is closed, until cancelled."""
+        while True:
+            await asyncio.sleep(GENERATION_CHECK_S)
+            with suppress(LedgerError, NatsError):
+                if await self._is_over():
+                    await self.go_on()
+
+    async def _is_over(self) -> bool:
+        """Whether the stream was closed, or is gone."""
+        try:
+            info = await stream_info(self._connection, self._generation.stream)
+        except NotFoundError:
+            return True
+        return is_archived(self.generation, info)
+
+    def _is_here(self, sequence: Offset) -> bool:
+        return is_in_current(self._generations, sequence)
 
     def _refuse_archived(self) -> None:
         if not self._generation.current:
             raise GenerationError(f"Generation {self.generation} is archived. Write to the current one.")
-
-
-def _nanoseconds(time: datetime) -> int:
-    """Nanoseconds since 1970; the client keeps the server's time to the microsecond."""
-    return (time - _EPOCH_START) // _MICROSECOND * 1000
-
-
-@contextmanager
-def _counted_failures(messages: int) -> Iterator[None]:
-    try:
-        yield
-    except SequenceConflictError:
-        PUBLISHED.labels("conflict").inc(messages)
-        raise
-    except LedgerError:
-        PUBLISHED.labels("failed").inc(messages)
-        raise
-
-
-def _count(receipts: Sequence[Receipt]) -> None:
-    duplicates = sum(receipt.duplicate for receipt in receipts)
-    PUBLISHED.labels("duplicate").inc(duplicates)
-    PUBLISHED.labels("recorded").inc(len(receipts) - duplicates)
 
 
 @asynccontextmanager
@@ -253,10 +297,12 @@ async def connect_ledger(
     publish_timeout_s: float = PUBLISH_TIMEOUT_S,
     heartbeat_s: float = IDLE_HEARTBEAT_S,
     restore_timeout_s: float = RESTORE_TIMEOUT_S,
+    archives: Archives | None = None,
 ) -> AsyncIterator[JetStreamLedger]:
     """The ledger at `url`, opened and never made; `name` is shown by the server as the connection's.
 
-    `generation` opens an earlier one, archived ones for reading only.
+    `generation` opens an earlier one, archived ones for reading only. `archives` reads closed ones whose streams are
+    gone.
 
     Raises:
         LedgerUnavailableError: the server cannot be reached, is too old, or has no JetStream.
@@ -271,10 +317,43 @@ async def connect_ledger(
             found = await open_current(connection, replicas)
         else:
             found = await open_generation(connection, generation)
-        guard = None if found.identity is None else LogGuard(connection, found.identity)
-        publisher = AtomicPublisher(connection, found.stream, guard=guard, timeout_s=publish_timeout_s)
-        await publisher.start()
-        with nullcontext() if guard is None else connection.on_departure(guard.doubt):
-            yield JetStreamLedger(
-                connection, found, publisher, guard=guard, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s
-            )
+        ledger = await _ledger_of(
+            connection,
+            found,
+            archives,
+            publish_timeout_s=publish_timeout_s,
+            heartbeat_s=heartbeat_s,
+            restore_timeout_s=restore_timeout_s,
+        )
+        async with AsyncExitStack() as stack:
+            if ledger.guard is not None:
+                stack.enter_context(connection.on_departure(ledger.guard.doubt))
+            if generation is None:
+                stack.push_async_callback(abandon, asyncio.create_task(ledger.follow_generations()))
+            yield ledger
+
+
+async def _ledger_of(
+    connection: Connection,
+    found: Generation,
+    archives: Archives | None,
+    *,
+    publish_timeout_s: float,
+    heartbeat_s: float,
+    restore_timeout_s: float,
+) -> JetStreamLedger:
+    log = found.identity or LedgerIdentity("", found.number)
+    closed = ClosedGenerations(connection, log, archives, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s)
+    guard = None if found.identity is None else LogGuard(connection, log, closed.anchor_at)
+    publisher = AtomicPublisher(connection, found.stream, guard=guard, timeout_s=publish_timeout_s)
+    await publisher.start()
+    return JetStreamLedger(
+        connection,
+        found,
+        publisher,
+        guard=guard,
+        heartbeat_s=heartbeat_s,
+        restore_timeout_s=restore_timeout_s,
+        publish_timeout_s=publish_timeout_s,
+        closed=closed,
+    )

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext,
 
 from gpuledger.events.position import (
     ORIGIN,
+    Generations,
     Offset,
-    Position,
     back,
     events_up_to,
     is_origin,
@@ -20,7 +20,7 @@ from gpuledger.events.position import (
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Expected, Ledger, Message, Outgoing, Receipt, behind
 from gpuledger.ledger.errors import LedgerUnavailableError, LogRestoredError, SequenceConflictError
-from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
+from gpuledger.ledger.identity import Anchor, Closed, Continued, LedgerIdentity, Predecessor, anchor_of
 
 Matcher = Callable[[str], bool]
 
@@ -32,9 +32,14 @@ class MemoryLedger(Ledger):
     """The log as a list; `clock` gives the time-stamps, in nanoseconds since 1970."""
 
     def __init__(
-        self, *, generation: int = 1, ledger_id: str = "memory", clock: Callable[[], int] = time.time_ns
+        self,
+        *,
+        generation: int = 1,
+        ledger_id: str = "memory",
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._identity = LedgerIdentity(ledger_id, generation)
+        self._generations = self._identity.generations
         self._clock = clock
         self._messages: list[Message] = []
         self._sequences: dict[str, Offset] = {}
@@ -50,10 +55,26 @@ class MemoryLedger(Ledger):
         """See `gpuledger.ledger.api.Ledger.identity`."""
         return self._identity
 
+    @property
+    def generations(self) -> Generations:
+        """See `gpuledger.ledger.api.Ledger.generations`."""
+        return self._generations
+
+    async def close_generation(self, archive: str, link: str) -> None:
+        """Go on in another generation behind the last message; what is there stays readable."""
+        head, before = await self.head(), self._identity
+        last = await self.anchor_at(head)
+        closed = () if before.continued is None else before.continued.closed
+        ended = Closed(before.generation, number_of(before.behind), archive)
+        continued = Continued((*closed, ended), before.beginning, link, number_of(head))
+        predecessor = Predecessor(head, "" if last is None else last.digest)
+        self._identity = LedgerIdentity(before.ledger_id, before.generation + 1, predecessor, continued)
+        self._generations.begin(self.generation, head)
+
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """See `gpuledger.ledger.api.Ledger.confirm`."""
         if anchor is not None and await self.anchor_at(anchor.sequence) != anchor:
-            raise LogRestoredError(f"another event stands at {Position(self.generation, anchor.sequence)}")
+            raise LogRestoredError(f"another event stands at {self._generations.position(anchor.sequence)}")
 
     def relying_on(self, anchor: Anchor | None) -> AbstractContextManager[None]:  # noqa: ARG002 - it is never restored
         """See `gpuledger.ledger.api.Ledger.relying_on`."""
@@ -65,7 +86,7 @@ class MemoryLedger(Ledger):
             return None
         found = await self.message_at(sequence)
         if found is None:
-            raise LogRestoredError(f"the log ends at {Position(self.generation, await self.head())}")
+            raise LogRestoredError(f"the log ends at {self._generations.position(await self.head())}")
         return anchor_of(found.sequence, found.subject, found.data)
 
     @property

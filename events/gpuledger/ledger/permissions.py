@@ -58,6 +58,9 @@ _READ: Final = (
 RESTORE_ROOT: Final = "restoring"
 """The first token of the subjects by which a restore records events of everybody."""
 
+CLOSING_ROOT: Final = "closing"
+"""The first token of the subjects by which the command that closes a generation begins the next one."""
+
 _INBOXES: Final = ("_INBOX.>",)
 
 _COPIES: Final = ("$JS.SNAPSHOT.ACK.>", "$JS.SNAPSHOT.RESTORE.>")
@@ -87,7 +90,8 @@ class Role(StrEnum):
     """`gpuledger log skip`."""
 
     OPERATOR = "operator"
-    """`gpuledger migrate`, which creates the stream, and `log backup` and `log restore`, which copy it."""
+    """`gpuledger migrate`, which creates the stream, `log archive close`, which begins the next one, and `log backup`
+    and `log restore`, which copy it."""
 
     RESTORER = "restorer"
     """`gpuledger log import`, which records events in everybody's name; for the time of a restore."""
@@ -146,6 +150,11 @@ def inbox_prefix(node: str) -> str:
 def desired_devices_subject(node: str) -> str:
     """The subject of a node's desired devices (`NodeDevicesWanted`)."""
     return _desired(escape(node))
+
+
+def desired_devices_filter() -> str:
+    """What matches the subjects of all nodes' desired devices."""
+    return _desired("*")
 
 
 def direct_get(stream: str, subject: str) -> str:
@@ -212,7 +221,7 @@ _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.READER: (),
     Role.IMPORTER: (_written("import"),),
     Role.SKIPPER: (_written(SourceKind.OPERATORS),),
-    Role.OPERATOR: _CHANGE_STREAMS,
+    Role.OPERATOR: (f"{CLOSING_ROOT}.>", *_CHANGE_STREAMS),
     Role.RESTORER: (f"{RESTORE_ROOT}.>", *_CHANGE_STREAMS),
 }
 """What a role may do besides reading."""

@@ -9,7 +9,7 @@ recorded that the server did not acknowledge.
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 from nats.aio.msg import Msg
@@ -27,6 +27,7 @@ from gpuledger.ledger.errors import (
     SequenceConflictError,
 )
 from gpuledger.ledger.gate import PROBE_ANSWER_MAX_S, PROBE_PAUSE_S, SILENCE_MAX_S, PublishGate
+from gpuledger.ledger.refusal import PublishRefusal, refusal_of
 from gpuledger.ledger.storage import NO_STORAGE_CODES
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.telemetry import STORAGE_REFUSALS
@@ -47,44 +48,20 @@ EXPECTED_FILTER = "Nats-Expected-Last-Subject-Sequence-Subject"
 _CONFLICT_CODE = 10071
 _OTHER_STREAM_CODE = 10060
 _TOO_LARGE_CODE = 10054
-_IN_PROCESS_CODES = frozenset({10158, 10164})
-"""This message is on its way through the cluster, or another one that it has to stand behind."""
-
-_LEADERLESS_CODES = frozenset({0, 10008})
-"""No server takes the subject; the cluster is temporarily unavailable."""
-
-_TRANSIENT_STATUS = 500
-_TOO_MANY_REQUESTS = 429
-_SERVICE_UNAVAILABLE = 503
-
-
-class PublishRefusal(NamedTuple):
-    """Why the server did not record a message; `status` follows HTTP."""
-
-    status: int
-    code: int
-    reason: str
-
-    @property
-    def is_transient(self) -> bool:
-        """Whether trying again may help."""
-        return self.status >= _TRANSIENT_STATUS or self.status == _TOO_MANY_REQUESTS or self.is_in_process
-
-    @property
-    def is_in_process(self) -> bool:
-        """Whether the server has this message, or one before it, and has yet to record it."""
-        return self.code in _IN_PROCESS_CODES
-
-    @property
-    def is_leaderless(self) -> bool:
-        """Whether it says that no message of anybody can be recorded for now, as in an election."""
-        return self.status == _SERVICE_UNAVAILABLE and self.code in _LEADERLESS_CODES
 
 
 class Run:
     """The messages of one call: what is acknowledged, and how far sending went."""
 
-    def __init__(self, inbox: str, stream: str, messages: Sequence[Outgoing], expected: Expected | None) -> None:
+    def __init__(
+        self,
+        inbox: str,
+        stream: str,
+        messages: Sequence[Outgoing],
+        expected: Expected | None,
+        *,
+        is_again: bool = False,
+    ) -> None:
         self.inbox = inbox
         self.messages = messages
         self.receipts: list[Receipt | None] = [None] * len(messages)
@@ -99,6 +76,7 @@ class Run:
         self.news = asyncio.Event()
         self._stream = stream
         self._headers = {} if expected is None else expectation(expected, stream)
+        self._is_again = is_again
         self._bytes_before = [0, *itertools.accumulate(len(message.data) for message in messages)]
 
     @property
@@ -122,6 +100,7 @@ class Run:
 
     def go_back(self, *, as_probe: bool = False) -> None:
         """Send again from the first message that is not acknowledged; as a probe that one alone."""
+        self._is_again = self._is_again or self.next_to_send > 0
         self.next_to_send = self.first_open
         self.send_until = self.first_open + 1 if as_probe else len(self.messages)
         self.first_number = self.last_number = 0
@@ -129,8 +108,9 @@ class Run:
         self.problem = ""
 
     def headers_of(self, message: Outgoing) -> dict[str, str]:
-        """The message's headers."""
-        return {MESSAGE_ID: message.id, **self._headers}
+        """The message's headers. What this stream may have taken already, no other one takes."""
+        again = {EXPECTED_STREAM: self._stream} if self._is_again else {}
+        return {MESSAGE_ID: message.id, **again, **self._headers}
 
     def number(self, number: int) -> None:
         """A message was sent under this number, of those that count all messages of everybody."""
@@ -166,6 +146,8 @@ class Run:
     def _acknowledge(self, index: int, document: dict[str, Any]) -> None:
         if document["stream"] != self._stream:
             self.foreign_stream = document["stream"]
+            self.news.set()
+            return
         self.receipts[index] = Receipt(document["seq"], document.get("duplicate", False))
         receipts = self.receipts
         while self.first_open < len(receipts) and receipts[self.first_open] is not None:
@@ -204,8 +186,10 @@ class Publisher:
             f"{self._inbox}.*.*", cb=self._on_answer, pending_msgs_limit=0, pending_bytes_limit=0
         )
 
-    async def publish(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
-        """Record messages in their order.
+    async def publish(
+        self, messages: Sequence[Outgoing], expected: Expected | None = None, *, is_again: bool = False
+    ) -> list[Receipt]:
+        """Record messages in their order; `is_again` says that this stream may have taken them already.
 
         Raises:
             SequenceConflictError: `expected` does not hold.
@@ -217,7 +201,7 @@ class Publisher:
         for message in messages:
             self.check_size(message)
         number = str(next(self._numbers))
-        run = self._runs[number] = Run(f"{self._inbox}.{number}", self._stream, messages, expected)
+        run = self._runs[number] = Run(f"{self._inbox}.{number}", self._stream, messages, expected, is_again=is_again)
         try:
             with (
                 self._connection.on_break(run.break_off),
@@ -299,6 +283,8 @@ class Publisher:
                 return run.problem or "the connection broke"
             if run.refusal is not None:
                 return run.refusal.reason
+            if run.foreign_stream is not None:
+                return f"the log goes on in {run.foreign_stream}"
         return ""
 
     async def _probe(self, run: Run, timeout_s: float) -> str:
@@ -364,26 +350,14 @@ def expectation(expected: Expected, stream: str) -> dict[str, str]:
     }
 
 
-def refusal_of(answer: Msg) -> PublishRefusal | None:
-    """Why the server refused; None for an acknowledgement."""
-    if not answer.data:
-        return PublishRefusal(_SERVICE_UNAVAILABLE, 0, "no stream takes the subject")
-    if b'"error"' not in answer.data:
-        return None
-    error = orjson.loads(answer.data)["error"]
-    return PublishRefusal(
-        error["code"], error.get("err_code", 0), f"the server answered {error.get('description', error)!r}"
-    )
-
-
 def _raise_for_good(run: Run) -> None:
-    if run.foreign_stream is not None:
-        raise GenerationError(f"The ledger goes on in the stream {run.foreign_stream}. Start again to write there.")
     refusal = run.refusal
+    if run.foreign_stream is not None or (refusal is not None and refusal.code == _OTHER_STREAM_CODE):
+        where = f"the stream {run.foreign_stream}" if run.foreign_stream else "another stream"
+        recorded = tuple(one for one in run.receipts[: run.first_open] if one is not None)
+        raise GenerationError(f"The ledger goes on in {where}. Start again to write there.", recorded)
     if refusal is None or refusal.is_transient:
         return
-    if refusal.code == _OTHER_STREAM_CODE:
-        raise GenerationError("The ledger goes on in another stream. Start again to write there.")
     message = run.messages[run.first_open]
     if refusal.code == _CONFLICT_CODE:
         raise SequenceConflictError(f"The event {message.id} came too late: {refusal.reason}. Read and decide again.")

@@ -256,6 +256,15 @@ class OrderedReader:
         with self._guard.relying_on(lambda: self._buffer.anchor):
             yield
 
+    @property
+    def anchor(self) -> Anchor | None:
+        """The anchor at the last message that arrived, or the one that was given."""
+        return self._buffer.anchor
+
+    def wake(self) -> None:
+        """Have `next_batch` return, with nothing if nothing has arrived."""
+        self._buffer.arrived.set()
+
     def fail(self, error: BaseException) -> None:
         """End every wait: nothing more will come."""
         self._failure = self._failure or error

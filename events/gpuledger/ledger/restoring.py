@@ -21,6 +21,7 @@ from gpuledger.ledger.stream import (
     create_generation,
     is_archived,
     ledger_streams,
+    refuse_closing,
     stream_info,
     stream_name,
     successor_of,
@@ -49,6 +50,7 @@ async def begin_restore(connection: Connection, archive: str, consent: Callable[
     Raises:
         NoLedgerError: there is none.
         RestoreInterruptedError: another archive is being restored.
+        ClosingError: a generation is being closed.
         StreamConfigError: the server refuses.
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
@@ -57,6 +59,7 @@ async def begin_restore(connection: Connection, archive: str, consent: Callable[
         raise NoLedgerError(f"There is no ledger at {connection.address}. Make it with `gpuledger migrate`.")
     newest = max(streams)
     info = streams[newest]
+    refuse_closing(connection, newest, info)
     begun = (info.config.metadata or {}).get(RESTORING)
     if begun == archive:
         return Restoring(newest, info.state.last_seq)

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, ServerError
 
-from gpuledger.events.position import Offset, is_origin, number_of
+from gpuledger.events.position import events_up_to, is_origin, next_after, number_of
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import REFUSALS, Connection
 from gpuledger.ledger.errors import (
+    ClosingError,
     GenerationError,
     LogCutError,
     NoLedgerError,
@@ -24,6 +24,7 @@ from gpuledger.ledger.errors import (
     StreamConfigError,
 )
 from gpuledger.ledger.identity import LedgerIdentity, Predecessor, anchor_digest, identity_of, metadata_of
+from gpuledger.ledger.single import message_at
 
 DUPLICATE_WINDOW_S = 120.0
 """How long the server remembers ids; publishing gives up well before."""
@@ -35,6 +36,12 @@ REPLICAS_IN_CLUSTER = 3
 
 RESTORING = "gpuledger.io/restoring"
 """In the metadata of a stream that `gpuledger.ledger.restoring` fills: the digest of the file that it comes from."""
+
+CLOSED = "gpuledger.io/closed"
+"""In the metadata of a stream whose generation is closed: the location of its archive."""
+
+BEGINNING = "gpuledger.io/beginning"
+"""In the metadata of a stream whose generation begins behind a closed one: takes no events of others yet."""
 
 _TOO_FEW_SERVERS = frozenset({10005, 10074})
 """The cluster has not enough servers with JetStream; the server is in no cluster."""
@@ -93,6 +100,7 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
     Raises:
         NoLedgerError: there is none.
         RestoreInterruptedError: the newest was archived, and its successor was not made, or not completed.
+        ClosingError: it is being closed.
         StreamConfigError: its stream is not as a ledger must be.
         LogCutError: events are missing from it.
         LedgerUnavailableError: the server does not answer.
@@ -136,7 +144,8 @@ async def open_generation(connection: Connection, number: int) -> Generation:
         )
     info = streams[number]
     check_whole(info)
-    current = info.config.subjects == [ALL] or RESTORING in (info.config.metadata or {})
+    metadata = info.config.metadata or {}
+    current = info.config.subjects == [ALL] or RESTORING in metadata or BEGINNING in metadata
     return Generation(number, current, identity_of(info.config.metadata, number))
 
 
@@ -201,17 +210,6 @@ async def stream_info(connection: Connection, stream: str) -> StreamInfo:
     return await connection.request(lambda: connection.jetstream.stream_info(stream))
 
 
-async def message_at(connection: Connection, stream: str, sequence: Offset) -> Message:
-    """The message at a position.
-
-    Raises:
-        NotFoundError: there is none.
-        LedgerUnavailableError: the server does not answer.
-    """
-    found = await connection.request(lambda: connection.jetstream.get_msg(stream, number_of(sequence)))
-    return Message(found.subject or "", found.data or b"", sequence, 0)
-
-
 def archive_subject(generation: int) -> str:
     """The subject of an archived stream; nobody publishes there."""
     return f"archived.{generation}.>"
@@ -223,10 +221,11 @@ def check_whole(info: StreamInfo) -> None:
     Raises:
         LogCutError: naming how much is missing.
     """
-    state = info.state
-    if state.messages != state.last_seq:
+    state, identity = info.state, identity_of(info.config.metadata, 0)
+    recorded = events_up_to(state.last_seq) if identity is None else events_up_to(state.last_seq, identity.behind)
+    if state.messages != recorded:
         raise LogCutError(
-            f"{info.config.name} has recorded {state.last_seq:,} events and holds {state.messages:,}, "
+            f"{info.config.name} has recorded {recorded:,} events and holds {state.messages:,}, "
             f"from {state.first_seq:,} on"
         )
 
@@ -275,7 +274,8 @@ def _plain(value: object) -> object:
 
 
 def _refuse_incomplete(connection: Connection, generation: int, info: StreamInfo) -> None:
-    """Refuse a ledger whose newest generation is being filled, or has no successor yet: only a restore goes on."""
+    """Refuse a ledger whose newest generation is being filled, or has no successor yet: who began that goes on."""
+    refuse_closing(connection, generation, info)
     if RESTORING in (info.config.metadata or {}):
         raise RestoreInterruptedError(
             f"Generation {generation} at {connection.address} is being restored, or its restore was interrupted: it "
@@ -286,6 +286,22 @@ def _refuse_incomplete(connection: Connection, generation: int, info: StreamInfo
         raise RestoreInterruptedError(
             f"Generation {generation} at {connection.address} is archived, and there is none after it: a restore was "
             "interrupted. Run it again, `gpuledger log restore` or `gpuledger log import`."
+        )
+
+
+def refuse_closing(connection: Connection, generation: int, info: StreamInfo) -> None:
+    """Refuse a ledger of which a generation is being closed, given its newest one.
+
+    Raises:
+        ClosingError: it is; only the command that closes goes on.
+    """
+    metadata = info.config.metadata or {}
+    if CLOSED in metadata or BEGINNING in metadata:
+        location = metadata.get(CLOSED) or metadata.get(BEGINNING)
+        closed = generation if CLOSED in metadata else generation - 1
+        raise ClosingError(
+            f"Generation {closed} at {connection.address} is being closed, and the next one takes no events yet. Wait "
+            f"for `gpuledger log archive close`, or run it again: `gpuledger log archive close {location}`."
         )
 
 
@@ -318,6 +334,8 @@ async def create_generation(
     """
     for count in (REPLICAS_IN_CLUSTER, 1) if replicas is None else (replicas,):
         config = stream_config(identity.generation, count).evolve(metadata=metadata_of(identity))
+        if not is_origin(identity.behind):
+            config = config.evolve(first_seq=number_of(next_after(identity.behind)))
         config = config if adapt is None else adapt(config)
         try:
             await connection.request(

@@ -5,26 +5,23 @@ without snapshots, folds of the past begin at an earlier one, and nothing else i
 """
 
 import asyncio
-import os
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
+from gpuledger.compose.children import run_module
 from gpuledger.events.position import ORIGIN, lag
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LedgerError
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.runtime.objects import ObjectsError, open_objects
 from gpuledger.runtime.settings import DATABASE_URL, NATS_URL, OBJECTS_URL
 from gpuledger.tools import snapshot_process
 from gpuledger.tools.snapshots import DUE
 
 log = structlog.get_logger("gpuledger.fold-snapshots")
-
-STOP_TIMEOUT_S: Final = 5.0
-"""How long the process may take to end when it is asked to."""
 
 MODULE: Final = snapshot_process.__name__
 
@@ -36,6 +33,18 @@ class SnapshotPauses:
     look_s: float = 15.0
     clean_s: float = 86_400.0
     backoff: Backoff = field(default_factory=lambda: Backoff(first_s=60.0, max_s=3_600.0))
+
+
+def snapshots_of(ledger: Ledger, objects_url: str | None) -> FoldSnapshots | None:
+    """The snapshots in the object store, where there is one that can be used; the log says why one is not used."""
+    if objects_url is None:
+        return None
+    try:
+        objects = open_objects(objects_url)
+    except ObjectsError as error:
+        log.warning("fold-snapshots.not-read", reason=str(error))
+        return None
+    return FoldSnapshots(objects, ledger, lambda reason: log.warning("fold-snapshots.not-read", reason=reason))
 
 
 class SnapshotService:
@@ -78,7 +87,7 @@ class SnapshotService:
             return True
         now_s = asyncio.get_running_loop().time()
         cleans = self._cleaned_s is None or now_s - self._cleaned_s >= self._pauses.clean_s
-        code, words = await _run([snapshot_process.CLEAN] if cleans else [], self._environ)
+        code, words = await run_module(MODULE, [snapshot_process.CLEAN] if cleans else [], self._environ)
         if code == snapshot_process.BUSY:
             self.looked_at = head
             return True
@@ -89,31 +98,3 @@ class SnapshotService:
         self.looked_at = head
         self._cleaned_s = now_s if cleans else self._cleaned_s
         return True
-
-
-async def _run(arguments: list[str], environ: Mapping[str, str]) -> tuple[int, str]:
-    """The process's exit code, and the last line that it wrote to stderr."""
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", MODULE, *arguments),
-        env={**os.environ, **environ},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        _, written = await child.communicate()
-    finally:
-        if child.returncode is None:
-            await _end(child)
-    lines = written.decode(errors="replace").strip().splitlines()
-    return child.returncode or 0, lines[-1] if lines else ""
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    child.terminate()
-    try:
-        async with asyncio.timeout(STOP_TIMEOUT_S):
-            await child.wait()
-    except TimeoutError:
-        child.kill()
-        await child.wait()

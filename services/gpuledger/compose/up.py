@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
+from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
-from gpuledger.compose.snapshots import SnapshotService
+from gpuledger.compose.snapshots import SnapshotService, snapshots_of
 from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
@@ -25,11 +26,13 @@ from gpuledger.edge.admission.service import AdmissionHealth
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.position import number_of
+from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
+from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import all_projections
@@ -135,12 +138,22 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             replicas=servers.nats_replicas,
         )
         ledger = await stack.enter_async_context(
-            connect_ledger(servers.nats_url, name="gpuledger up", identity=servers.nats_identity)
+            connect_ledger(
+                servers.nats_url,
+                name="gpuledger up",
+                identity=servers.nats_identity,
+                archives=ArchivedGenerations(),
+            )
         )
         locks = EDGE_LOCKS if options.has_edge else ()
         elsewhere = [one.name for one in all_projections() if not options.runs(one.name)]
         supervision = Supervision(
-            all_projections(), ledger, servers.database_url, other_locks=locks, elsewhere=elsewhere
+            all_projections(),
+            ledger,
+            servers.database_url,
+            other_locks=locks,
+            elsewhere=elsewhere,
+            snapshots=snapshots_of(ledger, settings.objects_url),
         )
         edge = None
         if options.has_edge:
@@ -157,11 +170,19 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             measuring.append(measure_sources(servers.database_url))
         if options.runs(SealsProjection.name):
             measuring.append(measure_log(ledger, servers.database_url))
-        taking = []
-        if settings.objects_url is not None and options.runs(SNAPSHOTS):
-            taking.append(SnapshotService(ledger, servers.nats_url, servers.database_url, settings.objects_url).run())
+        taking = _taking(settings, options, servers, ledger)
         work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
         await run_until_one_fails([_report_up(reports, endpoints), *work])
+
+
+def _taking(settings: Settings, options: UpOptions, servers: DataServers, ledger: Ledger) -> list[Work]:
+    """What takes snapshots and closes generations, where the settings say so."""
+    taking: list[Work] = []
+    if settings.objects_url is not None and options.runs(SNAPSHOTS):
+        taking.append(SnapshotService(ledger, servers.nats_url, servers.database_url, settings.objects_url).run())
+    if settings.archive is not None and options.runs(SealsProjection.name):
+        taking.append(ClosingService(servers.nats_url, servers.database_url, settings.archive).run())
+    return taking
 
 
 async def _report_up(reports: Reports, endpoints: UpEndpoints) -> None:

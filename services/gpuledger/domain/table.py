@@ -7,7 +7,7 @@ know who writes the rows and reads nothing itself: the caller of the fold loads 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 R = TypeVar("R", bound=tuple[Any, ...])
 """A row is a NamedTuple: immutable, compact, and in the order of its table's columns."""
@@ -126,6 +126,15 @@ class Index(Generic[R]):
         else:
             self._keys[value] = _ManyKeys(dict.fromkeys((*keys, key)))
 
+    def fill(self, keys: Iterable[Key], rows: Collection[R]) -> None:
+        """Add rows that the table did not have, perhaps many."""
+        found = self._keys
+        for key, row, value in zip(keys, rows, map(self._value_of, rows), strict=True):
+            if value in found:
+                self.add(key, row)
+            else:
+                found[value] = (key,)
+
     def remove(self, key: Key, row: R) -> None:
         """Forget a row; does nothing where it is not indexed."""
         value = self._value_of(row)
@@ -146,8 +155,8 @@ class Table(Generic[R]):
         self.spec = spec
         self.key_of: Callable[[R], Key] = itemgetter(*(spec.columns.index(column) for column in spec.key))
         self.rows: dict[Key, R] = {}
-        self.by: dict[str, Index[R]] = {column: Index(spec.columns.index(column)) for column in indexed}
-        self._indexes = tuple(self.by.values())
+        self._indexed = indexed
+        self._make_indexes()
         self._forgets = spec.retires == ()
         self._was_stored: dict[Key, bool] = {}
         self._paged_in: dict[Key, None] = {}
@@ -155,6 +164,11 @@ class Table(Generic[R]):
         self.begins: datetime | None = None
         """Rows that ended before are none; None where all are kept."""
         self._end_of: Callable[[R], datetime | None] | None = None
+
+    def _make_indexes(self) -> None:
+        columns = self.spec.columns
+        self.by: dict[str, Index[R]] = {column: Index(columns.index(column)) for column in self._indexed}
+        self._indexes = tuple(self.by.values())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -234,14 +248,39 @@ class Table(Generic[R]):
 
     def load(self, rows: Iterable[R]) -> None:
         """Load rows from the store; they count as unchanged. Rows changed or deleted meanwhile stay so."""
-        for row in rows:
-            key = self.key_of(row)
-            if key not in self.rows and key not in self._was_stored and not self.is_dropped(row):
-                self.rows[key] = row
-                if self.spec.retires is not None and self._has_retired(row):
-                    self._paged_in[key] = None
-                for index in self._indexes:
-                    index.add(key, row)
+        held, changed = self.rows, self._was_stored
+        given = list(rows)
+        found = dict(zip(map(self.key_of, given), given, strict=True))
+        if held or changed:
+            found = {key: row for key, row in found.items() if key not in held and key not in changed}
+        if self.begins is not None:
+            found = {key: row for key, row in found.items() if not self.is_dropped(row)}
+        held.update(found)
+        if self.spec.retires is not None:
+            self._paged_in.update((key, None) for key, row in found.items() if self._has_retired(row))
+        for index in self._indexes:
+            index.fill(found, found.values())
+
+    def load_when_asked(self, rows: Callable[[], Iterable[R]]) -> None:
+        """Load rows from the store once anybody asks for any; the table has none yet."""
+        self._to_load = rows
+        del self.rows, self.by, self._indexes
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether nothing is left of what `load_when_asked` was to load."""
+        return "rows" in vars(self)
+
+    if not TYPE_CHECKING:  # mypy would take any name for an attribute
+
+        def __getattr__(self, name: str) -> object:
+            """Load the rows at the first use of what `load_when_asked` left out."""
+            if name not in ("rows", "by", "_indexes"):
+                raise AttributeError(name, name=name, obj=self)
+            rows, self.rows = vars(self).pop("_to_load"), {}
+            self._make_indexes()
+            self.load(rows())
+            return vars(self)[name]
 
     def has_changes(self) -> bool:
         """Whether to call `take_changes`: to write rows, or to let rows that were paged in leave memory."""

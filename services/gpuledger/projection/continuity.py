@@ -1,4 +1,8 @@
-"""Whether rows and log belong together: the rows' checkpoint names the ledger and the last event that was folded."""
+"""Whether rows and log belong together: the rows' checkpoint names the ledger and the last event that was folded.
+
+Rows of a closed generation go on where the log does: the event at their checkpoint has to stand there. Those of a
+generation before a restore follow another numbering, and are to be rebuilt.
+"""
 
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LogChangedError, LogReplacedError
@@ -33,7 +37,7 @@ def confirm_version(projection: Projection, checkpoint: Checkpoint | None) -> No
 async def confirm_log(projection: Projection, ledger: Ledger, checkpoint: Checkpoint) -> None:
     """Return if rows, of whatever version, follow this log; raises as `confirm_checkpoint` does otherwise."""
     check_ledger(projection, ledger, checkpoint)
-    if not checkpoint.at.is_in(ledger.generation):
+    if not ledger.generations.has(checkpoint.at):
         raise GenerationMismatchError(projection.name, checkpoint.at, ledger.generation)
     await ledger.confirm(checkpoint.anchor)
 
@@ -57,7 +61,7 @@ async def follows_log(projection: Projection, ledger: Ledger, checkpoint: Checkp
     Raises:
         LogChangedError: what they follow was lost, and `accept_loss` does not say that this is known.
     """
-    if not checkpoint.at.is_in(ledger.generation) and checkpoint.ledger_id in (None, ledger.identity.ledger_id):
+    if not ledger.generations.has(checkpoint.at) and checkpoint.ledger_id in (None, ledger.identity.ledger_id):
         return False
     try:
         check_ledger(projection, ledger, checkpoint)
@@ -75,7 +79,7 @@ async def adopted(store: ProjectionStore, ledger: Ledger, checkpoint: Checkpoint
     Raises:
         LogChangedError: the log ends before it.
     """
-    if checkpoint.has_identity or not checkpoint.at.is_in(ledger.generation):
+    if checkpoint.has_identity or not ledger.generations.has(checkpoint.at):
         return checkpoint
     anchor = await ledger.anchor_at(checkpoint.position)
     return await store.adopt(checkpoint, checkpoint.ledger_id or ledger.identity.ledger_id, anchor)

@@ -160,6 +160,10 @@ class EnforcedRules:
             if recorded_ns > self._recorded_ns:
                 self._recorded_ns, self._time_max = recorded_ns, time_of_ns(recorded_ns) + EVENT_AHEAD_MAX
 
+    def renew(self) -> None:
+        """Have every rule taken, for those who have none of them yet."""
+        self._changed = dict.fromkeys(self.rules)
+
     def take_changes(self) -> list[EnforcedRule]:
         """The rules that were added since the last call."""
         changed, self._changed = self._changed, {}

@@ -21,7 +21,7 @@ from gpuledger.domain.fact import Fact, State
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, Undecoded, encode, parse, to_document, with_payload
 from gpuledger.events.payload import Payload
-from gpuledger.events.position import Offset, Position, number_of
+from gpuledger.events.position import Generations, Offset, number_of
 from gpuledger.projection.definition import Decisions, Observed, Projection, RefusedEvent
 from gpuledger.projection.enforced import NOTHING_IN_FORCE, InForce
 from gpuledger.projection.errors import BadEventError, ScratchFullError
@@ -145,7 +145,7 @@ def _types(projection: Projection) -> frozenset[str]:
     return frozenset(model.TYPE for model in projection.handlers)
 
 
-def fold_fact(projection: Projection, state: State, generation: int, item: Fact | Observed) -> None:
+def fold_fact(projection: Projection, state: State, generations: Generations, item: Fact | Observed) -> None:
     """Fold one fact; of an event that is only observed, what it changes, and not what would be decided.
 
     Raises:
@@ -157,7 +157,7 @@ def fold_fact(projection: Projection, state: State, generation: int, item: Fact 
         else:
             _exhaust(projection.observed(state, item))
     except Exception as error:
-        position, reason = Position(generation, item.sequence), f"It does not fold in event time ({error!r})."
+        position, reason = generations.position(item.sequence), f"It does not fold in event time ({error!r})."
         raise BadEventError(projection.name, position, item.event.subject, reason) from error
 
 

@@ -14,7 +14,7 @@ from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse
 from gpuledger.events.errors import EventError, EventTimeError
 from gpuledger.events.payload import Payload
-from gpuledger.events.position import ORIGIN, Offset, Position, is_origin
+from gpuledger.events.position import ORIGIN, Generations, Offset, Position, generations_of, is_origin
 from gpuledger.events.publishing import Rule
 from gpuledger.events.registry import Registry
 from gpuledger.ledger.api import Message
@@ -48,13 +48,13 @@ class Fold:
     """A projection's state at a position, and the decisions that have not come back yet.
 
     Where nobody `publishes`, decisions are folded and only the ids of those that have not come back are kept. It shares
-    `numbers` with others, or has its own, `seen` up to its position.
+    `numbers` with others, or has its own, `seen` up to its position. A log has one `generation` or several.
     """
 
     def __init__(
         self,
         projection: Projection,
-        generation: int,
+        generation: int | Generations,
         *,
         state: State | None = None,
         seen: Seen | None = None,
@@ -68,7 +68,7 @@ class Fold:
         catalogue: Registry = registry,
     ) -> None:
         self.projection = projection
-        self.generation = generation
+        self.generations = generations_of(generation)
         self.state: State = projection.new_state() if state is None else state
         self.enforced = enforced or EnforcedRules()
         self.sequence = sequence
@@ -81,7 +81,7 @@ class Fold:
         self._agreed: InForce | None = None
         self.decided, self._publishes = list[Decoded](), publishes
         self.waiting = Outstanding(expected, publishes=publishes)
-        self._skipped = {position.sequence for position in skipped if position.is_in(generation)}
+        self._skipped = {position.sequence for position in skipped if self.generations.has(position)}
         self._catalogue = catalogue
         self.seen = (seen or Seen()) if numbers is None else numbers.seen
         self._numbers = numbers or self.seen
@@ -90,17 +90,18 @@ class Fold:
         self._hearing = Hearing(projection)
         follow_rules(projection, self.state, self.enforced.in_force)
 
+    @property
+    def generation(self) -> int:
+        """The generation that the last message that was folded is in."""
+        return self.generations.of(self.sequence)
+
     def begin(self, identity: LedgerIdentity) -> None:
-        """Prepare the state for the first message of a generation; nothing happens behind that."""
+        """Prepare the state for the first message; nothing happens behind that."""
         if is_origin(self.sequence):
             self.projection.begin(self.state, identity)
 
     def apply_all(self, messages: Sequence[Message]) -> None:
-        """Fold messages in the order of the log.
-
-        Raises:
-            BadEventError: one of our own services' events does not decode, or this build fails at an event.
-        """
+        """Fold messages in the order of the log; raises BadEventError where this build fails, or one of ours is bad."""
         self.apply_all_checked(map(self.checker.check, messages))
 
     def apply(self, message: Message) -> None:
@@ -200,11 +201,7 @@ class Fold:
             self._fold(checked.fact(self._catalogue), handler, message.subject, checked.in_force)
 
     def due(self, now: datetime) -> None:
-        """Fold what the passing of time alone leads to.
-
-        Raises:
-            DueError: this build fails at it.
-        """
+        """Fold what the passing of time alone leads to; raises DueError where this build fails at it."""
         self._take_due(self.projection.due, self.state, now)
 
     def heard(self, batch: Iterable[Checked]) -> list[Checked]:
@@ -225,7 +222,7 @@ class Fold:
         try:
             return list(self.projection.touched(self.state, fact))
         except Exception as error:
-            position, reason = Position(self.generation, message.sequence), f"`touched` raised {error!r}."
+            position, reason = self.generations.position(message.sequence), f"`touched` raised {error!r}."
             raise BadEventError(self.projection.name, position, message.subject, reason) from error
 
     def enforce(self, rules: Collection[Rule], now: datetime) -> None:
@@ -397,4 +394,4 @@ class Fold:
 
     @property
     def _position(self) -> Position:
-        return Position(self.generation, self.sequence)
+        return self.generations.position(self.sequence)

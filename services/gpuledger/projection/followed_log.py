@@ -129,12 +129,13 @@ class FollowedLog:
     def _anchor_of(self, projection: Projection, checkpoint: Checkpoint) -> Anchor | None:
         """The event that the log must have because of a projection's rows.
 
-        Rows of an earlier generation are rebuilt, and need nothing of this one.
+        Rows of before a restore are rebuilt, and need nothing of this log.
         """
         check_ledger(projection, self._ledger, checkpoint)
-        if Position(self._ledger.generation, ORIGIN).is_after(checkpoint.at):
+        generations = self._ledger.generations
+        if Position(generations.first, ORIGIN).is_after(checkpoint.at):
             return None
-        if not checkpoint.at.is_in(self._ledger.generation):
+        if not generations.has(checkpoint.at):
             raise LogRestoredError(
                 f"it is at generation {self._ledger.generation}, and the rows of projection {projection.name} follow "
                 f"{checkpoint.at}"

@@ -40,7 +40,7 @@ class KeptFold:
         skipped = await skipped_positions(self._ledger)
         empty = self._projection.new_state() if state is None else state
         with seldom_collected():
-            return await asyncio.to_thread(fold_of, self._projection, found, empty, skipped)
+            return await asyncio.to_thread(fold_of, self._projection, found, empty, skipped, self._ledger.generations)
 
     def anchor(self, fold: Fold) -> Anchor | None:
         """The anchor at the fold's position."""

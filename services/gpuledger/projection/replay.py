@@ -6,6 +6,7 @@ before a fold begins, because a projection that has stopped at one cannot read b
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 from gpuledger.domain.fact import State, time_of_ns
 from gpuledger.events.envelope import decode, parse
@@ -19,7 +20,7 @@ from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import seldom_collected
 
-_SKIPS = "ledger.svc.operators.source.*.position-skipped"
+SKIPS: Final = "ledger.svc.operators.source.*.position-skipped"
 
 OnProgress = Callable[[int, int], None]
 """Receives how many positions are done, and of how many."""
@@ -27,7 +28,7 @@ OnProgress = Callable[[int, int], None]
 
 async def new_fold(projection: Projection, ledger: Ledger, state: State | None = None) -> Fold:
     """A fold at the start of the log that passes over the skipped positions."""
-    fold = Fold(projection, ledger.generation, state=state, skipped=await skipped_positions(ledger))
+    fold = Fold(projection, ledger.generations, state=state, skipped=await skipped_positions(ledger))
     fold.begin(ledger.identity)
     return fold
 
@@ -44,7 +45,7 @@ async def fold_until(
 async def memory_fold(projection: Projection, ledger: Ledger, numbers: LogNumbers | None = None) -> Fold:
     """A fold at the start of the log whose rows and decisions nobody writes or publishes; see `Fold` on `numbers`."""
     skipped = await skipped_positions(ledger)
-    fold = Fold(projection, ledger.generation, numbers=numbers, skipped=skipped, publishes=False)
+    fold = Fold(projection, ledger.generations, numbers=numbers, skipped=skipped, publishes=False)
     for table in fold.state.tables().values():
         table.never_written()
     fold.begin(ledger.identity)
@@ -61,9 +62,9 @@ async def fold_on(fold: Fold, ledger: Ledger, until: Offset, on_progress: OnProg
 
 
 async def skipped_positions(ledger: Ledger) -> list[Position]:
-    """Every position that operators decided to pass over."""
+    """Every position that operators decided to pass over. A generation begins with what the one before it had."""
     skipped = []
-    async for messages in ledger.history(subject_filter=_SKIPS):
+    async for messages in ledger.history(after=ledger.identity.behind, subject_filter=SKIPS):
         for message in messages:
             try:
                 data = decode(message.data).data

@@ -10,7 +10,16 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from gpuledger.events.envelope import Decoded, Undecoded, with_payload
-from gpuledger.events.position import Offset, Position, is_after, is_at_or_after, is_same, order
+from gpuledger.events.position import (
+    Generations,
+    Offset,
+    Position,
+    generations_of,
+    is_after,
+    is_at_or_after,
+    is_same,
+    order,
+)
 from gpuledger.events.source import SourceMessageIdTaken
 from gpuledger.projection.errors import AnotherLeaderError, DecisionConflictError, DecisionLostError
 
@@ -40,7 +49,7 @@ class Returns:
     def __init__(
         self,
         projection: str,
-        generation: int,
+        generation: int | Generations,
         *,
         head: Offset,
         settled: Offset,
@@ -48,7 +57,7 @@ class Returns:
         skipped: Iterable[Position],
     ) -> None:
         self._projection = projection
-        self._generation = generation
+        self._generations = generations_of(generation)
         self._head = head
         self._settled = settled
         self._skipped = frozenset(skipped)
@@ -120,4 +129,4 @@ class Returns:
         return DecisionLostError(self._projection, self._at(sequence), self._due_back[0].event_id, reason)
 
     def _at(self, sequence: Offset) -> Position:
-        return Position(self._generation, sequence)
+        return self._generations.position(sequence)

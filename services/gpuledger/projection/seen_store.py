@@ -31,7 +31,7 @@ class StoredNumbers(NamedTuple):
 
     def is_of(self, identity: LedgerIdentity) -> bool:
         """Whether they are of this log, as far as its name goes."""
-        return (self.ledger_id, self.generation) == (identity.ledger_id, identity.generation)
+        return self.ledger_id == identity.ledger_id and identity.generations.has(self.at)
 
     @property
     def at(self) -> Position:

@@ -111,7 +111,7 @@ class SharedNumbers:
         Else the next process would read it once more.
         """
         seen.renew()
-        stored = StoredNumbers(*self._ledger.identity[:2], anchor.sequence, anchor, anchor.sequence)
+        stored = self._named(anchor.sequence, anchor, anchor.sequence)
         change = NumbersChange(*stored[2:], [], seen.take_changes(), [])
         async with self._connected() as connection:
             await lock_until_commit(connection, LOCK)
@@ -170,7 +170,7 @@ class SharedNumbers:
     ) -> StoredNumbers | None:
         """What is stored now; None where nothing was written, because somebody else has written more or another log."""
         await lock_until_commit(connection, LOCK)
-        ours = StoredNumbers(*self._ledger.identity[:2], change.position, change.anchor, change.complete_from)
+        ours = self._named(change.position, change.anchor, change.complete_from)
         found = await read_stored(connection)
         if found == self._stored:
             if self._is_whole:
@@ -184,6 +184,10 @@ class SharedNumbers:
             ours = ours._replace(complete_from=latest([ours.complete_from, found.complete_from]))
         await write_numbers(connection, ours, change)
         return ours
+
+    def _named(self, position: Offset, anchor: Anchor | None, complete_from: Offset) -> StoredNumbers:
+        generation = self._ledger.generations.of(position)
+        return StoredNumbers(self._ledger.identity.ledger_id, generation, position, anchor, complete_from)
 
     def _has_all_since(self, found: StoredNumbers) -> bool:
         """Whether what changed here holds everything that is not in what another process has written."""

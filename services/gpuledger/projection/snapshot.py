@@ -15,7 +15,7 @@ import orjson
 from gpuledger.domain.fact import State
 from gpuledger.domain.sources.deduplication import Numbers, Seen
 from gpuledger.domain.table import TableSpec
-from gpuledger.events.position import Position
+from gpuledger.events.position import Generations, Position
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
@@ -104,13 +104,19 @@ def rows_of(fold: Fold) -> dict[str, Sequence[Row]]:
     return rows
 
 
-def fold_of(projection: Projection, snapshot: Snapshot, state: State, skipped: Iterable[Position]) -> Fold:
-    """The fold as it stood; `state` is an empty one, and receives the rows."""
+def fold_of(
+    projection: Projection,
+    snapshot: Snapshot,
+    state: State,
+    skipped: Iterable[Position],
+    generations: Generations | None = None,
+) -> Fold:
+    """The fold as it stood; `state` is an empty one, and receives the rows. `generations` are those of the log."""
     for name, table in state.tables().items():
         table.load(snapshot.rows[name])
     return Fold(
         projection,
-        snapshot.generation,
+        generations or snapshot.generation,
         state=state,
         seen=seen_of(snapshot.rows[SEEN.name]),
         skipped=skipped,

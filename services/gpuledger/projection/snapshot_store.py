@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import AsyncConnection
 
+from gpuledger.events.position import Generations, Position
 from gpuledger.ledger.identity import Anchor
 from gpuledger.projection.snapshot import Layout, Piece, PiecesDigest, Row, RowDecoder, Snapshot, pieces_of
 
@@ -30,9 +31,9 @@ class Header(NamedTuple):
     anchor: Anchor
     pieces_digest: str
 
-    def is_followed_by(self, ledger_id: str, generation: int) -> bool:
-        """Whether it is of this generation of this ledger."""
-        return (self.ledger_id, self.generation) == (ledger_id, generation)
+    def is_followed_by(self, ledger_id: str, generations: Generations) -> bool:
+        """Whether it is of these generations of this ledger."""
+        return self.ledger_id == ledger_id and generations.has(Position(self.generation, self.anchor.sequence))
 
 
 _HEADER: Final = "ledger_id, generation, position, event_id, event_digest, pieces_digest"
@@ -121,8 +122,9 @@ class SnapshotStore:
             "ON CONFLICT (name, layout) DO UPDATE SET ledger_id = excluded.ledger_id, "
             "generation = excluded.generation, position = excluded.position, event_id = excluded.event_id, "
             "event_digest = excluded.event_digest, written_at = now() "
-            "WHERE (kept.ledger_id, kept.generation) <> (excluded.ledger_id, excluded.generation) "
-            "OR kept.position < excluded.position OR kept.pieces_digest = %s RETURNING position",
+            "WHERE kept.ledger_id <> excluded.ledger_id "
+            "OR (kept.generation, kept.position) < (excluded.generation, excluded.position) "
+            "OR kept.pieces_digest = %s RETURNING position",
             (
                 *self._key,
                 *(snapshot.ledger_id, snapshot.generation, *snapshot.anchor),

@@ -180,7 +180,7 @@ class Snapshots:
 
 async def refusal_of(header: Header, ledger: Ledger) -> str | None:
     """Why nobody may begin at a snapshot of this log; None where that is right."""
-    if not header.is_followed_by(ledger.identity.ledger_id, ledger.generation):
+    if not header.is_followed_by(ledger.identity.ledger_id, ledger.generations):
         return f"It follows generation {header.generation} of the ledger {header.ledger_id}."
     try:
         await ledger.confirm(header.anchor)

@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from gpuledger.db.locks import lock_until_commit
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
-from gpuledger.events.position import ORIGIN, PARTITION, Offset, Position, number_of
+from gpuledger.events.position import ORIGIN, PARTITION, Generations, Offset, Position, number_of
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.projection.checker import Checked
@@ -78,13 +78,14 @@ class ProjectionStore:
     async def create(self, identity: LedgerIdentity, incarnation: str) -> Checkpoint:
         """Begin an edition at the start of the log; its tables must be there and empty."""
         version, ledger_id = self.projection.version, identity.ledger_id
+        generation = identity.generations.first
         await self.connection.execute(
             "INSERT INTO gpuledger.projection "
             "(name, edition, version, generation, partition, position, events, incarnation, ledger_id) "
             "VALUES (%s, %s, %s, %s, %s, %s, 0, %s, %s)",
-            (*self._key, version, identity.generation, PARTITION, ORIGIN, incarnation, ledger_id),
+            (*self._key, version, generation, PARTITION, ORIGIN, incarnation, ledger_id),
         )
-        return Checkpoint(version, identity.generation, ORIGIN, 0, incarnation, ledger_id, None)
+        return Checkpoint(version, generation, ORIGIN, 0, incarnation, ledger_id, None)
 
     async def adopt(self, before: Checkpoint, ledger_id: str, anchor: Anchor | None) -> Checkpoint:
         """Have a checkpoint that an earlier build wrote name its ledger and the last event that was folded.
@@ -112,13 +113,32 @@ class ProjectionStore:
             )
         return after
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The tables."""
+        return list(self._rows)
+
+    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+        """Write all rows of a table that is empty; see `RowStore.fill`."""
+        await self._rows[table].fill(self.connection, pieces)
+
+    async def empty(self) -> None:
+        """Remove every row of every table."""
+        for rows in self._rows.values():
+            await rows.empty(self.connection)
+
     async def load(
-        self, checkpoint: Checkpoint, numbers: LogNumbers, skipped: Iterable[Position], expected: Sequence[Decoded]
+        self,
+        checkpoint: Checkpoint,
+        generations: Generations,
+        numbers: LogNumbers,
+        skipped: Iterable[Position],
+        expected: Sequence[Decoded],
     ) -> Fold:
         """The fold as it stood at the checkpoint, with numbers that hold there; raises as `read_rules` does."""
         fold = Fold(
             self.projection,
-            checkpoint.generation,
+            generations,
             numbers=numbers,
             expected=expected,
             skipped=skipped,
@@ -152,7 +172,9 @@ class ProjectionStore:
             WriterFencedError: the rows are not as this writer left them.
         """
         anchor = fold.anchor or before.anchor
-        after = before._replace(position=fold.sequence, events=fold.events + before.events, anchor=anchor)
+        after = before._replace(
+            generation=fold.generation, position=fold.sequence, events=fold.events + before.events, anchor=anchor
+        )
         changes = {name: table.take_changes() for name, table in fold.state.tables().items() if table.has_changes()}
         async with self._transaction(in_pipeline=not any(map(is_copied, changes.values()))):
             await self._advance(before, after)
@@ -294,12 +316,12 @@ class ProjectionStore:
 
     async def _advance(self, before: Checkpoint, after: Checkpoint) -> None:
         cursor = await self.connection.execute(
-            "UPDATE gpuledger.projection SET version = %s, position = %s, events = %s, ledger_id = %s, "
-            "last_position = %s, last_event_id = %s, last_digest = %s, updated_at = now() "
+            "UPDATE gpuledger.projection SET version = %s, generation = %s, position = %s, events = %s, "
+            "ledger_id = %s, last_position = %s, last_event_id = %s, last_digest = %s, updated_at = now() "
             "WHERE name = %s AND edition = %s AND incarnation = %s AND partition = %s AND position = %s "
             "RETURNING position",
             (
-                *(after.version, after.position, after.events, after.ledger_id),
+                *(after.version, after.generation, after.position, after.events, after.ledger_id),
                 *(after.anchor or (None, None, None)),
                 *(*self._key, before.incarnation, before.partition, before.position),
             ),

@@ -7,7 +7,7 @@ may be recorded under a shared subject before that rule: every fold rejects it t
 from collections.abc import Sequence
 from typing import Final
 
-from gpuledger.events.position import ORIGIN, Position, is_same
+from gpuledger.events.position import ORIGIN, is_same
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import rule_subject, rule_version
 from gpuledger.events.subjects import shared_subject
@@ -43,8 +43,8 @@ class SubjectForm:
             return
         # A position that operators skip enforces nothing.
         skipped = set(await skipped_positions(self._ledger))
-        async for messages in self._ledger.history(until=last, subject_filter=_SUBJECT):
+        async for messages in self._ledger.history(self._ledger.identity.behind, last, _SUBJECT):
             for message in messages:
-                if Position(self._ledger.generation, message.sequence) not in skipped:
+                if self._ledger.generations.position(message.sequence) not in skipped:
                     self._version = max(self._version, rule_version(message.data))
         self._read_up_to = last

@@ -158,7 +158,7 @@ async def _lost(sent: Sequence[SentDecision], ledger: Ledger, checkpoint: Checkp
         if sequence is None:
             sequence = await _sequence_of(decision, ledger)
         is_back = sequence is not None and is_at_or_after(checkpoint.position, sequence)
-        if sequence is None or (is_back and Position(ledger.generation, sequence) not in skipped):
+        if sequence is None or (is_back and ledger.generations.position(sequence) not in skipped):
             lost.append(Difference(OUTBOX, (decision.id,), None, (decision.subject, sequence)))
     return lost
 

@@ -114,10 +114,11 @@ class RowWriter:
         projection, ledger = context.projection, context.ledger
         numbers = await context.numbers(checkpoint.position)
         if not projection.decides:
-            return cls(context, store, await store.load(checkpoint, numbers, skipped, []), checkpoint, head, ORIGIN)
+            fold = await store.load(checkpoint, ledger.generations, numbers, skipped, [])
+            return cls(context, store, fold, checkpoint, head, ORIGIN)
         await store.settle_at(head)
-        settle_until = await store.begin_epoch(leader_epoch(Position(ledger.generation, head), context.new_id()), head)
-        fold = await store.load(checkpoint, numbers, skipped, await store.outbox())
+        settle_until = await store.begin_epoch(leader_epoch(ledger.generations.position(head), context.new_id()), head)
+        fold = await store.load(checkpoint, ledger.generations, numbers, skipped, await store.outbox())
         fold.begin(ledger.identity)
         fold.decision_bytes_max = ledger.message_bytes_max
         sent = {
@@ -125,7 +126,7 @@ class RowWriter:
             for one in await sent_decisions(store.connection, projection.name)
         }
         fold.returns = Returns(
-            projection.name, ledger.generation, head=head, settled=settle_until, sent=sent, skipped=skipped
+            projection.name, ledger.generations, head=head, settled=settle_until, sent=sent, skipped=skipped
         )
         return cls(context, store, fold, checkpoint, head, settle_until)
 
@@ -213,8 +214,8 @@ class RowWriter:
 
         That may have found this same head, and what it had ready has been published just now, behind that head.
         """
-        head = self.checkpoint.at._replace(sequence=self._head_at_start)
-        recorded = head._replace(sequence=latest([self._head_at_start, self._own.expected.sequence]))
+        head = self._position(self._head_at_start)
+        recorded = self._position(latest([self._head_at_start, self._own.expected.sequence]))
         following = head_after(self._fold.seen.last_leader(self._context.projection.source), recorded)
         if following.is_after(head):
             await self._store.begin_epoch(leader_epoch(following, self._context.new_id()), self._head_at_start)
@@ -247,7 +248,7 @@ class RowWriter:
 
     async def _unexpected(self, sequence: Offset, ours: Sequence[Outgoing]) -> ProjectionError | LedgerUnavailableError:
         """The error for an own event that was not there when this leader decided."""
-        name, at = self._context.projection.name, self.checkpoint.at._replace(sequence=sequence)
+        name, at = self._context.projection.name, self._position(sequence)
         found = await self._context.ledger.message_at(sequence)
         if found is None or found.data in [one.data for one in ours]:
             return LedgerUnavailableError(f"NATS has recorded decisions up to {at}, and did not acknowledge them.")
@@ -256,6 +257,9 @@ class RowWriter:
         except EventError as error:
             return BadEventError(name, at, found.subject, str(error))
         return AnotherLeaderError(name, at, event.id, event.epoch)
+
+    def _position(self, sequence: Offset) -> Position:
+        return self._context.ledger.generations.position(sequence)
 
     async def _publish_ready(self) -> None:
         """Publish piece by piece: what was sent is marked as that, so that whoever begins again does so behind it."""
@@ -279,7 +283,7 @@ class RowWriter:
             if await self._context.ledger.message_at(sequence) is None:
                 raise returns.lost(sequence, "the log has no event there. Check whether it was restored from a back-up")
             raise LedgerUnavailableError(
-                f"The ledger has position {self.checkpoint.at._replace(sequence=sequence)} and shows it only up to "
+                f"The ledger has position {self._position(sequence)} and shows it only up to "
                 f"{self._fold.sequence}. Check the replicas of its stream."
             )
 

@@ -27,6 +27,12 @@ DATA_DIR = "GPULEDGER_DATA_DIR"
 OBJECTS_URL = "GPULEDGER_OBJECTS_URL"
 """Where the object store is: file:/folder or s3://bucket/prefix."""
 
+ARCHIVE_URL = "GPULEDGER_ARCHIVE_URL"
+"""Where the log is archived: file:/folder or s3://bucket/prefix."""
+
+ARCHIVE_CLOSE = "GPULEDGER_ARCHIVE_CLOSE"
+"""When `gpuledger up` closes a generation of the log: `month`, a size such as `50GiB`, or both with a comma."""
+
 POSTGRES_BIN = "GPULEDGER_POSTGRES_BIN"
 """The folder with the programs of PostgreSQL; the wheel's where it is not set."""
 
@@ -92,6 +98,14 @@ class Servers:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """Where the log is archived, and when a generation of it is closed by itself."""
+
+    url: str
+    close: str
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentSettings:
     """The DaemonSets that prepare and monitor GPUs: whether gpuledger manages them, in which namespace and images.
 
@@ -147,7 +161,8 @@ class Settings:
     `kubeconfig` names a real cluster, which replaces the embedded API server. Without it a pod with a service account
     (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them;
     `release` is that of the Helm chart, `NAMESPACE/NAME`, and empty without the chart. `objects_url` is the object
-    store's; embedded servers have it below `data_dir` where none is named, and others then have none.
+    store's; embedded servers have it below `data_dir` where none is named, and others then have none. With `archive`,
+    `up` closes generations of the log by itself.
     """
 
     data_dir: Path
@@ -160,6 +175,7 @@ class Settings:
     module: Mapping[str, Any] = field(default_factory=dict)
     release: str = ""
     objects_url: str | None = None
+    archive: ArchiveSettings | None = None
 
     @property
     def has_cluster(self) -> bool:
@@ -171,7 +187,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
     """The settings in force. Named servers take precedence over a data directory.
 
     Raises:
-        SettingsError: only one of the two servers is named.
+        SettingsError: only one of the two servers is named, or the log is to be archived nowhere.
     """
     nats_url, database_url = environ.get(NATS_URL), environ.get(DATABASE_URL)
     servers = None
@@ -192,7 +208,17 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         _module(environ.get(MODULE_SETTINGS)),
         environ.get(HELM_RELEASE) or "",
         environ.get(OBJECTS_URL) or (None if servers else objects_folder(chosen).as_uri()),
+        _archive(environ),
     )
+
+
+def _archive(environ: Mapping[str, str]) -> ArchiveSettings | None:
+    url, close = environ.get(ARCHIVE_URL), environ.get(ARCHIVE_CLOSE)
+    if not close:
+        return None
+    if not url:
+        raise SettingsError(f"{ARCHIVE_CLOSE} is set but {ARCHIVE_URL} is not; name the archive's folder or bucket.")
+    return ArchiveSettings(url, close)
 
 
 def objects_folder(data_dir: Path) -> Path:

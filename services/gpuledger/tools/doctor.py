@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import psycopg
 from nats.js.api import PeerInfo, StreamInfo
-from nats.js.errors import NotFoundError
 
 from gpuledger.db.engine import AsyncConnection, connect, place_of
 from gpuledger.db.errors import DatabaseError
@@ -21,12 +20,12 @@ from gpuledger.db.locks import EDGE_LOCKS, LockHolder, lock_holders, try_lock, u
 from gpuledger.db.pooler import is_pooled
 from gpuledger.db.revision import HEAD_REVISION, Schema, check_connection
 from gpuledger.db.views import READER_ROLE
-from gpuledger.events.position import Position, is_origin
+from gpuledger.events.position import Generations, Position, generations_of, is_origin, lag
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.errors import LedgerError, LogChangedError, LogLostError, LogRestoredError
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_current, stream_name
+from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_current, ledger_streams, stream_name
 from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
 from gpuledger.projection.continuity import confirm_log
 from gpuledger.projection.definition import Projection
@@ -35,6 +34,7 @@ from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.settings import ANONYMOUS, NATS_REPLICAS, NatsIdentity
+from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.disputes import DISPUTED_SHOWN_MAX, DisputedCard, disputed_cards
 from gpuledger.tools.own_views import lost_views, lost_views_text
 
@@ -154,18 +154,19 @@ class DatabaseChecks:
 
     async def _rows(self, projection: Projection, live: Checkpoint | None, kept: Checkpoint | None) -> Check:
         """Whether rows and log belong together; the log has to hold what was folded before it was asked."""
-        ledger, head = self._log.ledger, None
+        ledger, head, generations = self._log.ledger, None, None
         try:
             if live is not None and self._log.is_absent and not is_origin(live.position):
                 raise LogLostError(f"NATS has no ledger, and the rows were folded from one up to {live.at}")
             if live is not None and ledger is not None:
-                head = Position(ledger.generation, await ledger.head())
+                generations = ledger.generations
+                head = generations.position(await ledger.head())
                 await confirm_log(projection, ledger, live)
         except LogChangedError as error:
             return failed(_check_of(projection), str(error))
         except (LedgerError, GenerationMismatchError):
             pass
-        return projection_check(projection, live, kept, head)
+        return projection_check(projection, live, kept, head, generations)
 
 
 def schema_check(schema: Schema) -> Check:
@@ -176,9 +177,13 @@ def schema_check(schema: Schema) -> Check:
 
 
 def projection_check(
-    projection: Projection, live: Checkpoint | None, kept: Checkpoint | None, head: Position | None
+    projection: Projection,
+    live: Checkpoint | None,
+    kept: Checkpoint | None,
+    head: Position | None,
+    generations: Generations | None = None,
 ) -> Check:
-    """Whether a projection's rows are of this build and of this log, and how far they are."""
+    """Whether a projection's rows are of this build and of this log, which may have several generations."""
     name = _check_of(projection)
     if live is None:
         return warning(name, "It has no rows yet. `gpuledger up`, or whichever command needs them, makes them.")
@@ -191,12 +196,12 @@ def projection_check(
         return warning(
             name, f"{found} `gpuledger up` builds them anew while they serve; see /healthz for how far it is."
         )
-    if head is not None and not live.at.is_in(head.generation, head.partition):
+    if head is not None and not (generations or generations_of(head.generation)).has(live.at):
         found = f"Its rows follow {live.at.part}, the log is at {head.part}."
         return failed(name, f"{found} Rebuild them with `gpuledger replay {projection.name}`.")
-    lag = "" if head is None else f", {live.at.lag(head):,} events behind"
+    behind = "" if head is None else f", {lag(live.position, head.sequence):,} events behind"
     before = "" if kept is None else f", rows of version {kept.version} kept from before the last rebuild"
-    return ok(name, f"Version {live.version} at {live.at}{lag}{before}")
+    return ok(name, f"Version {live.version} at {live.at}{behind}{before}")
 
 
 def _check_of(projection: Projection) -> str:
@@ -313,7 +318,9 @@ class LedgerChecks:
         async with AsyncExitStack() as stack:
             ledger = None
             if self._is_usable:
-                opening = connect_ledger(self._url, name="gpuledger doctor", identity=self._identity)
+                opening = connect_ledger(
+                    self._url, name="gpuledger doctor", identity=self._identity, archives=ArchivedGenerations()
+                )
                 with suppress(LedgerError):
                     ledger = await stack.enter_async_context(opening)
             yield FoundLog(ledger, self._is_absent)
@@ -383,11 +390,7 @@ def _behind(peer: PeerInfo) -> str:
 
 
 async def _newest(connection: Connection) -> tuple[int, StreamInfo | None]:
-    """The newest generation; none is ever deleted, so they are numbered without holes."""
-    number, newest = 0, None
-    with suppress(NotFoundError):
-        while True:
-            name = stream_name(number + 1)
-            newest = await connection.request(lambda name=name: connection.jetstream.stream_info(name))  # type: ignore[misc]
-            number += 1
-    return number, newest
+    """The newest generation that is there."""
+    streams = await ledger_streams(connection)
+    newest = max(streams, default=0)
+    return newest, streams.get(newest)

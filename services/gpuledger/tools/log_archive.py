@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
-from gpuledger.events.position import ORIGIN, Offset, events_up_to, is_after, number_of
+from gpuledger.events.position import ORIGIN, Generations, Offset, events_up_to, is_after, number_of
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.reporting import Reporter
@@ -34,11 +34,20 @@ PART = ".part"
 
 
 class Header(NamedTuple):
-    """The generation of the events and how many there are, as the first line has them, and the digest at the end."""
+    """The generation of the events and how many there are, as the first line has them, and the digest at the end.
+
+    `begun` names the generations of a log that has several, each with the place behind which it begins.
+    """
 
     generation: int
     events: int
     sha256: str = ""
+    begun: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def generations(self) -> Generations:
+        """The generations that the events are in."""
+        return Generations(self.begun or [(self.generation, ORIGIN)])
 
 
 class ArchiveWriter:
@@ -49,7 +58,8 @@ class ArchiveWriter:
         self._digest = hashlib.sha256()
         self._count = 0
         first = {"format": FORMAT, "version": VERSION, "generation": header.generation, "events": header.events}
-        self._write(orjson.dumps(first | {"exported_at": exported_at}))
+        begun = {"begun": header.begun} if len(header.begun) > 1 else {}
+        self._write(orjson.dumps(first | begun | {"exported_at": exported_at}, default=tuple))
 
     def add(self, message: Message) -> None:
         """Append a message."""
@@ -97,7 +107,8 @@ async def write_log(ledger: Ledger, file: IO[bytes], exported_at: str, reporter:
     """Write the whole log; returns the number of events."""
     head = await ledger.head()
     events = events_up_to(head)
-    archive = ArchiveWriter(file, Header(ledger.generation, events), exported_at)
+    begun = tuple((generation, number_of(behind)) for generation, behind in ledger.generations.begun)
+    archive = ArchiveWriter(file, Header(ledger.generation, events, begun=begun), exported_at)
     with reporter.progress("Exporting", total=events, unit="events") as advance:
         async for batch in ledger.history(until=head):
             for one in batch:
@@ -157,7 +168,11 @@ def _header(path: Path, line: bytes) -> Header:
     generation, events = document.get("generation"), document.get("events")
     if type(generation) is not int or type(events) is not int:
         raise _damaged(path, "its first line is incomplete")
-    return Header(generation, events)
+    try:
+        begun = tuple((int(number), int(behind)) for number, behind in document.get("begun") or ())
+    except (TypeError, ValueError):
+        raise _damaged(path, "its first line is incomplete") from None
+    return Header(generation, events, begun=begun)
 
 
 def _checked(path: Path, number: int, line: bytes, after: Offset) -> Offset:

@@ -79,6 +79,7 @@ def _new_folder(folder: Path) -> Path:
 def _streams_in(folder: Path) -> list[Path]:
     """The folders of the generations, in their order."""
     found = sorted(folder.glob("LEDGER_*"), key=lambda one: int(one.name.rpartition("_")[2]))
-    if not found or [one.name for one in found] != [stream_name(number + 1) for number in range(len(found))]:
+    first = int(found[0].name.rpartition("_")[2]) if found else 0
+    if not found or [one.name for one in found] != [stream_name(first + number) for number in range(len(found))]:
         raise RequestError(f"{folder} holds no copy of a ledger", "Name a folder that `gpuledger log backup` made")
     return found

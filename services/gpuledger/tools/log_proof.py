@@ -4,15 +4,26 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Final, NamedTuple
 
-from gpuledger.domain.seals.chain import beginning, seals_another_log
-from gpuledger.domain.seals.proof import RecordedSeal, compare
+from gpuledger.domain.seals.chain import seals_another_log
+from gpuledger.domain.seals.proof import RecordedSeal, compare, unproven_before
 from gpuledger.events.digests import chained
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import ORIGIN, Offset, Position, events_up_to, is_origin, lag
+from gpuledger.events.position import (
+    ORIGIN,
+    Offset,
+    Position,
+    back,
+    events_up_to,
+    is_at_or_after,
+    is_origin,
+    lag,
+    latest,
+)
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import GenerationError, LogChangedError, NoLedgerError
+from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.reporting import Advance
@@ -23,13 +34,17 @@ _OF_BEFORE_IDS: Final = "It is of before ledgers had ids and seals, so nothing c
 
 
 class GenerationProof(NamedTuple):
-    """How far seals cover a generation, how many, the newest one's digest, what is unsealed, and the first break."""
+    """How far seals cover a generation, how many, the newest one's digest, what is unsealed, and the first break.
+
+    `link` is the link of the chain of digests at its end. The end of a closed generation is sealed in the next one.
+    """
 
     sealed_to: Position
     seals: int
     newest: str | None
     unsealed: int
     first_break: str | None
+    link: str = ""
 
 
 class LogProof(NamedTuple):
@@ -56,6 +71,9 @@ class _Proof:
         self.seals: list[RecordedSeal] = []
         self.links: dict[Offset, str] = {}
         self.first_break: str | None = None
+        self.link = ledger.identity.link
+        """The link at the end of what was read."""
+
         self._ledger = ledger
         self._head = head
 
@@ -72,19 +90,20 @@ class _Proof:
         self.first_break = self.first_break or problem
 
     async def _read_seals(self) -> None:
-        async for messages in self._ledger.history(until=self._head, subject_filter=SEAL_SUBJECTS):
+        behind = self._ledger.identity.behind
+        async for messages in self._ledger.history(behind, self._head, SEAL_SUBJECTS):
             self.seals += seals_among(messages, self.note)
 
     async def _read_links(self, advance: Advance) -> None:
-        predecessor = self._ledger.identity.predecessor
-        link = beginning(predecessor.digest if predecessor else "").digest
+        link, behind = self._ledger.identity.link, self._ledger.identity.behind
         ends = {seal.data.last for seal in self.seals}
-        async for messages in self._ledger.history(until=self._head):
+        async for messages in self._ledger.history(behind, self._head):
             for message in messages:
                 link = chained(link, message.subject, message.data)
                 if message.sequence in ends:
                     self.links[message.sequence] = link
-            advance.to(events_up_to(messages[-1].sequence))
+            advance.to(events_up_to(messages[-1].sequence, behind))
+        self.link = link
 
 
 async def prove_log(backend: Backend) -> LogProof:
@@ -100,12 +119,31 @@ async def prove_log(backend: Backend) -> LogProof:
             async with _opened(backend, number) as archived:
                 generations.append(await _prove(backend, archived))
         except GenerationError as error:
-            unproven[number] = str(error)
+            unproven[number] = _archived_at(backend.ledger.identity, number) or str(error)
         except NoLedgerError:
             unproven[number] = _OF_BEFORE_IDS
         except LogChangedError as error:
             generations.append(GenerationProof(Position(number, ORIGIN), 0, None, 0, str(error)))
-    return LogProof([*generations, await _prove(backend, backend.ledger)], unproven)
+    proven = [*generations, await _prove(backend, backend.ledger)]
+    return LogProof(_linked(proven, backend.ledger.identity), unproven)
+
+
+def _linked(proven: list[GenerationProof], identity: LedgerIdentity) -> list[GenerationProof]:
+    """The proofs, of which the last breaks where the chain does not go on from the generation before."""
+    *earlier, current = proven
+    if not earlier or identity.continued is None or current.first_break is not None:
+        return proven
+    before = earlier[-1]
+    if before.sealed_to.generation + 1 != identity.generation or before.link == identity.continued.link:
+        return proven
+    text = f"it does not go on where generation {identity.generation - 1} ends"
+    return [*earlier, current._replace(first_break=text)]
+
+
+def _archived_at(identity: LedgerIdentity, generation: int) -> str | None:
+    closed = () if identity.continued is None else identity.continued.closed
+    location = next((one.archive for one in closed if one.generation == generation), None)
+    return location and f"It was closed. `gpuledger log archive verify {location}` proves its archive."
 
 
 def _opened(backend: Backend, generation: int) -> AbstractAsyncContextManager[JetStreamLedger]:
@@ -119,12 +157,17 @@ async def _prove(backend: Backend, ledger: Ledger) -> GenerationProof:
     proof = _Proof(ledger, head)
     proof.note(await _predecessor_break(backend, ledger))
     description = f"Verifying generation {ledger.generation} of the log"
-    with backend.reporter.progress(description, total=events_up_to(head), unit="events") as advance:
+    with backend.reporter.progress(
+        description, total=events_up_to(head, ledger.identity.behind), unit="events"
+    ) as advance:
         await proof.read(advance)
-    compared = compare(proof.seals, proof.links)
+    behind = ledger.identity.behind
+    follow_closed = [one for one in proof.seals if is_at_or_after(behind, back(one.data.first, 1))]
+    compared = compare([*proof.seals, *unproven_before(follow_closed, proof.links)], proof.links)
     proof.note(compared.first_break)
-    sealed_to, unsealed = Position(ledger.generation, compared.sealed_to), lag(compared.sealed_to, head)
-    return GenerationProof(sealed_to, compared.seals, compared.newest, unsealed, proof.first_break)
+    sealed_to = Position(ledger.generation, compared.sealed_to)
+    unsealed = lag(latest([compared.sealed_to, behind]), head)
+    return GenerationProof(sealed_to, compared.seals, compared.newest, unsealed, proof.first_break, proof.link)
 
 
 async def _predecessor_break(backend: Backend, ledger: Ledger) -> str | None:

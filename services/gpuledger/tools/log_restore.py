@@ -164,7 +164,7 @@ async def _publish(ledger: Ledger, archive: Path, header: Header, recorded: int,
         while chunk := list(islice(incoming, MESSAGES_PER_PUBLISH)):
             await ledger.publish_many([restored(_outgoing(one, prefix), generation) for one in chunk])
             advance(len(chunk))
-    if generation == header.generation:
+    if generation == header.generation and not header.begun:
         return 0
     skips = _skips_of(archive, header, generation)
     missing = skips[max(0, recorded - header.events) :]
@@ -186,6 +186,7 @@ def _skips_of(archive: Path, header: Header, generation: int) -> list[tuple[Posi
 def _skipped_in(archive: Path, header: Header) -> dict[Offset, str]:
     """The positions that operators skipped, with their reasons; the events name the old generation."""
     reasons: dict[Offset, str] = {}
+    generations = header.generations
     for one in messages(archive):
         if not one.subject.endswith(SKIP_SUBJECTS_END):
             continue
@@ -193,7 +194,7 @@ def _skipped_in(archive: Path, header: Header) -> dict[Offset, str]:
             data = decode(one.data).data
         except EventError:
             continue
-        if isinstance(data, SourcePositionSkipped) and data.generation == header.generation:
+        if isinstance(data, SourcePositionSkipped) and generations.has(Position(data.generation, data.sequence)):
             reasons[data.sequence] = f"Restored: {data.reason}"[:NAME_LENGTH_MAX]
     return reasons
 

@@ -10,7 +10,7 @@ from gpuledger.db.engine import connect
 from gpuledger.events.position import Position, is_after
 from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.continuity import confirm_anchor
-from gpuledger.ledger.errors import LogLostError, LogRestoredError, NoLedgerError, RestoreInterruptedError
+from gpuledger.ledger.errors import ClosingError, LogLostError, LogRestoredError, NoLedgerError, RestoreInterruptedError
 from gpuledger.ledger.stream import Generation, create_ledger, open_current, stream_info
 from gpuledger.projection.checkpoint import CHECKPOINT_COLUMNS, LIVE, Checkpoint, checkpoint_of
 from gpuledger.runtime.clock import NewId, random_id
@@ -44,6 +44,7 @@ async def prepare_ledger(
         LogLostError: there is no ledger, but rows that were folded from one.
         LogRestoredError: the rows were folded from a longer log, or another one.
         RestoreInterruptedError: a restore has yet to complete it.
+        ClosingError: a generation is being closed.
         StreamConfigError: a stream is there that is not as a ledger must be.
         LedgerUnavailableError: NATS cannot be reached, is too old, or refuses permission.
     """
@@ -68,8 +69,8 @@ async def prepare_ledger(
 async def _found(connection: Connection, *, may_create: bool) -> Generation | None:
     try:
         return await open_current(connection)
-    except RestoreInterruptedError:
-        raise  # there is one, which a restore has yet to complete
+    except (RestoreInterruptedError, ClosingError):
+        raise  # there is one, which somebody has yet to complete
     except NoLedgerError:
         if not may_create:
             raise

@@ -15,6 +15,7 @@ from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Settings, read_settings
 from gpuledger.runtime.tasks import run_until_one_ends
+from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.errors import ToolBusyError, ToolError
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.snapshots import clean, take
@@ -39,7 +40,9 @@ async def take_due(settings: Settings, *, cleans: bool) -> int:
     """
     servers = settings.servers
     assert servers is not None, "whoever starts this process names them"
-    opening = connect_ledger(servers.nats_url, name="gpuledger snapshots", identity=servers.nats_identity)
+    opening = connect_ledger(
+        servers.nats_url, name="gpuledger snapshots", identity=servers.nats_identity, archives=ArchivedGenerations()
+    )
     async with opening as ledger:
         backend = Backend(
             ledger,

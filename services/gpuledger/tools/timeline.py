@@ -11,7 +11,7 @@ from gpuledger.domain.devices.fold import CONTRADICTION, INSTALLATION
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.inventory.state import GPU_DEVICE
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceBreakGlassUsed, DeviceStateChanged
-from gpuledger.events.position import ORIGIN, Position, order
+from gpuledger.events.position import ORIGIN, Generations, Position, order
 from gpuledger.tools.cluster import KubeEvent
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
 from gpuledger.tools.queries.devices import RecordedEvent, identify, recorded_events, registered_as
@@ -79,7 +79,7 @@ def in_order(rows: Iterable[RowDict]) -> list[RowDict]:
 
 def event_rows(backend: Backend, events: Iterable[RecordedEvent]) -> list[RowDict]:
     """Events of the log as rows."""
-    return [_event_row(one, backend.ledger.generation) for one in events]
+    return [_event_row(one, backend.ledger.generations) for one in events]
 
 
 def kube_row(event: KubeEvent) -> RowDict:
@@ -89,13 +89,13 @@ def kube_row(event: KubeEvent) -> RowDict:
     return _row(event.time, event.reason, event.about, detail, source=f"kubernetes/{event.reporter}")
 
 
-def _event_row(one: RecordedEvent, generation: int) -> RowDict:
+def _event_row(one: RecordedEvent, generations: Generations) -> RowDict:
     event, payload = one.event, one.event.data
     data = payload.model_dump(mode="json", exclude_none=True)
     slot = data.pop("slot", None)
     detail = {key: value for key, value in data.items() if value is not False}
     return _row(event.time, payload.EVENT, f"{payload.AGGREGATE}/{event.subject}", detail, slot, event.source) | {
-        "position": str(Position(generation, one.sequence)),
+        "position": str(generations.position(one.sequence)),
         "recorded_at": event.recorded_at or time_of_ns(one.recorded_ns),
         "event_id": event.id,
     }

@@ -27,8 +27,17 @@ SERVERS = BundledServers(NAME, NAMESPACE)
 THREE: dict[str, Any] = {**IMAGE, "nats": {"replicas": 3}}
 OWN_DATABASE: dict[str, Any] = {**IMAGE, "servers": {"databaseUrl": DATABASE}}
 OWN_NATS: dict[str, Any] = {**IMAGE, "servers": {"natsUrl": NATS}}
-PROOF: dict[str, Any] = {**IMAGE, "logProof": {"enabled": True}}
-LOGIN_OF = {NAME: "services", f"{NAME}-migrate-1": "operator", "gpu-log-proof": "reader"}
+PROOF: dict[str, Any] = {
+    **IMAGE,
+    "logProof": {"enabled": True},
+    "logArchive": {"enabled": True, "location": "s3://fleet/log"},
+}
+LOGIN_OF = {
+    NAME: "services",
+    f"{NAME}-migrate-1": "operator",
+    "gpu-log-archive": "operator",
+    "gpu-log-proof": "reader",
+}
 
 
 def pods(values: dict[str, Any]) -> dict[str, Object]:

@@ -72,6 +72,10 @@ CASES: dict[str, dict[str, Any]] = {
     "no-admission": WITHOUT_ADMISSION,
     "logins": WITH_LOGINS,
     "log-proof": {**WITH_LOGINS, "logProof": {"enabled": True}},
+    "log-archive": {
+        **WITH_LOGINS,
+        "logArchive": {"enabled": True, "location": "s3://fleet/log", "close": "month,9GiB"},
+    },
     "many": {**WITH_SECRET, **MANY, "nfdCoverage": {"enabled": True, "schedule": "@daily"}},
 }
 COMPONENTS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
@@ -82,7 +86,10 @@ ALWAYS = {
 POLICIES = {"gpu-control-plane-restricted-access", "gpu-control-plane-automatic-approval"}
 RESTRICTED_ACCESS_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
-LOG_PROOF = "gpu-log-proof"
+LOG_JOBS = {
+    "gpu-log-proof": ["verify", "--log"],
+    "gpu-log-archive": ["log", "archive", "close", "s3://fleet/log", "--when", "month,9GiB", "--yes"],
+}
 HOOKS = {f"{NAME}-{job}" for job in ("crds", "unhook", "uninstall")}
 """The jobs with an account that is there only while they run."""
 
@@ -113,6 +120,7 @@ def test_lint_finds_nothing(case: str) -> None:
         ("one-shot-coverage", {"Secret"}, set()),
         ("scheduled-coverage", {"CronJob"}, set()),
         ("log-proof", {"CronJob"}, set()),
+        ("log-archive", {"CronJob"}, set()),
         ("service-monitor", {"ServiceMonitor", "PodMonitor"}, set()),
         ("exporter-of-others", {"ServiceMonitor"}, set()),
         ("dashboards", {"ConfigMap"}, set()),
@@ -136,7 +144,7 @@ def test_what_pods_run(made: Manifests) -> None:
         f"{NAME}-unhook": ["admission", "remove"],
         f"{NAME}-uninstall": ["uninstall", "--namespace", NAMESPACE],
         **coverage,
-        **({LOG_PROOF: ["verify", "--log"]} if LOG_PROOF in ran else {}),
+        **{name: arguments for name, arguments in LOG_JOBS.items() if name in ran},
     }
 
 
@@ -152,7 +160,7 @@ def test_pods_are_confined(made: Manifests) -> None:
         assert container["resources"]["limits"]["memory"], name
         has_account = "serviceAccountName" in pod["spec"]
         assert pod["spec"]["automountServiceAccountToken"] is has_account, name
-        works_with_cluster = name != LOG_PROOF and not name.endswith("-migrate")
+        works_with_cluster = name not in LOG_JOBS and not name.endswith("-migrate")
         assert has_account is works_with_cluster, name
 
 
@@ -337,6 +345,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {**WITH_SECRET, "nfdCoverage": {"schedule": "hourly"}},
         'nfdCoverage.schedule is "hourly", and not a schedule of a CronJob',
     ),
+    ({**WITH_SECRET, "logArchive": {"enabled": True}}, "logArchive.location is missing"),
+    ({**WITH_SECRET, "logArchive": {"location": "/folder"}}, "not a place for an archive"),
+    ({**WITH_SECRET, "logArchive": {"close": "never"}}, "not a time to close a generation"),
     ({**WITH_SECRET, "logProof": {"schedule": ""}}, 'logProof.schedule is "", and not a schedule of a CronJob'),
     (
         {**WITH_SECRET, "image": {"repository": "r/g:1"}},

@@ -55,4 +55,5 @@ class LongLog:
 async def test_a_seal_may_lie_any_distance_behind_what_it_covers() -> None:
     log: Any = LongLog()
     found = await prove_log(SimpleNamespace(ledger=log, reporter=SILENT))  # type: ignore[arg-type] # it reads only the ledger
-    assert found.current == GenerationProof(Position(1, MESSAGES), len(log.seals), log.newest, len(log.seals), None)
+    expected = GenerationProof(Position(1, MESSAGES), len(log.seals), log.newest, len(log.seals), None)
+    assert found.current._replace(link="") == expected

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuledger.cli.backend import open_backend
+from gpuledger.cli.backend import open_backend, open_servers
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.skip import Yes, confirm
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, TerminalReporter, View, message, render
 from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time
+from gpuledger.events.position import Position
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.archive.due import ClosingPolicy, parse_policy
 from gpuledger.tools.log_archive import PART, opened
 from gpuledger.tools.log_restore import operator
 
 if TYPE_CHECKING:
+    from gpuledger.tools.archive.close import ClosedLog, DeletedStream
     from gpuledger.tools.archive.retention import Deletion
     from gpuledger.tools.archive.verify import ArchiveProof
     from gpuledger.tools.archive.write import Written
@@ -41,6 +44,18 @@ CompleteMonths = Annotated[
 ]
 Tables = Annotated[bool, typer.Option("--tables/--no-tables", help="Whether to copy tables and reports as well.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Verify the archive by itself, without the log.")]
+
+When = Annotated[
+    str | None,
+    typer.Option(
+        "--when",
+        metavar="WHEN",
+        help="Close only what began in an earlier month (`month`), has some size (`50GiB`), or either (`month,50GiB`).",
+    ),
+]
+ClosedGeneration = Annotated[
+    int, typer.Argument(metavar="GENERATION", min=1, help="The closed generation.", show_default=False)
+]
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; gzipped if it ends in .gz.")]
 Month = Annotated[str | None, typer.Option("--month", metavar="MONTH", help="Only this month of recording: 2026-11.")]
@@ -81,6 +96,37 @@ def write(
     written = run(_write(data_dir, location, before, now if tables else None))
     until = ", ".join(map(str, written.until))
     message(f"Archived {written.events:,} events in {written.files} files; {location} holds the log up to {until}.")
+
+
+@app.command()
+def close(location: Location, when: When = None, yes: Yes = False, data_dir: DataDir = None) -> None:
+    """Close the log's generation: archive its events, prove the archive, and go on in a new, empty stream.
+
+    Positions go on, and everything that asks the past reads across. Whoever records events waits for as long as it
+    takes to archive the last of them. If it is interrupted, run it again: nobody can record events until it is done.
+    The old stream stays until `gpuledger log archive delete-stream`.
+    """
+    policy = None if when is None else parse_policy(when)
+    confirm(f"Close the log's generation, with its archive at {location}?", confirmed=yes)
+    closed = run(_close(data_dir, location, policy))
+    if closed is None:
+        message(f"The log's generation is not to be closed yet: neither the month nor the size says so ({when}).")
+        return
+    message(
+        f"Closed generation {closed.generation} with {closed.events:,} events, up to "
+        f"{Position(closed.generation, closed.last)}; they are archived at {closed.location}. "
+        f"Generation {closed.generation + 1} goes on behind them."
+    )
+
+
+@app.command("delete-stream")
+def delete_stream(location: Location, closed: ClosedGeneration, yes: Yes = False, data_dir: DataDir = None) -> None:
+    """Delete the stream of a closed generation for good, once its archive is proven to be what the stream holds.
+
+    From then on the generation is read from the archive, which has to stay where it is.
+    """
+    deleted = run(_delete_stream(data_dir, location, closed, yes=yes))
+    message(f"Deleted the stream of generation {deleted.generation} with {deleted.events:,} events.")
 
 
 @app.command()
@@ -128,6 +174,25 @@ def delete(location: Location, before: Before, reason: Reason, yes: Yes = False,
         raise CliError(f"A reason has 1 to {REASON_LENGTH_MAX} characters", "Give another --reason", ExitCode.USAGE)
     deletion = run(_delete(data_dir, location, _month(before), reason.strip(), yes=yes))
     message(f"Deleted {deletion.events:,} events in {deletion.files} files from {location}.")
+
+
+async def _close(data_dir: Path | None, location: str, policy: ClosingPolicy | None) -> "ClosedLog | None":
+    from gpuledger.tools.archive.close import close_generation  # noqa: PLC0415
+    from gpuledger.tools.archive.store import open_archive  # noqa: PLC0415
+
+    async with open_servers(data_dir, "log archive close", restores=True) as servers:
+        return await close_generation(servers, open_archive(location), TerminalReporter(), system_clock(), policy)
+
+
+async def _delete_stream(data_dir: Path | None, location: str, generation: int, *, yes: bool) -> "DeletedStream":
+    from gpuledger.tools.archive.close import delete_stream as delete_proven  # noqa: PLC0415
+    from gpuledger.tools.archive.store import open_archive  # noqa: PLC0415
+
+    def consent(events: int) -> None:
+        confirm(f"Delete the stream of generation {generation} with {events:,} events for good?", confirmed=yes)
+
+    async with open_servers(data_dir, "log archive delete-stream") as servers:
+        return await delete_proven(servers, open_archive(location), generation, TerminalReporter(), consent)
 
 
 async def _export(location: str, target: Path, month: str | None, generation: int | None) -> int:

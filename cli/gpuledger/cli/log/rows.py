@@ -12,7 +12,7 @@ from gpuledger.cli.render.values import json_text
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import Position
+from gpuledger.events.position import Generations, generations_of
 from gpuledger.events.registry import parse_type
 from gpuledger.ledger.api import Message
 
@@ -44,9 +44,9 @@ COLUMNS = (
 VIEW = View("event", COLUMNS, name_key="position")
 
 
-def row_of(message: Message, generation: int) -> Row:
+def row_of(message: Message, generation: int | Generations) -> Row:
     """All attributes of a message by name."""
-    row: Row = {"position": str(Position(generation, message.sequence)), "time": None}
+    row: Row = {"position": str(generations_of(generation).position(message.sequence)), "time": None}
     row |= {"recorded": time_of_ns(message.recorded_ns), "source": None, "event": UNDECODABLE}
     row |= {"subject": None, "data": None, "problem": None, "nats_subject": message.subject}
     try:

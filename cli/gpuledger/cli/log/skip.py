@@ -42,8 +42,8 @@ async def _skip(data_dir: Path | None, generation: int | None, sequence: Offset,
         # A log that was restored may have to be skipped in before rows can follow it; another ledger never.
         async with aclosing(FollowedLog(all_projections(), ledger, backend.database_url)) as followed:
             await followed.confirm_ledger()
-        position = Position(generation or ledger.generation, sequence)
-        if not position.is_in(ledger.generation):
+        position = Position(generation or ledger.generations.of(sequence), sequence)
+        if not ledger.generations.has(position):
             hint = f"Name a position of generation {ledger.generation}"
             raise CliError(f"Generation {position.generation} is not the one that is projected", hint)
         found = await message_at(ledger, sequence)

@@ -117,7 +117,7 @@ async def _stats(data_dir: Path | None) -> list[Row]:
                     statistics.add(message)
                 advance(len(batch))
         generation = backend.ledger.generation
-        archived = [await _archived(backend, number) for number in range(1, generation)]
+        archived = [await _archived(backend, number) for number in range(1, backend.ledger.generations.first)]
     return [*statistics.rows(generation), *archived]
 
 

@@ -123,7 +123,7 @@ def tail(
 async def _show(data_dir: Path | None, selected: EventFilter, lines: int, output: Output, *, headers: bool) -> None:
     async with open_backend(data_dir, "log tail") as backend:
         last = await last_about(backend, selected, lines)
-        render((row_of(message, backend.ledger.generation) for message in last), VIEW, output, headers=headers)
+        render((row_of(message, backend.ledger.generations) for message in last), VIEW, output, headers=headers)
 
 
 async def _follow(data_dir: Path | None, selected: EventFilter, lines: int, output: Output, *, headers: bool) -> None:
@@ -136,7 +136,7 @@ async def _follow(data_dir: Path | None, selected: EventFilter, lines: int, outp
         async with ledger.read(after=head, subject_filter=subjects) as reader:
             while True:
                 if batch:
-                    rows = (row_of(message, ledger.generation) for message in batch)
+                    rows = (row_of(message, ledger.generations) for message in batch)
                     render(rows, view, output, headers=headers, live=True)
                     headers = False
                 batch = [message for message in await reader.next_batch() if selected.accepts(message)]
@@ -192,12 +192,13 @@ async def _find(data_dir: Path | None, what: str) -> list[Row]:
     async with open_backend(data_dir, "log show") as backend:
         if is_typed(what):
             generation, sequence = parse_position(what)
-            return [await _at(backend, generation or backend.ledger.generation, sequence)]
-        return [row_of(message, backend.ledger.generation) async for message in with_id(backend.ledger, what)]
+            found = backend.ledger.generations.of(sequence) if generation is None else generation
+            return [await _at(backend, found, sequence)]
+        return [row_of(message, backend.ledger.generations) async for message in with_id(backend.ledger, what)]
 
 
 async def _at(backend: Backend, generation: int, sequence: Offset) -> Row:
-    if generation == backend.ledger.generation:
+    if backend.ledger.generations.has(Position(generation, sequence)):
         return row_of(await message_at(backend.ledger, sequence), generation)
     opening = connect_ledger(
         backend.nats_url, name="gpuledger log show", identity=backend.nats_identity, generation=generation
@@ -214,8 +215,8 @@ async def message_at(ledger: Ledger, sequence: Offset) -> Message:
     """
     head = await ledger.head()
     if is_origin(sequence) or is_after(sequence, head):
-        position = Position(ledger.generation, sequence)
-        last = "it is empty" if is_origin(head) else f"its last event is {Position(ledger.generation, head)}"
+        position = ledger.generations.position(sequence)
+        last = "it is empty" if is_origin(head) else f"its last event is {ledger.generations.position(head)}"
         raise CliError(f"The log has no event at {position}; {last}", "See `gpuledger log tail`")
     async for batch in ledger.history(back(sequence, 1), sequence):
         return batch[0]

@@ -23,8 +23,8 @@ class SealsProjection(Projection):
     reads = True
 
     def begin(self, state: chain.Seals, identity: LedgerIdentity) -> None:
-        """Start the chain where the generation before ended."""
-        state.begin(identity.predecessor.digest if identity.predecessor else "")
+        """Start the chain where the generation before ended; through closed generations it goes on."""
+        state.begin(identity.beginning)
 
     def read(self, state: chain.Seals, read: ReadMessage) -> Decisions:
         """Link the message, and seal the chain when it is long enough."""

@@ -1,10 +1,20 @@
 """Whether seals fit the log that they were made of. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import ORIGIN, Offset, back, earliest, is_at_or_after, next_after, order
+from gpuledger.events.position import (
+    ORIGIN,
+    Offset,
+    back,
+    earliest,
+    is_at_or_after,
+    is_origin,
+    next_after,
+    number_of,
+    order,
+)
 
 
 class RecordedSeal(NamedTuple):
@@ -22,6 +32,18 @@ class Comparison(NamedTuple):
     seals: int
     newest: str | None
     first_break: str | None
+
+
+def unproven_before(seals: Iterable[RecordedSeal], links: Mapping[Offset, str]) -> Iterator[RecordedSeal]:
+    """For each seal that follows one at whose end no link is known, that one, as one that was restored.
+
+    It stands in a closed generation, or in what retention deleted, and is proven there or not at all.
+    """
+    for seal in seals:
+        data, before = seal.data, back(seal.data.first, 1)
+        if not is_origin(before) and before not in links and data.previous is not None:
+            named = LedgerSealed(first=data.first, last=number_of(before), digest=data.previous)
+            yield RecordedSeal(seal.position, named, is_restored=True)
 
 
 def compare(seals: Collection[RecordedSeal], links: Mapping[Offset, str]) -> Comparison:

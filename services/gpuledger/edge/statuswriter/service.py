@@ -196,7 +196,7 @@ class _Leader:
         self._kept = kept
         self._context = context
         self._desired = DesiredState()
-        self._fold = Fold(DesiredProjection(), ledger.generation, state=self._desired)
+        self._fold = Fold(DesiredProjection(), ledger.generations, state=self._desired)
         self._was_enabled = False
         self._settings_before = self._desired.settings_in_force()
         self._is_folded = False

@@ -180,7 +180,7 @@ class Journal:
         anchor = self.anchor
         if self._snapshots is None or anchor is None:
             return
-        identity, generation = self._ledger.identity, self._ledger.generation
+        identity, generation = self._ledger.identity, self._ledger.generations.of(anchor.sequence)
         self._snapshots.offer(Snapshot(identity.ledger_id, generation, anchor, self.rows()))
         self._taken = 0
 

@@ -3,21 +3,14 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
-from gpuledger.events.errors import EventError
 from gpuledger.events.position import ORIGIN, Position
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.fold_snapshots.manifest import ManifestError
 from gpuledger.projection.fold_snapshots.past import fold_on_from
-from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError
-from gpuledger.projection.fold_snapshots.reader import FoldSnapshots, LoadedFold, RefusedSnapshotError
+from gpuledger.projection.fold_snapshots.reader import UNUSABLE, FoldSnapshots, LoadedFold
 from gpuledger.projection.fold_snapshots.state import rows_beside
 from gpuledger.projection.replay import skipped_positions
-from gpuledger.runtime.objects import ObjectMissingError
-
-UNUSABLE = (RefusedSnapshotError, ManifestError, PieceDamagedError, ObjectMissingError, EventError)
-"""Why a snapshot is not used."""
 
 
 class CheckedSnapshot(NamedTuple):
@@ -55,9 +48,9 @@ async def check_snapshots(
     skipped = await skipped_positions(ledger)
     whole = [name for name, table in projection.new_state().tables().items() if table.spec.retires is not None]
     going: LoadedFold | None = None
-    since = Position(ledger.generation, ORIGIN)
+    since = ledger.generations.position(ORIGIN)
     for place in reversed(await snapshots.pieces(projection).places()):
-        at = Position(ledger.generation, place.sequence)
+        at = ledger.generations.position(place.sequence)
         try:
             loaded = await snapshots.load_at(projection, place, skipped, whole=whole, is_written=True)
         except UNUSABLE as error:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gpuledger.events.position import ORIGIN, Offset, Position, number_of, order
+from gpuledger.events.position import ORIGIN, Generations, Offset, Position, number_of, order
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.outstanding import NOTHING_CHANGED, ChangedDecisions
@@ -72,7 +72,10 @@ class Place(NamedTuple):
 
 
 class FoldKey(NamedTuple):
-    """Whose snapshots read each other: one fold, in one layout, of one generation of a ledger."""
+    """Whose snapshots read each other: one fold, in one layout, of a ledger's generations in one numbering.
+
+    `generation` is the first of these.
+    """
 
     ledger_id: str
     generation: int
@@ -141,7 +144,7 @@ def fold_key(projection: Projection, identity: LedgerIdentity) -> FoldKey:
     """Whose snapshots a projection of this build reads and writes in a ledger."""
     layout = layout_of(projection, projection.new_state())
     name = f"v{layout.version}-f{FORMAT}-{layout.digest}"
-    return FoldKey(identity.ledger_id, identity.generation, projection.name, name)
+    return FoldKey(identity.ledger_id, identity.generations.first, projection.name, name)
 
 
 def empty_manifest(key: FoldKey) -> SnapshotManifest:
@@ -253,7 +256,7 @@ def _manifest_of(body: Mapping[str, Any], key: FoldKey) -> SnapshotManifest:
     )
 
 
-def skips_up_to(skipped: Iterable[Position], generation: int, sequence: Offset) -> tuple[Offset, ...]:
+def skips_up_to(skipped: Iterable[Position], generations: Generations, sequence: Offset) -> tuple[Offset, ...]:
     """The skipped positions that a fold up to a position has met, in their order."""
-    numbers = {number_of(one.sequence) for one in skipped if one.is_in(generation)}
+    numbers = {number_of(one.sequence) for one in skipped if generations.has(one)}
     return tuple(sorted(one for one in numbers if one <= number_of(sequence)))

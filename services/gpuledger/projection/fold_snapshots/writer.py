@@ -115,7 +115,7 @@ class SnapshotWriter:
 
     def _manifest(self, anchor: Anchor, at: datetime, tables: dict[str, TablePieces]) -> SnapshotManifest:
         fold, key = self.fold, self._pieces.key
-        skips = skips_up_to(self._skipped, key.generation, anchor.sequence)
+        skips = skips_up_to(self._skipped, fold.generations, anchor.sequence)
         recorded_at = at.replace(microsecond=0)
         return SnapshotManifest(
             key,

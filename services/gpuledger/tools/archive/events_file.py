@@ -173,25 +173,37 @@ def rows_in(data: bytes) -> Iterator[list[EventRow]]:
         yield [EventRow(*row) for row in zip(*columns, strict=True)]
 
 
-def messages_in(data: bytes, subject_prefix: str = "") -> Iterator[list[Message]]:
+def messages_in(
+    data: bytes, subject_prefix: str = "", within: tuple[int, int] | None = None
+) -> Iterator[list[Message]]:
     """The messages of a file as they were recorded, a row group at a time; raises as `rows_in` does.
 
-    With a prefix only those whose subject begins so.
+    With a prefix only those whose subject begins so. Row groups without a place `within` are not read.
     """
-    for position, recorded_ns, subject, raw in _groups(data, _MESSAGE_COLUMNS, subject_prefix):
+    for position, recorded_ns, subject, raw in _groups(data, _MESSAGE_COLUMNS, subject_prefix, within):
         yield [Message(*one) for one in zip(subject, raw, position, recorded_ns, strict=True)]
 
 
-def _groups(data: bytes, names: Sequence[str], subject_prefix: str = "") -> Iterator[list[list[Any]]]:
+def _groups(
+    data: bytes, names: Sequence[str], subject_prefix: str = "", within: tuple[int, int] | None = None
+) -> Iterator[list[list[Any]]]:
     """The columns with these names, a row group at a time."""
     try:
         with pq.ParquetFile(BytesIO(data)) as file:
             if file.schema_arrow.names != schema().names:
                 raise ValueError("its columns are not those of events")
             for group in range(file.num_row_groups):
+                if within is not None and not _overlaps(file, group, within):
+                    continue
                 table = file.read_row_group(group, columns=list(names), use_threads=False)
                 if subject_prefix:
                     table = table.filter(pc.starts_with(table.column("nats_subject"), subject_prefix))
                 yield [table.column(name).to_pylist() for name in names]
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"it is no Parquet file that can be read: {error}") from error
+
+
+def _overlaps(file: Any, group: int, within: tuple[int, int]) -> bool:  # noqa: ANN401 - pyarrow has no types
+    """Whether a row group has places between the first and the last of these, as far as its statistics say."""
+    found = file.metadata.row_group(group).column(schema().names.index("position")).statistics
+    return found is None or not (found.max < within[0] or found.min > within[1])

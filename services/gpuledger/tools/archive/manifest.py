@@ -10,9 +10,8 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gpuledger.domain.seals.chain import beginning
-from gpuledger.events.position import ORIGIN, Offset, Position, is_after, is_same, next_after, number_of
-from gpuledger.ledger.identity import LedgerIdentity, Predecessor
+from gpuledger.events.position import Offset, Position, is_after, is_same, next_after, number_of
+from gpuledger.ledger.identity import Closed, Continued, LedgerIdentity, Predecessor
 from gpuledger.ledger.stream import stream_name
 from gpuledger.tools.errors import ToolError
 
@@ -95,6 +94,23 @@ class PredecessorEntry(_Part):
     digest: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
 
 
+class ClosedEntry(_Part):
+    """A closed generation before this one, the place behind which it begins, and where it is archived."""
+
+    generation: _Number
+    behind: _Count
+    archive: Annotated[str, Field(min_length=1)]
+
+
+class ContinuedEntry(_Part):
+    """What a generation has that goes on where another was closed; see `gpuledger.ledger.identity.Continued`."""
+
+    closed: tuple[ClosedEntry, ...]
+    beginning: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
+    link: _Sha256
+    carried: _Count
+
+
 class Manifest(_Part):
     """The archive of one generation of a ledger."""
 
@@ -104,6 +120,7 @@ class Manifest(_Part):
     generation: _Number
     partition: Literal[0] = 0
     predecessor: PredecessorEntry | None = None
+    continued: ContinuedEntry | None = None
     files: tuple[EventsEntry, ...] = ()
     tables: tuple[TableEntry, ...] = ()
     tables_at: datetime | None = None
@@ -113,20 +130,29 @@ class Manifest(_Part):
         """The manifest of a generation of which nothing is archived yet."""
         before = identity.predecessor
         predecessor = None if before is None else PredecessorEntry(head=number_of(before.head), digest=before.digest)
-        return cls(ledger_id=identity.ledger_id, generation=identity.generation, predecessor=predecessor)
+        continued = None if identity.continued is None else _entry_of(identity.continued)
+        return cls(
+            ledger_id=identity.ledger_id,
+            generation=identity.generation,
+            predecessor=predecessor,
+            continued=continued,
+        )
 
     @property
     def identity(self) -> LedgerIdentity:
         """The generation that it is of."""
         before = self.predecessor
         return LedgerIdentity(
-            self.ledger_id, self.generation, None if before is None else Predecessor(before.head, before.digest)
+            self.ledger_id,
+            self.generation,
+            None if before is None else Predecessor(before.head, before.digest),
+            None if self.continued is None else _continued_of(self.continued),
         )
 
     @property
     def first_link(self) -> str:
         """The chain's link before the first event."""
-        return beginning(self.predecessor.digest if self.predecessor else "").digest
+        return self.identity.link
 
     @property
     def link(self) -> str:
@@ -135,8 +161,8 @@ class Manifest(_Part):
 
     @property
     def end(self) -> Offset:
-        """The sequence of the last event, the origin for none."""
-        return self.files[-1].last if self.files else ORIGIN
+        """The sequence of the last event; where the generation begins for none."""
+        return self.files[-1].last if self.files else self.identity.behind
 
     @property
     def until(self) -> Position:
@@ -168,6 +194,16 @@ class Manifest(_Part):
     def encode(self) -> bytes:
         """The manifest as JSON for people and programs."""
         return _encoded(self)
+
+
+def _entry_of(continued: Continued) -> ContinuedEntry:
+    closed = tuple(ClosedEntry(**one._asdict()) for one in continued.closed)
+    return ContinuedEntry(closed=closed, beginning=continued.beginning, link=continued.link, carried=continued.carried)
+
+
+def _continued_of(entry: ContinuedEntry) -> Continued:
+    closed = tuple(Closed(one.generation, one.behind, one.archive) for one in entry.closed)
+    return Continued(closed, entry.beginning, entry.link, entry.carried)
 
 
 class Index(_Part):
@@ -234,7 +270,7 @@ def _decoded(kind: type[P], raw: bytes, where: str) -> P:
 def _problem(manifest: Manifest, index: Index, generation: int) -> str | None:
     if (manifest.ledger_id, manifest.generation) != (index.ledger_id, generation):
         return f"it is of generation {manifest.generation} of the ledger {manifest.ledger_id}, and stands elsewhere"
-    end = ORIGIN
+    end = manifest.identity.behind
     for one in manifest.files:
         if not is_same(one.first, next_after(end)) or is_after(one.first, one.last):
             return f"its file {one.path} does not follow position {end}"

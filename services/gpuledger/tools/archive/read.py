@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from typing import TypeVar
 
-from gpuledger.events.position import ORIGIN, Offset, is_after, is_at_or_after
+from gpuledger.events.position import ORIGIN, Offset, is_after, is_at_or_after, next_after, number_of
 from gpuledger.ledger.api import Message
 from gpuledger.tools.archive.events_file import EventRow, messages_in, rows_in
 from gpuledger.tools.archive.manifest import EventsEntry, Manifest, key_of
@@ -14,20 +14,27 @@ T = TypeVar("T")
 
 
 async def archived_messages(
-    archive: Archive, manifest: Manifest, after: Offset = ORIGIN, until: Offset | None = None
+    archive: Archive,
+    manifest: Manifest,
+    after: Offset = ORIGIN,
+    until: Offset | None = None,
+    subject_prefix: str = "",
 ) -> AsyncIterator[list[Message]]:
     """The messages behind `after` up to `until` (default: the archive's end), in batches.
+
+    With a prefix only those whose subject begins so.
 
     Raises:
         ToolError: a file is missing, damaged or was deleted by retention.
     """
     end = manifest.end if until is None else until
+    within = (number_of(next_after(after)), number_of(end))
     for entry in manifest.files:
         if is_after(entry.first, end) or is_at_or_after(after, entry.last):
             continue
         _refuse_deleted(archive, entry)
         data = await archive.events_file(manifest.generation, entry)
-        for batch in _readable(archive, manifest, entry, messages_in(data)):
+        for batch in _readable(archive, manifest, entry, messages_in(data, subject_prefix, within)):
             selected = [one for one in batch if is_after(one.sequence, after) and is_at_or_after(end, one.sequence)]
             if selected:
                 yield selected

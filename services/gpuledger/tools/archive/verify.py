@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
-from gpuledger.domain.seals.proof import RecordedSeal, compare
+from gpuledger.domain.seals.proof import RecordedSeal, compare, unproven_before
 from gpuledger.events.digests import chained
-from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import Offset, Position, back, is_at_or_after, is_origin, is_same, next_after, number_of
+from gpuledger.events.position import Offset, Position, back, is_at_or_after, is_same, next_after
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import GenerationError, LogChangedError, NoLedgerError
 from gpuledger.ledger.identity import anchor_digest
@@ -92,7 +91,7 @@ def _predecessor_break(manifests: Mapping[int, Manifest], manifest: Manifest) ->
     named = manifest.predecessor
     if before is None or named is None or not before.files or not is_same(before.end, named.head):
         return None
-    if before.files[-1].last_digest != named.digest:
+    if before.files[-1].last_digest != named.digest or (manifest.continued and before.link != manifest.continued.link):
         return f"generation {before.generation} does not end with the event that generation {manifest.generation} names"
     return None
 
@@ -148,7 +147,7 @@ class _Proof:
                 found = await ledger.anchor_at(manifest.end)
                 if found is None or found.digest != manifest.files[-1].last_digest:
                     raise ToolError(f"the log has another event at {manifest.until}")
-            async for messages in ledger.history(subject_filter=SEAL_SUBJECTS):
+            async for messages in ledger.history(manifest.identity.behind, subject_filter=SEAL_SUBJECTS):
                 self._take_seals(messages)
         except (LogChangedError, NoLedgerError) as error:
             raise ToolError(str(error)) from error
@@ -185,21 +184,16 @@ class _Proof:
     def _provable_seals(self) -> list[RecordedSeal]:
         """The seals that end within the archive, and not within what was deleted.
 
-        One that follows such a seal counts as one that follows a restored seal, which nothing proves either.
+        One that follows such a seal, or one of the generation before, counts as one that follows a restored seal, which
+        nothing here proves either.
         """
-        found = []
-        for seal in self._seals:
-            data, before = seal.data, back(seal.data.first, 1)
-            if is_at_or_after(self._manifest.end, data.last) and (seal.is_restored or self._is_kept(data.last)):
-                found.append(seal)
-                if not is_origin(before) and not self._is_kept(before) and data.previous is not None:
-                    deleted = LedgerSealed(first=data.first, last=number_of(before), digest=data.previous)
-                    found.append(RecordedSeal(seal.position, deleted, is_restored=True))
-        return found
-
-    def _is_kept(self, at: Offset) -> bool:
-        """Whether the link at a place is known, as it is at the end of each file, deleted or not."""
-        return at in self._links
+        end, links = self._manifest.end, self._links
+        provable = [
+            seal
+            for seal in self._seals
+            if is_at_or_after(end, seal.data.last) and (seal.is_restored or seal.data.last in links)
+        ]
+        return [*provable, *unproven_before(provable, links)]
 
 
 def _check_row(entry: EventsEntry, row: EventRow, expected: EventRow) -> None:

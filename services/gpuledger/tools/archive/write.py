@@ -87,15 +87,15 @@ async def write_generation(
     manifest = await archive.begin(ledger.identity)
     await _check_goes_on(archive, manifest, ledger)
     await archive.sweep(manifest)
-    head = await ledger.head()
+    head, behind = await ledger.head(), ledger.identity.behind
     writing = _Generation(archive, manifest)
     description = f"Archiving generation {ledger.generation}"
-    with reporter.progress(description, total=events_up_to(head), unit="events") as advance:
-        advance.to(events_up_to(manifest.end))
+    with reporter.progress(description, total=events_up_to(head, behind), unit="events") as advance:
+        advance.to(events_up_to(manifest.end, behind))
         async for batch in _until(ledger, manifest.end, head, before):
             for message in batch:
                 await writing.add(message)
-            advance.to(events_up_to(batch[-1].sequence))
+            advance.to(events_up_to(batch[-1].sequence, behind))
     await writing.end_file()
     return Written(writing.events, writing.files, [writing.manifest.until])
 

@@ -18,7 +18,7 @@ from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import Table
-from gpuledger.events.position import ORIGIN, Offset, events_up_to, lag
+from gpuledger.events.position import ORIGIN, Generations, Offset, events_up_to, lag
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.checkpoint import LIVE, schema_of
 from gpuledger.projection.definition import Projection
@@ -104,7 +104,7 @@ async def bring_current(backend: Backend, projections: Sequence[Projection] | No
     head = await backend.ledger.head()
     async with connect(backend.database_url, application_name="gpuledger position") as connection:
         for projection in projections or all_projections():
-            position = _Position(ProjectionStore(connection, projection), backend.ledger.generation, head)
+            position = _Position(ProjectionStore(connection, projection), backend.ledger.generations, head)
             if await position.lag() == 0:
                 continue
             if lag := await _project(backend, position):
@@ -172,7 +172,7 @@ class _Position(NamedTuple):
     """Where a projection's rows stand, compared with a head of the log; read over one connection."""
 
     store: ProjectionStore
-    generation: int
+    generations: Generations
     head: Offset
 
     async def lag(self) -> int | None:
@@ -180,4 +180,4 @@ class _Position(NamedTuple):
         checkpoint = await self.store.checkpoint()
         if checkpoint is None:
             return None
-        return lag(checkpoint.position if checkpoint.at.is_in(self.generation) else ORIGIN, self.head)
+        return lag(checkpoint.position if self.generations.has(checkpoint.at) else ORIGIN, self.head)

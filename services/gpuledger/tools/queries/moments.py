@@ -30,9 +30,12 @@ async def sequence_of(backend: Backend, when: datetime | tuple[int | None, Offse
         return await sequence_at(ledger, when)
     generation, sequence = when
     head = await ledger.head()
-    if generation not in (None, ledger.generation):
-        hint = "Positions of an archived generation belong to that archive"
-        raise RequestError(f"The log is at generation {ledger.generation}, not {generation}", hint)
+    if generation is not None and not ledger.generations.has(Position(generation, sequence)):
+        hint = "Positions of before a restore belong to the archive of that generation"
+        if generation not in dict(ledger.generations.begun):
+            raise RequestError(f"The log is at generation {ledger.generation}, not {generation}", hint)
+        hint = f"It is {ledger.generations.position(sequence)}"
+        raise RequestError(f"The log has no position {Position(generation, sequence)}", hint)
     if is_after(sequence, head):
-        raise RequestError(f"The log ends at position {Position(ledger.generation, head)}")
+        raise RequestError(f"The log ends at position {ledger.generations.position(head)}")
     return sequence

@@ -108,10 +108,12 @@ async def _at(
 
 
 async def _indexed(backend: Backend, names: Collection[SharedName]) -> IndexedPositions:
-    projection, identity = EventIndexProjection(), backend.ledger.identity
+    projection, ledger = EventIndexProjection(), backend.ledger
     async with read_only(backend.database_url, application_name="gpuledger index") as connection:
         checkpoint = (await live_checkpoints(connection, [projection])).get(projection.name)
-        if checkpoint is None or (checkpoint.ledger_id, checkpoint.generation) != identity[:2]:
+        if checkpoint is None or checkpoint.ledger_id != ledger.identity.ledger_id:
+            return IndexedPositions((), ORIGIN)
+        if not ledger.generations.has(checkpoint.at):
             return IndexedPositions((), ORIGIN)
         digests = [one.digest for one in names]
         rows = await (await connection.execute(_POSITIONS.encode(), (digests,))).fetchall()

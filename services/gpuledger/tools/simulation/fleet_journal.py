@@ -83,7 +83,7 @@ class FleetJournal:
             return
         anchor, identity = anchor_of(last.sequence, last.subject, last.data), self._ledger.identity
         rows = rows_of_fleet(fleet, self._epoch)
-        self._snapshots.offer(Snapshot(identity.ledger_id, self._ledger.generation, anchor, rows))
+        self._snapshots.offer(Snapshot(identity.ledger_id, self._ledger.generations.of(anchor.sequence), anchor, rows))
 
 
 class ComparedFleet:

@@ -14,7 +14,7 @@ from gpuledger.db.engine import connect
 from gpuledger.db.readonly import READ_ONLY
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.watchers.resources import gpupools
-from gpuledger.events.position import Offset, Position, earliest, events_up_to, is_same, next_after
+from gpuledger.events.position import Offset, earliest, events_up_to, is_same, next_after
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.past import past_fold
 from gpuledger.projection.replay import skipped_positions
@@ -80,7 +80,7 @@ async def what_if_pool(
         "pool": pool,
         "kind": manifest.resource.kind,
         "file": manifest.file,
-        "since": NOW if sequence is None else str(Position(backend.ledger.generation, sequence)),
+        "since": NOW if sequence is None else str(backend.ledger.generations.position(sequence)),
         "notes": [*refusals, *notes(recorded, found.hypothetical, found.reports, pool, used)],
         **differences_document(recorded, found.hypothetical, pool, used),
     }
@@ -127,10 +127,10 @@ async def _stored(backend: Backend, projection: RecordedPools) -> Fold | None:
             checkpoint = await store.checkpoint()
             if checkpoint is None or not projection.takes_over(checkpoint.version):
                 return None
-            if not checkpoint.at.is_in(backend.ledger.generation):
+            if not backend.ledger.generations.has(checkpoint.at):
                 return None
             numbers = await SharedNumbers(backend.ledger, backend.database_url).at(checkpoint.position)
-            return await store.load(checkpoint, numbers, skipped, await store.outbox())
+            return await store.load(checkpoint, backend.ledger.generations, numbers, skipped, await store.outbox())
 
 
 async def _fold(backend: Backend, fold: Fold, until: Offset, on_position: OnPosition) -> None:

@@ -91,7 +91,7 @@ async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | 
     keys = list(differing(desired, observed))
     shown = [await _difference(client, key, desired) for key in sorted(keys)[:SHOWN_MAX]]
     first = tuple(one for one in shown if one is not None)
-    position = Position(ledger.generation, fold.sequence)
+    position = ledger.generations.position(fold.sequence)
     left_out = tuple(kind for kind in Kind if kind not in kinds)
     return KubeVerification(position, state.enabled, len(desired.keys() | observed.keys()), len(keys), first, left_out)
 

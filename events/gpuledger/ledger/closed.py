@@ -1,0 +1,204 @@
+"""The closed generations of a log that goes on: read from their streams while these are there, else as archived.
+
+Nothing here changes any more, so nothing is confirmed again and again: who needs to know that an archive is what the
+log was verifies it. Archives are read by whoever brings an `Archives`; the log itself does not know their format.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Final, NamedTuple, Protocol
+
+from nats.js.errors import NotFoundError
+
+from gpuledger.events.position import (
+    ORIGIN,
+    Generations,
+    Offset,
+    Position,
+    back,
+    earliest,
+    is_after,
+    is_at_or_after,
+    is_origin,
+    latest,
+    number_of,
+)
+from gpuledger.events.subjects import ALL
+from gpuledger.ledger.api import Message
+from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.errors import GenerationError, LogCutError
+from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of, identity_of
+from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
+from gpuledger.ledger.single import last_sequence, recorded_at
+from gpuledger.ledger.stream import Generation, ledger_streams, stream_name
+
+SILENCE_MAX_S: Final = 60.0
+"""How long the stream of a closed generation may send nothing of what it holds."""
+
+
+class ClosedGeneration(NamedTuple):
+    """A closed generation of a ledger: the place behind which it begins, its last place, and where it is archived."""
+
+    ledger_id: str
+    generation: int
+    behind: Offset
+    end: Offset
+    archive: str
+
+
+class Archives(Protocol):
+    """Reads closed generations whose streams are gone."""
+
+    def messages(
+        self, closed: ClosedGeneration, after: Offset, until: Offset, subject_filter: str
+    ) -> AsyncIterator[list[Message]]:
+        """The messages behind `after` up to `until` that the filter matches, in batches.
+
+        Raises:
+            GenerationError: the archive is not there, or not whole.
+            LedgerUnavailableError: the object store does not answer.
+        """
+        ...
+
+    async def last_sequence(self, closed: ClosedGeneration, subject_filter: str) -> Offset:
+        """The last message that the filter matches, the origin for none; raises as `messages` does."""
+        ...
+
+
+class ClosedGenerations:
+    """The generations before a ledger's current one, in one numbering with it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        identity: LedgerIdentity,
+        archives: Archives | None,
+        *,
+        heartbeat_s: float = IDLE_HEARTBEAT_S,
+        restore_timeout_s: float = RESTORE_TIMEOUT_S,
+    ) -> None:
+        self._connection = connection
+        self._archives = archives
+        self._heartbeat_s = heartbeat_s
+        self._restore_timeout_s = restore_timeout_s
+        self._closed: dict[int, ClosedGeneration] = {}
+        self.follow(identity)
+
+    def follow(self, identity: LedgerIdentity) -> None:
+        """Know those that another generation goes on from."""
+        generations: Generations = identity.generations
+        closed = () if identity.continued is None else identity.continued.closed
+        for generation, behind, archive in closed:
+            end = generations.end(generation)
+            self._closed[generation] = ClosedGeneration(identity.ledger_id, generation, behind, end, archive)
+
+    async def history(self, after: Offset, until: Offset, subject_filter: str) -> AsyncGenerator[list[Message]]:
+        """The messages behind `after` up to `until`, of all of these generations, in batches.
+
+        Raises:
+            GenerationError: one of them is neither here nor archived.
+            LedgerUnavailableError: it cannot be read.
+        """
+        for one in sorted(self._closed.values()):
+            begin, end = latest([after, one.behind]), earliest(until, one.end)
+            if is_at_or_after(begin, end):
+                continue
+            if await self._is_here(one):
+                batches = self._stream_history(one, begin, end, subject_filter)
+            else:
+                batches = self._archives_of(one).messages(one, begin, end, subject_filter)
+            async for messages in batches:
+                yield messages
+
+    async def message_at(self, sequence: Offset) -> Message | None:
+        """The message at a place in one of them; None where there is none. Raises as `history` does."""
+        one = self._at(sequence)
+        if one is None:
+            return None
+        if await self._is_here(one):
+            return await recorded_at(self._connection, stream_name(one.generation), sequence)
+        async for messages in self._archives_of(one).messages(one, back(sequence, 1), sequence, ALL):
+            return messages[0]
+        return None
+
+    async def anchor_at(self, sequence: Offset) -> Anchor:
+        """The anchor at a place in one of them.
+
+        Raises:
+            LogCutError: it has no event there.
+        """
+        found = await self.message_at(sequence)
+        if found is None:
+            raise LogCutError(f"no closed generation holds an event at {number_of(sequence):,}")
+        return anchor_of(found.sequence, found.subject, found.data)
+
+    async def last_sequence(self, subject_filter: str) -> Offset:
+        """The last message in any of them that the filter matches, the origin for none; raises as `history` does."""
+        for one in sorted(self._closed.values(), reverse=True):
+            if await self._is_here(one):
+                last = await last_sequence(self._connection, stream_name(one.generation), subject_filter)
+            else:
+                last = await self._archives_of(one).last_sequence(one, subject_filter)
+            if not is_origin(last):
+                return last
+        return ORIGIN
+
+    def _at(self, sequence: Offset) -> ClosedGeneration | None:
+        found = (one for one in self._closed.values() if is_after(sequence, one.behind))
+        return next((one for one in found if is_at_or_after(one.end, sequence)), None)
+
+    async def _is_here(self, one: ClosedGeneration) -> bool:
+        try:
+            await self._connection.request(lambda: self._connection.jetstream.stream_info(stream_name(one.generation)))
+        except NotFoundError:
+            return False
+        return True
+
+    def _archives_of(self, one: ClosedGeneration) -> Archives:
+        if self._archives is None:
+            raise GenerationError(
+                f"Generation {one.generation} is closed, its stream is gone, and nothing here reads its archive at "
+                f"{one.archive}."
+            )
+        return self._archives
+
+    async def _stream_history(
+        self, one: ClosedGeneration, after: Offset, until: Offset, subject_filter: str
+    ) -> AsyncIterator[list[Message]]:
+        end = until
+        if subject_filter != ALL:
+            end = earliest(until, await last_sequence(self._connection, stream_name(one.generation), subject_filter))
+            if is_at_or_after(after, end):
+                return
+        reader = OrderedReader(
+            self._connection,
+            stream_name(one.generation),
+            after,
+            subject_filter,
+            heartbeat_s=self._heartbeat_s,
+            restore_timeout_s=self._restore_timeout_s,
+        )
+        async with reading(reader):
+            while batch := await reader.next_batch(timeout_s=SILENCE_MAX_S):
+                selected = [message for message in batch if is_at_or_after(end, message.sequence)]
+                if selected:
+                    yield selected
+                if is_at_or_after(batch[-1].sequence, end):
+                    return
+        raise LogCutError(f"{stream_name(one.generation)} does not show its event at {Position(one.generation, end)}")
+
+
+async def continuing_generation(connection: Connection, before: LedgerIdentity) -> Generation | None:
+    """The current generation, if it goes on from one that was closed, in its numbering.
+
+    Raises:
+        LedgerUnavailableError: the server does not answer.
+    """
+    streams = await ledger_streams(connection)
+    newest = max(streams, default=0)
+    if newest <= before.generation or streams[newest].config.subjects != [ALL]:
+        return None
+    identity = identity_of(streams[newest].config.metadata, newest)
+    if identity is None or identity.ledger_id != before.ledger_id:
+        return None
+    at = before.generations.begun[-1]
+    return Generation(newest, current=True, identity=identity) if at in identity.generations.begun else None

@@ -1,0 +1,59 @@
+"""Single messages of a stream, asked for by their sequence or their subject."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from nats.js.errors import NotFoundError
+
+from gpuledger.events.position import ORIGIN, Offset, is_origin, number_of
+from gpuledger.ledger.api import Message
+from gpuledger.ledger.connect import Connection
+
+_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+async def message_at(connection: Connection, stream: str, sequence: Offset) -> Message:
+    """The message at a position.
+
+    Raises:
+        NotFoundError: there is none.
+        LedgerUnavailableError: the server does not answer.
+    """
+    found = await connection.request(lambda: connection.jetstream.get_msg(stream, number_of(sequence)))
+    return Message(found.subject or "", found.data or b"", sequence, 0)
+
+
+async def recorded_at(connection: Connection, stream: str, sequence: Offset) -> Message | None:
+    """The message at a position with the time of its recording, to the microsecond; None where there is none.
+
+    Raises:
+        LedgerUnavailableError: the server does not answer.
+    """
+    if is_origin(sequence):
+        return None
+    try:
+        found = await connection.request(lambda: connection.jetstream.get_msg(stream, number_of(sequence)))
+    except NotFoundError:
+        return None
+    assert found.subject is not None, "a stored message has a subject"
+    assert found.time is not None, "a stored message has a time"
+    return Message(found.subject, found.data or b"", sequence, _nanoseconds(found.time))
+
+
+def _nanoseconds(time: datetime) -> int:
+    """Nanoseconds since 1970; the client keeps the server's time to the microsecond."""
+    return (time - _EPOCH_START) // _MICROSECOND * 1000
+
+
+async def last_sequence(connection: Connection, stream: str, subject_filter: str) -> Offset:
+    """The sequence of the last message that the filter matches, the origin for none.
+
+    Raises:
+        LedgerUnavailableError: the server does not answer.
+    """
+    try:
+        message = await connection.request(lambda: connection.jetstream.get_last_msg(stream, subject_filter))
+    except NotFoundError:
+        return ORIGIN
+    return message.seq or ORIGIN

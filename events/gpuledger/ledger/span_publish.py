@@ -1,0 +1,253 @@
+"""Publishes into the current generation of a log, and into the next one where that is closed meanwhile.
+
+What a closed generation took stays there, and the rest goes behind it in the same order. A precondition may name an
+event of a closed generation: it is compared there, because the server knows the sequences of one stream alone.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol, TypeVar
+
+from nats.js.errors import NotFoundError
+
+from gpuledger.events.position import (
+    ORIGIN,
+    Generations,
+    Offset,
+    back,
+    is_after,
+    is_at_or_after,
+    is_origin,
+    is_same,
+    latest,
+    next_after,
+    number_of,
+)
+from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt, behind
+from gpuledger.ledger.atomic import AtomicPublisher, parts_of
+from gpuledger.ledger.closed import ClosedGenerations
+from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.errors import GenerationError, LedgerError, SequenceConflictError
+from gpuledger.ledger.publish import MESSAGE_ID
+from gpuledger.ledger.single import last_sequence
+from gpuledger.ledger.stream import Generation, stream_name
+from gpuledger.runtime.telemetry import PUBLISHED
+
+REPEAT_SCAN_MAX: Final = 1024
+"""How many of an aggregate's newer events are searched for our own."""
+
+RECENT_MAX: Final = 16_384
+"""Among so many last messages of a closed generation are those that it took and did not acknowledge."""
+
+CROSSINGS_MAX: Final = 8
+"""How many generations may be closed while one call publishes."""
+
+T = TypeVar("T")
+
+
+class Continuing(Ledger, Protocol):
+    """A ledger that goes on in the next generation."""
+
+    async def go_on(self) -> bool:
+        """Go on there, if this one was closed; False where there is none yet."""
+        ...
+
+
+class SpanningPublisher:
+    """Publishes for one ledger."""
+
+    def __init__(
+        self,
+        log: Continuing,
+        connection: Connection,
+        generation: Generation,
+        publisher: AtomicPublisher,
+        closed: ClosedGenerations,
+    ) -> None:
+        self._log = log
+        self._connection = connection
+        self._generation = generation
+        self._publisher = publisher
+        self._closed = closed
+
+    @property
+    def message_bytes_max(self) -> int:
+        """See `gpuledger.ledger.api.Ledger.message_bytes_max`."""
+        return self._publisher.one_by_one.message_bytes_max
+
+    def follow(self, generation: Generation, publisher: AtomicPublisher) -> None:
+        """Publish there from now on."""
+        self._generation, self._publisher = generation, publisher
+
+    async def publish(self, message: Outgoing, expected: Expected | None) -> Receipt:
+        """See `gpuledger.ledger.api.Ledger.publish`."""
+        with _counted_failures(1):
+            receipt = await self._publish(message, expected) if expected else (await self._publish_all([message]))[0]
+        _count([receipt])
+        return receipt
+
+    async def _publish(self, message: Outgoing, expected: Expected) -> Receipt:
+        return await self._in_current(lambda: self._publish_here(message, expected))
+
+    async def _publish_here(self, message: Outgoing, expected: Expected) -> Receipt:
+        try:
+            here = await self._expected_here(expected)
+            return (await self._publisher.one_by_one.publish([message], here))[0]
+        except SequenceConflictError:
+            # The server checks the expectation before it checks for repeats.
+            recorded = await self._recorded_behind(expected, message.id)
+            if recorded is None:
+                raise
+            return Receipt(recorded, duplicate=True)
+
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None) -> list[Receipt]:
+        """See `gpuledger.ledger.api.Ledger.publish_many`."""
+        with _counted_failures(len(messages)):
+            if expected is None:
+                receipts = await self._publish_all(messages)
+            else:
+                receipts = await self._publish_in_turn(messages, expected)
+        _count(receipts)
+        return receipts
+
+    async def _publish_all(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """Those that a generation took that was closed meanwhile stay there; the others go into the next one."""
+        receipts: list[Receipt] = []
+        generation = self._generation.number
+
+        async def publish_rest() -> list[Receipt]:
+            nonlocal generation
+            if generation != self._generation.number:
+                receipts.extend(await self._taken(generation, messages[len(receipts) :]))
+                generation = self._generation.number
+            try:
+                return await self._publisher.publish(messages[len(receipts) :])
+            except GenerationError as error:
+                receipts.extend(error.receipts)
+                raise
+
+        rest = await self._in_current(publish_rest)
+        return receipts + rest
+
+    async def _taken(self, generation: int, messages: Sequence[Outgoing]) -> list[Receipt]:
+        """The receipts of those that a closed generation took, and did not acknowledge; they come first."""
+        recently = back(self._log.generations.end(generation), RECENT_MAX)
+        receipts: list[Receipt] = []
+        for message in messages:
+            found = await self._recorded_in(generation, recently, message.subject, message.id)
+            if found is None:
+                break
+            receipts.append(Receipt(found, duplicate=True))
+        return receipts
+
+    async def _publish_in_turn(self, messages: Sequence[Outgoing], expected: Expected) -> list[Receipt]:
+        """Each behind the one before: the server checks one expectation a batch, and one for each single message."""
+        for message in messages:
+            self._publisher.one_by_one.check_size(message)
+        receipts: list[Receipt] = []
+        for part in parts_of(messages):
+            committed = await self._commit(part, expected) if len(part) > 1 else []
+            if committed:
+                expected = expected._replace(sequence=committed[-1].sequence)
+            for message in () if committed else part:
+                receipt = await self._publish(message, expected)
+                expected = await behind(self._log, expected, message, receipt)
+                committed.append(receipt)
+            receipts += committed
+        return receipts
+
+    async def _commit(self, part: Sequence[Outgoing], expected: Expected) -> list[Receipt]:
+        """Try a batch; none is recorded where the expectation does not hold, or the log goes on elsewhere."""
+        try:
+            here = await self._expected_here(expected)
+        except SequenceConflictError:
+            return []
+        return await self._publisher.commit(part, here)
+
+    async def _expected_here(self, expected: Expected) -> Expected:
+        """The precondition as the stream of this generation can check it: what it names may be in a closed one.
+
+        Raises:
+            SequenceConflictError: it does not hold in the closed ones.
+        """
+        if is_in_current(self._log.generations, expected.sequence):
+            return expected
+        carried = await self._carried(expected.subject_filter)
+        before = await self._closed.last_sequence(expected.subject_filter)
+        if is_same(before, expected.sequence):
+            return expected._replace(sequence=carried)
+        raise SequenceConflictError(
+            f"The event came too late: the last sequence is {number_of(before)}. Read and decide again."
+        )
+
+    async def _carried(self, subject_filter: str) -> Offset:
+        """The last message of this generation that the filter matches, if it repeats one of before; else the origin."""
+        identity = self._generation.identity
+        if identity is None or identity.continued is None:
+            return ORIGIN
+        last = await last_sequence(self._connection, self._generation.stream, subject_filter)
+        return last if is_at_or_after(identity.continued.carried, last) else ORIGIN
+
+    async def _recorded_behind(self, expected: Expected, message_id: str) -> Offset | None:
+        generations, current = self._log.generations, self._generation.number
+        for generation in reversed([current, *generations.before(current)]):
+            if is_at_or_after(expected.sequence, generations.end(generation)):
+                continue
+            after = latest([expected.sequence, generations.behind(generation)])
+            found = await self._recorded_in(generation, after, expected.subject_filter, message_id)
+            if found is not None:
+                return found
+        return None
+
+    async def _recorded_in(self, generation: int, after: Offset, subject_filter: str, message_id: str) -> Offset | None:
+        """Where a generation, whose stream is there, has a message of this id behind a place."""
+        for _ in range(REPEAT_SCAN_MAX):
+            following = number_of(next_after(after))
+            try:
+                found = await self._connection.request(
+                    lambda at=following: self._connection.jetstream.get_msg(  # type: ignore[misc]
+                        stream_name(generation), at, subject_filter, next=True
+                    )
+                )
+            except NotFoundError:
+                return None
+            if (found.headers or {}).get(MESSAGE_ID) == message_id:
+                return found.seq
+            after = found.seq or following
+        return None
+
+    async def _in_current(self, publish: Callable[[], Awaitable[T]]) -> T:
+        """Publish, and once more in the next generation where the log goes on there."""
+        for _ in range(CROSSINGS_MAX):
+            generation = self._generation.number
+            try:
+                return await publish()
+            except GenerationError:
+                # Another call may have gone on meanwhile.
+                if generation == self._generation.number and not await self._log.go_on():
+                    raise
+        return await publish()
+
+
+def is_in_current(generations: Generations, at: Offset) -> bool:
+    """Whether a place is in the current generation, or before all events; else it is in a closed one."""
+    begins = generations.behind(generations.current)
+    return is_origin(begins) or is_after(at, begins)
+
+
+@contextmanager
+def _counted_failures(messages: int) -> Iterator[None]:
+    try:
+        yield
+    except SequenceConflictError:
+        PUBLISHED.labels("conflict").inc(messages)
+        raise
+    except LedgerError:
+        PUBLISHED.labels("failed").inc(messages)
+        raise
+
+
+def _count(receipts: Sequence[Receipt]) -> None:
+    duplicates = sum(receipt.duplicate for receipt in receipts)
+    PUBLISHED.labels("duplicate").inc(duplicates)
+    PUBLISHED.labels("recorded").inc(len(receipts) - duplicates)

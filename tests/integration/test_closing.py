@@ -1,0 +1,242 @@
+"""Closing a generation on real servers: services and agents go on, who is killed goes on, and the past stays whole."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.compose.closing import ClosingService
+from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
+from gpuledger.domain.fact import time_of_ns
+from gpuledger.events.position import Position, is_after
+from gpuledger.ledger import closing
+from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.connect import connected
+from gpuledger.ledger.edge import connect_edge
+from gpuledger.ledger.errors import ClosingError, GenerationError, LedgerUnavailableError, PublishError
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.ledger.permissions import desired_devices_subject
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.projection.replay import skipped_positions
+from gpuledger.projection.verify import verify
+from gpuledger.runtime.settings import ArchiveSettings, Servers
+from gpuledger.tools.archive import close
+from gpuledger.tools.archive.close import close_generation, delete_stream
+from gpuledger.tools.archive.due import parse_policy
+from gpuledger.tools.archive.store import open_archive
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.log_restore import skip_positions
+from gpuledger.tools.queries.backend import all_projections
+from gpuledger.tools.reporting import SILENT
+from support.cli import Cli, Run, aside
+from support.closing import caught_up, close_at, opened, services
+from support.events import outgoing as as_outgoing
+from support.ledgers import DEADLINE_S, everything, make_ledger, new_ledger
+from support.projections import publish
+from support.runners import failures
+
+EVENTS = 1_100
+"""More than a seal covers."""
+
+MORE = 40
+
+
+@pytest.fixture
+async def servers(fresh_nats: NatsServer, url: str, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    monkeypatch.setenv("NATS_URL", fresh_nats.url)
+    monkeypatch.setenv("DATABASE_URL", url)
+    await make_ledger(fresh_nats.url)
+    return Servers(fresh_nats.url, url)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    return (tmp_path / "archive").as_uri()
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Run:
+    return aside(Cli(capsys))
+
+
+async def closed_ledger(servers: Servers) -> int:
+    """The generation that somebody finds who begins now."""
+    async with opened(servers) as ledger:
+        return ledger.generation
+
+
+async def test_services_go_on_without_loss_or_repeat(servers: Servers, location: str, cli: Run) -> None:
+    async with services(servers) as supervision, new_ledger(servers.nats_url) as agent:
+        ledger = supervision.ledger
+        await publish(agent, failures(range(1, EVENTS)))
+        await caught_up(supervision)
+        is_closed = asyncio.Event()
+        publishing = asyncio.create_task(publish_throughout(servers.nats_url, EVENTS, is_closed))
+        closed = await close_at(servers, location)
+        is_closed.set()
+        last = await publishing
+        await caught_up(supervision)
+        assert (closed.generation, closed.first) == (1, 1)
+        assert ledger.generation == 2
+        recorded = await everything(ledger)
+        assert [one.sequence for one in recorded] == list(range(1, len(recorded) + 1))
+        ours = {one.data for one in recorded if one.subject.startswith("ledger.node.n1.")}
+        assert len(ours) == last
+        own = [one for one in recorded if one.subject.startswith("ledger.svc.seals.")]
+        assert len({one.data for one in own}) >= EVENTS // MESSAGES_PER_SEAL
+        for projection in all_projections():
+            found = await verify(projection, ledger, servers.database_url)
+            assert found.differences == 0, found
+    assert (await cli("verify")).code == 0
+
+
+async def publish_throughout(url: str, first: int, is_over: asyncio.Event) -> int:
+    """Publish one event after the other, connecting and trying again as an agent does; returns the last number."""
+    number = first
+    while True:
+        with suppress(PublishError, LedgerUnavailableError):
+            async with connect_edge(url, name="agent", node="n1") as edge:
+                while not is_over.is_set() or number < first + MORE:
+                    await edge.publish(as_outgoing(failures(range(number, number + 1))[0]))
+                    number += 1
+                return number - 1
+
+
+STEPS = ("archive_and_prove", "fence", "archive_rest", "begin_next", "publish", "open_next")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("when", ["before", "behind"])
+async def test_who_is_killed_goes_on(
+    servers: Servers, location: str, step: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        before = await everything(ledger)
+        with monkeypatch.context() as patched:
+            kill_at(patched, step, when)
+            with pytest.raises(asyncio.CancelledError):
+                await close_at(servers, location)
+        if (step, when) != ("open_next", "behind"):
+            closed = await close_at(servers, location)
+            assert (closed.generation, closed.last) == (1, MORE - 1)
+        with pytest.raises(RequestError, match="nothing to close"):
+            await close_at(servers, location)
+        await ledger.publish(as_outgoing(failures(range(MORE, MORE + 1))[0]))
+        recorded = await everything(ledger)
+        assert recorded[: MORE - 1] == before
+        events = [one.subject.rpartition(".")[2] for one in recorded[MORE - 1 :]]
+        assert events == ["archived", "failed"]
+
+
+def kill_at(patched: pytest.MonkeyPatch, step: str, when: str) -> None:
+    """End the command at a step, as a kill does: nothing is put right on the way out."""
+    owners: dict[str, Any] = {"archive_and_prove": close._Closing, "archive_rest": close._Closing}
+    owner = JetStreamLedger if step == "publish" else owners.get(step, close)
+    name = "publish_many" if step == "publish" else step
+    really: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+    async def killed(*arguments: Any) -> Any:
+        if when == "behind":
+            await really(*arguments)
+        raise asyncio.CancelledError
+
+    patched.setattr(owner, name, killed)
+
+
+async def test_nobody_records_anything_while_a_generation_is_being_closed(servers: Servers, location: str) -> None:
+    async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
+        await publish(ledger, failures(range(1, MORE)))
+        await closing.fence(connection, 1, location)
+        with pytest.raises(ClosingError, match=f"gpuledger log archive close {location}"):
+            await closed_ledger(servers)
+        waiting = asyncio.create_task(ledger.publish(as_outgoing(failures(range(MORE, MORE + 1))[0])))
+        with pytest.raises(RequestError, match=f"being closed with the archive at {location}"):
+            await close_at(servers, f"{location}-of-another")
+        assert not waiting.done()
+        await close_at(servers, location)
+        async with asyncio.timeout(DEADLINE_S):
+            assert (await waiting).sequence == MORE + 1
+
+
+async def test_a_stream_is_deleted_only_where_its_archive_is_what_it_holds(
+    servers: Servers, location: str, tmp_path: Path
+) -> None:
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        with pytest.raises(RequestError, match="was not closed"):
+            await delete_stream(servers, open_archive(location), 1, SILENT, lambda _events: None)
+        await close_at(servers, location)
+        (file,) = (tmp_path / "archive").rglob("*.parquet")
+        raw = bytearray(file.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        kept = file.read_bytes()
+        file.write_bytes(bytes(raw))
+        with pytest.raises(Exception, match="is not what"):
+            await delete_stream(servers, open_archive(location), 1, SILENT, lambda _events: None)
+        file.write_bytes(kept)
+        assert (
+            await delete_stream(servers, open_archive(location), 1, SILENT, lambda _events: None)
+        ).events == MORE - 1
+    async with connect_ledger(servers.nats_url, name="without archives") as ledger:
+        with pytest.raises(GenerationError, match="nothing here reads its archive"):
+            await everything(ledger)
+
+
+async def test_it_is_closed_by_itself_once_that_is_due(servers: Servers, location: str, cli: Run) -> None:
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        kept = await cli("log", "archive", "close", location, "--when", "month", "--yes")
+        assert "is not to be closed yet" in kept.err
+        first = await ledger.message_at(1)
+        assert first is not None
+        month_later = time_of_ns(first.recorded_ns) + timedelta(days=32)
+        archive, policy = open_archive(location), parse_policy("month")
+        assert await close_generation(servers, archive, SILENT, month_later, policy) is not None
+        assert await close_generation(servers, archive, SILENT, month_later, policy) is None
+
+
+async def test_up_closes_what_is_due_in_a_process_of_its_own(servers: Servers, location: str) -> None:
+    service = ClosingService(servers.nats_url, servers.database_url, ArchiveSettings(location, "1GiB"))
+    async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
+        await publish(ledger, failures(range(1, MORE)))
+        assert await service.look()
+        assert await ledger.message_at(MORE) is None
+        await closing.fence(connection, 1, location)
+        assert await service.look()
+        assert (await ledger.publish(as_outgoing(failures(range(MORE, MORE + 1))[0]))).sequence == MORE + 1
+    other = ClosingService(servers.nats_url, "postgresql://127.0.0.1:1/none", ArchiveSettings(location, "month"))
+    assert not await other.look()
+
+
+async def test_an_agent_finds_its_orders_and_publishes_in_the_next_generation(servers: Servers, location: str) -> None:
+    node = "gpu-01.example.com"
+    order = Outgoing(desired_devices_subject(node), "order", b"its orders")
+    skip = Position(1, 1)
+    async with opened(servers) as ledger:
+        await ledger.publish_many([order, Outgoing(desired_devices_subject("other"), "other", b"of another")])
+        await skip_positions(ledger, [(skip, "a test")])
+        async with connect_edge(servers.nats_url, name="agent", node=node) as edge:
+            await close_at(servers, location)
+            with pytest.raises(LedgerUnavailableError, match="LEDGER_2"):
+                await edge.newest(order.subject)
+        async with connect_edge(servers.nats_url, name="agent", node=node) as edge:
+            newest = await edge.newest(order.subject)
+            assert newest is not None
+            assert (newest.data, edge.generation) == (order.data, 2)
+            assert is_after(newest.sequence, 3)
+        await close_again(servers, ledger, location)
+        assert await skipped_positions(ledger) == [skip]
+        repeats = [one for one in await everything(ledger) if one.subject == order.subject]
+        assert [ledger.generations.of(one.sequence) for one in repeats] == [1, 2, 3]
+
+
+async def close_again(servers: Servers, ledger: JetStreamLedger, location: str) -> None:
+    """Close the generation, once it has an event of its own."""
+    await ledger.publish(as_outgoing(failures(range(1, 2))[0]))
+    await close_at(servers, location)
+    await ledger.go_on()
