@@ -222,7 +222,7 @@ class _Past:
         )
         if loaded is not None:
             return loaded.fold, self._rows_of(projection, loaded.fold.state)
-        fold = Fold(projection, self._ledger.generation, skipped=skipped, publishes=False)
+        fold = Fold(projection, self._ledger.generations, skipped=skipped, publishes=False)
         return fold, self._rows_of(projection, fold.state)
 
     async def _read_log(self, folds: Sequence[tuple[Fold, ScratchRows | None]]) -> None:
