@@ -204,7 +204,9 @@ class Checker:
             if checked_by.rules:
                 rule = route.rule_in_every_build(publisher) if route.is_introduced else route.rule
                 enforced.check(publisher, rule, route.aggregate, event, message)
-            enforces = self._enforced_by(event, message, enforced) if event.type in _ENFORCING else None
+            # One of the edge is of a type that is not known there, or is rejected.
+            is_enforcing = event.type in _ENFORCING and route.is_registered
+            enforces = self._enforced_by(event, message, enforced) if is_enforcing else None
         except EventError as error:
             return Checked(message, event, error, checked_by)
         in_force = enforced.in_force
