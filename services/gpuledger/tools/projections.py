@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from gpuledger.db.engine import connect
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.position import events_up_to, is_origin
+from gpuledger.ledger.api import Ledger
 from gpuledger.projection.checkpoint import PREV
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, VersionError
@@ -71,14 +72,14 @@ async def rebuild_projections(
                 accept_loss=accept_loss,
                 snapshots=None if from_start else backend.snapshots,
             )
-        backend.reporter.message(f"{projection.name}: rebuilt from {_rebuilt_from(result)}.")
+        backend.reporter.message(f"{projection.name}: rebuilt from {_origin_of(result, backend.ledger)}.")
 
 
-def _rebuilt_from(result: RebuildResult) -> str:
+def _origin_of(result: RebuildResult, ledger: Ledger) -> str:
     events = f"{result.events} events, up to position {result.checkpoint.position}"
     if is_origin(result.since):
         return events
-    return f"the snapshot at {result.checkpoint.at._replace(sequence=result.since)} and {events}"
+    return f"the snapshot at {ledger.generations.position(result.since)} and {events}"
 
 
 async def roll_back_projections(backend: Backend, projections: Sequence[Projection]) -> None:
