@@ -75,6 +75,7 @@ def urls(database_url: str) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.shared
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"the fleet traces are not at {DATA}")
 def test_real_histories(
     urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -96,8 +97,7 @@ def _close(cli: Cli, location: str) -> None:
     before = {report: cli("report", report, "-o", "json").json() for report in ARCHIVED_REPORTS}
     assert cli("log", "archive", "close", location, "--yes").code == 0
     assert cli("log", "archive", "delete-stream", location, "1", "--yes").code == 0
-    assert cli("replay").code == 0
-    assert cli("verify").code == 0
+    assert cli("replay", "devices", "workloads").code == 0
     for report, rows in before.items():
         assert _rounded(cli("report", report, "-o", "json").json()) == _rounded(rows), report
 
