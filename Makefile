@@ -5,9 +5,10 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 RUN := $(UV) run --frozen --no-sync
 STAMP := $(VENV)/.installed
-# Processes that run tests side by side; each starts servers of its own.
+# Processes that run tests side by side; each starts servers of its own. More than there are cores, because the tests of
+# tests/integration wait half of the time for servers, pauses and time-outs of what they test.
 # They take files in the order of the folders: at the end come those of tests/unit, which keep all busy equally long.
-WORKERS ?= auto
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 # mmdebstrap, buildah and umoci build the image; the others run it in tests.
 IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount containerd runc
 PROTOS := schemas/gpuledger/schemas/proto
@@ -70,8 +71,9 @@ protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs from their .pr
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
-test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 30 stories of faults, every recorded verdict
+test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 33 stories of faults, whole histories, more examples of properties
 	$(RUN) pytest -q -rs -m long
+	$(RUN) pytest -q --numprocesses $(WORKERS) --hypothesis-profile long tests/properties
 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }

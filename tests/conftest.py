@@ -20,10 +20,13 @@ from gpuledger.local.servers.postgres import PostgresServer
 from gpuledger.runtime.garbage import YOUNG_OBJECTS_MAX
 from gpuledger.runtime.telemetry import LOGGERS
 from support import servers
+from support.thoroughness import EXAMPLES, EXAMPLES_LONG
 
-settings.register_profile("local", deadline=None, print_blob=True)
-settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, max_examples=50)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+for profile, count in (("local", EXAMPLES), ("long", EXAMPLES_LONG)):
+    settings.register_profile(
+        profile, deadline=None, print_blob=True, derandomize="CI" in os.environ, max_examples=count
+    )
+settings.load_profile("local")
 
 for name in ("NATS_URL", "DATABASE_URL", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
     os.environ.pop(name, None)  # no test may reach servers of the machine's own
@@ -37,6 +40,9 @@ EXIT_MAX_S: Final = 60.0
 """How long the process may take to end after the last test."""
 
 
+gc.disable()  # until all is collected; nearly nothing of that is garbage, and it is walked again and again
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
     """What a failed test left running must not keep the process: it ends with the stacks of all its threads."""
@@ -46,6 +52,7 @@ def pytest_unconfigure() -> None:
 def pytest_collection_finish() -> None:
     """What was collected stays to the end; walking it again and again took a twentieth of the unit tests' time."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(YOUNG_OBJECTS_MAX, *gc.get_threshold()[1:])
 
 

@@ -114,7 +114,12 @@ class Fleet:
 
 def history(events: int, *, seed: int = SEED) -> Iterator[Happening]:
     """The first `events` of a fleet with a device for every ten of them, as many slots, and nothing held back."""
-    return islice(Fleet(max(events // EVENTS_PER_DEVICE, 1), seed).happenings(), events)
+    return history_of(max(events // EVENTS_PER_DEVICE, 1), events, seed=seed)
+
+
+def history_of(devices: int, events: int, *, seed: int = SEED) -> Iterator[Happening]:
+    """The first `events` of a fleet of so many devices, as many slots, and nothing held back."""
+    return islice(Fleet(devices, seed).happenings(), events)
 
 
 def epoch(name: str) -> str:

@@ -194,7 +194,9 @@ def pool(unit: str = "Card", **more: Any) -> PoolDefined:
     return PoolDefined.model_validate({"uid": "u", "unit": unit, **more})
 
 
-@pytest.mark.parametrize("circle", LAYOUTS, indirect=True)
+@pytest.mark.parametrize(
+    "circle", [pytest.param(one, marks=[] if one == "apart" else pytest.mark.long) for one in LAYOUTS], indirect=True
+)
 async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -> None:
     name, *_ = await ready(circle)
     card = circle.agent.cards()[0]

@@ -49,6 +49,15 @@ def cli(up: Up, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     return Cli(capsys)
 
 
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
+    """Commands in this process that end before they make the folder of their data."""
+    with short_directory() as directory:
+        monkeypatch.setenv("GPULEDGER_DATA_DIR", str(directory / "d"))
+        yield Cli(capsys)
+        assert not (directory / "d").exists()
+
+
 def test_up_ends_quietly_and_in_order_when_nobody_can_read_what_it_says() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -138,11 +147,10 @@ def _led_elsewhere(up: Up) -> set[str]:
         (("--only", "pools", "--fleet", "nodes=1"), "are about a cluster. Add edge to --only"),
     ],
 )
-def test_what_only_cannot_mean_is_refused(options: tuple[str, ...], says: str) -> None:
-    with short_directory() as directory:
-        done = gpuledger(directory / "d", "up", *options)
-    assert done.returncode == ExitCode.USAGE
-    assert says in " ".join(done.stderr.decode().split())
+def test_what_only_cannot_mean_is_refused(nowhere: Cli, options: tuple[str, ...], says: str) -> None:
+    done = nowhere("up", *options)
+    assert done.code == ExitCode.USAGE
+    assert says in " ".join(done.err.split())
 
 
 def test_it_shows_how_to_reach_everything(up: Up) -> None:
@@ -234,13 +242,13 @@ def test_a_signal_while_it_starts_ends_it_in_order() -> None:
         assert not servers_in(directory / "d")
 
 
-def test_a_kubeconfig_that_is_not_there_is_all_that_is_complained_of() -> None:
-    with short_directory() as directory:
-        result = gpuledger(directory / "d", "up", KUBECONFIG="/nowhere")
-        assert (result.returncode, result.stderr) == (
-            2,
-            b"Error: There is no kubeconfig at /nowhere. Name one with --kubeconfig or KUBECONFIG.\n",
-        )
+def test_a_kubeconfig_that_is_not_there_is_all_that_is_complained_of(
+    nowhere: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    result = nowhere("up")
+    expected = "Error: There is no kubeconfig at /nowhere. Name one with --kubeconfig or KUBECONFIG.\n"
+    assert (result.code, result.err) == (2, expected)
 
 
 def _pids(up: Up) -> set[int]:

@@ -6,13 +6,12 @@ from datetime import timedelta
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.allocation import AllocationObserved
-from gpuledger.events.catalogue import registry
 from gpuledger.events.device import Card, DeviceFailed, DevicePoolReleased
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesObserved, NodeObserved, NodeRegistered
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import number_of
-from gpuledger.events.publishing import EVENT_AHEAD_MAX, Rule
+from gpuledger.events.publishing import EVENT_AHEAD_MAX
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.rebuild import rebuild, rollback
@@ -20,12 +19,10 @@ from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import NodesProjection
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.queries.backend import all_projections
+from support.enforcing import ENFORCED, enforce
 from support.events import AGENT, IMPORT, event
 from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, reaches, running, table
 from support.runners import decided
-
-ENFORCED: list[str] = [*Rule, *sorted(registry.introduced)]
-"""What `sources` enforces in this build: the rules, and the types of events that came later."""
 
 REBUILT: list[Projection] = [SourcesProjection(), NodesProjection()]
 
@@ -52,14 +49,6 @@ FLEET = [
     event(NodeRegistered(gpu_count=8), "n1", number=1, source=IMPORT),
     event(NodeRegistered(gpu_count=8), "n2", number=2, source=IMPORT),
 ]
-
-
-async def enforce(ledger: JetStreamLedger, url: str) -> int:
-    """Have the service `sources` enforce all rules; returns the position of the last one."""
-    before = number_of(await ledger.head())
-    async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK_SERVICE)):
-        await reaches(url, "sources", before + len(ENFORCED))
-    return number_of(await ledger.head())
 
 
 async def catch_up(ledger: JetStreamLedger, url: str, projections: Sequence[Projection] | None = None) -> None:

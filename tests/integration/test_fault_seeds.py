@@ -31,7 +31,10 @@ from support.projections import assert_true, prepare, table
 from support.servers import database_name, delete_streams, fresh_database, short_directory
 from support.waiting import eventually
 
-SHORT, LONG = range(1, 6), range(6, 36)
+SHORT = (3, 5)
+"""Two stories that have most faults between them: late and lost packets, old copies of either, clocks, full disks."""
+
+LONG = tuple(seed for seed in range(1, 36) if seed not in SHORT)
 """Where CI runs, the long target tells the same stories every time, as properties take the same examples there."""
 
 DEFAULT = 1_000
@@ -208,7 +211,7 @@ def fresh_seeds(count: int) -> Iterator[int]:
     return (random.SystemRandom().randint(1, 10**6) for _ in range(count))
 
 
-async def test_five_stories_lose_nothing_and_decide_nothing_twice(
+async def test_two_stories_lose_nothing_and_decide_nothing_twice(
     nats: TightNats, fresh_postgres: PostgresServer
 ) -> None:
     await tell_all(iter(SHORT), nats, fresh_postgres)
@@ -216,7 +219,7 @@ async def test_five_stories_lose_nothing_and_decide_nothing_twice(
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-async def test_thirty_stories_lose_nothing_and_decide_nothing_twice(
+async def test_thirty_three_stories_lose_nothing_and_decide_nothing_twice(
     nats: TightNats, fresh_postgres: PostgresServer
 ) -> None:
     seeds = iter(LONG) if os.environ.get("CI") else fresh_seeds(len(LONG))

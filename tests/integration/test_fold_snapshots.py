@@ -1,6 +1,7 @@
 """Commands that ask the past begin at a snapshot: the same answers, read from the tail of the log alone."""
 
 import asyncio
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,17 @@ from gpuledger.db.locks import SNAPSHOTS_LOCK, try_hold
 from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.errors import ScratchFullError
+from gpuledger.projection.fold_snapshots import writer
 from gpuledger.projection.fold_snapshots.writer import FoldSnapshotSettings
 from gpuledger.tools import snapshots
 from gpuledger.tools.errors import RequestError, ToolBusyError
 from gpuledger.tools.queries.availability import availability_as_of
 from gpuledger.tools.queries.backend import Backend, all_projections
+from gpuledger.tools.queries.moments import PointInTime
 from gpuledger.tools.queries.rows import rows_as_recorded
+from gpuledger.tools.queries.sql import BOUNDS, Bounds, result_then
+from gpuledger.tools.reporting import Silent
 from support.cli import Cli
 from support.counted_reads import CountedReads
 from support.fold_snapshots import recorded_messages
@@ -84,6 +90,79 @@ async def test_the_past_is_the_same_and_only_the_tail_is_read(backend: Backend, 
     begins = max((one for one in stands if one <= until), default=0)
     assert ledger.read_messages <= MESSAGES - begins + SKIPS_MAX  # a batch goes beyond `until`
     assert await _everything(backend, until) == await _everything(replace(backend, objects_url=None), until)
+
+
+EVERY_TABLE = " UNION ALL ".join(
+    f"SELECT '{spec.name}' AS name, to_jsonb(t)::text AS row FROM gpuledger_live.{spec.name} AS t"
+    for projection in all_projections()
+    for spec in projection.specs
+)
+
+
+async def _every_table(backend: Backend, until: int, bounds: Bounds = BOUNDS) -> list[tuple[object, object]]:
+    found = await result_then(backend, EVERY_TABLE, PointInTime(recorded=(None, until)), bounds)
+    return sorted((row["name"], row["row"]) for row in found.rows)
+
+
+@pytest.fixture
+async def taken(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """Snapshots in the middle and at the head; what retired before the second is in pieces of its own."""
+    monkeypatch.setattr(writer, "PART_ROWS_MAX", 6)
+    await snapshots.take(backend, [], also_last=True)
+    await _publish(backend.ledger, recorded_messages()[STANDS_AT:])
+    await snapshots.take(backend, [], also_last=True)
+    return backend
+
+
+@pytest.mark.parametrize("until", [200, STANDS_AT, 340, MESSAGES])
+async def test_a_query_of_the_past_begins_at_a_snapshot_with_every_row(taken: Backend, until: int) -> None:
+    ledger = taken.ledger
+    assert isinstance(ledger, CountedReads)
+    ledger.restart()
+    found = await _every_table(taken, until)
+    begins = max((one for one in (STANDS_AT, MESSAGES) if one <= until), default=0)
+    when_recorded = MESSAGES - until + 1
+    assert ledger.read_messages <= MESSAGES - begins + when_recorded + SKIPS_MAX
+    assert len({name for name, _ in found}) > len(all_projections())
+    assert found == await _every_table(replace(taken, objects_url=None), until)
+
+
+async def test_the_rows_of_a_snapshot_count_against_the_room_of_a_query(taken: Backend) -> None:
+    with pytest.raises(ScratchFullError):
+        await _every_table(taken, MESSAGES, Bounds(scratch_mib_max=0))
+
+
+async def test_a_query_begins_at_the_snapshot_before_one_whose_rows_are_damaged(taken: Backend, tmp_path: Path) -> None:
+    if taken.objects_url != tmp_path.as_uri():
+        pytest.skip("files are easier to damage")
+    _damage(tmp_path, _retired_pieces(tmp_path, MESSAGES) - _retired_pieces(tmp_path, STANDS_AT))
+    hearer = Hearer()
+    found = await _every_table(replace(taken, reporter=hearer), MESSAGES)
+    assert any(f"at 1/{MESSAGES} is not used: The piece" in one for one in hearer.messages), hearer.messages
+    assert not any(f"at 1/{STANDS_AT} " in one for one in hearer.messages), hearer.messages
+    assert found == await _every_table(replace(taken, objects_url=None), MESSAGES)
+
+
+class Hearer(Silent):
+    """Keeps what is reported."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+def _retired_pieces(folder: Path, at: int) -> set[str]:
+    manifests = [one.read_bytes().partition(b"\n")[2] for one in folder.rglob(f"{at:020d}-*.json")]
+    tables = [table for one in manifests for table in json.loads(one)["tables"].values()]
+    return {digest for table in tables for digest, _, _ in table["retired"]}
+
+
+def _damage(folder: Path, digests: set[str]) -> None:
+    assert digests
+    for digest in digests:
+        next(folder.rglob(f"{digest}.parquet")).write_bytes(b"damaged")
 
 
 async def test_each_is_checked_and_old_ones_are_deleted(backend: Backend) -> None:

@@ -11,6 +11,7 @@ from nats.js.errors import NoStreamResponseError
 
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
+from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.envelope import encode
 from gpuledger.events.position import Offset, Position, is_same
@@ -23,6 +24,7 @@ from gpuledger.ledger.restoring import SUBJECT_BYTES_MAX
 from gpuledger.ledger.stream import archive_subject
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner, writer_lock
+from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.settings import Servers
 from gpuledger.tools import log_restore
 from gpuledger.tools.errors import ToolBusyError, ToolError
@@ -63,6 +65,13 @@ class Watched(Silent):
 
 class PowerFailureError(Exception):
     """What ends an import in the middle."""
+
+
+@pytest.fixture(autouse=True)
+def few_projections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two deciders and a read model; tests of the command line restore the rows of all."""
+    few = (SourcesProjection(), SealsProjection(), DevicesProjection())
+    monkeypatch.setattr(log_restore, "all_projections", lambda: few)
 
 
 @pytest.fixture

@@ -29,9 +29,22 @@ from support.events import AGENT, SERVICE, event, outgoing
 from support.fold_memory import events_kept
 from support.ledgers import everything
 from support.projections import QUICK, assert_true, checkpoint, execute, publish, reaches, running, table
+from support.rebuilds import cut_rebuilds, leftovers
 from support.waiting import eventually
 
 projections = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
+
+OF_A_KIND = ("devices", "pools", "sources")
+"""A read model, a decider with many tables, and one that decides about every event: what rows they have changes nothing
+in how a rebuild goes on beside others; `make test-long` has the rest."""
+
+one_of_a_kind = pytest.mark.parametrize(
+    "projection",
+    [
+        pytest.param(one, id=one.name, marks=[] if one.name in OF_A_KIND else pytest.mark.long)
+        for one in all_projections()
+    ],
+)
 
 
 def history(first: int, last: int) -> list[Decoded]:
@@ -58,13 +71,6 @@ async def spoil(ledger: JetStreamLedger, number: int) -> int:
     broken = event(DeviceFailed(kind="?"), "d1", number=number, source=AGENT)
     receipt = await ledger.publish(outgoing(broken)._replace(data=encode(broken).replace(b'"?"', b'""')))
     return number_of(receipt.sequence)
-
-
-def leftovers(url: str) -> list[tuple[object, ...]]:
-    """What a rebuild under way has in the database."""
-    tables = execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'gpuledger_next'")
-    rows = execute(url, "SELECT name FROM gpuledger.projection WHERE edition = 'next'")
-    return tables + rows + execute(url, "SELECT source FROM gpuledger.seen WHERE edition = 'next'")
 
 
 @projections
@@ -103,7 +109,7 @@ def answers(projection: Projection) -> int:
     return int(isinstance(projection, SourcesProjection))
 
 
-@projections
+@one_of_a_kind
 async def test_a_live_runner_goes_on_through_a_rebuild(
     ledger: JetStreamLedger, url: str, projection: Projection
 ) -> None:
@@ -219,7 +225,7 @@ async def cancelled_on_its_way(projection: Projection, ledger: JetStreamLedger, 
         await tasks[0]
 
 
-@projections
+@one_of_a_kind
 async def test_a_cancelled_rebuild_leaves_nothing(ledger: JetStreamLedger, url: str, projection: Projection) -> None:
     head = await publish(ledger, history(1, 300))
     await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
@@ -230,12 +236,6 @@ async def test_a_cancelled_rebuild_leaves_nothing(ledger: JetStreamLedger, url: 
     await assert_true(ledger, url, [projection])
     await rebuild(projection, ledger, url)
     await assert_true(ledger, url, [projection])
-
-
-def cut_rebuilds(url: str) -> None:
-    """End the sessions of rebuilds."""
-    sessions = "FROM pg_stat_activity WHERE application_name LIKE '%%rebuild%%' AND datname = current_database()"
-    execute(url, f"SELECT pg_terminate_backend(pid) {sessions}")
 
 
 async def test_a_rebuild_whose_session_dies_leaves_nothing(ledger: JetStreamLedger, url: str) -> None:
@@ -304,7 +304,7 @@ async def test_the_views_follow_the_swap(ledger: JetStreamLedger, url: str) -> N
     assert execute(url, "SELECT devices FROM report.fleet") == [(0,)]
 
 
-@projections
+@one_of_a_kind
 async def test_a_rollback_brings_the_rows_of_before_back(
     ledger: JetStreamLedger, url: str, projection: Projection
 ) -> None:

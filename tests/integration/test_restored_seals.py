@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
+from gpuledger.deciders.seals import decide
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.local.servers.nats import NatsServer
@@ -14,6 +14,7 @@ from gpuledger.projection.errors import DecisionLostError
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.settings import Servers
+from gpuledger.tools import log_restore
 from gpuledger.tools.log_archive import opened, read_header, write_log
 from gpuledger.tools.log_proof import prove_log
 from gpuledger.tools.log_restore import restore_log
@@ -23,13 +24,20 @@ from gpuledger.tools.reporting import SILENT
 from support.ledgers import everything, new_ledger
 from support.projections import QUICK, assert_true, execute, publish, running
 from support.runners import failures
+from support.seals import LENGTH, seal
 from support.seals import SEALS as SUBJECTS
-from support.seals import seal
 from support.servers import fresh_database
 from support.waiting import eventually
 
-EVENTS = 2 * MESSAGES_PER_SEAL + 5
+EVENTS = 2 * LENGTH + 5
 SEALS = 2
+
+
+@pytest.fixture(autouse=True)
+def short_seals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short ones, and no rows but theirs; tests of the command line restore the rows of all."""
+    monkeypatch.setattr(decide, "MESSAGES_PER_SEAL", LENGTH)
+    monkeypatch.setattr(log_restore, "all_projections", lambda: (SealsProjection(),))
 
 
 @pytest.fixture
@@ -53,15 +61,15 @@ async def restored_and_proven(servers: Servers, archive: Path, generation: int, 
     header = read_header(archive)
     restored = await restore_log(servers, SILENT, archive, header, lambda _question: None)
     assert restored == (generation, header.events, 0)
-    more = MESSAGES_PER_SEAL
-    anew = (header.events + more) // MESSAGES_PER_SEAL
+    more = LENGTH
+    anew = (header.events + more) // LENGTH
     async with connect_ledger(servers.nats_url, name="test") as ledger:
         backend = Backend(ledger, servers.database_url, servers.nats_url, None)
         assert (await prove_log(backend)).broken is None, "also before anything is sealed anew"
         await publish(ledger, failures(range(header.events, header.events + more)))
         await seal(ledger, servers.database_url, seals + anew)
         found = (await prove_log(backend)).current
-        assert (found.seals, found.sealed_to.sequence, found.first_break) == (anew, anew * MESSAGES_PER_SEAL, None)
+        assert (found.seals, found.sealed_to.sequence, found.first_break) == (anew, anew * LENGTH, None)
         await assert_true(ledger, servers.database_url, [SealsProjection()])
 
 
@@ -117,7 +125,7 @@ async def led(servers: Servers, archive: Path) -> None:
     header = read_header(archive)
     await restore_log(servers, SILENT, archive, header, lambda _question: None)
     async with connect_ledger(servers.nats_url, name="test") as ledger:
-        await publish(ledger, failures(range(header.events, header.events + MESSAGES_PER_SEAL)))
+        await publish(ledger, failures(range(header.events, header.events + LENGTH)))
         await Runner(SealsProjection(), ledger, servers.database_url, settings=QUICK).run()
 
 

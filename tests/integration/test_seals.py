@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
+from gpuledger.deciders.seals import decide
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.events.envelope import decode
 from gpuledger.events.ledger import LedgerSealed
@@ -20,9 +20,14 @@ from gpuledger.tools.queries.backend import Backend
 from support.ledgers import everything, new_ledger
 from support.projections import assert_true, publish, table
 from support.runners import failures
-from support.seals import SEALS, copied, seal
+from support.seals import LENGTH, SEALS, copied, seal
 
-EVENTS = 2 * MESSAGES_PER_SEAL + 5
+EVENTS = 2 * LENGTH + 5
+
+
+@pytest.fixture(autouse=True)
+def short_seals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "MESSAGES_PER_SEAL", LENGTH)
 
 
 @pytest.fixture
@@ -47,22 +52,22 @@ async def test_seals_follow_each_other_and_cover_everything(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str
 ) -> None:
     first, second = payloads(await everything(sealed, subject_filter=SEALS))
-    assert (first.first, first.last, first.previous) == (1, MESSAGES_PER_SEAL, None)
-    assert (second.first, second.last, second.previous) == (MESSAGES_PER_SEAL + 1, 2 * MESSAGES_PER_SEAL, first.digest)
+    assert (first.first, first.last, first.previous) == (1, LENGTH, None)
+    assert (second.first, second.last, second.previous) == (LENGTH + 1, 2 * LENGTH, first.digest)
     found = await proof(sealed, fresh_nats)
-    assert found._replace(link="") == GenerationProof(Position(1, 2 * MESSAGES_PER_SEAL), 2, second.digest, 7, None)
+    assert found._replace(link="") == GenerationProof(Position(1, 2 * LENGTH), 2, second.digest, 7, None)
     await assert_true(sealed, url, [SealsProjection()])
 
 
 async def test_what_cannot_be_read_is_sealed_too(fresh_nats: NatsServer, url: str) -> None:
     async with new_ledger(fresh_nats.url) as ledger:
-        await publish(ledger, failures(range(1, MESSAGES_PER_SEAL)))
+        await publish(ledger, failures(range(1, LENGTH)))
         for number in range(2):
             await ledger.publish(Outgoing("ledger.node.n1.device.d.failed", f"no event {number}", b"\xff"))
-        await publish(ledger, failures(range(MESSAGES_PER_SEAL, MESSAGES_PER_SEAL + 1)))
+        await publish(ledger, failures(range(LENGTH, LENGTH + 1)))
         await seal(ledger, url, 1)
         (only,) = payloads(await everything(ledger, subject_filter=SEALS))
-        assert only.last == MESSAGES_PER_SEAL + 2, "a message without an id leaves the seal to the next one"
+        assert only.last == LENGTH + 2, "a message without an id leaves the seal to the next one"
         assert (await proof(ledger, fresh_nats)).first_break is None
 
 
@@ -72,13 +77,13 @@ async def test_a_restart_and_a_rebuild_go_on_with_the_chain(
     before = table(url, "seal_chain")
     await rebuild(SealsProjection(), sealed, url)
     assert table(url, "seal_chain") == before
-    await publish(sealed, failures(range(EVENTS + 1, EVENTS + MESSAGES_PER_SEAL)))
+    await publish(sealed, failures(range(EVENTS + 1, EVENTS + LENGTH)))
     await seal(sealed, url, 3)
     found = await proof(sealed, fresh_nats)
     assert (found.seals, found.first_break) == (3, None)
 
 
-@pytest.mark.parametrize("at", [1, MESSAGES_PER_SEAL, MESSAGES_PER_SEAL + 7])
+@pytest.mark.parametrize("at", [1, LENGTH, LENGTH + 7])
 @pytest.mark.parametrize("change", ["altered", "left out", "exchanged"])
 async def test_the_first_seal_over_a_change_is_named(
     sealed: JetStreamLedger, fresh_nats: NatsServer, at: int, change: str
@@ -92,11 +97,11 @@ async def test_the_first_seal_over_a_change_is_named(
     else:
         messages[at - 1 : at + 1] = reversed(messages[at - 1 : at + 1])
     await copied(fresh_nats, sealed, messages)
-    first = 1 if at <= MESSAGES_PER_SEAL else MESSAGES_PER_SEAL + 1
+    first = 1 if at <= LENGTH else LENGTH + 1
     async with connect_ledger(fresh_nats.url, name="test") as ledger:
         found = await proof(ledger, fresh_nats)
     assert found.first_break is not None
-    assert f"the messages {first} to {first + MESSAGES_PER_SEAL - 1} are not those" in found.first_break
+    assert f"the messages {first} to {first + LENGTH - 1} are not those" in found.first_break
 
 
 async def test_a_seal_that_is_left_out_is_missed_by_the_next_one(
@@ -139,7 +144,7 @@ async def test_a_new_generation_goes_on_from_the_end_of_the_one_before(
     async with connected(fresh_nats.url, name="restore") as connection:
         await begin_generation(connection)
     async with connect_ledger(fresh_nats.url, name="test") as ledger:
-        await publish(ledger, failures(range(1, MESSAGES_PER_SEAL + 1)))
+        await publish(ledger, failures(range(1, LENGTH + 1)))
         await rebuild(SealsProjection(), ledger, url)
         await seal(ledger, url, 1)
         assert (await proof(ledger, fresh_nats)).first_break is None

@@ -23,12 +23,18 @@ from gpuledger.projection import enforced, replay
 from gpuledger.projection import rebuild as rebuilding
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
+from gpuledger.projection.fold_snapshots.taking import Hearers, take_snapshots
+from gpuledger.projection.fold_snapshots.writer import FoldSnapshotSettings
 from gpuledger.projection.rebuild import rollback
+from gpuledger.projection.runner import Runner
 from gpuledger.projection.supervision import Supervision
 from gpuledger.projection.upgrading import Upgrades
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.backoff import Backoff
+from support.counted_reads import CountedReads
 from support.events import event
+from support.fold_snapshots import MemoryObjects
 from support.ledgers import everything
 from support.projections import assert_true, checkpoint, publish, reaches, stop, table
 from support.runners import failures
@@ -153,6 +159,22 @@ async def test_an_old_build_never_rebuilds_what_a_newer_one_wrote(ledger: JetStr
         assert "newer build" in (old.health()["devices"].reason or "")
         await Upgrades(ledger, url).build(DevicesProjection(), lambda _: None)
     assert await checkpoint(url, "devices") == before
+
+
+async def test_a_build_that_was_interrupted_goes_on_from_the_snapshots_of_its_version(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    async with supervised(ledger, url, DevicesProjection()):
+        await reaches(url, "devices", await publish(ledger, failures(range(1, 101))))
+    counted, refused = CountedReads(ledger), list[str]()
+    snapshots, stopped = FoldSnapshots(MemoryObjects(), counted, refused.append), list[Exception]()
+    hearers = Hearers(lambda _: None, stopped.append)
+    await take_snapshots([NewerDevices()], ledger, snapshots, hearers, settings=FoldSnapshotSettings(), also_last=True)
+    await Runner(DevicesProjection(), ledger, url).catch_up(await publish(ledger, failures(range(101, 111))))
+    await Upgrades(counted, url, snapshots=snapshots).build(NewerDevices(), lambda _: None)
+    assert counted.read_messages == 10
+    assert (refused, stopped) == ([], [])
+    await assert_true(ledger, url, [NewerDevices()])
 
 
 async def test_a_build_waits_for_another_of_the_same_projection(ledger: JetStreamLedger, url: str) -> None:

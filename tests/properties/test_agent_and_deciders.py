@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey
@@ -16,6 +16,7 @@ from support.agent_and_deciders import Watched, watched
 from support.agent_parts import CARD, NODE, SURVEY, Disk
 from support.bootstrap import components
 from support.inventory import labels
+from support.thoroughness import examples
 
 PLACES = ("0000:17:00.0", "0000:3d:00.0")
 RULES = Rules(NODE, clear_after_s=20.0, clear_after_max_s=60.0)
@@ -181,7 +182,7 @@ async def lived(what: list[Step]) -> tuple[Watched, Machine]:
 
 
 @example([Step("silence", 0, 0.0), Step("forget", 0, 0.0), Step("swap", 0, 0.0)])
-@settings(max_examples=50, deadline=None)
+@examples(0.5)
 @given(steps)
 def test_once_all_is_well_every_card_is_ready(what: list[Step]) -> None:
     one, machine = asyncio.run(lived(what))
@@ -196,7 +197,7 @@ def test_once_all_is_well_every_card_is_ready(what: list[Step]) -> None:
 
 
 @example([Step("silence", 0, 5.0), Step("forget", 1, 0.0), Step("forget", 1, 0.0)])
-@settings(max_examples=25, deadline=None)
+@examples(0.25)
 @given(steps)
 def test_every_failure_has_a_cause(what: list[Step]) -> None:
     one, _ = asyncio.run(lived(what))

@@ -4,7 +4,7 @@ from itertools import groupby, pairwise
 from math import inf
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.agent.hardware.api import Readings
@@ -17,6 +17,7 @@ from gpuledger.agent.health.state import dump, load
 from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from support.agent_parts import NODE, PLACE, SURVEY, moment
+from support.thoroughness import examples
 
 RULES = Rules(NODE)
 RESTART = "restart"
@@ -87,7 +88,7 @@ def decide(card: CardHealth, step: Step, now: Instant, rules: Rules) -> HealthDe
     return HealthDecision(mark_absent(card))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3)
 @given(steps)
 def test_fit_and_unfit_are_reported_in_turns_and_are_what_stands_on_the_board(what: list[Step]) -> None:
     recorded = run(what)
@@ -96,7 +97,7 @@ def test_fit_and_unfit_are_reported_in_turns_and_are_what_stands_on_the_board(wh
     assert bool(recorded.cards.unfit()) == (healthy[-1:] != [True])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(2)
 @given(st.lists(st.sampled_from(sorted(APPLICATION_XIDS)), max_size=60), st.sampled_from([0.0, 3.0, 30.0]))
 def test_errors_of_applications_alone_make_no_card_unfit(xids: list[int], after_s: float) -> None:
     recorded = run([Step(after_s, number) for number in xids])
@@ -107,7 +108,7 @@ def test_errors_of_applications_alone_make_no_card_unfit(xids: list[int], after_
     )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3)
 @given(steps)
 def test_after_the_last_fault_and_long_enough_quiet_every_card_is_fit(what: list[Step]) -> None:
     well = [Step(CLEAR_AFTER_MAX_S, Readings()), *[Step(5.0, Readings())] * RECOVERY_POLLS]
@@ -116,7 +117,7 @@ def test_after_the_last_fault_and_long_enough_quiet_every_card_is_fit(what: list
     assert recorded.verdicts[-1:] == [(True, None)]
 
 
-@settings(max_examples=400, deadline=None)
+@examples(4)
 @given(steps, st.data())
 def test_a_restart_at_any_point_changes_no_verdict(what: list[Step], data: st.DataObject) -> None:
     at = data.draw(st.sampled_from([at for at in range(len(what) + 1) if looks_first(what[at:])]))
@@ -144,7 +145,7 @@ def failures(recorded: Result) -> int:
     return sum(isinstance(fact.data, DeviceFailed) for fact in recorded.facts)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(2)
 @given(st.lists(st.builds(Step, st.sampled_from([0.0, 0.01, 1.0, 11.0]), numbers), max_size=200))
 def test_errors_are_reported_by_a_bounded_number_of_events_that_counts_all_of_them(what: list[Step]) -> None:
     recorded = run(what)
@@ -157,7 +158,7 @@ def test_errors_are_reported_by_a_bounded_number_of_events_that_counts_all_of_th
     assert len(data) <= 1 + faults + (KINDS_MAX + 2) * (2 + recorded.now.monotonic_s // BURST_S)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(2)
 @given(steps)
 def test_no_errors_are_reported_to_have_begun_after_they_ended(what: list[Step]) -> None:
     for fact in run(what).facts:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuledger.agent.hardware.errors import HardwareError
@@ -17,6 +17,7 @@ from gpuledger.agent.setup.state import HeldDevice, Outcome, SetupState, dump, l
 from gpuledger.domain.mig.plan import MigState, Plan, plan
 from gpuledger.events.node import WantedDevice
 from support.device_setup import NOON, Node, desired, later
+from support.thoroughness import examples
 
 CARDS: Final = 2
 LONG_S: Final = 2 * SETTLE_S
@@ -250,7 +251,7 @@ WHOLE: Final[tuple[Any, ...]] = ("want", 0, {"pool": "p", "slices_per_unit": 1})
 QUIET: Final[tuple[Any, ...]] = ("wait", 2.0)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(1.5)
 @example([WHOLE, QUIET, ("replace", 0, 0)])
 @example([WHOLE, QUIET, ("divisible", 0)])
 @example([("unknown",), WHOLE, ("foreign", 0), QUIET])
@@ -265,7 +266,7 @@ def test_nothing_in_use_is_touched_and_all_ends_as_desired(recorded: list[tuple[
     run(record())
 
 
-@settings(max_examples=100, deadline=None)
+@examples()
 @given(st.lists(moves, max_size=30))
 def test_no_result_is_reported_twice_in_a_row(recorded: list[tuple[Any, ...]]) -> None:
     async def record() -> None:

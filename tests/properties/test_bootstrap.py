@@ -33,6 +33,7 @@ from support.bootstrap import (
     shown,
 )
 from support.events import GENERATION, rows_of
+from support.thoroughness import examples
 
 LEGAL = {
     "Discovered": {"Validating"},
@@ -305,6 +306,6 @@ class Restarting(Preparation):
 
 
 TestPreparation = Preparation.TestCase
-TestPreparation.settings = running(max_examples=100, stateful_step_count=30, deadline=None)
+TestPreparation.settings = running(examples(), stateful_step_count=30)
 TestRestarting = Restarting.TestCase
-TestRestarting.settings = running(max_examples=30, stateful_step_count=30, deadline=None)
+TestRestarting.settings = running(examples(0.3), stateful_step_count=30)

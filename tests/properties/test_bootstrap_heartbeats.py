@@ -3,13 +3,13 @@
 from itertools import pairwise
 
 from hypothesis import given
-from hypothesis import settings as running
 from hypothesis import strategies as st
 
 from gpuledger.domain.bootstrap.facts import BootstrapNode
 from gpuledger.domain.bootstrap.observations import heartbeat_times, unbroken_heartbeats
 from gpuledger.events.settings import HEARTBEATS_MAX
 from support.bootstrap import NODE, Prepared, heartbeat, second
+from support.thoroughness import examples
 
 Heartbeats = list[tuple[int, bool]]
 heartbeats = st.lists(st.sampled_from([True, True, True, False]), min_size=1, max_size=50).map(
@@ -30,21 +30,21 @@ def begins(looks: Heartbeats, length: int) -> int | None:
     return max((end - length for start, end in pairwise(lost) if end - start > length), default=None)
 
 
-@running(max_examples=300, deadline=None)
+@examples(3)
 @given(looks=heartbeats)
 def test_a_row_has_the_beginning_of_the_last_heartbeats_of_every_count(looks: Heartbeats) -> None:
     expected = [begins(looks, length) for length in range(HEARTBEATS_MAX, 0, -1)]
     assert heartbeat_times(row_after(looks)) == [second(at) for at in expected if at is not None]
 
 
-@running(max_examples=300, deadline=None)
+@examples(3)
 @given(looks=heartbeats, data=st.data())
 def test_what_counts_now_does_not_depend_on_the_order_of_heartbeats(looks: Heartbeats, data: st.DataObject) -> None:
     in_time, mixed = row_after(looks), row_after(data.draw(st.permutations(looks)))
     assert (unbroken_heartbeats(mixed), mixed.stale_at) == (unbroken_heartbeats(in_time), in_time.stale_at)
 
 
-@running(max_examples=300, deadline=None)
+@examples(3)
 @given(looks=heartbeats, data=st.data())
 def test_a_late_loss_never_makes_a_longer_run(looks: Heartbeats, data: st.DataObject) -> None:
     """A loss later than every other is recorded after all fresh heartbeats; the row then never claims too much."""

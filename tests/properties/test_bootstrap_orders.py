@@ -6,7 +6,6 @@ Each publisher's own facts keep their order, as the log keeps them; how they int
 from typing import NamedTuple
 
 from hypothesis import given
-from hypothesis import settings as running
 from hypothesis import strategies as st
 
 from gpuledger.events.device import DeviceHealthChanged, DeviceWithdrawn
@@ -24,6 +23,7 @@ from support.bootstrap import (
     heartbeat,
     inventory,
 )
+from support.thoroughness import examples
 
 
 class Report(NamedTuple):
@@ -86,7 +86,7 @@ def outcome(reports: list[Report], until: float | None) -> object:
     return node.phase(), node.conditions(), devices
 
 
-@running(max_examples=300, deadline=None)
+@examples(3)
 @given(recorded=publishers(), data=st.data())
 def test_any_interleaving_of_publishers_leads_to_the_same_preparation(
     recorded: list[list[Report]], data: st.DataObject

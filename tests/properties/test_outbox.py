@@ -18,6 +18,7 @@ from gpuledger.events.publishing import DropClass
 from gpuledger.ledger.api import Outgoing
 from support.outbox import SMALL, Disk, Recorded, Time, fact, numbers_in, recorded, store_on
 from support.servers import MEMORY
+from support.thoroughness import examples
 
 AT_RISK_MAX = 8
 
@@ -215,4 +216,4 @@ class Outboxes(RuleBasedStateMachine):
 
 
 TestOutboxes = Outboxes.TestCase
-TestOutboxes.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+TestOutboxes.settings = settings(examples(1.5), stateful_step_count=25)

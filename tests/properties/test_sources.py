@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.sources.decide import GAP_GRACE_S
@@ -19,6 +19,7 @@ from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Numbering
 from gpuledger.projection.fold import Fold
 from support.events import AGENT, GENERATION, START, event, folded, message, rows_of
+from support.thoroughness import examples
 
 EPOCHS = ("a", "b")
 GRACE = timedelta(seconds=GAP_GRACE_S)
@@ -120,7 +121,7 @@ class Leader:
         return len(ready)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3)
 @given(st.lists(_steps, min_size=5, max_size=30))
 def test_the_leaders_rows_are_those_of_the_log(steps: list[Step]) -> None:
     leader = Leader()

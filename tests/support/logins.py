@@ -9,12 +9,16 @@ from prometheus_client import REGISTRY
 from gpuledger.edge.authcallout.decide import Reason
 from gpuledger.edge.authcallout.metrics import outcome_of
 from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.permissions import user_name
-from gpuledger.runtime.settings import NatsIdentity
+from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from support.auth_callout import Callouts
 from support.ledgers import DEADLINE_S
+
+REFUSAL = r"(?i)authori[sz]ation|authentication"
+"""What an error says of a server that does not let us in, or that hung up on us before it said so."""
 
 
 def fact(node: str, number: int = 1) -> Outgoing:
@@ -30,13 +34,21 @@ def edge(
     return connect_edge(url, name="agent", node=node, identity=NatsIdentity(token=file), connect_timeout_s=timeout_s)
 
 
-async def refused(here: Callouts, node: str, token: str, reason: Reason) -> None:
+async def refused(here: Callouts, token: str, reason: Reason) -> None:
     """The server does not let the token in, and the service counts why."""
     before = logins(reason)
-    with pytest.raises(LedgerUnavailableError, match=r"(?i)authorization"):
-        async with edge(here, node, here.file("refused", token), 1.5):
-            pass
+    await not_let_in(here, identity=NatsIdentity(token=here.file("refused", token)))
     assert logins(reason) > before
+
+
+async def not_let_in(here: Callouts, *, login: str = "", identity: NatsIdentity = ANONYMOUS) -> None:
+    """The server does not let one attempt in, which lasts until the server has answered it."""
+    connection = Connection(here.nats.address, identity)
+    try:
+        with pytest.raises(LedgerUnavailableError, match=REFUSAL):
+            await connection.open([f"nats://{login}{here.nats.address}"], "agent", DEADLINE_S, repeat=False)
+    finally:
+        await connection.close()
 
 
 def logins(reason: Reason | None = None) -> float:

@@ -15,6 +15,9 @@ from support.waiting import eventually
 
 SEALS = "ledger.svc.seals.>"
 
+LENGTH = 100
+"""How many messages a seal covers in tests about what happens to seals; the product's are ten times as long."""
+
 
 async def seal(ledger: Ledger, url: str, count: int) -> None:
     """Run the service until there are so many seals and it has read them."""

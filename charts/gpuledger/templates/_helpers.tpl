@@ -54,7 +54,7 @@ because any other one ends with a nil pointer.
 */}}
 {{- define "gpuledger.checkDefaults" -}}
 {{- $values := .Values -}}
-{{- range list "admission" "agent" "components" "dashboards" "logArchive" "logProof" "nats" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
+{{- range list "admission" "agent" "components" "dashboards" "logArchive" "logProof" "nats" "objects" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
 {{- if not (hasKey $values .) }}
 {{- fail (printf "the values lack the defaults of %s, because they are those of an earlier chart (--reuse-values). Upgrade with --reset-then-reuse-values." .) }}
 {{- end }}
@@ -146,6 +146,37 @@ wait for them for ever. Without a cluster, as in `helm template`, nothing is fou
 {{- $others := $classes | sortAlpha | join ", " | default "there is none: install a provisioner of volumes first" }}
 {{- fail (printf "this cluster has no default StorageClass, so that the server of %[1]s would wait for its volume for ever. Set %[1]s.persistence.storageClass (%[2]s), or %[1]s.persistence.enabled=false for a trial whose data goes with the pod, or bring a server of your own (docs/installing.md)." $part $others) }}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The variables that name the object store and the login to it; nothing where there is none. */}}
+{{- define "gpuledger.objectsEnv" -}}
+{{- with .Values.objects }}
+{{- if .url }}
+- name: GPULEDGER_OBJECTS_URL
+  value: {{ .url | quote }}
+{{- with .endpoint }}
+- name: AWS_ENDPOINT_URL
+  value: {{ . | quote }}
+{{- end }}
+{{- with .region }}
+- name: AWS_REGION
+  value: {{ . | quote }}
+{{- end }}
+{{- if .credentialsSecret }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom:
+    secretKeyRef: {name: {{ .credentialsSecret }}, key: {{ .accessKeyIdKey }}}
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom:
+    secretKeyRef: {name: {{ .credentialsSecret }}, key: {{ .secretAccessKeyKey }}}
+{{- end }}
+{{- if and (not (hasPrefix "s3:" .url)) (or .endpoint .region .credentialsSecret) }}
+{{- fail "objects.endpoint, objects.region and objects.credentialsSecret are about a bucket; leave them empty with a file: URL." }}
+{{- end }}
+{{- else if or .endpoint .region .credentialsSecret }}
+{{- fail "objects.endpoint, objects.region and objects.credentialsSecret are about the bucket in objects.url; give that." }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -14,7 +14,9 @@ from gpuledger.compose.children import run_module
 from gpuledger.events.position import ORIGIN, lag
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LedgerError
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.runtime.objects import ObjectsError, open_objects
 from gpuledger.runtime.settings import DATABASE_URL, NATS_URL, OBJECTS_URL
 from gpuledger.tools import snapshot_process
 from gpuledger.tools.snapshots import DUE
@@ -31,6 +33,18 @@ class SnapshotPauses:
     look_s: float = 15.0
     clean_s: float = 86_400.0
     backoff: Backoff = field(default_factory=lambda: Backoff(first_s=60.0, max_s=3_600.0))
+
+
+def snapshots_of(ledger: Ledger, objects_url: str | None) -> FoldSnapshots | None:
+    """The snapshots in the object store, where there is one that can be used; the log says why one is not used."""
+    if objects_url is None:
+        return None
+    try:
+        objects = open_objects(objects_url)
+    except ObjectsError as error:
+        log.warning("fold-snapshots.not-read", reason=str(error))
+        return None
+    return FoldSnapshots(objects, ledger, lambda reason: log.warning("fold-snapshots.not-read", reason=reason))
 
 
 class SnapshotService:

@@ -16,7 +16,7 @@ from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
-from gpuledger.compose.snapshots import SnapshotService
+from gpuledger.compose.snapshots import SnapshotService, snapshots_of
 from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
@@ -148,7 +148,12 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         locks = EDGE_LOCKS if options.has_edge else ()
         elsewhere = [one.name for one in all_projections() if not options.runs(one.name)]
         supervision = Supervision(
-            all_projections(), ledger, servers.database_url, other_locks=locks, elsewhere=elsewhere
+            all_projections(),
+            ledger,
+            servers.database_url,
+            other_locks=locks,
+            elsewhere=elsewhere,
+            snapshots=snapshots_of(ledger, settings.objects_url),
         )
         edge = None
         if options.has_edge:

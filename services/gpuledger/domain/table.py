@@ -5,8 +5,9 @@ know who writes the rows and reads nothing itself: the caller of the fold loads 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import datetime
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 R = TypeVar("R", bound=tuple[Any, ...])
 """A row is a NamedTuple: immutable, compact, and in the order of its table's columns."""
@@ -31,6 +32,9 @@ class TableSpec(NamedTuple, Generic[R]):
 
     Where `adds` names columns, a row is what these have to grow by: whoever writes it adds it to the stored row, and a
     row whose sums are all 0 is none. So it leaves memory at once and is never read back.
+
+    Rows of a `history` retire by one column, the time when they ended, and operators may shorten it: see
+    `Table.shorten`.
     """
 
     name: str
@@ -39,6 +43,7 @@ class TableSpec(NamedTuple, Generic[R]):
     retires: tuple[str, ...] | None = None
     page_by: str | None = None
     adds: tuple[str, ...] = ()
+    history: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -56,6 +61,14 @@ class TableSpec(NamedTuple, Generic[R]):
     def is_nothing(self, row: R) -> bool:
         """Whether the sums of a row of a table that `adds` are all 0."""
         return bool(self.adds) and not any(getattr(row, name) for name in self.adds)
+
+    @property
+    def ends(self) -> str:
+        """The column of the time when a row of a history ended."""
+        assert self.history is not None, "it is part of a history"
+        assert self.retires is not None, "what ended retires"
+        (column,) = self.retires
+        return column
 
     @property
     def is_append_only(self) -> bool:
@@ -113,6 +126,15 @@ class Index(Generic[R]):
         else:
             self._keys[value] = _ManyKeys(dict.fromkeys((*keys, key)))
 
+    def fill(self, keys: Iterable[Key], rows: Collection[R]) -> None:
+        """Add rows that the table did not have, perhaps many."""
+        found = self._keys
+        for key, row, value in zip(keys, rows, map(self._value_of, rows), strict=True):
+            if value in found:
+                self.add(key, row)
+            else:
+                found[value] = (key,)
+
     def remove(self, key: Key, row: R) -> None:
         """Forget a row; does nothing where it is not indexed."""
         value = self._value_of(row)
@@ -133,12 +155,20 @@ class Table(Generic[R]):
         self.spec = spec
         self.key_of: Callable[[R], Key] = itemgetter(*(spec.columns.index(column) for column in spec.key))
         self.rows: dict[Key, R] = {}
-        self.by: dict[str, Index[R]] = {column: Index(spec.columns.index(column)) for column in indexed}
-        self._indexes = tuple(self.by.values())
+        self._indexed = indexed
+        self._make_indexes()
         self._forgets = spec.retires == ()
         self._was_stored: dict[Key, bool] = {}
         self._paged_in: dict[Key, None] = {}
         self._is_written = True
+        self.begins: datetime | None = None
+        """Rows that ended before are none; None where all are kept."""
+        self._end_of: Callable[[R], datetime | None] | None = None
+
+    def _make_indexes(self) -> None:
+        columns = self.spec.columns
+        self.by: dict[str, Index[R]] = {column: Index(columns.index(column)) for column in self._indexed}
+        self._indexes = tuple(self.by.values())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -161,9 +191,31 @@ class Table(Generic[R]):
         """Stop tracking changes; for folds whose rows are never written."""
         self._is_written = False
 
+    def shorten(self, begins: datetime) -> None:
+        """Drop the rows that ended before a time, and from now on whatever ended before.
+
+        Stored rows that have left memory are for others to delete, who look at `begins`.
+        """
+        if self.begins is not None and begins <= self.begins:
+            return
+        self.begins = begins
+        self._end_of = itemgetter(self.spec.columns.index(self.spec.ends))
+        for key in [key for key, row in self.rows.items() if self.is_dropped(row)]:
+            self.delete(key)
+
+    def is_dropped(self, row: R) -> bool:
+        """Whether a row ended before the history begins."""
+        if self.begins is None or self._end_of is None:
+            return False
+        end = self._end_of(row)
+        return end is not None and end < self.begins
+
     def put(self, row: R) -> None:
         """Insert the row, or replace the one with its key."""
         key, rows = self.key_of(row), self.rows
+        if self.begins is not None and self.is_dropped(row):
+            self.delete(key)
+            return
         size = len(rows)
         rows[key] = row
         is_new = len(rows) != size
@@ -196,14 +248,39 @@ class Table(Generic[R]):
 
     def load(self, rows: Iterable[R]) -> None:
         """Load rows from the store; they count as unchanged. Rows changed or deleted meanwhile stay so."""
-        for row in rows:
-            key = self.key_of(row)
-            if key not in self.rows and key not in self._was_stored:
-                self.rows[key] = row
-                if self.spec.retires is not None and self._has_retired(row):
-                    self._paged_in[key] = None
-                for index in self._indexes:
-                    index.add(key, row)
+        held, changed = self.rows, self._was_stored
+        given = list(rows)
+        found = dict(zip(map(self.key_of, given), given, strict=True))
+        if held or changed:
+            found = {key: row for key, row in found.items() if key not in held and key not in changed}
+        if self.begins is not None:
+            found = {key: row for key, row in found.items() if not self.is_dropped(row)}
+        held.update(found)
+        if self.spec.retires is not None:
+            self._paged_in.update((key, None) for key, row in found.items() if self._has_retired(row))
+        for index in self._indexes:
+            index.fill(found, found.values())
+
+    def load_when_asked(self, rows: Callable[[], Iterable[R]]) -> None:
+        """Load rows from the store once anybody asks for any; the table has none yet."""
+        self._to_load = rows
+        del self.rows, self.by, self._indexes
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether nothing is left of what `load_when_asked` was to load."""
+        return "rows" in vars(self)
+
+    if not TYPE_CHECKING:  # mypy would take any name for an attribute
+
+        def __getattr__(self, name: str) -> object:
+            """Load the rows at the first use of what `load_when_asked` left out."""
+            if name not in ("rows", "by", "_indexes"):
+                raise AttributeError(name, name=name, obj=self)
+            rows, self.rows = vars(self).pop("_to_load"), {}
+            self._make_indexes()
+            self.load(rows())
+            return vars(self)[name]
 
     def has_changes(self) -> bool:
         """Whether to call `take_changes`: to write rows, or to let rows that were paged in leave memory."""

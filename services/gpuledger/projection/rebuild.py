@@ -1,5 +1,7 @@
 """Blue/green rebuild: new rows grow in shadow tables while the old ones serve, then both change places.
 
+They begin with those of the nearest snapshot of this version where there is one, and else with the first event.
+
 The swap is one transaction that also makes the views anew, because views follow a table and not its name. The old
 rows stay as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
 """
@@ -21,12 +23,15 @@ from gpuledger.events.position import Offset, events_up_to, is_after, is_origin,
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
 from gpuledger.projection.continuity import confirm_log, follows_log
+from gpuledger.projection.decision_size import is_too_large
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.editions import drop_edition, drop_tables, move_edition, renew_edition
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.fold_snapshots.begun_tables import begin_tables
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots, LoadedFold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
-from gpuledger.projection.replay import OnProgress, new_fold
+from gpuledger.projection.replay import OnProgress, new_fold, skipped_positions
 from gpuledger.projection.rows import create_like
 from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import Decider, ProjectionStore
@@ -50,9 +55,10 @@ CLEAN_UP_WAIT_MAX_S = 5.0
 
 
 class RebuildResult(NamedTuple):
-    """The outcome of a rebuild: its checkpoint, and how many events it folded."""
+    """The outcome of a rebuild: its checkpoint, where it began, and how many events it counted from there on."""
 
     checkpoint: Checkpoint
+    since: Offset
     events: int
 
 
@@ -64,8 +70,11 @@ async def rebuild(
     new_id: NewId = random_id,
     on_progress: OnProgress | None = None,
     accept_loss: bool = False,
+    snapshots: FoldSnapshots | None = None,
 ) -> RebuildResult:
-    """Fold the log from its start into new tables, and swap them in.
+    """Fold the log into new tables, from the nearest of these snapshots or from its start, and swap them in.
+
+    With `accept_loss` it is from its start: nobody has checked what the log lost before the snapshot.
 
     Raises:
         RebuildBusyError: another rebuild of this projection is running, or it was begun meanwhile.
@@ -76,7 +85,7 @@ async def rebuild(
     async with _rebuilding(projection, database_url) as connection:
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
         with seldom_collected():
-            await work.begin(accept_loss=accept_loss)
+            await work.begin(None if accept_loss else snapshots, accept_loss=accept_loss)
             await work.catch_up()
             result = await work.swap()
         await work.offer_numbers(database_url)
@@ -91,6 +100,7 @@ async def upgrade(
     new_id: NewId = random_id,
     on_progress: OnProgress | None = None,
     blocked: Retries,
+    snapshots: FoldSnapshots | None = None,
 ) -> bool:
     """Rebuild rows of an older version; False if there are none of one, or no longer. It never rebuilds downwards.
 
@@ -110,7 +120,7 @@ async def upgrade(
         await confirm_log(projection, ledger, served)
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
         with seldom_collected():
-            await work.begin(accept_loss=False)
+            await work.begin(snapshots, accept_loss=False)
             for attempt in range(1, SWAPS_MAX + 1):
                 await work.catch_up()
                 try:
@@ -191,6 +201,7 @@ async def _leave_nothing(connection: AsyncConnection[Any], projection: Projectio
             await connection.rollback()
             await drop_edition(connection, projection, NEXT)
             return
+        await connection.close()  # a COPY that was cancelled may leave it of no use, with the lock
     with suppress(psycopg.Error, OSError):
         async with connect(database_url, application_name="gpuledger clean-up") as another:
             async with asyncio.timeout(CLEAN_UP_WAIT_MAX_S):
@@ -218,9 +229,10 @@ class _Rebuild:
         self._next = ProjectionStore(connection, projection, NEXT)
         self._checkpoint: Checkpoint
         self._fold: Fold
+        self._begun: Checkpoint
 
-    async def begin(self, *, accept_loss: bool) -> None:
-        """Make the shadow tables."""
+    async def begin(self, snapshots: FoldSnapshots | None, *, accept_loss: bool) -> None:
+        """Make the shadow tables, with the rows of a snapshot where there is one."""
         before = await self._live.checkpoint()
         self._accepts_loss = accept_loss
         self._is_same_log = before is None or await follows_log(
@@ -230,8 +242,34 @@ class _Rebuild:
             shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
             await create_like(self._connection, shadow, served)
         self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
-        self._fold = await new_fold(self._projection, self._ledger)
+        loaded = await self._loaded(snapshots)
+        if loaded is None:
+            self._fold, self._begun = await new_fold(self._projection, self._ledger), self._checkpoint
+        else:
+            await self._begin_at(loaded)
         self._fold.decision_bytes_max = self._ledger.message_bytes_max
+
+    async def _loaded(self, snapshots: FoldSnapshots | None) -> LoadedFold | None:
+        """The fold at a snapshot whose rows the new tables have; None: they have none.
+
+        A fold from the start stops where a decision is one that the ledger would not take: none begins behind that.
+        """
+        skipped = await skipped_positions(self._ledger)
+        loaded = await begin_tables(
+            self._projection, snapshots, await self._target(), skipped, lambda _loaded: self._next
+        )
+        bytes_max = self._ledger.message_bytes_max
+        if loaded is not None and any(is_too_large(event, bytes_max) for event in loaded.fold.outstanding()):
+            await self._next.empty()
+            return None
+        return loaded
+
+    async def _begin_at(self, loaded: LoadedFold) -> None:
+        self._fold = loaded.fold
+        self._fold.enforced.renew()
+        self._checkpoint = self._checkpoint._replace(anchor=loaded.manifest.anchor)
+        await self._flush()
+        self._begun = self._checkpoint
 
     async def catch_up(self) -> None:
         """Fold until the live rows are at most a batch ahead."""
@@ -265,7 +303,7 @@ class _Rebuild:
             finally:
                 self._next = ProjectionStore(self._connection, self._projection, NEXT)
         self._log_changed_decisions()
-        return RebuildResult(self._checkpoint, self._checkpoint.events)
+        return RebuildResult(self._checkpoint, self._begun.position, self._checkpoint.events - self._begun.events)
 
     async def offer_numbers(self, database_url: str) -> None:
         """Leave the numbers seen to those who go on from the new rows."""

@@ -3,7 +3,8 @@
 It keeps no checkpoint, no numbers and no outbox: what it writes is never continued.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -27,14 +28,37 @@ class ScratchRows:
         state: State,
         schema: str,
         names: Mapping[str, str],
+        after_write: Callable[[], Awaitable[None]],
     ) -> None:
+        """`after_write` is awaited whenever something was written; it raises where the tables take too much room."""
         self._connection = connection
         self._state = state
+        self._after_write = after_write
         self._rows: dict[str, RowStore[Any]] = {
             spec.name: RowStore(spec._replace(name=names[spec.name]), schema)
             for spec in projection.specs
             if spec.name in names
         }
+        self._begins: dict[str, datetime] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The tables that are kept."""
+        return list(self._rows)
+
+    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+        """Write all rows of a table that is empty; see `RowStore.fill`."""
+        await self._rows[table].fill(self._connection, self._watched(pieces))
+
+    async def _watched(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for data in pieces:
+            yield data
+            await self._after_write()
+
+    async def empty(self) -> None:
+        """Remove every row of every table."""
+        for rows in self._rows.values():
+            await rows.empty(self._connection)
 
     @property
     def is_full(self) -> bool:
@@ -53,13 +77,20 @@ class ScratchRows:
                 table.load(await self._rows[name].page(self._connection, absent))
 
     async def flush(self) -> None:
-        """Write what changed since the last time; changes of tables that are not kept are dropped."""
+        """Write what changed since the last time, and delete what ended before its history begins.
+
+        Changes of tables that are not kept are dropped.
+        """
         async with self._connection.transaction():
             for name, table in self._state.tables().items():
                 if table.has_changes():
                     changes = table.take_changes()
                     if name in self._rows:
                         await self._rows[name].write(self._connection, changes)
+                if name in self._rows and table.begins is not None and self._begins.get(name) != table.begins:
+                    await self._rows[name].delete_before(self._connection, table.begins)
+                    self._begins[name] = table.begins
+        await self._after_write()
 
 
 def kept_tables(projection: Projection, reached: Collection[str]) -> list[str]:

@@ -113,6 +113,20 @@ class ProjectionStore:
             )
         return after
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The tables."""
+        return list(self._rows)
+
+    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+        """Write all rows of a table that is empty; see `RowStore.fill`."""
+        await self._rows[table].fill(self.connection, pieces)
+
+    async def empty(self) -> None:
+        """Remove every row of every table."""
+        for rows in self._rows.values():
+            await rows.empty(self.connection)
+
     async def load(
         self,
         checkpoint: Checkpoint,
@@ -238,15 +252,19 @@ class ProjectionStore:
             raise self._fenced()
         return int(row[1])
 
+    async def hold(self, ours: Checkpoint) -> None:
+        """Keep everybody else from writing or swapping these rows until the transaction ends. Raises as `flush`."""
+        found = await self.checkpoint(lock=True)
+        if found is None or found.incarnation != ours.incarnation:
+            raise self._fenced()
+
     async def release_held(self, ours: Checkpoint) -> tuple[list[Decoded], Numbering]:
         """Let go what was held back while the decider had not seen all of its own past; returns it, and what follows.
 
         It is numbered only now, because most of it came back meanwhile and needs none any more; raises as `flush`.
         """
         async with self.connection.transaction():
-            found = await self.checkpoint(lock=True)
-            if found is None or found.incarnation != ours.incarnation:
-                raise self._fenced()
+            await self.hold(ours)
             decider = await self.decider()
             assert decider is not None, "a decider has a numbering from its beginning"
             held = [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held",))]

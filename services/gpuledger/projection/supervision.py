@@ -29,6 +29,7 @@ from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError, VersionError
 from gpuledger.projection.feed import Feed
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.outbox import outbox_ages
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.runner import Runner, RunnerSettings, writer_lock
@@ -87,7 +88,8 @@ class _Standing:
 class Supervision:
     """The projections of one process. `other_locks` are those of services beside them, whose leaders are shown too.
 
-    `elsewhere` names those that run in other processes: they are compared with the log and not run here.
+    `elsewhere` names those that run in other processes: they are compared with the log and not run here. `snapshots`
+    are those at which a build of new rows may begin.
     """
 
     projections: Sequence[Projection]
@@ -97,6 +99,7 @@ class Supervision:
     check_interval_s: float = CHECK_INTERVAL_S
     other_locks: Sequence[str] = ()
     elsewhere: Collection[str] = ()
+    snapshots: FoldSnapshots | None = None
     head: Offset | None = None
     checked_at: datetime | None = None
     _standings: dict[str, _Standing] = field(default_factory=dict)
@@ -111,7 +114,7 @@ class Supervision:
     def __post_init__(self) -> None:
         """Report every projection from the start."""
         self._standings = {projection.name: _Standing() for projection in self.projections}
-        self._upgrades = Upgrades(self.ledger, self.database_url)
+        self._upgrades = Upgrades(self.ledger, self.database_url, snapshots=self.snapshots)
         self._feed = Feed(self.ledger, folds=len(self._run_here))
         self._numbers = SharedNumbers(self.ledger, self.database_url, self.projections)
         self._connection = LastingConnection(self.database_url, application_name="gpuledger health")

@@ -15,6 +15,7 @@ import structlog
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import RebuildBusyError
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.rebuild import upgrade
 from gpuledger.projection.runner import TRANSIENT
 from gpuledger.runtime.backoff import Backoff, Retries
@@ -63,11 +64,12 @@ class Progress(NamedTuple):
 
 @dataclass(slots=True)
 class Upgrades:
-    """Builds the projections of one process, one after the other."""
+    """Builds the projections of one process, one after the other, each from the nearest of the snapshots."""
 
     ledger: Ledger
     database_url: str
     backoff: Backoff = field(default_factory=lambda: Backoff(first_s=1.0, max_s=30.0))
+    snapshots: FoldSnapshots | None = None
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(BUILDS_MAX))
 
     async def build(self, projection: Projection, show: Callable[[Progress], None]) -> None:
@@ -103,5 +105,12 @@ class Upgrades:
                 log.info("projection.builds", projection=name, version=version, done=done, total=total)
 
         blocked = Retries(self.backoff)
-        if await upgrade(projection, self.ledger, self.database_url, on_progress=advanced, blocked=blocked):
+        if await upgrade(
+            projection,
+            self.ledger,
+            self.database_url,
+            on_progress=advanced,
+            blocked=blocked,
+            snapshots=self.snapshots,
+        ):
             log.info("projection.built", projection=name, version=version)

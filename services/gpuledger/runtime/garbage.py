@@ -45,6 +45,18 @@ def seldom_collected() -> Iterator[None]:
 
 
 @contextmanager
+def uncollected() -> Iterator[None]:
+    """Do not collect while many rows are made at once; nothing may wait in such a block, or others run in it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
 def short_walks() -> Iterator[None]:
     """Exempt what survived a walk that took too long from later ones; for processes that serve.
 

@@ -43,7 +43,7 @@ def remedy(wrong: Sequence[Verification]) -> str:
     names = [one.projection for one in wrong]
     snapshots = [name.removeprefix(SNAPSHOT) for name in names if name.startswith(SNAPSHOT)]
     projections = [name for name in names if not name.startswith(SNAPSHOT)]
-    rebuild = [f"Rebuild them with `gpuledger replay {' '.join(projections)}`"] if projections else []
+    rebuild = [f"Rebuild them with `gpuledger replay {' '.join(projections)} --from-start`"] if projections else []
     return "; ".join([*rebuild, *map(removal, snapshots)])
 
 

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from gpuledger.db.engine import connect
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.events.position import events_up_to
+from gpuledger.events.position import events_up_to, is_origin
+from gpuledger.ledger.api import Ledger
 from gpuledger.projection.checkpoint import PREV
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import NotBuiltError, VersionError
-from gpuledger.projection.rebuild import rebuild, rollback
+from gpuledger.projection.rebuild import RebuildResult, rebuild, rollback
 from gpuledger.projection.replay import fold_until
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.projection.verify import Difference, Verification, verify
@@ -52,11 +53,12 @@ async def repair_objects(backend: Backend, access: KubeAccess) -> None:
 
 
 async def rebuild_projections(
-    backend: Backend, projections: Sequence[Projection], *, accept_loss: bool = False
+    backend: Backend, projections: Sequence[Projection], *, accept_loss: bool = False, from_start: bool = False
 ) -> None:
     """Rebuild projections one after the other; the old rows serve until the new ones are complete.
 
-    `accept_loss` lets them follow a log that has lost events which the old rows were folded from.
+    `accept_loss` lets them follow a log that has lost events which the old rows were folded from. They begin at the
+    nearest snapshot, unless it is to be `from_start`.
     """
     for projection in projections:
         with backend.reporter.progress(
@@ -68,9 +70,16 @@ async def rebuild_projections(
                 backend.database_url,
                 on_progress=lambda done, _total: advance.to(done),
                 accept_loss=accept_loss,
+                snapshots=None if from_start else backend.snapshots,
             )
-        where = f"up to position {result.checkpoint.position}"
-        backend.reporter.message(f"{projection.name}: rebuilt from {result.events} events, {where}.")
+        backend.reporter.message(f"{projection.name}: rebuilt from {_origin_of(result, backend.ledger)}.")
+
+
+def _origin_of(result: RebuildResult, ledger: Ledger) -> str:
+    events = f"{result.events} events, up to position {result.checkpoint.position}"
+    if is_origin(result.since):
+        return events
+    return f"the snapshot at {ledger.generations.position(result.since)} and {events}"
 
 
 async def roll_back_projections(backend: Backend, projections: Sequence[Projection]) -> None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.agent.board import Board
@@ -18,6 +18,7 @@ from gpuledger.agent.survey_history import MISSED_SURVEYS_MAX, SurveyHistory, du
 from gpuledger.domain.mig.geometry import Instance, Profile
 from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesObserved
 from support.agent_parts import CARD, NODE, PLACE, SURVEY, UUID, Disk, ScriptedCalls, Time, settle
+from support.thoroughness import examples
 
 PROFILE = Profile("1g.10gb", 1, 1, (0, 1, 2, 3, 4, 5, 6), 7, 9_728)
 SLICED = CARD._replace(
@@ -173,7 +174,7 @@ odd_cards = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples()
 @given(st.lists(odd_cards, max_size=4), texts, texts)
 def test_whatever_a_driver_reports_the_event_can_be_decoded(cards: list[CardFacts], driver: str, cuda: str) -> None:
     event(Survey(tuple(cards), driver, cuda))
@@ -237,7 +238,7 @@ surveys = st.lists(places, unique=True).map(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples()
 @given(st.lists(surveys | st.just(HungError("hangs")), min_size=1, max_size=12), surveys)
 def test_what_was_reported_last_is_the_last_survey(before: list[Survey | HardwareError], last: Survey) -> None:
     async def run() -> Discovered:

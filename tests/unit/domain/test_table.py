@@ -1,6 +1,9 @@
 """Tables: what counts as new, changed and gone, what leaves memory, and what comes back."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import pytest
 
 from gpuledger.domain.table import KEYS_PER_TUPLE_MAX, Changes, Sum, Table, TableSpec
 
@@ -42,6 +45,38 @@ def test_what_the_store_has_is_changed_or_gone() -> None:
     table.delete("b")
     table.delete("unheard-of")
     assert table.take_changes() == Changes([], [A._replace(value=3)], ["b"])
+
+
+def test_rows_are_loaded_when_they_are_first_asked_for() -> None:
+    asked: list[str] = []
+
+    def left(table: Table[Row]) -> Table[Row]:
+        table.load_when_asked(lambda: asked.append("asked") or [A, B])  # type: ignore[func-returns-value]
+        return table
+
+    uses: list[Callable[[Table[Row]], object]] = [
+        len,
+        lambda table: table.get("a"),
+        lambda table: table.where("group", "g"),
+        lambda table: table.by["group"].get("g"),
+        lambda table: table.put(A._replace(value=3)),
+        lambda table: table.delete("b"),
+        lambda table: table.load([A._replace(value=3)]),
+        lambda table: table.take_changes(),
+    ]
+    for use in uses:
+        asked.clear()
+        expected, table = stored(KEPT, A, B), left(Table(KEPT, "group"))
+        assert not table.is_loaded
+        assert not table.has_changes()
+        assert use(table) == use(expected)
+        assert (asked, table.is_loaded) == (["asked"], True)
+        assert table.rows == expected.rows
+        assert list(table.by["group"].get("g")) == list(expected.by["group"].get("g"))
+        assert table.take_changes() == expected.take_changes()
+        assert asked == ["asked"]
+    with pytest.raises(AttributeError, match="nothing"):
+        Table(KEPT).nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_a_row_that_came_and_went_is_no_change() -> None:

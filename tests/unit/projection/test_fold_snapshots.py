@@ -139,6 +139,18 @@ async def test_what_did_not_change_is_not_written_again(taken: Taken) -> None:
     assert set(taken.objects.objects) == before
 
 
+async def test_only_the_tables_that_somebody_needs_become_rows(taken: Taken) -> None:
+    loaded = await taken.snapshots.load(DEVICES, MESSAGES, [])
+    assert loaded is not None
+    tables = loaded.fold.state.tables()
+    assert not any(table.is_loaded for table in tables.values())
+    assert len(tables["device"])
+    assert [name for name, table in tables.items() if table.is_loaded] == ["device"]
+    written = await taken.snapshots.load(DEVICES, MESSAGES, [], is_written=True)
+    assert written is not None
+    assert all(table.is_loaded for table in written.fold.state.tables().values())
+
+
 async def test_rows_are_found_by_key(taken: Taken) -> None:
     loaded = await taken.snapshots.load(DEVICES, EARLIER, [])
     assert loaded is not None
@@ -215,4 +227,4 @@ def test_equal_keys_are_in_one_bucket(key: Key, power: int) -> None:
 def test_every_type_of_column_comes_back() -> None:
     for table in DEVICES.new_state().tables().values():
         columns = arrow_of(table.spec, [])
-        assert rows_of(table.spec, decode_piece(encode_piece(columns)), {}) == []
+        assert rows_of(table.spec, decode_piece(encode_piece(columns))) == []

@@ -22,3 +22,20 @@ def test_short_walks_leave_nothing_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     with garbage.short_walks():
         gc.collect()
         assert gc.get_freeze_count() == 0
+
+
+def test_nothing_is_collected_while_rows_are_made() -> None:
+    assert gc.isenabled()
+    with garbage.uncollected():
+        assert not gc.isenabled()
+        with garbage.uncollected():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with garbage.uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

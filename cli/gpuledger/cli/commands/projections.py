@@ -68,6 +68,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Fold in memory, report 
 AcceptLoss = Annotated[
     bool, typer.Option("--accept-loss", help="Rebuild from a log that has lost events, after a restore of an old copy.")
 ]
+FromStart = Annotated[
+    bool, typer.Option("--from-start", help="Begin at the first event, even where there is a snapshot.")
+]
 Rollback = Annotated[bool, typer.Option("--rollback", help="Go back to the rows of before the last replay.")]
 
 
@@ -122,14 +125,21 @@ def replay(
     dry_run: DryRun = False,
     back: Rollback = False,
     accept_loss: AcceptLoss = False,
+    from_start: FromStart = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Rebuild projections from the log while the old rows serve. Ctrl-C leaves the old rows as they are."""
+    """Rebuild projections from the log while the old rows serve. Ctrl-C leaves the old rows as they are.
+
+    Where an object store has a snapshot of a projection's fold, the rebuild begins with its rows and reads what was
+    recorded since. With --from-start, --accept-loss and --dry-run it begins at the first event.
+    """
     if dry_run + back + accept_loss > 1:
         raise CliError("--dry-run, --rollback and --accept-loss exclude each other", "Choose one", ExitCode.USAGE)
+    if back and from_start:
+        raise CliError("--rollback and --from-start exclude each other", "Choose one", ExitCode.USAGE)
     work = rehearse_rebuild if dry_run else roll_back_projections if back else rebuild_projections
-    if accept_loss:
-        work = partial(rebuild_projections, accept_loss=True)
+    if accept_loss or from_start:
+        work = partial(rebuild_projections, accept_loss=accept_loss, from_start=from_start)
     run(_replay(projections or [], data_dir, work))
 
 

@@ -3,21 +3,14 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
-from gpuledger.events.errors import EventError
 from gpuledger.events.position import ORIGIN, Position
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.fold_snapshots.manifest import ManifestError
 from gpuledger.projection.fold_snapshots.past import fold_on_from
-from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError
-from gpuledger.projection.fold_snapshots.reader import FoldSnapshots, LoadedFold, RefusedSnapshotError
+from gpuledger.projection.fold_snapshots.reader import UNUSABLE, FoldSnapshots, LoadedFold
 from gpuledger.projection.fold_snapshots.state import rows_beside
 from gpuledger.projection.replay import skipped_positions
-from gpuledger.runtime.objects import ObjectMissingError
-
-UNUSABLE = (RefusedSnapshotError, ManifestError, PieceDamagedError, ObjectMissingError, EventError)
-"""Why a snapshot is not used."""
 
 
 class CheckedSnapshot(NamedTuple):

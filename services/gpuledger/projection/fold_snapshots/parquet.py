@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import repeat
 from typing import Any, Final
 
 from gpuledger.domain.table import Key, Sum, TableSpec
 from gpuledger.projection.rows import column_types
 from gpuledger.projection.snapshot import Row
+from gpuledger.runtime.garbage import uncollected
 
 GONE: Final = "gone"
 """The column of retired rows that says that a key is gone; its row has nothing but the key."""
@@ -58,34 +61,63 @@ def encode_piece(table: ArrowTable) -> bytes:
     return data
 
 
-def decode_piece(data: bytes) -> ArrowTable:
-    """The columns of a Parquet file."""
+def decode_piece(data: bytes, names: Sequence[str] | None = None) -> ArrowTable:
+    """The columns of a Parquet file, or those with some names."""
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
-    return parquet.read_table(pa.BufferReader(data), use_threads=False)
+    return parquet.read_table(pa.BufferReader(data), columns=names and list(names), use_threads=False)
 
 
-def rows_of(spec: TableSpec[Any], table: ArrowTable, texts: dict[str, str]) -> list[Row]:
-    """The rows of columns; equal texts become one object, as where a fold interns them."""
+def csv_of(table: ArrowTable) -> bytes:
+    """Columns as CSV, as COPY takes it: what is given stands between quotes, and null is nothing at all."""
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import csv  # noqa: PLC0415
+
+    sink = pa.BufferOutputStream()
+    csv.write_csv(table, sink, csv.WriteOptions(include_header=False, quoting_style="all_valid"))
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def rows_of(spec: TableSpec[Any], table: ArrowTable) -> list[Row]:
+    """The rows of columns; equal texts become one object.
+
+    A fold of the past waits for this, so columns and rows are made without a step of Python for each value. One
+    dictionary of the texts of all pieces would make it take half as long again.
+    """
+    texts: dict[Any, Any] = {}
     columns = [
         _values(table.column(name), kind, texts)
         for name, kind in zip(spec.columns, column_types(spec.row), strict=True)
     ]
-    make: Callable[[Iterable[Any]], Row] = spec.row._make
+    make: Callable[[Iterable[Any]], Row] = partial(tuple.__new__, spec.row)  # as `_make`, whose check `zip` makes
     return list(map(make, zip(*columns, strict=True)))
 
 
-def _values(column: Any, kind: str, texts: dict[str, str]) -> list[Any]:  # noqa: ANN401 - a column of the library
+def all_rows_of(spec: TableSpec[Any], tables: Iterable[ArrowTable]) -> list[Row]:
+    """The rows of the columns of several pieces."""
+    with uncollected():
+        return [row for table in tables for row in rows_of(spec, table)]
+
+
+def _values(column: Any, kind: str, texts: dict[Any, Any]) -> list[Any]:  # noqa: ANN401 - a column of the library
     if kind == "timestamptz":
-        numbers = column.cast("int64").to_pylist()
-        return [None if one is None else _UNIX + timedelta(0, 0, one) for one in numbers]
+        return _times(column)
     values: list[Any] = column.to_pylist()
     if kind == "numeric":
         return [None if one is None else Sum(one) for one in values]
     if kind == "text":
-        return [None if one is None else texts.setdefault(one, one) for one in values]
+        return list(map(texts.setdefault, values, values))
     return values
+
+
+def _times(column: Any) -> list[datetime | None]:  # noqa: ANN401 - a column of the library
+    since_unix = map(timedelta, repeat(0), repeat(0), column.drop_null().cast("int64").to_pylist())
+    times = map(_UNIX.__add__, since_unix)
+    if not column.null_count:
+        return list(times)
+    return [next(times) if is_given else None for is_given in column.is_valid().to_pylist()]
 
 
 def _digits(number: int | None) -> str | None:

@@ -15,7 +15,7 @@ from gpuledger.projection.fold_snapshots.manifest import (
     encode_manifest,
     place_of_key,
 )
-from gpuledger.projection.fold_snapshots.parquet import ArrowTable, decode_piece, encode_piece, rows_of
+from gpuledger.projection.fold_snapshots.parquet import ArrowTable, all_rows_of, decode_piece, encode_piece
 from gpuledger.projection.snapshot import Row
 from gpuledger.runtime.objects import Objects
 from gpuledger.runtime.tasks import end
@@ -56,28 +56,27 @@ class Pieces:
         """Write the manifest of pieces that are written."""
         await self._objects.put(self.key.manifest_key(manifest.place), encode_manifest(manifest))
 
-    async def columns(self, refs: Iterable[PieceRef]) -> list[ArrowTable]:
-        """The columns of each of these pieces.
+    async def columns(self, refs: Iterable[PieceRef], names: Sequence[str] | None = None) -> list[ArrowTable]:
+        """The columns of each of these pieces, or those with some names.
 
         Raises:
             PieceDamagedError: one is not what was written.
             ObjectMissingError: one is gone.
         """
-        return await _all(self._columns(one) for one in refs)
+        return await all_of(self._columns(one, names) for one in refs)
 
-    async def rows(self, spec: TableSpec[Any], refs: Iterable[PieceRef], texts: dict[str, str]) -> list[Row]:
+    async def rows(self, spec: TableSpec[Any], refs: Iterable[PieceRef]) -> list[Row]:
         """The rows of these pieces; raises as `columns`."""
-        tables = await self.columns(refs)
-        return [row for table in tables for row in rows_of(spec, table, texts)]
+        return all_rows_of(spec, await self.columns(refs))
 
     async def write(self, tables: Sequence[ArrowTable], present: set[str]) -> list[PieceRef]:
         """Write a piece of each table, but for those of the digests that are there."""
-        return await _all(self._write(one, present) for one in tables)
+        return await all_of(self._write(one, present) for one in tables)
 
-    async def _columns(self, ref: PieceRef) -> ArrowTable:
+    async def _columns(self, ref: PieceRef, names: Sequence[str] | None) -> ArrowTable:
         async with self._requests:
             data = await self._objects.get(self.key.piece_key(ref.digest))
-            return await asyncio.to_thread(_checked, ref, data)
+            return await asyncio.to_thread(_checked, ref, data, names)
 
     async def _write(self, table: ArrowTable, present: set[str]) -> PieceRef:
         async with self._requests:
@@ -88,7 +87,7 @@ class Pieces:
             return ref
 
 
-async def _all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """What each returns; the first failure ends the others."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
@@ -97,7 +96,7 @@ async def _all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         await end(tasks)
 
 
-def _checked(ref: PieceRef, data: bytes) -> ArrowTable:
+def _checked(ref: PieceRef, data: bytes, names: Sequence[str] | None) -> ArrowTable:
     if sha256(data).hexdigest() != ref.digest:
         raise PieceDamagedError(f"The piece {ref.digest} is not what was written.")
-    return decode_piece(data)
+    return decode_piece(data, names)

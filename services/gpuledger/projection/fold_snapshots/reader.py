@@ -5,7 +5,8 @@ one whose anchor the log does not have, that passed over other positions than op
 was written is refused with a word, and the one before is tried.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from gpuledger.domain.table import Key
@@ -28,10 +29,13 @@ from gpuledger.projection.fold_snapshots.manifest import (
     fold_key,
     skips_up_to,
 )
-from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError, Pieces
+from gpuledger.projection.fold_snapshots.parquet import ArrowTable, all_rows_of
+from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError, Pieces, all_of
 from gpuledger.projection.fold_snapshots.retired import RetiredRows
 from gpuledger.projection.fold_snapshots.state import kept_in_pieces, restored
+from gpuledger.projection.fold_snapshots.whole_tables import whole_table
 from gpuledger.projection.snapshot import Row
+from gpuledger.runtime.garbage import uncollected
 from gpuledger.runtime.objects import ObjectMissingError, Objects, ObjectsError
 
 REFUSED_MAX: Final = 8
@@ -43,6 +47,10 @@ OnRefused = Callable[[str], None]
 
 class RefusedSnapshotError(Exception):
     """A snapshot is not one of this log; the message says why."""
+
+
+UNUSABLE: Final = (RefusedSnapshotError, ManifestError, PieceDamagedError, ObjectMissingError, EventError)
+"""Why a snapshot is not used, and the one before it is tried."""
 
 
 class LoadedFold:
@@ -78,6 +86,12 @@ class LoadedFold:
         table = self.fold.state.tables()[name]
         if table.spec.retires is not None:
             table.load((await self.retired(name)).all())
+
+    async def whole(self, name: str) -> AsyncIterator[ArrowTable]:
+        """Every row of a table at the snapshot, in pieces with its columns; raises as `retired`."""
+        spec = self.fold.state.tables()[name].spec
+        async for columns in whole_table(self._pieces, spec, self.manifest.tables.get(name, TablePieces())):
+            yield columns
 
     async def retired(self, name: str) -> RetiredRows:
         """The retired rows of a table.
@@ -137,18 +151,19 @@ class FoldSnapshots:
             for place in places[:REFUSED_MAX]:
                 try:
                     return await self.load_at(projection, place, skipped, whole=whole, is_written=is_written)
-                except (
-                    RefusedSnapshotError,
-                    ManifestError,
-                    PieceDamagedError,
-                    ObjectMissingError,
-                    EventError,
-                ) as error:
-                    at = self._ledger.generations.position(place.sequence)
-                    self._on_refused(f"The snapshot of {projection.name} at {at} is not used: {error}")
+                except UNUSABLE as error:
+                    self.refuse(projection, place.sequence, error)
         except ObjectsError as error:
-            self._on_refused(str(error))
+            self.refuse(projection, until, error)
         return None
+
+    def refuse(self, projection: Projection, at: Offset, error: Exception) -> None:
+        """Say why a snapshot is not used, or none at all."""
+        if isinstance(error, UNUSABLE):
+            position = self._ledger.generations.position(at)
+            self._on_refused(f"The snapshot of {projection.name} at {position} is not used: {error}")
+        else:
+            self._on_refused(str(error))
 
     async def load_at(
         self,
@@ -169,13 +184,16 @@ class FoldSnapshots:
             ObjectMissingError: it, or a piece, is gone.
             ObjectsError: the store cannot be used.
         """
-        pieces, texts = self.pieces(projection), dict[str, str]()
+        pieces = self.pieces(projection)
         manifest = await self.manifest(pieces, place, skipped)
+        specs = kept_in_pieces(projection)
+        found = await all_of(pieces.columns(_present(manifest.tables[name].live)) for name in specs)
         rows = {
-            name: await pieces.rows(spec, _present(manifest.tables[name].live), texts)
-            for name, spec in kept_in_pieces(projection).items()
+            name: partial(all_rows_of, spec, columns)
+            for (name, spec), columns in zip(specs.items(), found, strict=True)
         }
-        fold = restored(projection, manifest, self._ledger.generations, rows, skipped, is_written=is_written)
+        with uncollected():
+            fold = restored(projection, manifest, self._ledger.generations, rows, skipped, is_written=is_written)
         loaded = LoadedFold(fold, manifest, pieces)
         for name in whole:
             await loaded.load_retired(name)
@@ -221,7 +239,7 @@ class FoldSnapshots:
         buckets = {bucket_of(key, len(live)) for key in keys} if live else set()
         table_of = projection.new_state().tables()[table]
         refs = [ref for ref in (live[bucket] for bucket in sorted(buckets)) if ref is not None]
-        found = await self.pieces(projection).rows(table_of.spec, refs, {})
+        found = await self.pieces(projection).rows(table_of.spec, refs)
         sought = set(keys)
         return [row for row in found if table_of.key_of(row) in sought]
 

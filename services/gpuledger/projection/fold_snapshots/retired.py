@@ -17,7 +17,6 @@ class RetiredRows:
     def __init__(self, spec: TableSpec[Any], parts: Iterable[ArrowTable]) -> None:
         self._spec = spec
         self._parts = list(parts)
-        self._texts: dict[str, str] = {}
 
     def append(self, part: ArrowTable) -> None:
         """Add what left memory since."""
@@ -44,7 +43,7 @@ class RetiredRows:
         last: dict[tuple[Any, ...], Row] = {}
         for part in parts:
             gone = part.column(GONE).to_pylist()
-            for row, is_gone in zip(rows_of(self._spec, part, self._texts), gone, strict=True):
+            for row, is_gone in zip(rows_of(self._spec, part), gone, strict=True):
                 key = tuple(row[position] for position in positions)
                 if is_gone:
                     last.pop(key, None)

@@ -1,6 +1,6 @@
 """A fold as rows of its snapshot, and back. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.table import TableSpec
@@ -11,6 +11,9 @@ from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.manifest import SnapshotManifest
 from gpuledger.projection.snapshot import ENFORCED, SEEN, Row, seen_of, seen_rows
+
+RowsOf = Callable[[], Iterable[Row]]
+"""Makes the rows of one table."""
 
 
 class OutstandingDecision(NamedTuple):
@@ -42,35 +45,38 @@ def restored(
     projection: Projection,
     manifest: SnapshotManifest,
     generations: Generations,
-    rows: Mapping[str, Iterable[Row]],
+    rows: Mapping[str, RowsOf],
     skipped: Iterable[Position],
     *,
     is_written: bool,
 ) -> Fold:
     """The fold as it stood, of the rows of its tables and of `BESIDE`.
 
-    Where it `is_written`, retired rows leave memory whenever its changes are taken, and decisions are kept.
+    Where it `is_written`, retired rows leave memory whenever its changes are taken, and decisions are kept. Elsewhere
+    the rows of a table are made once the fold, or whoever asks, needs any of them.
 
     Raises:
         EventError: a decision does not decode.
     """
     state = projection.new_state()
     for name, table in state.tables().items():
-        if not is_written:
+        if is_written:
+            table.load(rows[name]())
+        else:
             table.never_written()
-        table.load(rows[name])
-    decisions = [OutstandingDecision(*row) for row in rows[OUTSTANDING.name]]
+            table.load_when_asked(rows[name])
+    decisions = [OutstandingDecision(*row) for row in rows[OUTSTANDING.name]()]
     fold = Fold(
         projection,
         generations,
         state=state,
-        seen=seen_of(rows[SEEN.name]),
+        seen=seen_of(rows[SEEN.name]()),
         expected=[decode(one.data.encode()) for one in decisions if one.data is not None],
         skipped=skipped,
         numbering=NOT_PUBLISHED._replace(next_number=manifest.next_number),
         sequence=manifest.anchor.sequence,
         publishes=is_written,
-        enforced=EnforcedRules(EnforcedRule(*row) for row in rows[ENFORCED.name]),
+        enforced=EnforcedRules(EnforcedRule(*row) for row in rows[ENFORCED.name]()),
     )
     fold.events = manifest.events
     fold.waiting.restore([one.id for one in decisions if one.data is None], manifest.changed)

@@ -1,8 +1,8 @@
 """Any query at any moment: now, on the live tables; in the past, on a fold of the log into temporary tables.
 
-`--as-recorded` folds the log up to a position as a projection would; `--at` folds the facts up to a time, in the order
-of their times; both together, those of the log up to the position. Only the projections whose tables the query reaches
-are folded, and nothing of the live tables is touched.
+`--as-recorded` folds the log up to a position as a projection would, from the nearest snapshot on; `--at` folds the
+facts up to a time, in the order of their times; both together, those of the log up to the position. Only the
+projections whose tables the query reaches are folded, and nothing of the live tables is touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,13 @@ from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.inventory.facts import INVENTORY_REPORT_HOUR
-from gpuledger.events.position import Offset, events_up_to
+from gpuledger.events.position import Offset, Position, earliest, events_up_to, is_after, is_same
+from gpuledger.projection.checker import Checked
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ScratchFullError
 from gpuledger.projection.event_time import CollectedFacts, collector_of, fold_fact, in_log_order
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.fold_snapshots.begun_tables import begin_tables
 from gpuledger.projection.replay import recorded_at, skipped_positions
 from gpuledger.projection.scratch_rows import ScratchRows, kept_tables
 from gpuledger.runtime.garbage import seldom_collected
@@ -197,8 +199,10 @@ class _Past:
             folds: list[tuple[Fold, ScratchRows | None]] = []
             collected: list[tuple[Projection, CollectedFacts]] = []
             for projection in projections:
-                if at is None or projection.name in IN_LOG_ORDER:
-                    folded = projection if at is None else in_log_order(projection, at)
+                if at is None:
+                    folds.append(await self._begun(projection, skipped))
+                elif projection.name in IN_LOG_ORDER:
+                    folded = in_log_order(projection, at)
                     fold = Fold(folded, self._ledger.generations, skipped=skipped, publishes=False)
                     folds.append((fold, self._rows_of(projection, fold.state)))
                 else:
@@ -210,25 +214,35 @@ class _Past:
             for projection, facts in collected:
                 await self._fold_in_order(projection, facts)
 
+    async def _begun(self, projection: Projection, skipped: Sequence[Position]) -> tuple[Fold, ScratchRows]:
+        """A fold in the order of the log and its tables: at the nearest snapshot where there is one."""
+        snapshots = self._backend.snapshots
+        loaded = await begin_tables(
+            projection, snapshots, self._until, skipped, lambda found: self._rows_of(projection, found.fold.state)
+        )
+        if loaded is not None:
+            return loaded.fold, self._rows_of(projection, loaded.fold.state)
+        fold = Fold(projection, self._ledger.generations, skipped=skipped, publishes=False)
+        return fold, self._rows_of(projection, fold.state)
+
     async def _read_log(self, folds: Sequence[tuple[Fold, ScratchRows | None]]) -> None:
+        """Have each fold take what is behind its position; the first of them checks for all."""
         if not folds:
             return
-        total = events_up_to(self._until)
+        total, begin = events_up_to(self._until), earliest(*(fold.sequence for fold, _ in folds))
+        first = next(fold for fold, _ in folds if is_same(fold.sequence, begin))
         for fold, _ in folds:
             fold.begin(self._ledger.identity)
         with self._backend.reporter.progress("Reading the log", total=total, unit="events") as advance:
-            async for messages in self._ledger.history(until=self._until):
-                batch = folds[0][0].check_all(messages)
+            async for messages in self._ledger.history(after=begin, until=self._until):
+                batch = first.check_all(messages)
                 for fold, rows in folds:
-                    if rows is not None and fold.projection.pages:
-                        await rows.page_in([one for checked in batch for one in fold.touched(checked)])
-                    fold.apply_all_checked(batch)
-                    if rows is not None and rows.is_full:
-                        await self._flush(rows)
+                    at = fold.sequence
+                    await _take([one for one in batch if is_after(one.message.sequence, at)], fold, rows)
                 advance.to(events_up_to(messages[-1].sequence))
         for _, rows in folds:
             if rows is not None:
-                await self._flush(rows)
+                await rows.flush()
 
     async def _fold_in_order(self, projection: Projection, facts: CollectedFacts) -> None:
         state = projection.new_state()
@@ -247,16 +261,26 @@ class _Past:
                         enforced = rules
                     fold_fact(projection, state, self._ledger.generations, item)
                 if rows.is_full:
-                    await self._flush(rows)
+                    await rows.flush()
                 advance(len(batch))
-        await self._flush(rows)
+        await rows.flush()
 
     def _rows_of(self, projection: Projection, state: Any) -> ScratchRows:  # noqa: ANN401 - each has its own state
         names = {name: table_name(name) for name in self._tables[projection.name]}
-        return ScratchRows(self._connection, projection, state, TEMPORARY, names)
+        return ScratchRows(self._connection, projection, state, TEMPORARY, names, self._check_room)
 
-    async def _flush(self, rows: ScratchRows) -> None:
-        await rows.flush()
+    async def _check_room(self) -> None:
         taken = await self._scratch.bytes()
         if taken > self._bounds.bytes_max:
             raise ScratchFullError("The tables of the past", taken, self._bounds.bytes_max)
+
+
+async def _take(batch: Sequence[Checked], fold: Fold, rows: ScratchRows | None) -> None:
+    """Fold messages, with the retired rows that they touch; nobody publishes what is decided."""
+    if rows is not None and fold.projection.pages:
+        await rows.page_in([one for checked in batch for one in fold.touched(checked)])
+    fold.apply_all_checked(batch)
+    fold.take_decided()
+    fold.take_returned()
+    if rows is not None and rows.is_full:
+        await rows.flush()
