@@ -16,8 +16,8 @@ from gpuledger.events.position import ORIGIN, Position, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Message
 from gpuledger.projection.checker import Checked, Checker
-from gpuledger.projection.definition import Numbering, Projection, event_of
-from gpuledger.projection.enforced import EnforcedRule
+from gpuledger.projection.definition import Decisions, Numbering, Projection, RefusedEvent, event_of
+from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.readmodels.projections import DevicesProjection, NodesProjection
@@ -98,6 +98,31 @@ def test_own_events_never_pass_by() -> None:
     fold._agreed = batch[0].checked_by
     assert fold._hearing.heard(batch, fold._numbers, fold._agreed) == batch
     assert not fold._hearing.passes(batch[0], fold._agreed)
+
+
+def test_rules_that_a_fold_has_and_others_have_not_are_not_passed_by() -> None:
+    """Who begins elsewhere may have a rule that those do not have by whom the messages were checked."""
+
+    class Refusing(DevicesProjection):
+        refusals = 0
+
+        def refused(self, state: object, refusal: RefusedEvent) -> Decisions:
+            self.refusals += 1
+            return ()
+
+    projection, of_another = Refusing(), event(PASSED_BY, "n2", number=3, source=AGENT)
+    rules = EnforcedRules([EnforcedRule(Rule.PUBLISHERS, 1, ORIGIN)])
+    fold = Fold(projection, GENERATION, numbers=LogNumbers(), enforced=rules)
+    batch = checked([*log_of("nn"), message(of_another, 3)])
+    for at in range(3):
+        fold.apply_all_checked(batch[at : at + 1])
+    assert projection.refusals == 1
+
+
+def test_rules_that_change_within_a_batch_have_each_message_looked_at() -> None:
+    fold, batch = Fold(DevicesProjection(), GENERATION, numbers=LogNumbers()), checked(log_of("nrn"))
+    assert fold._hearing.heard(batch, LogNumbers(), batch[0].checked_by) is None
+    assert fold._hearing.heard(batch[:2], LogNumbers(), batch[0].checked_by) == batch[:2]
 
 
 @pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
