@@ -133,20 +133,23 @@ def parse(raw: bytes) -> Undecoded:
         MalformedEventError: an attribute is missing or has the wrong type; the message names the first.
     """
     document = _load(raw)
+    optional = document.get
     try:
-        event = Event(
-            document["id"],
-            document["source"],
-            document["type"],
-            document["subject"],
-            _time(document["time"], "time"),
-            document["data"],
-            document["sourceepoch"],
-            document["sourceseq"],
-            document.get("causationid"),
-            document.get("correlationid"),
-            _optional_time(document.get("recordedtime")),
-            document.get("imported", False),
+        event: Undecoded = Event._make(
+            (
+                document["id"],
+                document["source"],
+                document["type"],
+                document["subject"],
+                _time(document["time"], "time"),
+                document["data"],
+                document["sourceepoch"],
+                document["sourceseq"],
+                optional("causationid"),
+                optional("correlationid"),
+                _optional_time(optional("recordedtime")),
+                optional("imported", False),
+            )
         )
     except KeyError as error:
         raise MalformedEventError(f"The event has no attribute {error.args[0]!r}.") from error

@@ -29,6 +29,9 @@ NAMES_KEPT_MAX = 16_384
 _PLAIN = re.compile(rf"[A-Za-z0-9_-]{{1,{TOKEN_BYTES_MAX}}}").fullmatch
 """Most names need no escaping, and quoting takes twenty times as long as finding that out."""
 
+_QUOTED = re.compile(rf"[A-Za-z0-9_%-]{{1,{TOKEN_BYTES_MAX}}}").fullmatch
+"""Most others need it for dots and slashes alone."""
+
 NODE = "node"
 SERVICE = "svc"
 
@@ -94,6 +97,9 @@ def escape(name: str) -> str:
     """
     if _PLAIN(name):
         return name
+    token = name.replace("%", "%25").replace("/", "%2F").replace(".", "%2E")
+    if _QUOTED(token):
+        return token
     if not name:
         raise SubjectError("An id in a subject must not be empty; give the aggregate a name.")
     try:

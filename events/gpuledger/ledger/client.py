@@ -11,11 +11,9 @@ from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 
 from gpuledger.ledger.credentials import Login, Logins
+from gpuledger.ledger.wire import DELIVERED, DeliveryParser, OnDelivered, text_of
 from gpuledger.runtime.backoff import Backoff, Retries, system_jitter
 from gpuledger.runtime.settings import ANONYMOUS
-
-_DELIVERED = b"$JS.ACK."
-"""The reply subject of every message that a consumer delivers begins with this."""
 
 _REFUSAL = re.compile(r"authori[sz]ation|authentication")
 _PERMISSION = "permissions violation"
@@ -59,6 +57,7 @@ class LedgerClient(Client):
         self._on_departure = on_departure
         self._cluster: frozenset[str] = frozenset()
         self.receivers: dict[int, Receiver] = {}
+        self._ps = DeliveryParser(self, self._taker)
         self.logins = Logins(ANONYMOUS, ())
         self._login = Login()
         self._refused = Retries(REFUSED, system_jitter)
@@ -140,15 +139,17 @@ class LedgerClient(Client):
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         """The server accepts subjects that are not UTF-8, and the library would break the connection on each."""
-        if not subject.isascii():
-            subject = subject.decode(errors="backslashreplace").encode()
         receiver = self.receivers.get(sid)
         if receiver is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-        elif reply.startswith(_DELIVERED):
-            receiver.on_delivered(subject.decode(), reply, data)
+            await super()._process_msg(sid, text_of(subject).encode(), reply, data, headers)
+        elif reply.startswith(DELIVERED):
+            receiver.on_delivered(text_of(subject), reply, data)
         else:
             await receiver.on_control(reply.decode(), await self._process_headers(headers) or {})
+
+    def _taker(self, sid: int) -> OnDelivered | None:
+        receiver = self.receivers.get(sid)
+        return None if receiver is None else receiver.on_delivered
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Take what a server says of its cluster, at connecting and whenever a server joins or leaves it."""

@@ -40,6 +40,9 @@ class Checked:
     `event` is None where not even the envelope is in order, and `error` says why. Otherwise `error` says why an event
     whose number is new is passed over all the same, None that it counts, and then there is a `route`. That was found by
     the rules in `checked_by`; `enforces` is a rule that it adds to them, and `in_force` are those with it.
+
+    `ordinary_type` is the type of an event that counts and enforces nothing, and empty for others; `source` is empty
+    where there is no event. `counted_by` are shared numbers by which its number was found to be new.
     """
 
     __slots__ = (
@@ -50,6 +53,7 @@ class Checked:
         "_numbers",
         "_report",
         "checked_by",
+        "counted_by",
         "enforces",
         "error",
         "event",
@@ -83,6 +87,7 @@ class Checked:
         self.enforces = enforces
         self.ordinary_type = "" if event is None or route is None or enforces is not None else event.type
         self.source = "" if event is None else event.source
+        self.counted_by: LogNumbers | None = None
         self._data: Payload | None = None
         self._fact: Fact | None = None
         self._failure: EventError | None = None
@@ -106,9 +111,19 @@ class Checked:
             except EventError as error:
                 self._is_new = error
             self._numbers = numbers
+            self.counted_by = numbers if self._is_new is True else None
         if isinstance(self._is_new, EventError):
             raise self._is_new
         return self._is_new
+
+    def counts(self, numbers: LogNumbers | Seen) -> bool:
+        """Whether its number is new; one that is not may be asked about again, because that changes nothing."""
+        if self.counted_by is numbers:
+            return True
+        try:
+            return self.is_new(numbers)
+        except EventError:
+            return False
 
     @property
     def is_known(self) -> bool:

@@ -162,9 +162,13 @@ class Projection:
     observes: ClassVar[bool] = False
     """Whether `observed` is to be called; most projections need only their handlers.
 
-    Who observes also finds what does not decode, handled or not; the others decode what they handle. Either way such an
-    event counts, uses up its number and changes no row, so that what it counts as depends on nobody's handlers.
+    Who observes all events also finds what does not decode, handled or not; the others decode what they handle. Either
+    way such an event counts, uses up its number and changes no row, so that what it counts as depends on nobody's
+    handlers.
     """
+
+    observed_types: ClassVar[frozenset[str]] = frozenset()
+    """The types of the events that `observed` is called with; all where it names none."""
 
     judges: ClassVar[bool] = False
     """Whether it decides which of the agents' reports on devices count; it alone hears the reports themselves.

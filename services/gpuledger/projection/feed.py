@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from gpuledger.events.position import Offset, is_at_or_after, is_same, lag
-from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger, Message, Reader
 from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.projection.checker import Checked, Checker
 from gpuledger.projection.enforced import EnforcedRules
@@ -35,6 +35,13 @@ class FeedBounds(NamedTuple):
 
 ASSEMBLY_S: Final = 2.0
 """How long whoever is far behind the end of the log waits for the other folds that begin: each would read it alone."""
+
+
+PIECE_MIN: Final = 32
+"""From so many messages at once on they are taken for pieces of a backlog."""
+
+GATHERED_MIN: Final = 2_048
+"""So many messages of a backlog are handed on at once, because every fold commits what it takes at once."""
 
 
 class Place:
@@ -200,7 +207,7 @@ class Feed:
             async with self._ledger.read(position, anchor=anchor) as reader:
                 while True:
                     await self._until_needed()
-                    messages = await reader.next_batch(MESSAGES_PER_BATCH_MAX)
+                    messages = await _gathered(reader)
                     self._bytes += sum(len(message.data) for message in messages)
                     self._buffer += map(self._checker.check, messages)
                     self._report()
@@ -256,3 +263,14 @@ class Feed:
         for place in [one for one in self._places if one.taken_at_s < since_s and one.index < end_index]:
             place.is_left = True
             self._places.discard(place)
+
+
+async def _gathered(reader: Reader) -> list[Message]:
+    """What has arrived; of a backlog, which arrives in small pieces, many of them."""
+    messages = await reader.next_batch(MESSAGES_PER_BATCH_MAX)
+    while PIECE_MIN <= len(messages) < GATHERED_MIN:
+        more = await reader.next_batch(MESSAGES_PER_BATCH_MAX, 0.0)
+        if not more:
+            break
+        messages += more
+    return messages

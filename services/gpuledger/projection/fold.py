@@ -86,7 +86,7 @@ class Fold:
         self.seen = (seen or Seen()) if numbers is None else numbers.seen
         self._numbers = numbers or self.seen
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
-        self._source, self._observes, self._reads = projection.source, projection.observes, projection.reads
+        self._source, self._reads = projection.source, projection.reads
         self._hearing = Hearing(projection)
         follow_rules(projection, self.state, self.enforced.in_force)
 
@@ -106,38 +106,47 @@ class Fold:
 
     def apply(self, message: Message) -> None:
         """Fold one message; raises as `apply_all` does."""
-        self.apply_checked(self.checker.check(message))
+        self._apply_next(self.checker.check(message))
 
     def check_all(self, messages: Iterable[Message]) -> list[Checked]:
         """Check messages, which are then folded, where nobody else has done it."""
         return list(map(self.checker.check, messages))
 
     def apply_all_checked(self, messages: Iterable[Checked]) -> None:
-        """Fold messages that were checked, perhaps for several folds, most of which pass by; raises as `apply_all`."""
-        passed_by, own, skipped = self._hearing.passed_by, self._source, self._skipped
-        for checked in messages:
-            if (
-                checked.ordinary_type in passed_by
-                and checked.source != own
-                and checked.checked_by is self._agreed
-                and checked.message.sequence not in skipped
-                and self._counts(checked)
-            ):
-                self._last, self.sequence = checked.message, checked.message.sequence
-                self.events += 1
-            else:
-                self.apply_checked(checked)
+        """Fold messages that were checked, perhaps for several folds; raises as `apply_all`."""
+        batch = messages if isinstance(messages, list) else list(messages)
+        looks_at_each = self._reads or bool(self._skipped)
+        heard = None if looks_at_each else self._hearing.heard(batch, self._numbers, self._agreed)
+        if heard is None:
+            for checked in batch:
+                self._apply_next(checked)
+            return
+        for checked in heard:
+            self._apply(checked)
+        self.events += len(batch) - len(heard)
+        self._last = batch[-1].message
+        self.sequence = self._last.sequence
 
-    def apply_checked(self, checked: Checked) -> None:
-        """Fold one message that was checked; raises as `apply_all` does.
+    def _apply_next(self, checked: Checked) -> None:
+        message = checked.message
+        if self._reads:
+            self.sequence = message.sequence
+            self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
+        is_skipped = message.sequence in self._skipped
+        if not is_skipped and self._hearing.passes(checked, self._agreed) and checked.counts(self._numbers):
+            self.events += 1
+            self.sequence, self._last = message.sequence, message
+        else:
+            self._apply(checked)
+
+    def _apply(self, checked: Checked) -> None:
+        """Fold one message.
 
         A position that is skipped uses up its number all the same, so that a projection that had gone past it before
         and one that skips it agree on what is missing.
         """
         message, event, error = checked.message, checked.event, checked.error
         self.sequence, self._last = message.sequence, message
-        if self._reads:
-            self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
         try:
             is_new = checked.is_new(self._numbers)
         except EventError as too_many:
@@ -159,13 +168,6 @@ class Fold:
         else:
             self._apply_counted(message, event, checked, checked.route)
 
-    def _counts(self, checked: Checked) -> bool:
-        """Whether a number is new; one that is not may be looked at again, because that changes nothing."""
-        try:
-            return checked.is_new(self._numbers)
-        except EventError:
-            return False
-
     def _agrees(self, checked_by: InForce) -> bool:
         """Whether others have checked by the rules that are enforced here; if not, it is checked again."""
         if checked_by is not self._agreed:
@@ -180,16 +182,16 @@ class Fold:
             self._agreed = None
             self.enforced.add(checked.enforces)
             follow_rules(self.projection, self.state, self.enforced.in_force)
-        data, handler = None, None
+        data, handler, observes = None, None, self._hearing.observes(event.type)
         if route.rule is not None:
             handler = self._hearing.handler(event.type, route)
-            if handler is not None or self._observes:
+            if handler is not None or observes:
                 try:
                     data = checked.data(self._catalogue)
                 except EventError as error:
                     self._reject(message, event, error)
                     return
-        if self._observes:
+        if observes:
             self._observe(message, event, checked.in_force, is_known=checked.is_known)
         if event.source == self._source and self._is_back(message, event, data):
             return
@@ -204,17 +206,8 @@ class Fold:
         """Fold what the passing of time alone leads to; raises DueError where this build fails at it."""
         self._take_due(self.projection.due, self.state, now)
 
-    def heard(self, batch: Iterable[Checked]) -> list[Checked]:
-        """The messages that this projection may have something to do with."""
-        passed_by = self._hearing.passed_by
-        return [checked for checked in batch if checked.ordinary_type not in passed_by]
-
     def touched(self, checked: Checked) -> Touched:
-        """The paged rows that a message may touch.
-
-        Raises:
-            BadEventError: this build fails at it.
-        """
+        """The paged rows that a message may touch; raises BadEventError where this build fails at it."""
         message = checked.message
         fact = None if message.sequence in self._skipped else self._hearing.fact(checked, self._catalogue)
         if fact is None:
@@ -289,7 +282,7 @@ class Fold:
         with suppress(BadEventError):
             if not is_new:
                 self._repeat(message, event)
-            elif self._observes:
+            elif self._hearing.observes(event.type):
                 self._observe(message, event, self.enforced.in_force)
 
     def _hear_report(self, message: Message, event: Undecoded, checked: Checked) -> None:

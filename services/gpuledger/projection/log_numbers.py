@@ -82,17 +82,18 @@ class LogNumbers:
         if self.is_stale:
             raise NumbersChangedError
         at = message.sequence
-        if not is_after(at, self.position):
-            return self._was_new(message) and event is not None
         if not can_follow(at, self.position, is_whole=True):
+            if not is_after(at, self.position):
+                return self._was_new(message) and event is not None
             self.is_stale = True
             raise NumbersChangedError
+        number = number_of(at)
         self.position, self._last = at, message
-        self._recent[number_of(at) % RECENT_MAX] = hash(message.data)
+        self._recent[number % RECENT_MAX] = hash(message.data)
         if event is None:
             return False
         try:
-            is_new = self.seen.add(event.source, event.epoch, event.number, number_of(at))
+            is_new = self.seen.add(event.source, event.epoch, event.number, number)
         except HolesError as error:
             self._refuse(at, str(error))
             raise

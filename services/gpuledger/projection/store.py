@@ -156,7 +156,7 @@ class ProjectionStore:
         if not self.projection.pages:
             return
         touched: dict[str, set[Any]] = {}
-        for checked in fold.heard(batch):
+        for checked in batch:
             for name, key in fold.touched(checked):
                 touched.setdefault(name, set()).add(key)
         for name, keys in touched.items():

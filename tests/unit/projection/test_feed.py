@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from bench.agents_traffic import recorded
 from gpuledger.events.position import ORIGIN, Offset, is_same
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Message, Outgoing
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.ledger.memory import MemoryLedger, MemoryReader
 from gpuledger.projection.enforced import EnforcedRules
-from gpuledger.projection.feed import Feed, FeedBounds, Place
+from gpuledger.projection.feed import GATHERED_MIN, Feed, FeedBounds, Place, _gathered
 from gpuledger.projection.fold import Fold
 from gpuledger.tools.queries.backend import all_projections
 from support.events import rows_of
@@ -180,3 +180,29 @@ async def test_what_ends_the_reading_is_raised_to_everybody_and_it_begins_anew()
 
 def _one_more() -> Outgoing:
     return list(recorded(5, EVENTS + 1))[EVENTS]
+
+
+class Pieces:
+    """A reader in which messages arrive in pieces of these sizes; notes how long each was waited for."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self._sizes = list(sizes)
+        self.waits: list[float | None] = []
+
+    async def next_batch(self, limit: int = MESSAGES_PER_BATCH_MAX, timeout_s: float | None = None) -> list[Message]:
+        self.waits.append(timeout_s)
+        return [Message("ledger.x", b"{}", 1, 0)] * (self._sizes.pop(0) if self._sizes else 0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "taken", "asked"),
+    [
+        pytest.param([1, 500], 1, 1, id="what arrives by itself is handed on at once"),
+        pytest.param([40, 3, 0, 50], 43, 3, id="a backlog is gathered until nothing more is there"),
+        pytest.param([GATHERED_MIN - 1, 7, 50], GATHERED_MIN + 6, 2, id="and until there is enough"),
+    ],
+)
+async def test_pieces_of_a_backlog_are_handed_on_together(sizes: list[int], taken: int, asked: int) -> None:
+    reader = Pieces(sizes)
+    assert len(await _gathered(reader)) == taken
+    assert reader.waits == [None, 0.0, 0.0][:asked]

@@ -96,7 +96,7 @@ def take(fold: Fold, messages: Iterable[Any]) -> None:
     for one in messages:
         checked = fold.checker.check(one)
         list(fold.touched(checked))
-        fold.apply_checked(checked)
+        fold.apply_all_checked([checked])
 
 
 FAILING = {

@@ -26,6 +26,7 @@ class BootstrapProjection(Projection):
     state_class = bootstrap_facts.BootstrapFacts
     decides = True
     observes = True
+    observed_types = frozenset({NodeBootstrapWaited.TYPE})
 
     def decide(self, state: bootstrap_facts.BootstrapFacts, fact: Fact) -> Decisions:
         """The decisions that follow from a fact."""
@@ -33,8 +34,6 @@ class BootstrapProjection(Projection):
 
     def observed(self, state: bootstrap_facts.BootstrapFacts, observed: Observed) -> Decisions:
         """The decisions that follow from a recorded timeout, at its place in the log."""
-        if observed.event.type != NodeBootstrapWaited.TYPE:
-            return ()
         event = with_payload(observed.event)
         assert isinstance(event.data, NodeBootstrapWaited), "the type says what the data is"
         return on_timeout(state, Fact(event, observed.sequence, observed.recorded_ns), event.data)

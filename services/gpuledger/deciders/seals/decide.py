@@ -1,6 +1,6 @@
 """When the log is sealed. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 from gpuledger.domain.fact import time_of_ns
@@ -14,20 +14,21 @@ from gpuledger.projection.definition import Decision
 MESSAGES_PER_SEAL: Final = 1_000
 
 
-def seal(generation: int, chain: Chain, message: Message) -> Iterator[Decision]:
+def seal(generation: int, chain: Chain, message: Message) -> Sequence[Decision]:
     """The seal that is due once enough messages are unsealed.
 
     What led to it is the message at its end, so a message without an id leaves the seal to the next one.
     """
     if chain.unsealed < MESSAGES_PER_SEAL:
-        return
+        return ()
     cause = anchor_of(message.sequence, message.subject, message.data).event_id
-    if cause:
-        data = LedgerSealed(
-            partition=chain.partition,
-            first=number_of(next_after(chain.sealed_to)),
-            last=number_of(chain.position),
-            digest=chain.digest,
-            previous=chain.sealed_digest,
-        )
-        yield Decision(cause, None, str(generation), time_of_ns(message.recorded_ns), data)
+    if not cause:
+        return ()
+    data = LedgerSealed(
+        partition=chain.partition,
+        first=number_of(next_after(chain.sealed_to)),
+        last=number_of(chain.position),
+        digest=chain.digest,
+        previous=chain.sealed_digest,
+    )
+    return (Decision(cause, None, str(generation), time_of_ns(message.recorded_ns), data),)

@@ -6,6 +6,7 @@ It follows the numbering of every source in the order of the log; only the time 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import chain
+from typing import Final
 
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.sources.epochs import EndRules, GapChange, begins, end_epoch, unexplained_end
@@ -22,6 +23,9 @@ from gpuledger.events.subjects import source_under
 from gpuledger.projection.definition import Decision, Observed, RefusalKind, RefusedEvent
 from gpuledger.projection.enforced import EnforcedRule
 
+_BOUNDS: Final = Rule.BOUNDS  # Every event asks, and an enumeration takes long to find its member.
+_AGENT_STARTED: Final = NodeAgentStarted.TYPE
+
 GAP_GRACE_S = 30.0
 """How long a number may be late before its absence is called a gap."""
 
@@ -35,10 +39,10 @@ REASON_LENGTH_MAX = 1000
 def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
     """Follow the numbering; a gap that was detected closes with its last number."""
     event, recorded_at = observed.event, time_of_ns(observed.recorded_ns)
-    bounded = Rule.BOUNDS in observed.rules
+    bounded = _BOUNDS in observed.rules
     begins_epoch = begins(state, event, bounded=bounded)
     decisions: Iterable[Decision] = _follow(state, event, recorded_at, is_known=observed.is_known)
-    if event.type == NodeAgentStarted.TYPE and Rule.EPOCH_ENDS in observed.rules:
+    if event.type == _AGENT_STARTED and Rule.EPOCH_ENDS in observed.rules:
         decisions = chain(decisions, _on_agent_started(state, observed))
     if is_limited(event.source):
         aggregates = aggregates_of(event, bounded=bounded)

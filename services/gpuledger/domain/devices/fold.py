@@ -24,6 +24,8 @@ _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
 IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unplaced"
 
+_BOUNDS: Final = Rule.BOUNDS  # Every event asks, and an enumeration takes long to find its member.
+
 _entered = attrgetter("valid_from", "device")
 _began = attrgetter("valid_from", "slot")
 
@@ -313,17 +315,13 @@ def errors_observed(state: Devices, fact: Fact, data: DeviceErrorsObserved) -> N
     device, kind, node = intern(fact.event.subject), intern(data.kind), intern(origin_of(fact.event.source).name)
     last_at = fact.event.time
     first_at = min(max(data.first_at, _UNIX), last_at).astimezone(UTC)
+    count = data.count
     previous = state.errors.get((device, kind, data.cause, node))
-    if previous is None:
-        previous = DeviceErrors(device, kind, data.cause, node, 0, first_at, last_at)
-    state.errors.put(
-        previous._replace(
-            errors=min(previous.errors + data.count, BIGINT_MAX),
-            first_at=min(previous.first_at, first_at),
-            last_at=max(previous.last_at, last_at),
-        )
-    )
-    if Rule.BOUNDS in fact.rules and len(state.errors.by["node"].get(node)) > ERRORS_OF_NODE_MAX:
+    if previous is not None:
+        count = min(previous.errors + count, BIGINT_MAX)
+        first_at, last_at = min(previous.first_at, first_at), max(previous.last_at, last_at)
+    state.errors.put(DeviceErrors(device, kind, data.cause, node, count, first_at, last_at))
+    if _BOUNDS in fact.rules and len(state.errors.by["node"].get(node)) > ERRORS_OF_NODE_MAX:
         oldest = min(state.errors.where("node", node), key=lambda row: (row.last_at, row.device, row.kind, row.cause))
         state.errors.delete(state.errors.key_of(oldest))
 

@@ -27,7 +27,8 @@ class Chain(NamedTuple):
 
     def after(self, position: Offset, subject: str, data: bytes) -> "Chain":
         """The chain with one message more."""
-        return self._replace(position=position, digest=chained(self.digest, subject, data))
+        partition, _, digest, sealed_to, sealed_digest = self
+        return Chain(partition, position, chained(digest, subject, data), sealed_to, sealed_digest)
 
 
 def beginning(predecessor_digest: str) -> Chain:

@@ -4,7 +4,7 @@ Rows here depend on what happened only, never on how far behind a reader was: th
 """
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import islice, takewhile
 from typing import NamedTuple
@@ -132,12 +132,12 @@ class EpochIndex:
         return epochs.pop(int(epochs[0][1] == newest.epoch))[1]
 
 
-def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> list[Missing]:
+def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> Sequence[Missing]:
     """Follow a source's numbering with an event that is no repeat; returns the ranges that it completes."""
     row = state.source.get((event.source, event.epoch)) or begin_epoch(
         state, event.source, event.epoch, event.time, recorded_at
     )
-    completed: list[Missing] = []
+    completed: Sequence[Missing] = ()
     skipped = event.number - row.last_number - 1
     if skipped > 0:
         noted = Missing(row.source, row.epoch, row.last_number + 1, event.number - 1, recorded_at, skipped)
@@ -229,7 +229,7 @@ def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int, 
         epoch,
         events + 1,
         duplicates,
-        max(number, last_number),
+        max(last_number, number),
         missing + skipped,
         first_time,
         last_time,

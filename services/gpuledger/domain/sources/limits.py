@@ -19,6 +19,9 @@ from gpuledger.events.registry import parse_type
 HOUR: Final = timedelta(hours=1)
 HASH_LENGTH: Final = 16
 
+HASHES_SEARCHED_MAX: Final = 64
+"""Up to so many hashes of a source are searched as they stand in its row; of more there is a set."""
+
 HASHES_KEPT_MAX: Final = 16_384
 """How many hashes are kept in memory; their subjects are whatever sources call things."""
 
@@ -96,8 +99,11 @@ class Hours:
             hour = recorded_at.replace(minute=0, second=0, microsecond=0)
             row = SourceHour(message.source, hour, 0, 0, 0, 0, 0, "", None)
             self._aggregates.pop(message.source, None)
-        aggregates, hashes = self._with_aggregates(row, listed)
-        source, hour, events, rejected, epochs, _, total, _, limited_at = row
+        source, hour, events, rejected, epochs, aggregates, total, hashes, limited_at = row
+        if len(listed) > 1 or aggregates >= HASHES_SEARCHED_MAX:
+            aggregates, hashes = self._with_aggregates(row, listed)
+        elif listed and not _holds(hashes, listed[0]):
+            aggregates, hashes = aggregates + 1, hashes + listed[0]
         row = SourceHour(
             source,
             hour,
@@ -117,7 +123,7 @@ class Hours:
         if not listed or row.aggregates > LIMITS.aggregates:
             return row.aggregates, row.hashes
         found = self._aggregates.get(row.source)
-        if found is None:
+        if found is None or len(found) != row.aggregates:  # Some were found by a search of the row since.
             starts = range(0, len(row.hashes), HASH_LENGTH)
             found = self._aggregates[row.source] = {row.hashes[start : start + HASH_LENGTH] for start in starts}
         more = [one for one in dict.fromkeys(listed) if one not in found]
@@ -126,6 +132,14 @@ class Hours:
             return LIMITS.aggregates + 1, ""
         found.update(more)
         return row.aggregates + len(more), "".join((row.hashes, *more))
+
+
+def _holds(hashes: str, one: str) -> bool:
+    """Whether one of these hashes, which stand behind each other, is a given one."""
+    at = hashes.find(one)
+    while at % HASH_LENGTH and at >= 0:
+        at = hashes.find(one, at + 1)
+    return at >= 0
 
 
 class GapAllowance:

@@ -26,6 +26,8 @@ _SLICED = re.compile(r"(.+)::([0-9]{1,9})", re.DOTALL).fullmatch
 
 _DIGEST_LENGTH: Final = 16
 
+_BOUNDS: Final = Rule.BOUNDS  # Every event asks, and an enumeration takes long to find its member.
+
 
 class ContainerUnit(NamedTuple):
     """A unit that a container has, since when it has it without a break.
@@ -168,7 +170,7 @@ def _observed(state: Allocations, fact: Fact, data: AllocationObserved) -> None:
     allocation, time = fact.event.subject, fact.event.time
     units = set(_units(allocation, data).values())
     _set_units(state, AllocationReport(allocation, time, fact.sequence, None), units)
-    if Rule.BOUNDS in fact.rules:
+    if _BOUNDS in fact.rules:
         _make_room(state, fact, data.node)
 
 
@@ -192,6 +194,9 @@ def _set_units(state: Allocations, report: AllocationReport, units: set[Unit]) -
     """From the report's time up to the next report, the container has exactly these units."""
     allocation, time, position, _ = report
     reports, ranges = _relevant(state, allocation, time)
+    if not reports and not ranges:
+        _begin(state, report, units)
+        return
     if any(one.reported_at == time and is_after(one.position, position) for one in reports):
         return
     following = min((one.reported_at for one in reports if one.reported_at > time), default=None)
@@ -208,6 +213,16 @@ def _set_units(state: Allocations, report: AllocationReport, units: set[Unit]) -
         _cut(state, current[unit], time, following)
     for unit in units - current.keys():
         _join(state, AllocationRange._make((*unit, time, following)), before.get(unit), after.get(unit))
+
+
+def _begin(state: Allocations, report: AllocationReport, units: set[Unit]) -> None:
+    """Take the first report on a container."""
+    allocation, time, position, _ = report
+    state.reports.put(AllocationReport(allocation, time, position, None if units else time))
+    if units:
+        _set_last(state, allocation, time)
+    for unit in units:
+        _put(state, AllocationRange._make((*unit, time, None)))
 
 
 def _relevant(
