@@ -1,4 +1,7 @@
-"""How much room a row of history takes, and how long the past and the totals of years take to read, beside a scan."""
+"""How much room a row of history takes, how long the past and totals of years take to read, and old rows to delete.
+
+Each stands beside a scan, or one statement.
+"""
 
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -15,10 +18,15 @@ from gpuledger.domain.workloads.allocations import (
     DAY_TOTALS,
     HISTORY,
     AllocationRange,
+    Allocations,
     ContainerDay,
 )
 from gpuledger.domain.workloads.day_totals import changes_of, holder_of
+from gpuledger.ledger.identity import LedgerIdentity
+from gpuledger.projection.history_sweep import HistorySweep
 from gpuledger.projection.rows import RowStore
+from gpuledger.projection.store import ProjectionStore
+from gpuledger.readmodels.projections import AllocationsProjection
 
 BEGIN = datetime(2021, 1, 1, tzinfo=UTC)
 NODES, CARDS, NAMESPACES = 125, 8, 20
@@ -92,12 +100,16 @@ async def history(database_url: str, sizes: HistorySizes) -> list[Figure]:
         await connection.execute("RESET ALL")
         kept = await _p95_ms(lambda _at, _device: _ask(connection, BY_MONTH), span, 3)
         added = await _p95_ms(lambda _at, _device: _ask(connection, OF_RANGES), span, 3)
+        steps = await _swept(connection, BEGIN + span / 4)
+        at_once = await _deleted(connection, BEGIN + span / 2)
     label = f"history, {sizes.ranges:,} ranges"
     return [
         Figure(f"{label}, a row and its indexes", text, "bytes", "numbers for names", keyed, None),
         Figure(f"{label}, {days:,} day totals, a row", total, "bytes", "a range", text, None),
         Figure(f"{label}, one card at a moment, p95", looked_up, "ms", "a scan", scanned, None),
         Figure(f"{label}, all totals by month, p95", kept, "ms", "from the ranges", added, None),
+        Figure(f"{label}, a quarter deleted by pages", sum(steps), "ms", "at once", at_once, None),
+        Figure(f"{label}, longest transaction of that", max(steps), "ms", "at once", at_once, None),
     ]
 
 
@@ -155,6 +167,26 @@ async def _write(
     async with connection.transaction():
         await rows.write(connection, Changes(batch, [], []))
         await totals.write(connection, table.take_changes())
+
+
+async def _swept(connection: AsyncConnection, begins: datetime) -> list[float]:
+    """Delete what ended before a time, as the writer does; the milliseconds of each transaction."""
+    store, state, taken = ProjectionStore(connection, AllocationsProjection()), Allocations(), list[float]()
+    ours = await store.create(LedgerIdentity("bench", 1), "bench")
+    state.history.shorten(begins)
+    sweep = HistorySweep(store)
+    while True:
+        began = perf_counter()
+        if not await sweep.step(state, ours):
+            return taken
+        taken.append((perf_counter() - began) * 1000)
+
+
+async def _deleted(connection: AsyncConnection, begins: datetime) -> float:
+    """Delete what ended before a time with one statement; milliseconds."""
+    began = perf_counter()
+    await RowStore(HISTORY, "gpuledger_live").delete_before(connection, begins)
+    return (perf_counter() - began) * 1000
 
 
 async def _bytes(connection: AsyncConnection, *tables: str) -> int:

@@ -33,6 +33,7 @@ COMMANDS = LazyCommands(
         "log": Place("gpuledger.cli.log.app", "app"),
         "verify": Place(f"{_COMMANDS}.projections", "verify"),
         "replay": Place(f"{_COMMANDS}.projections", "replay"),
+        "history": Place(f"{_COMMANDS}.history", "app"),
         "snapshots": Place(f"{_COMMANDS}.snapshots", "app"),
         "agent": Place(f"{_COMMANDS}.agent", "app"),
         "permissions": Place(f"{_COMMANDS}.permissions", "permissions"),

@@ -7,6 +7,7 @@ EventError
 ├── PayloadError            data that does not fit its type
 ├── PublisherError          a source that must not publish the event
 ├── EventTimeError          an event that happened long after it was recorded
+├── TooOldError             an event of before its history begins
 ├── ExcessError             an event that holds more than one may
 └── CatalogueError          the registry contradicts itself (a bug in the code, found at import)
 """
@@ -38,6 +39,10 @@ class PublisherError(EventError):
 
 class EventTimeError(EventError):
     """The event happened long after it was recorded: a clock is wrong, or the source lies."""
+
+
+class TooOldError(EventError):
+    """The event happened before the time since which its history is kept."""
 
 
 class ExcessError(EventError):

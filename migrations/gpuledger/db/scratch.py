@@ -25,8 +25,9 @@ BUFFERS: Final = "64MB"
 """How much of the temporary tables a session keeps in memory; the rest is on the server's disk."""
 
 ASKED_AT = "asked_at"
-OF_THIS_BUILD = {"has_versions": "", "has_day_totals": "text"}
-"""Depend on which build wrote the rows; those here are of this one. Names, and what they take."""
+OF_LIVE_ROWS = {"has_versions": "", "has_day_totals": "text", "is_kept": "text, timestamptz"}
+"""Depend on which build wrote the rows that serve, and since when; those here are of this one. Names, and what they
+take."""
 
 _HELPERS: Final = ("location_of", "allocation_changes", "container_changes")
 
@@ -76,7 +77,7 @@ class Scratch:
         live = {(LIVE, name): f"{TEMPORARY}.{quoted(table_name(name))}" for name in tables}
         types = {(REPORT, "workload_then"): f'{TEMPORARY}."workload_then"'}
         functions = {
-            name: f"{TEMPORARY}.{quoted(name)}" for name in (*FUNCTIONS_AT, *_HELPERS, ASKED_AT, *OF_THIS_BUILD)
+            name: f"{TEMPORARY}.{quoted(name)}" for name in (*FUNCTIONS_AT, *_HELPERS, ASKED_AT, *OF_LIVE_ROWS)
         }
         self._names = Relocation((LIVE, REPORT), {**views, **live, **types}, functions)
 
@@ -95,10 +96,10 @@ class Scratch:
         create = SQL("CREATE FUNCTION {}() RETURNS timestamptz LANGUAGE sql STABLE RETURN {}::timestamptz")
         names = self._names
         ours = Relocation(names.schemas, names.relations, names.functions, clock)
-        files = {name for schema, name in self._objects if schema == REPORT} - {ASKED_AT, *OF_THIS_BUILD}
+        files = {name for schema, name in self._objects if schema == REPORT} - {ASKED_AT, *OF_LIVE_ROWS}
         async with self._connection.transaction():
             await self._connection.execute(create.format(Identifier(TEMPORARY, ASKED_AT), Literal(asked_at)))
-            for name, taken in OF_THIS_BUILD.items():
+            for name, taken in OF_LIVE_ROWS.items():
                 yes = SQL("CREATE FUNCTION {}({}) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true")
                 await self._connection.execute(yes.format(Identifier(TEMPORARY, name), SQL(taken)))
             for text in texts_of(files):

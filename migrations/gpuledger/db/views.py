@@ -55,6 +55,7 @@ _FILES = (
     "drop_all",
     "has_versions",
     "has_day_totals",
+    "is_kept",
     "asked_at",
     "location_of",
     "lifetimes",

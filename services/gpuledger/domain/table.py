@@ -5,6 +5,7 @@ know who writes the rows and reads nothing itself: the caller of the fold loads 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -31,6 +32,9 @@ class TableSpec(NamedTuple, Generic[R]):
 
     Where `adds` names columns, a row is what these have to grow by: whoever writes it adds it to the stored row, and a
     row whose sums are all 0 is none. So it leaves memory at once and is never read back.
+
+    Rows of a `history` retire by one column, the time when they ended, and operators may shorten it: see
+    `Table.shorten`.
     """
 
     name: str
@@ -39,6 +43,7 @@ class TableSpec(NamedTuple, Generic[R]):
     retires: tuple[str, ...] | None = None
     page_by: str | None = None
     adds: tuple[str, ...] = ()
+    history: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -56,6 +61,14 @@ class TableSpec(NamedTuple, Generic[R]):
     def is_nothing(self, row: R) -> bool:
         """Whether the sums of a row of a table that `adds` are all 0."""
         return bool(self.adds) and not any(getattr(row, name) for name in self.adds)
+
+    @property
+    def ends(self) -> str:
+        """The column of the time when a row of a history ended."""
+        assert self.history is not None, "it is part of a history"
+        assert self.retires is not None, "what ended retires"
+        (column,) = self.retires
+        return column
 
     @property
     def is_append_only(self) -> bool:
@@ -148,6 +161,9 @@ class Table(Generic[R]):
         self._was_stored: dict[Key, bool] = {}
         self._paged_in: dict[Key, None] = {}
         self._is_written = True
+        self.begins: datetime | None = None
+        """Rows that ended before are none; None where all are kept."""
+        self._end_of: Callable[[R], datetime | None] | None = None
 
     def _make_indexes(self) -> None:
         columns = self.spec.columns
@@ -175,9 +191,31 @@ class Table(Generic[R]):
         """Stop tracking changes; for folds whose rows are never written."""
         self._is_written = False
 
+    def shorten(self, begins: datetime) -> None:
+        """Drop the rows that ended before a time, and from now on whatever ended before.
+
+        Stored rows that have left memory are for others to delete, who look at `begins`.
+        """
+        if self.begins is not None and begins <= self.begins:
+            return
+        self.begins = begins
+        self._end_of = itemgetter(self.spec.columns.index(self.spec.ends))
+        for key in [key for key, row in self.rows.items() if self.is_dropped(row)]:
+            self.delete(key)
+
+    def is_dropped(self, row: R) -> bool:
+        """Whether a row ended before the history begins."""
+        if self.begins is None or self._end_of is None:
+            return False
+        end = self._end_of(row)
+        return end is not None and end < self.begins
+
     def put(self, row: R) -> None:
         """Insert the row, or replace the one with its key."""
         key, rows = self.key_of(row), self.rows
+        if self.begins is not None and self.is_dropped(row):
+            self.delete(key)
+            return
         size = len(rows)
         rows[key] = row
         is_new = len(rows) != size
@@ -215,6 +253,8 @@ class Table(Generic[R]):
         found = dict(zip(map(self.key_of, given), given, strict=True))
         if held or changed:
             found = {key: row for key, row in found.items() if key not in held and key not in changed}
+        if self.begins is not None:
+            found = {key: row for key, row in found.items() if not self.is_dropped(row)}
         held.update(found)
         if self.spec.retires is not None:
             self._paged_in.update((key, None) for key, row in found.items() if self._has_retired(row))

@@ -12,17 +12,26 @@ from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
 from gpuledger.events.envelope import Undecoded, parse, with_data, with_payload
 from gpuledger.events.errors import EventError, MalformedEventError
+from gpuledger.events.history import HistoryShortened
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset
 from gpuledger.events.publisher import Publisher, publisher_of
 from gpuledger.events.registry import Registry
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Message
-from gpuledger.projection.enforced import NOTHING_IN_FORCE, EnforcedRule, EnforcedRules, InForce, check_version
+from gpuledger.projection.enforced import (
+    NOTHING_IN_FORCE,
+    EnforcedRule,
+    EnforcedRules,
+    InForce,
+    check_version,
+    shortened,
+)
 from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.route import EPOCH_LENGTH_MAX, Route, accepted_report, mismatch, route_of
 
-_RULE_ENFORCED = RuleEnforced.TYPE
+_ENFORCING = (RuleEnforced.TYPE, HistoryShortened.TYPE)
+"""The types of events from which on a rule is enforced."""
 
 
 class Checked:
@@ -195,7 +204,9 @@ class Checker:
             if checked_by.rules:
                 rule = route.rule_in_every_build(publisher) if route.is_introduced else route.rule
                 enforced.check(publisher, rule, route.aggregate, event, message)
-            enforces = self._enforced_by(event, message, enforced) if event.type == _RULE_ENFORCED else None
+            # One of the edge is of a type that is not known there, or is rejected.
+            is_enforcing = event.type in _ENFORCING and route.is_registered
+            enforces = self._enforced_by(event, message, enforced) if is_enforcing else None
         except EventError as error:
             return Checked(message, event, error, checked_by)
         in_force = enforced.in_force
@@ -215,8 +226,11 @@ class Checker:
     def _enforced_by(self, event: Undecoded, message: Message, enforced: EnforcedRules) -> EnforcedRule:
         """Enforce the rule that an event names from here on, except where operators skip the event."""
         data = with_payload(event).data
-        assert isinstance(data, RuleEnforced), "it has this type"
-        one = EnforcedRule(event.subject, data.version, message.sequence)
+        if isinstance(data, HistoryShortened):
+            one = shortened(event.subject, data.before, event, message)
+        else:
+            assert isinstance(data, RuleEnforced), "it has one of these types"
+            one = EnforcedRule(event.subject, data.version, message.sequence)
         check_version(one.rule, one.version)
         if message.sequence not in self._skipped:
             enforced.add(one)

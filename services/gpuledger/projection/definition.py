@@ -18,7 +18,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.position import Offset, Position
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import LedgerIdentity
-from gpuledger.projection.enforced import EnforcedRule, InForce
+from gpuledger.projection.enforced import EnforcedRule, InForce, shorten
 
 
 class Decision(NamedTuple):
@@ -235,3 +235,9 @@ class Projection:
     def due(self, state: Any, now: datetime) -> Decisions:  # noqa: ANN401, ARG002
         """The decisions that follow from the passing of time alone; the writer asks for them."""
         return ()
+
+
+def follow_rules(projection: Projection, state: Any, in_force: InForce) -> None:  # noqa: ANN401 - each has its own state
+    """Have a fold's state follow the rules that are enforced from here on."""
+    projection.follow_rules(state, in_force)
+    shorten(state, in_force)

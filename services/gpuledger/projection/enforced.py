@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Set
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from gpuledger.domain.fact import counted_as_recorded, is_ahead, time_of_ns
+from gpuledger.domain.fact import State, counted_as_recorded, is_ahead, time_of_ns
+from gpuledger.domain.histories import HISTORIES, seconds_of, time_of
 from gpuledger.events.envelope import Undecoded
-from gpuledger.events.errors import EventTimeError, ExcessError, PublisherError, UnknownEventTypeError
+from gpuledger.events.errors import EventTimeError, ExcessError, PublisherError, TooOldError, UnknownEventTypeError
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Offset
 from gpuledger.events.publisher import Publisher
@@ -25,6 +26,9 @@ from gpuledger.events.publishing import (
 from gpuledger.events.registry import PREFIX
 from gpuledger.ledger.api import Message
 
+_SHORTENED = "history/"
+"""How the rule begins that a history was shortened; the name of the history follows."""
+
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 DECIDED = (Authority.SERVICE, Authority.OWN_SOURCE)
@@ -32,7 +36,10 @@ DECIDED = (Authority.SERVICE, Authority.OWN_SOURCE)
 
 
 class EnforcedRule(NamedTuple):
-    """A rule, its version, and the position from which on it is enforced."""
+    """A rule, its version, and the position from which on it is enforced.
+
+    That a history was shortened is a rule as well, whose version is the time since which it is kept.
+    """
 
     rule: str
     version: int
@@ -44,13 +51,16 @@ class InForce:
 
     `types` are the introduced types of events that are in force. Each has a rule of its own, whose version is odd while
     it is in force. `reports_version` is that of `Rule.DEVICE_REPORTS`, and 0 where it is not among them;
-    `shared_version` that of `Rule.SHARED_SUBJECTS`.
+    `shared_version` that of `Rule.SHARED_SUBJECTS`. `histories` says since when those are kept that were shortened, and
+    `refused_before` before which time facts of an aggregate count no more.
     """
 
     __slots__ = (
         "checks_bounds",
         "checks_publishers",
         "checks_times",
+        "histories",
+        "refused_before",
         "reports_version",
         "rules",
         "shared_version",
@@ -66,6 +76,12 @@ class InForce:
         self.checks_bounds = Rule.BOUNDS in rules
         self.reports_version = rules[Rule.DEVICE_REPORTS].version if Rule.DEVICE_REPORTS in rules else 0
         self.shared_version = rules[Rule.SHARED_SUBJECTS].version if Rule.SHARED_SUBJECTS in rules else 0
+        self.histories = {
+            rule.removeprefix(_SHORTENED): time_of(one.version)
+            for rule, one in rules.items()
+            if rule.startswith(_SHORTENED)
+        }
+        self.refused_before = {HISTORIES[name].aggregate or "": begins for name, begins in self.histories.items()}
 
     def check_bounds(self, publisher: Publisher, data: Payload) -> None:
         """Check that an event of the edge holds no more than one event may.
@@ -129,11 +145,14 @@ class EnforcedRules:
         Raises:
             PublisherError: its source must not publish it.
             EventTimeError: it happened long after it was recorded.
+            TooOldError: it happened before the history begins that it would change.
         """
         if self.in_force.checks_publishers and publisher.is_edge and rule is not None:
             reason = publisher.violation(rule, aggregate, event.subject, event.data)
             if reason is not None:
                 raise PublisherError(f"{event.type}: {reason}")
+        if self.in_force.refused_before and publisher.is_edge:
+            _check_age(event, self.in_force.refused_before.get(aggregate))
         if self.in_force.checks_times and not self._is_in_time(event, message.recorded_ns):
             recorded_ns = message.recorded_ns
             if not _is_decided(rule, publisher):
@@ -167,8 +186,32 @@ def check_version(rule: str, version: int) -> None:
     Raises:
         UnknownEventTypeError: it cannot.
     """
-    if not _is_type(rule) and version > RULE_VERSIONS.get(rule, 0):
+    if rule.startswith(_SHORTENED):
+        if rule.removeprefix(_SHORTENED) not in HISTORIES:
+            raise UnknownEventTypeError(f"This build does not know {rule!r}, which an operator shortened.")
+    elif not _is_type(rule) and version > RULE_VERSIONS.get(rule, 0):
         raise UnknownEventTypeError(f"This build does not know version {version} of the rule {rule!r}.")
+
+
+def shortened(history: str, begins: datetime, event: Undecoded, message: Message) -> EnforcedRule:
+    """The rule that a history begins at a time, from the event on that says so."""
+    version = seconds_of(begins, counted_as_recorded(event, message.recorded_ns))
+    return EnforcedRule(rule_of_history(history), version, message.sequence)
+
+
+def rule_of_history(history: str) -> str:
+    """The name of the rule that a history was shortened."""
+    return f"{_SHORTENED}{history}"
+
+
+def shorten(state: State, in_force: InForce) -> None:
+    """Have a state drop what ended before its histories begin."""
+    if not in_force.histories:
+        return
+    for table in state.tables().values():
+        begins = in_force.histories.get(table.spec.history or "")
+        if begins is not None:
+            table.shorten(begins)
 
 
 def _is_decided(rule: PublishRule | None, publisher: Publisher) -> bool:
@@ -180,6 +223,14 @@ def _is_decided(rule: PublishRule | None, publisher: Publisher) -> bool:
 
 def _is_type(rule: str) -> bool:
     return rule.startswith(PREFIX)
+
+
+def _check_age(event: Undecoded, begins: datetime | None) -> None:
+    if begins is not None and event.time < begins:
+        raise TooOldError(
+            f"It happened at {event.time.isoformat()}, and an operator has shortened the history that it would change: "
+            f"that is kept since {begins.isoformat()}."
+        )
 
 
 def _check_time(event: Undecoded, recorded_ns: int) -> None:

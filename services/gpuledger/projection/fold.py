@@ -33,6 +33,7 @@ from gpuledger.projection.definition import (
     RefusedEvent,
     Report,
     event_of,
+    follow_rules,
 )
 from gpuledger.projection.enforced import EnforcedRules, InForce
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
@@ -71,13 +72,13 @@ class Fold:
         self.state: State = projection.new_state() if state is None else state
         self.enforced = enforced or EnforcedRules()
         self.sequence = sequence
-        self.numbering = numbering
-        self.events = 0
+        self.numbering, self.events = numbering, 0
         self.decision_bytes_max: int | None = None
         """How large a decision may be; None where decisions are not published."""
         self.returns: Returns | None = None
         """Checks own events as they come; None where decisions are not published."""
         self._last: Message | None = None
+        self._agreed: InForce | None = None
         self.decided, self._publishes = list[Decoded](), publishes
         self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if self.generations.has(position)}
@@ -85,10 +86,9 @@ class Fold:
         self.seen = (seen or Seen()) if numbers is None else numbers.seen
         self._numbers = numbers or self.seen
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
-        self._agreed: InForce | None = None
         self._source, self._observes, self._reads = projection.source, projection.observes, projection.reads
         self._hearing = Hearing(projection)
-        projection.follow_rules(self.state, self.enforced.in_force)
+        follow_rules(projection, self.state, self.enforced.in_force)
 
     @property
     def generation(self) -> int:
@@ -179,7 +179,7 @@ class Fold:
         if checked.enforces is not None:
             self._agreed = None
             self.enforced.add(checked.enforces)
-            self.projection.follow_rules(self.state, self.enforced.in_force)
+            follow_rules(self.projection, self.state, self.enforced.in_force)
         data, handler = None, None
         if route.rule is not None:
             handler = self._hearing.handler(event.type, route)

@@ -158,6 +158,11 @@ class RowStore(Generic[R]):
         cursor = await connection.execute(query, (list(keys),))
         return [self.spec.row(*row) for row in await cursor.fetchall()]
 
+    async def delete_before(self, connection: AsyncConnection[Any], begins: datetime) -> None:
+        """Delete the rows of a history that ended before a time, all at once."""
+        query = SQL("DELETE FROM {} WHERE {} < %s").format(self.table, Identifier(self.spec.ends))
+        await connection.execute(query, (begins,))
+
     async def _fetch(
         self, connection: AsyncConnection[Any], query: Composed, arguments: Sequence[object]
     ) -> AsyncIterator[list[R]]:

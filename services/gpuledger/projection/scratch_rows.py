@@ -4,6 +4,7 @@ It keeps no checkpoint, no numbers and no outbox: what it writes is never contin
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -38,6 +39,7 @@ class ScratchRows:
             for spec in projection.specs
             if spec.name in names
         }
+        self._begins: dict[str, datetime] = {}
 
     @property
     def names(self) -> Sequence[str]:
@@ -75,13 +77,19 @@ class ScratchRows:
                 table.load(await self._rows[name].page(self._connection, absent))
 
     async def flush(self) -> None:
-        """Write what changed since the last time; changes of tables that are not kept are dropped."""
+        """Write what changed since the last time, and delete what ended before its history begins.
+
+        Changes of tables that are not kept are dropped.
+        """
         async with self._connection.transaction():
             for name, table in self._state.tables().items():
                 if table.has_changes():
                     changes = table.take_changes()
                     if name in self._rows:
                         await self._rows[name].write(self._connection, changes)
+                if name in self._rows and table.begins is not None and self._begins.get(name) != table.begins:
+                    await self._rows[name].delete_before(self._connection, table.begins)
+                    self._begins[name] = table.begins
         await self._after_write()
 
 

@@ -252,15 +252,19 @@ class ProjectionStore:
             raise self._fenced()
         return int(row[1])
 
+    async def hold(self, ours: Checkpoint) -> None:
+        """Keep everybody else from writing or swapping these rows until the transaction ends. Raises as `flush`."""
+        found = await self.checkpoint(lock=True)
+        if found is None or found.incarnation != ours.incarnation:
+            raise self._fenced()
+
     async def release_held(self, ours: Checkpoint) -> tuple[list[Decoded], Numbering]:
         """Let go what was held back while the decider had not seen all of its own past; returns it, and what follows.
 
         It is numbered only now, because most of it came back meanwhile and needs none any more; raises as `flush`.
         """
         async with self.connection.transaction():
-            found = await self.checkpoint(lock=True)
-            if found is None or found.incarnation != ours.incarnation:
-                raise self._fenced()
+            await self.hold(ours)
             decider = await self.decider()
             assert decider is not None, "a decider has a numbering from its beginning"
             held = [decode(bytes(data)) for (data,) in await self._outbox_rows("data", ("held",))]

@@ -195,6 +195,8 @@ async def _compare_table(store: ProjectionStore, name: str, table: Table[Any]) -
     left: dict[Key, Any] = dict(table.rows)
     async for rows in RowStore(table.spec, schema_of(LIVE)).all(store.connection):
         for row in rows:
+            if table.is_dropped(row):
+                continue  # it is about to be deleted
             key = table.key_of(row)
             expected = left.pop(key, None)
             if expected != row:

@@ -30,6 +30,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.enforced import EnforcedRules
 from gpuledger.projection.errors import AnotherLeaderError, BadEventError, DecisionRefusedError, ProjectionError
 from gpuledger.projection.fold import Fold
+from gpuledger.projection.history_sweep import HistorySweep
 from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outbox import sent_decisions
 from gpuledger.projection.replay import skipped_positions
@@ -83,6 +84,7 @@ class RowWriter:
         self._settled = False
         self._own = OwnEvents(context.projection.source, ORIGIN)
         self._idle_ticks = 0
+        self._sweep = HistorySweep(store)
 
     @classmethod
     async def load(cls, context: WriterContext, store: ProjectionStore) -> Self:
@@ -131,6 +133,8 @@ class RowWriter:
     async def take(self, batch: Sequence[Checked]) -> None:
         """Fold the messages (none: only ask what is due), write the changed rows, publish the decisions.
 
+        Then a few of the rows are deleted that ended before a history begins.
+
         Raises:
             ProjectionError: the projection has to stop.
             LedgerUnavailableError: the ledger shows less than it has acknowledged.
@@ -145,8 +149,13 @@ class RowWriter:
         if self._context.projection.decides and is_at_or_after(self._fold.sequence, self._head_at_start):
             self._fold.enforce(self._context.rules(), now)
             self._fold.due(now)
-        if not batch and not self._fold.decided:
-            return
+        if batch or self._fold.decided:
+            await self._commit(batch)
+        await self._sweep.step(self._fold.state, self.checkpoint)
+
+    async def _commit(self, batch: Sequence[Checked]) -> None:
+        """Write what changed, and publish what was decided."""
+        metrics = self._context.metrics
         with metrics.flushing():
             await self._flush()
         metrics.committed(

@@ -58,7 +58,8 @@ class AllocationsProjection(Projection):
     """The devices of each container, from `allocation.*` events; its past is read back when a late event comes."""
 
     name = "allocations"
-    version = 3
+    version = 4
+    same_rows_as = 3
     specs = allocations.SPECS
     handlers = allocations.HANDLERS
     pages = True
@@ -73,8 +74,8 @@ class AvailabilityProjection(Projection):
     """Slices, claims and who holds which device, from `slice.*`, `claim.*`, `device-class.*` and `taint-rule.*`."""
 
     name = "availability"
-    version = 3
-    same_rows_as = 2
+    version = 4
+    same_rows_as = 3
     specs = rows.SPECS
     handlers = slices.HANDLERS
     state_class = Availability

@@ -33,8 +33,8 @@ from support.events import START, message
 from support.paths import ROOT
 
 MODELS = {f"{model.AGGREGATE}.{model.EVENT}": model for model in registry.models()}
-HEARD = [name for name in MODELS if name != "device.report-accepted"]
-"""No fold handles a report that was accepted; it handles the report in it."""
+HEARD = [name for name in MODELS if name not in ("device.report-accepted", "history.shortened")]
+"""No fold handles a report that was accepted; it handles the report in it. A shortened history is a rule to all."""
 
 OURS = {
     SourceKind.SOURCES,
@@ -51,7 +51,11 @@ SOURCES = {
     SourceKind.OPERATORS: "/operators/alice",
     **{kind: f"/services/{kind}" for kind in sorted(OURS)},
 }
-SUBJECTS = {"node": "n1", "allocation": "n1/team/pod/container", "rule": Rule.PUBLISHERS.value}
+SUBJECTS = {
+    "node": "n1",
+    "allocation": "n1/team/pod/container",
+    "rule": Rule.PUBLISHERS.value,
+}
 ELSEWHERE = {"node": "n2", "allocation": "n2/team/pod/container"}
 
 PUBLISHING_CODE = {
@@ -66,6 +70,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/deciders/pools": {SourceKind.POOLS},
     "services/gpuledger/deciders/seals": {SourceKind.SEALS},
     "services/gpuledger/tools/log_restore.py": {SourceKind.OPERATORS},
+    "services/gpuledger/tools/history_retention.py": {SourceKind.OPERATORS},
 }
 NOT_PUBLISHED = {"PoolDefined", "PoolGone", "SettingsChanged"}
 """Payloads that code also makes without publishing them, such as settings with their defaults."""

@@ -16,7 +16,8 @@ BEGIN ATOMIC
         held.pool,
         held.valid_from
     FROM gpuledger_live.container_allocation_history AS held
-    WHERE held.valid_from <= at AND (held.valid_to IS NULL OR held.valid_to > at);
+    WHERE report.is_kept('container_allocation_history', at)
+        AND held.valid_from <= at AND (held.valid_to IS NULL OR held.valid_to > at);
 END;
 
 COMMENT ON FUNCTION report.container_allocations_at(timestamptz) IS

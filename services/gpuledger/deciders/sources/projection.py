@@ -13,8 +13,8 @@ class SourcesProjection(Projection):
     """The one projection that draws conclusions from gaps, because it reads the whole log."""
 
     name = "sources"
-    version = 6
-    same_rows_as = 5
+    version = 7
+    same_rows_as = 6
     specs = sources.SPECS
     handlers = sources.HANDLERS
     state_class = sources.Sources

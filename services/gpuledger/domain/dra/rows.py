@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from gpuledger.api.conditions import FALSE, TRUE, UNKNOWN
+from gpuledger.domain.histories import DEVICE_ALLOCATIONS, POOL_AVAILABILITY
 from gpuledger.domain.table import TableSpec
 
 UNDECIDED: Final = "PoolIncomplete"
@@ -129,6 +130,7 @@ CLAIM: TableSpec[ResourceClaim] = TableSpec("resource_claim", ResourceClaim, ("c
 ALLOCATION: TableSpec[DeviceAllocation] = TableSpec(
     "device_allocation", DeviceAllocation,
     ("claim", "uid", "driver", "pool", "device", "request", "share", "valid_from"), retires=("valid_to",),
+    history=DEVICE_ALLOCATIONS.name,
 )  # fmt: skip
 DEVICE_CLASS: TableSpec[DeviceClass] = TableSpec("device_class", DeviceClass, ("name",))
 TAINT_RULE: TableSpec[DeviceTaintRule] = TableSpec("device_taint_rule", DeviceTaintRule, ("name",))
@@ -137,6 +139,10 @@ CONDITION: TableSpec[SlicePoolCondition] = TableSpec(
     "pool_condition", SlicePoolCondition, ("driver", "pool", "node", "type")
 )
 AVAILABILITY: TableSpec[PoolAvailability] = TableSpec(
-    "pool_availability", PoolAvailability, ("driver", "pool", "node", "valid_from"), retires=("valid_to",)
+    "pool_availability",
+    PoolAvailability,
+    ("driver", "pool", "node", "valid_from"),
+    retires=("valid_to",),
+    history=POOL_AVAILABILITY.name,
 )
 SPECS = (SLICE, CLAIM, ALLOCATION, DEVICE_CLASS, TAINT_RULE, NODE_LABELS, CONDITION, AVAILABILITY)

@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
+from gpuledger.domain.histories import CONTAINER_ALLOCATIONS
 from gpuledger.domain.table import Sum, Table, TableSpec
 from gpuledger.domain.workloads.day_totals import changes_of, holder_of
 from gpuledger.events.allocation import UNITS_OF_NODE_MAX, AllocationEnded, AllocationObserved
@@ -105,6 +106,7 @@ HISTORY: TableSpec[AllocationRange] = TableSpec(
     ("allocation", "unit", "valid_from"),
     retires=("valid_to",),
     page_by="allocation",
+    history=CONTAINER_ALLOCATIONS.name,
 )
 REPORTS: TableSpec[AllocationReport] = TableSpec(
     "container_allocation_report",
@@ -112,6 +114,7 @@ REPORTS: TableSpec[AllocationReport] = TableSpec(
     ("allocation", "reported_at"),
     retires=("until",),
     page_by="allocation",
+    history=CONTAINER_ALLOCATIONS.name,
 )
 DAY_TOTALS: TableSpec[ContainerDay] = TableSpec(
     "container_allocation_day", ContainerDay, ("day", "holder"), retires=(), adds=("held", "held_us")

@@ -13,9 +13,11 @@ from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from gpuledger.domain.devices.fold import SLOT
+from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, History
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.table import R, TableSpec
 from gpuledger.events.position import Offset
+from gpuledger.projection.enforced_store import kept_since
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.queries.backend import Backend, folded_past, named_projections
 
@@ -48,6 +50,10 @@ CHANGED_IN: Mapping[str, ChangedIn] = {
     "contradictions_at": ChangedIn("subject", {"contradiction": ("valid_from", "valid_to")}),
 }
 """By the function that gives the rows at a time: a row differs between two moments only where one lies between."""
+
+
+HISTORY_OF: Mapping[str, History] = {"container_allocations_at": CONTAINER_ALLOCATIONS}
+"""By the function that gives the rows at a time: the history that it looks into, if operators may shorten that."""
 
 
 class RowSource(NamedTuple):
@@ -100,15 +106,17 @@ async def rows_at(
     """The rows as they were at a time.
 
     Raises:
-        RequestError: this kind has no history in event time.
+        RequestError: this kind has no history in event time, or it is not kept since then.
     """
+    await _check_kept(connection, source, at)
     return await _select(connection, source, _relation_at(source, at), row_filter)
 
 
 async def rows_that_may_differ(
     connection: AsyncConnection[Any], source: RowSource, earlier: datetime, later: datetime
 ) -> tuple[list[RowDict], list[RowDict]]:
-    """The rows of two moments, without most of those that are the same at both."""
+    """The rows of two moments, without most of those that are the same at both; raises as `rows_at`."""
+    await _check_kept(connection, source, min(earlier, later))
     changed = CHANGED_IN[source.at or ""]
     keys = await _changed_keys(connection, changed, min(earlier, later), max(earlier, later))
     values = {changed.key: keys} if len(keys) <= CHANGED_KEYS_MAX else {}
@@ -183,6 +191,14 @@ async def _select(
     if row_filter.names:
         values[source.name_key] = list(row_filter.names)
     return await _select_where(connection, source, relation, values)
+
+
+async def _check_kept(connection: AsyncConnection[Any], source: RowSource, at: datetime) -> None:
+    history = HISTORY_OF.get(source.at or "")
+    since = None if history is None else await kept_since(connection, source.projection, history.name)
+    if history is not None and since is not None and at < since:
+        what = f"An operator has shortened {history.name}: it is kept since {since.isoformat()}"
+        raise RequestError(what, "Ask the log itself, with `gpuledger sql --at`")
 
 
 def _relation_at(source: RowSource, at: datetime) -> Composable:

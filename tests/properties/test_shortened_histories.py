@@ -1,0 +1,190 @@
+"""A history that an operator shortened: rows of after are those of a fold that kept all, however the fold is cut."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, HISTORIES
+from gpuledger.domain.table import Changes, Table
+from gpuledger.events.envelope import Decoded
+from gpuledger.events.history import HistoryShortened
+from gpuledger.ledger.api import Message
+from gpuledger.projection.definition import Projection
+from gpuledger.projection.fold import Fold
+from gpuledger.projection.fold_snapshots import buckets
+from gpuledger.projection.fold_snapshots.check import check_snapshots
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
+from gpuledger.readmodels.projections import AllocationsProjection, AvailabilityProjection
+from properties.test_fold_snapshots import refuse, take_at
+from support.events import GENERATION, RecordedFact, Rows, allocated, event, folded, hour, log_of, numbered, rows_of
+from support.fold_snapshots import CountingLedger, MemoryObjects, from_snapshot, from_start, recorded_messages
+
+OPERATOR = "/operators/eva"
+SECOND = timedelta(seconds=1)
+LATER = timedelta(days=400)
+"""How long after the facts everything is recorded, so that all of them may be dropped."""
+
+bounds = st.integers(-1, 10)
+
+
+def shortened(at: int, number: int = 1, history: str = CONTAINER_ALLOCATIONS.name) -> Decoded:
+    return event(HistoryShortened(before=hour(at)), history, number=number, source=OPERATOR)
+
+
+def late_log(events: Sequence[Decoded]) -> list[Message]:
+    """The events, recorded long after they happened."""
+    return [recorded_later(one) for one in log_of(events)]
+
+
+def recorded_later(message: Message) -> Message:
+    return message._replace(recorded_ns=message.recorded_ns + int(LATER.total_seconds()) * 10**9)
+
+
+def ended_before(row: Any, begins: datetime) -> bool:
+    """Whether a range, or a report that no longer holds, ended before a time."""
+    end = getattr(row, "valid_to", None) or getattr(row, "until", None)
+    return end is not None and end < begins
+
+
+class Stored:
+    """A fold whose rows leave memory as they are written, and come back as they are touched; as a store has them."""
+
+    def __init__(self, projection: Projection) -> None:
+        self.fold = Fold(projection, GENERATION)
+        self.rows: dict[str, dict[Any, Any]] = {name: {} for name in self.fold.state.tables()}
+
+    def take(self, messages: Sequence[Message]) -> None:
+        batch = self.fold.check_all(messages)
+        for name, key in {one for checked in batch for one in self.fold.touched(checked)}:
+            table = self.fold.state.tables()[name]
+            place = table.spec.columns.index(table.spec.page_by or "")
+            table.load([row for row in self.rows[name].values() if row[place] == key])
+        self.fold.apply_all_checked(batch)
+        for name, table in self.fold.state.tables().items():
+            self._write(self.rows[name], table, table.take_changes())
+
+    def _write(self, rows: dict[Any, Any], table: Table[Any], changes: Changes[Any]) -> None:
+        for key in changes.gone:
+            rows.pop(key, None)
+        for row in (*changes.new, *changes.changed):
+            key = table.key_of(row)
+            rows[key] = table.spec.added(rows.get(key), row)
+            if table.spec.is_nothing(rows[key]):
+                del rows[key]
+
+    def kept(self) -> Rows:
+        """The rows but for those that are about to be deleted."""
+        tables = self.fold.state.tables()
+        return {
+            name: {key: row for key, row in rows.items() if not tables[name].is_dropped(row)}
+            for name, rows in self.rows.items()
+        }
+
+
+@given(facts=allocated, begins=bounds, data=st.data())
+def test_what_is_kept_is_what_a_fold_of_all_would_keep(
+    facts: list[RecordedFact], begins: int, data: st.DataObject
+) -> None:
+    events = data.draw(st.permutations(numbered(facts)))
+    before, after = events[: (place := data.draw(st.integers(0, len(events))))], events[place:]
+    in_time = [one for one in after if one.time >= hour(begins)]
+    expected = rows_of(folded(AllocationsProjection(), late_log([*before, *in_time])), positions=False)
+    for name in ("container_allocation_history", "container_allocation_report"):
+        expected[name] = {key: row for key, row in expected[name].items() if not ended_before(row, hour(begins))}
+    found = folded(AllocationsProjection(), late_log([*before, shortened(begins), *after]))
+    assert rows_of(found, positions=False) == expected
+
+
+@given(facts=allocated, begins=st.lists(bounds, min_size=1, max_size=3), data=st.data())
+def test_rows_that_left_memory_are_kept_and_dropped_alike(
+    facts: list[RecordedFact], begins: list[int], data: st.DataObject
+) -> None:
+    marks = [shortened(at, number) for number, at in enumerate(begins, 1)]
+    log = late_log(data.draw(st.permutations([*numbered(facts), *marks])))
+    stored = Stored(AllocationsProjection())
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(log)), max_size=6)) | {0, len(log)})
+    for first, end in pairwise(cuts):
+        stored.take(log[first:end])
+    assert stored.kept() == rows_of(folded(AllocationsProjection(), log))
+
+
+@given(facts=allocated, begins=st.lists(bounds, min_size=1, max_size=3), data=st.data())
+def test_of_several_bounds_the_latest_holds(facts: list[RecordedFact], begins: list[int], data: st.DataObject) -> None:
+    events = numbered(facts)
+    marks = [shortened(at, number) for number, at in enumerate(data.draw(st.permutations(begins)), 1)]
+    found = folded(AllocationsProjection(), late_log([*events, *marks]))
+    assert rows_of(found) == rows_of(folded(AllocationsProjection(), late_log([*events, shortened(max(begins))])))
+
+
+@cache
+def marks() -> list[Message]:
+    """Events that shorten every history, each to the later half of what a recorded log has of it."""
+    messages, found = [recorded_later(one) for one in recorded_messages()], dict[str, list[datetime]]()
+    for projection in (AllocationsProjection(), AvailabilityProjection()):
+        for table in folded(projection, messages).state.tables().values():
+            if table.spec.history:
+                ends = [getattr(row, table.spec.ends) for row in table.rows.values()]
+                found.setdefault(table.spec.history, []).extend(one for one in ends if one is not None)
+    events = [
+        event(HistoryShortened(before=sorted(ends)[len(ends) // 2] + SECOND), name, number=number, source=OPERATOR)
+        for number, (name, ends) in enumerate(found.items(), 1)
+    ]
+    return [one._replace(recorded_ns=messages[-1].recorded_ns) for one in late_log(events)]
+
+
+def shortened_recording(at: int) -> list[Message]:
+    """A recorded log, in which all histories are shortened at a place."""
+    messages = [recorded_later(one) for one in recorded_messages()]
+    whole = [*messages[:at], *marks(), *messages[at:]]
+    return [one._replace(sequence=sequence) for sequence, one in enumerate(whole, 1)]
+
+
+MESSAGES = len(recorded_messages())
+both = pytest.mark.parametrize(
+    "projection", [AllocationsProjection(), AvailabilityProjection()], ids=lambda projection: projection.name
+)
+
+
+@both
+@settings(max_examples=5, deadline=None)
+@given(at=st.integers(0, MESSAGES), step=st.integers(1, 200))
+def test_a_recorded_log_is_shortened_alike_in_memory_and_in_a_store(projection: Projection, at: int, step: int) -> None:
+    log, stored = shortened_recording(at), Stored(projection)
+    for first in range(0, len(log), step):
+        stored.take(log[first : first + step])
+    assert stored.kept() == rows_of(folded(projection, log))
+
+
+def test_the_recorded_log_has_something_to_drop_of_every_history() -> None:
+    assert len(marks()) == len(HISTORIES)
+    for projection in (AllocationsProjection(), AvailabilityProjection()):
+        dropped, kept = (rows_of(folded(projection, shortened_recording(MESSAGES)[:end])) for end in (None, MESSAGES))
+        for spec in projection.specs:
+            assert (len(dropped[spec.name]) < len(kept[spec.name])) == (spec.history is not None), spec.name
+
+
+@pytest.fixture
+def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables have many buckets."""
+    monkeypatch.setattr(buckets, "ROWS_PER_BUCKET", 4)
+
+
+@both
+@pytest.mark.parametrize("at", [50, 200])
+@pytest.mark.usefixtures("small_buckets")
+async def test_snapshots_of_before_and_after_give_the_fold_from_the_start(projection: Projection, at: int) -> None:
+    log = shortened_recording(at)
+    ledger = CountingLedger(log)
+    snapshots = FoldSnapshots(MemoryObjects(), ledger, refuse)
+    await take_at(projection, ledger, snapshots, [40, 120, 250, len(log) - 1])
+    for until in (30, 100, 230, len(log)):
+        found = await from_snapshot(projection, ledger, snapshots, until)
+        assert found is None or found == await from_start(projection, ledger, until)
+    checked = [one async for one in check_snapshots(projection, ledger, snapshots)]
+    assert all(one.is_right and one.rows for one in checked), checked
