@@ -10,10 +10,13 @@ from gpuledger.domain.histories import CONTAINER_ALLOCATIONS
 from gpuledger.events.allocation import AllocatedDevices, AllocationEnded, AllocationObserved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
-from gpuledger.events.position import number_of
+from gpuledger.events.position import is_origin, number_of
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import history_sweep
 from gpuledger.projection.errors import WriterFencedError
+from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
+from gpuledger.projection.fold_snapshots.taking import Hearers, take_snapshots
+from gpuledger.projection.fold_snapshots.writer import FoldSnapshotSettings
 from gpuledger.projection.history_sweep import HistorySweep
 from gpuledger.projection.rebuild import rebuild, rollback
 from gpuledger.projection.replay import fold_until
@@ -21,6 +24,7 @@ from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.readmodels.projections import AllocationsProjection
 from support.events import AGENT, event, hour
+from support.fold_snapshots import MemoryObjects
 from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, running, table
 from support.waiting import eventually
 
@@ -177,6 +181,35 @@ async def test_a_rebuild_and_a_rollback_bring_nothing_back(ledger: JetStreamLedg
     async with running(Runner(projection, ledger, url, settings=QUICK)):
         await until(lambda: kept(url) == expected and swept(url))
     await assert_true(ledger, url, BOTH)
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before the bound", "behind it"])
+async def test_a_rebuild_from_a_snapshot_brings_nothing_back(
+    ledger: JetStreamLedger, url: str, *, is_before: bool
+) -> None:
+    """Snapshots still have what retired before the bound."""
+    projection, snapshots = AllocationsProjection(), FoldSnapshots(MemoryObjects(), ledger, pytest.fail)
+    await publish(ledger, facts())
+    if is_before:
+        await take(ledger, snapshots)
+    await publish(ledger, [shortened(300)])
+    await catch_up(ledger, url)
+    if not is_before:
+        await take(ledger, snapshots)
+    result = await rebuild(projection, ledger, url, snapshots=snapshots)
+    assert not is_origin(result.since)
+    await assert_true(ledger, url, BOTH)
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
+        await until(lambda: swept(url) and swept(url, REPORTS))
+    assert len(kept(url)) == CONTAINERS + 1 - 299
+    await assert_true(ledger, url, BOTH)
+
+
+async def take(ledger: JetStreamLedger, snapshots: FoldSnapshots) -> None:
+    """Take snapshots on the way to the head of the log."""
+    settings = FoldSnapshotSettings(events_min=CONTAINERS // 2, rows_per_event=CONTAINERS)
+    hearers = Hearers(lambda _: None, lambda error: pytest.fail(str(error)))
+    await take_snapshots([AllocationsProjection()], ledger, snapshots, hearers, settings=settings, also_last=True)
 
 
 async def test_who_was_fenced_deletes_nothing(ledger: JetStreamLedger, url: str) -> None:
