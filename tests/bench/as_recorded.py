@@ -31,9 +31,9 @@ QUERY = "SELECT count(*) FROM installation"
 class AsRecordedSizes(NamedTuple):
     """How many events the log has, of how many devices, and at how many moments it is asked."""
 
-    events: int = 400_000
+    events: int = 300_000
     devices: int = 100_000
-    moments: int = 30
+    moments: int = 25
 
 
 FULL = AsRecordedSizes()

@@ -25,12 +25,12 @@ from gpuledger.runtime.objects import open_objects
 from gpuledger.runtime.settings import Servers
 from gpuledger.tools.log_archive import messages, read_header
 from gpuledger.tools.queries.backend import Backend, all_projections
-from gpuledger.tools.snapshots import take
+from gpuledger.tools.snapshots import stored, take
 from support.cli import Cli, Run, aside
 from support.closing import caught_up, close_at, opened, rows_of, services
 from support.imports import TITAN_HEADER, write
 from support.ledgers import everything, make_ledger
-from support.projections import execute, publish
+from support.projections import assert_true, execute, publish
 from support.runners import failures
 
 EVENTS = 1_100
@@ -160,6 +160,13 @@ async def test_snapshots_of_services_and_folds_go_on_behind_a_closed_generation(
         assert past.manifest.at == Position(1, MORE - 1)
         await fold_on(past.fold, ledger, await ledger.head())
         assert past.fold.state.tables()["device"].rows == found.state.tables()["device"].rows
+        snapshots = FoldSnapshots(objects, ledger, pytest.fail)
+        result = await rebuild(projection, ledger, servers.database_url, snapshots=snapshots)
+        assert (result.since, result.checkpoint.at) == (MORE - 1, ledger.generations.position(await ledger.head()))
+        await assert_true(ledger, servers.database_url, [projection])
+        backend = Backend(ledger, servers.database_url, servers.nats_url, None, objects_url=objects.url)
+        assert (await take(backend, ["devices"], also_last=True)).snapshots == 1
+        assert [one.at.generation for one in await stored(backend, ["devices"])] == [2, 1]
 
 
 def fold_anchor(fold: Fold) -> Anchor:

@@ -132,16 +132,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
         ledger = await stack.enter_async_context(_ledger(servers))
-        locks = EDGE_LOCKS if options.has_edge else ()
-        elsewhere = [one.name for one in all_projections() if not options.runs(one.name)]
-        supervision = Supervision(
-            all_projections(),
-            ledger,
-            servers.database_url,
-            other_locks=locks,
-            elsewhere=elsewhere,
-            snapshots=snapshots_of(ledger, settings.objects_url),
-        )
+        supervision = _supervision(settings, options, servers, ledger)
         edge = None
         if options.has_edge:
             named = str(cluster) if cluster else None
@@ -160,6 +151,18 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         taking = _taking(settings, options, servers, ledger)
         work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
         await run_until_one_fails([_report_up(reports, endpoints), *work])
+
+
+def _supervision(settings: Settings, options: UpOptions, servers: DataServers, ledger: Ledger) -> Supervision:
+    """What runs the projections that the options leave to this process."""
+    return Supervision(
+        all_projections(),
+        ledger,
+        servers.database_url,
+        other_locks=EDGE_LOCKS if options.has_edge else (),
+        elsewhere=[one.name for one in all_projections() if not options.runs(one.name)],
+        snapshots=snapshots_of(ledger, settings.objects_url),
+    )
 
 
 def _taking(settings: Settings, options: UpOptions, servers: DataServers, ledger: Ledger) -> list[Work]:

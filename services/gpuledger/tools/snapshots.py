@@ -96,7 +96,8 @@ async def stored(backend: Backend, names: Sequence[str]) -> list[StoredSnapshot]
             pieces = snapshots.pieces(projection)
             for place in await pieces.places():
                 one = await pieces.manifest(place)
-                found.append(StoredSnapshot(projection.name, one.at, one.recorded_at, one.rows, one.size, one.build))
+                at = backend.ledger.generations.position(place.sequence)
+                found.append(StoredSnapshot(projection.name, at, one.recorded_at, one.rows, one.size, one.build))
     except ObjectsError as error:
         raise _unusable(error) from error
     return found
