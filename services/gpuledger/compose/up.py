@@ -27,7 +27,7 @@ from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Ledger
-from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
@@ -131,20 +131,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     cluster = await cluster_to_join(settings, is_requested=options.joins_cluster) if options.has_edge else None
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
-        await prepare_ledger(
-            servers.nats_url,
-            servers.database_url,
-            identity=servers.nats_identity,
-            replicas=servers.nats_replicas,
-        )
-        ledger = await stack.enter_async_context(
-            connect_ledger(
-                servers.nats_url,
-                name="gpuledger up",
-                identity=servers.nats_identity,
-                archives=ArchivedGenerations(),
-            )
-        )
+        ledger = await stack.enter_async_context(_ledger(servers))
         locks = EDGE_LOCKS if options.has_edge else ()
         elsewhere = [one.name for one in all_projections() if not options.runs(one.name)]
         supervision = Supervision(
@@ -173,6 +160,16 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         taking = _taking(settings, options, servers, ledger)
         work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
         await run_until_one_fails([_report_up(reports, endpoints), *work])
+
+
+@asynccontextmanager
+async def _ledger(servers: DataServers) -> AsyncIterator[JetStreamLedger]:
+    """The ledger, made where there is none, with the past of closed generations."""
+    identity = servers.nats_identity
+    await prepare_ledger(servers.nats_url, servers.database_url, identity=identity, replicas=servers.nats_replicas)
+    opening = connect_ledger(servers.nats_url, name="gpuledger up", identity=identity, archives=ArchivedGenerations())
+    async with opening as ledger:
+        yield ledger
 
 
 def _taking(settings: Settings, options: UpOptions, servers: DataServers, ledger: Ledger) -> list[Work]:
