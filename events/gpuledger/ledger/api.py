@@ -206,8 +206,8 @@ class Ledger(LedgerWriter, Protocol):
     async def last_sequence(self, subject_filter: str) -> Offset:
         """The sequence of the last message that the filter matches, the origin for none.
 
-        A closed generation that is only archived is not searched: each one begins with repeats of the last event of each
-        decider, of rules, and of agents' orders, so that who asks for these finds them.
+        A closed generation that is only archived is not searched: each one begins with repeats of the last event of
+        each decider, of rules, and of agents' orders, so that who asks for these finds them.
         """
         ...
 
