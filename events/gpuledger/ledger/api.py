@@ -204,7 +204,11 @@ class Ledger(LedgerWriter, Protocol):
         ...
 
     async def last_sequence(self, subject_filter: str) -> Offset:
-        """The sequence of the last message that the filter matches, the origin for none."""
+        """The sequence of the last message that the filter matches, the origin for none.
+
+        A closed generation that is only archived is not searched: each one begins with repeats of the last event of
+        each decider, of rules, and of agents' orders, so that who asks for these finds them.
+        """
         ...
 
     async def message_at(self, sequence: Offset) -> Message | None:

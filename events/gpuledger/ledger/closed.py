@@ -59,10 +59,6 @@ class Archives(Protocol):
         """
         ...
 
-    async def last_sequence(self, closed: ClosedGeneration, subject_filter: str) -> Offset:
-        """The last message that the filter matches, the origin for none; raises as `messages` does."""
-        ...
-
 
 class ClosedGenerations:
     """The generations before a ledger's current one, in one numbering with it."""
@@ -132,12 +128,14 @@ class ClosedGenerations:
         return anchor_of(found.sequence, found.subject, found.data)
 
     async def last_sequence(self, subject_filter: str) -> Offset:
-        """The last message in any of them that the filter matches, the origin for none; raises as `history` does."""
+        """The last message that the filter matches in those whose streams are here, the origin for none.
+
+        Archives are not searched: a generation begins with repeats of what is asked for in this way.
+        """
         for one in sorted(self._closed.values(), reverse=True):
-            if await self._is_here(one):
-                last = await last_sequence(self._connection, stream_name(one.generation), subject_filter)
-            else:
-                last = await self._archives_of(one).last_sequence(one, subject_filter)
+            if not await self._is_here(one):
+                break
+            last = await last_sequence(self._connection, stream_name(one.generation), subject_filter)
             if not is_origin(last):
                 return last
         return ORIGIN

@@ -216,10 +216,7 @@ class JetStreamLedger(Ledger):
         return await storage_use(self._connection, self._generation.stream)
 
     async def last_sequence(self, subject_filter: str) -> Offset:
-        """See `gpuledger.ledger.api.Ledger.last_sequence`.
-
-        A generation begins with repeats of what services ask for, so a closed one is seldom looked into.
-        """
+        """See `gpuledger.ledger.api.Ledger.last_sequence`."""
         last = await self.last_in(self.generation, subject_filter)
         return await self._closed.last_sequence(subject_filter) if is_origin(last) else last
 

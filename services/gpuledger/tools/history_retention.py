@@ -82,4 +82,4 @@ async def shorten(backend: Backend, history: History, begins: datetime) -> Posit
     data = HistoryShortened(before=begins)
     event = Event(random_id(), operator(), data.TYPE, history.name, system_clock(), data, random_id(), 1)
     (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return Position(backend.ledger.generation, receipt.sequence)
+    return backend.ledger.generations.position(receipt.sequence)

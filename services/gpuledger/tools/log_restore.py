@@ -101,7 +101,7 @@ def operator() -> str:
 async def skip_positions(ledger: Ledger, skips: list[tuple[Position, str]]) -> list[Position]:
     """Record that projections skip positions, each with a reason; returns the positions of these events."""
     receipts = await ledger.publish_many(_skip_events(skips))
-    return [Position(ledger.generation, receipt.sequence) for receipt in receipts]
+    return [ledger.generations.position(receipt.sequence) for receipt in receipts]
 
 
 def _skip_events(skips: list[tuple[Position, str]]) -> list[Outgoing]:

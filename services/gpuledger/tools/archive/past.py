@@ -6,7 +6,7 @@ The last file that was read is kept, because those who look for a place ask for 
 from collections.abc import AsyncIterator
 from typing import Final
 
-from gpuledger.events.position import ORIGIN, Offset, back
+from gpuledger.events.position import Offset
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.closed import ClosedGeneration
 from gpuledger.ledger.errors import GenerationError, LedgerError, LedgerUnavailableError
@@ -37,21 +37,6 @@ class ArchivedGenerations:
                     yield selected
         except _FAILURES as error:
             raise _unreadable(closed, error) from error
-
-    async def last_sequence(self, closed: ClosedGeneration, subject_filter: str) -> Offset:
-        """See `gpuledger.ledger.closed.Archives.last_sequence`; files are read from the last one back."""
-        matches, prefix = matcher(subject_filter), _prefix_of(subject_filter)
-        try:
-            archive, manifest = await self._found(closed)
-            for entry in reversed(manifest.kept):
-                last = ORIGIN
-                async for batch in _messages(archive, manifest, back(entry.first, 1), entry.last, prefix):
-                    last = next((one.sequence for one in reversed(batch) if matches(one.subject)), last)
-                if last is not ORIGIN:
-                    return last
-        except _FAILURES as error:
-            raise _unreadable(closed, error) from error
-        return ORIGIN
 
     async def _found(self, closed: ClosedGeneration) -> tuple[Archive, Manifest]:
         """The archive and the generation's manifest, which changes by retention alone."""
