@@ -10,6 +10,8 @@ from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
 from gpuledger.agent.health import severity
 from gpuledger.agent.health.severity import DEFAULT_CLASSES, OTHER, Severity
+from gpuledger.agent.setup.situation import SETTLE_S
+from gpuledger.agent.setup.timing import DEBOUNCE_MAX_S, DEBOUNCE_S
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationObserved
 from gpuledger.events.catalogue import registry
 from gpuledger.events.publishing import SourceKind
@@ -100,3 +102,9 @@ def test_every_event_of_agents_is_named() -> None:
         if SourceKind.AGENTS in kind.PUBLISH_RULE.publishers
     }
     assert documented == {name for name in ours if not name.startswith("workload.")}
+
+
+def test_the_pauses_of_setting_up_are_the_agents() -> None:
+    text = " ".join(PAGE.split())
+    assert f"has not changed for {DEBOUNCE_S * 1000:.0f} ms ({DEBOUNCE_MAX_S * 1000:.0f} ms at most)" in text
+    assert f"withdraws its units at once; after {SETTLE_S:.0f} seconds" in text
