@@ -66,3 +66,14 @@ def test_both_spellings_of_the_exporters_label_become_one() -> None:
     for labels in scraped(served, render(MONITORED).one("PodMonitor", EXPORTER)).values():
         assert {"node", "Hostname", "exported_pod", "exported_namespace", "exported_container"} <= labels
         assert "hostname" not in labels
+
+
+@pytest.mark.parametrize("exporter", [EXPORTER, "dcgm-exporter"])
+@pytest.mark.parametrize("spelling", ["Hostname", "hostname"])
+def test_an_exporter_that_has_one_spelling_alone_has_the_same_label(exporter: str, spelling: str) -> None:
+    found = scraped(
+        {"DCGM_FI_DEV_FB_USED": frozenset({"UUID", spelling})}, render(MONITORED).one("PodMonitor", exporter)
+    )
+    (labels,) = found.values()
+    assert {"UUID", "node", "Hostname"} <= labels
+    assert "hostname" not in labels

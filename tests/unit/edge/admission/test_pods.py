@@ -119,15 +119,31 @@ def test_what_needs_only_its_opposite_is_allowed() -> None:
 
 
 NEW = ("cluster-a", PoolDefined(uid="u", unit="Card"))
+CARDS = [fact for name in ("d1", "d2", "d3") for fact in device(name)]
 
 
-@pytest.mark.parametrize("facts", [[NEW], pool("cluster-a", total=0), pool("cluster-a", total=2)])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [NEW],
+        pool("cluster-a", total=0),
+        pool("cluster-a", total=2),
+        [*pool("cluster-a", total=0), *CARDS],
+        [*pool("cluster-a", total=2), *CARDS],
+    ],
+)
 def test_a_pod_that_comes_before_its_cards_waits_for_them(facts: list[RecordedFact]) -> None:
     verdict = judged(pod_with(CLUSTER, amount="3"), namespace(), *facts)
     assert verdict.is_allowed
     assert verdict.patch
     (warning,) = verdict.warnings
     assert "stays Pending" in warning
+
+
+def test_a_pod_that_all_cards_of_a_pool_together_could_not_hold_is_refused() -> None:
+    verdict = judged(pod_with(CLUSTER, amount="4"), namespace(), *pool("cluster-a", total=0), *CARDS)
+    assert verdict.reason == "CapacityExceeded"
+    assert "offer 3. Ask for 3 or fewer" in verdict.message
 
 
 def test_a_pod_that_fits_into_the_pool_has_no_warning() -> None:
