@@ -80,7 +80,7 @@ async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
         assert rows_of(servers.database_url) == served
         for projection in all_projections():
             assert (await verify(projection, ledger, servers.database_url)).differences == 0
-    for command in (["verify"], ["log", "archive", "verify", location], ["doctor"]):
+    for command in (["verify"], ["verify", "--log"], ["log", "archive", "verify", location], ["doctor"]):
         found = await cli(*command)
         assert found.code == 0, found.err + found.out
     assert "1/5" in (await cli("log", "show", "5")).out

@@ -9,6 +9,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from gpuledger.events.position import is_at_or_after
+from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.projection.checkpoint import LIVE, schema_of
 from gpuledger.projection.supervision import Supervision
@@ -59,6 +60,15 @@ async def caught_up(supervision: Supervision) -> None:
         return all(one is not None and is_at_or_after(one, head) for one in found)
 
     await eventually(is_at_head)
+
+
+async def gone_on(ledger: Ledger, generation: int) -> None:
+    """The ledger has noticed that a generation was closed, and is at this one."""
+
+    async def is_there() -> bool:
+        return ledger.generation == generation
+
+    await eventually(is_there)
 
 
 def rows_of(database_url: str) -> dict[str, list[tuple[Any, ...]]]:

@@ -92,7 +92,7 @@ class _Proof:
     async def _read_seals(self) -> None:
         behind = self._ledger.identity.behind
         async for messages in self._ledger.history(behind, self._head, SEAL_SUBJECTS):
-            self.seals += seals_among(messages, self.note)
+            self.seals += (_as_proven_here(seal, behind) for seal in seals_among(messages, self.note))
 
     async def _read_links(self, advance: Advance) -> None:
         link, behind = self._ledger.identity.link, self._ledger.identity.behind
@@ -104,6 +104,11 @@ class _Proof:
                     self.links[message.sequence] = link
             advance.to(events_up_to(messages[-1].sequence, behind))
         self.link = link
+
+
+def _as_proven_here(seal: RecordedSeal, behind: Offset) -> RecordedSeal:
+    """A seal of what a closed generation holds is one that was restored: the next generation begins with its repeat."""
+    return seal._replace(is_restored=True) if is_at_or_after(behind, seal.data.last) else seal
 
 
 async def prove_log(backend: Backend) -> LogProof:
