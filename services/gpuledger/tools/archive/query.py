@@ -182,7 +182,10 @@ def _refused(bounds: ArchiveBounds) -> Iterator[None]:
             f"The archive cannot be read: {error}", "Prove it with `gpuledger log archive verify`"
         ) from error
     except duckdb.CatalogException as error:
-        raise QueryError(f"{_reason(error)} SHOW ALL TABLES lists what the archive has.") from error
+        raise QueryError(
+            f"{_reason(error)} SHOW ALL TABLES lists what the archive has; `gpuledger log archive write` puts the rows "
+            "of tables and reports beside the events."
+        ) from error
     except duckdb.Error as error:
         raise QueryError(_reason(error)) from error
 
