@@ -31,6 +31,7 @@ from gpuledger.edge.admission.serving.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import short_walks
+from gpuledger.runtime.telemetry import configure_logging
 from support.admission import cached, namespace, pod_with, pool
 
 HOST = "127.0.0.1"
@@ -136,5 +137,6 @@ def _deciding(pools: int) -> Callable[[AdmissionRequest], AdmissionResponse]:
 
 
 if __name__ == "__main__":
+    configure_logging()
     with short_walks():
         asyncio.run(_serve(int(sys.argv[1])))

@@ -36,6 +36,7 @@ from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.garbage import short_walks
+from gpuledger.runtime.telemetry import configure_logging
 from support.inventory import NFD, labels
 from support.servers import short_directory
 
@@ -283,5 +284,6 @@ def _writes(*actions: str) -> int:
 _WRITES = "gpuledger_statuswriter_writes_total"
 
 if __name__ == "__main__":
+    configure_logging()
     with short_walks():
         asyncio.run(_serve(*sys.argv[1:]))

@@ -32,6 +32,7 @@ from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.garbage import short_walks
+from gpuledger.runtime.telemetry import configure_logging
 
 TELL_S = 0.25
 WATCHERS = len(INDEPENDENT_KINDS) + 3
@@ -121,5 +122,6 @@ def _samples(name: str) -> list[float]:
 
 
 if __name__ == "__main__":
+    configure_logging()
     with short_walks():
         asyncio.run(_serve(*sys.argv[1:]))

@@ -11,6 +11,7 @@ from time import perf_counter
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.readmodels.projections import DevicesProjection
+from gpuledger.runtime.telemetry import configure_logging
 
 _STATUS = Path("/proc/self/status")
 
@@ -42,4 +43,5 @@ async def main(nats_url: str, database_url: str) -> None:
 
 
 if __name__ == "__main__":
+    configure_logging()
     asyncio.run(main(*sys.argv[1:]))

@@ -15,6 +15,7 @@ from gpuledger.projection.fold import Fold
 from gpuledger.projection.kept_fold import KeptFold
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.tasks import end
+from gpuledger.runtime.telemetry import configure_logging
 
 POLL_S = 0.05
 PROJECTIONS = {one.name: one for one in (CacheProjection, DesiredProjection)}
@@ -56,4 +57,5 @@ def _work(fold: Fold) -> int:
 
 
 if __name__ == "__main__":
+    configure_logging()
     asyncio.run(main(*sys.argv[1:]))

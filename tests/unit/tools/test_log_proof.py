@@ -44,7 +44,7 @@ class LongLog:
     async def head(self) -> Offset:
         return self.seals[-1].sequence
 
-    async def history(self, subject_filter: str = "", **_: Any) -> AsyncIterator[list[Message]]:
+    async def history(self, _after: Offset, _until: Offset, subject_filter: str = "") -> AsyncIterator[list[Message]]:
         if not subject_filter:
             for first in range(1, MESSAGES + 1, PER_BATCH):
                 yield [Message(SUBJECT, DATA, position, 0) for position in range(first, first + PER_BATCH)]
