@@ -261,20 +261,20 @@ class Table(Generic[R]):
         for index in self._indexes:
             index.fill(found, found.values())
 
-    def load_when_asked(self, rows: Callable[[], Iterable[R]]) -> None:
+    def load_lazily(self, rows: Callable[[], Iterable[R]]) -> None:
         """Load rows from the store once anybody asks for any; the table has none yet."""
         self._to_load = rows
         del self.rows, self.by, self._indexes
 
     @property
     def is_loaded(self) -> bool:
-        """Whether nothing is left of what `load_when_asked` was to load."""
+        """Whether nothing is left of what `load_lazily` was to load."""
         return "rows" in vars(self)
 
     if not TYPE_CHECKING:  # mypy would take any name for an attribute
 
         def __getattr__(self, name: str) -> object:
-            """Load the rows at the first use of what `load_when_asked` left out."""
+            """Load the rows at the first use of what `load_lazily` left out."""
             if name not in ("rows", "by", "_indexes"):
                 raise AttributeError(name, name=name, obj=self)
             rows, self.rows = vars(self).pop("_to_load"), {}

@@ -51,7 +51,7 @@ def test_rows_are_loaded_when_they_are_first_asked_for() -> None:
     asked: list[str] = []
 
     def left(table: Table[Row]) -> Table[Row]:
-        table.load_when_asked(lambda: asked.append("asked") or [A, B])  # type: ignore[func-returns-value]
+        table.load_lazily(lambda: asked.append("asked") or [A, B])  # type: ignore[func-returns-value]
         return table
 
     uses: list[Callable[[Table[Row]], object]] = [

@@ -64,7 +64,7 @@ def restored(
             table.load(rows[name]())
         else:
             table.never_written()
-            table.load_when_asked(rows[name])
+            table.load_lazily(rows[name])
     decisions = [OutstandingDecision(*row) for row in rows[OUTSTANDING.name]()]
     fold = Fold(
         projection,
