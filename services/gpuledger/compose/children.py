@@ -3,8 +3,10 @@
 import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NoReturn
+
+from gpuledger.runtime.backoff import Backoff, Retries
 
 STOP_TIMEOUT_S: Final = 5.0
 """How long the process may take to end when it is asked to."""
@@ -26,6 +28,16 @@ async def run_module(module: str, arguments: Sequence[str], environ: Mapping[str
             await _end(child)
     lines = written.decode(errors="replace").strip().splitlines()
     return child.returncode or 0, lines[-1] if lines else ""
+
+
+async def keep_looking(look: Callable[[], Awaitable[bool]], look_s: float, backoff: Backoff) -> NoReturn:
+    """Look for something to do until cancelled, every `look_s` seconds, or by the backoff's pauses where it failed."""
+    retries = Retries(backoff)
+    while True:
+        is_well = await look()
+        await asyncio.sleep(look_s if is_well else retries.pause_s())
+        if is_well:
+            retries.reset()
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:

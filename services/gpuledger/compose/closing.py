@@ -4,14 +4,13 @@ What fails is said and tried again: the log only grows meanwhile. A process that
 one that goes on, so publishers wait no longer than until then.
 """
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
-from gpuledger.compose.children import run_module
-from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.compose.children import keep_looking, run_module
+from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.settings import ARCHIVE_CLOSE, ARCHIVE_URL, DATABASE_URL, NATS_URL, ArchiveSettings
 from gpuledger.tools.archive.due import parse_policy
 
@@ -48,12 +47,7 @@ class ClosingService:
 
     async def run(self) -> None:
         """Close what is due, until cancelled."""
-        retries = Retries(self._pauses.backoff)
-        while True:
-            is_well = await self.look()
-            await asyncio.sleep(self._pauses.look_s if is_well else retries.pause_s())
-            if is_well:
-                retries.reset()
+        await keep_looking(self.look, self._pauses.look_s, self._pauses.backoff)
 
     async def look(self) -> bool:
         """Close the generation if that is due now; False where that failed."""

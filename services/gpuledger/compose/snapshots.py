@@ -10,12 +10,12 @@ from typing import Final
 
 import structlog
 
-from gpuledger.compose.children import run_module
+from gpuledger.compose.children import keep_looking, run_module
 from gpuledger.events.position import ORIGIN, lag
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
-from gpuledger.runtime.backoff import Backoff, Retries
+from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.objects import ObjectsError, open_objects
 from gpuledger.runtime.settings import DATABASE_URL, NATS_URL, OBJECTS_URL
 from gpuledger.tools import snapshot_process
@@ -70,12 +70,7 @@ class SnapshotService:
 
     async def run(self) -> None:
         """Take what is due, until cancelled."""
-        retries = Retries(self._pauses.backoff)
-        while True:
-            is_well = await self.look()
-            await asyncio.sleep(self._pauses.look_s if is_well else retries.pause_s())
-            if is_well:
-                retries.reset()
+        await keep_looking(self.look, self._pauses.look_s, self._pauses.backoff)
 
     async def look(self) -> bool:
         """Take what is due now, if anything may be; False where that failed."""
