@@ -41,7 +41,8 @@ def test_a_quick_run_prints_a_table_and_writes_every_figure(tmp_path: Path) -> N
     for name in FIGURES:
         assert any(found.startswith(name) for found in names)
     for figure in results["figures"]:
-        assert figure["value"] >= 0  # a quick run lists nothing again, and its snapshots are smaller than a figure shows
+        # A quick run lists nothing again, and its snapshots are smaller than a figure shows.
+        assert figure["value"] >= 0
         assert figure["peer_value"] > 0
         assert figure["verdict"] in ("ok", "missed", "-")
     assert "ceiling or peer" in done.stdout
