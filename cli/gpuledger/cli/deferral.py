@@ -1,7 +1,8 @@
 """Puts off what libraries import only because it is installed: people wait for it at the start of every command.
 
-The NATS client imports aiohttp for WebSockets, which takes a fifth of the time that all imports of `get` take; it is
-loaded once somebody uses it. structlog imports rich for tracebacks in colour, which our logs do not have.
+The NATS client imports aiohttp for WebSockets, which takes a fifth of the time that all imports of `get` take, and
+psutil is for servers of our own; both are loaded once somebody uses them. structlog imports rich for tracebacks in
+colour, which our logs do not have.
 """
 
 import sys
@@ -11,7 +12,7 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Final
 
-LAZY: Final = ("aiohttp",)
+LAZY: Final = ("aiohttp", "psutil")
 UNUSED_BY_STRUCTLOG: Final = ("rich", "better_exceptions")
 
 

@@ -8,7 +8,10 @@ import sys
 import pytest
 
 COMMANDS = ("gpuledger.cli.get.command", "gpuledger.cli.commands.timeline", "gpuledger.cli.commands.sql")
-SLOW = ("aiohttp.client", "rich.console", "rich.progress", "pygments", "yaml", "pyarrow", "kubernetes", "alembic")
+SLOW = (
+    *("aiohttp.client", "rich.console", "rich.progress", "pygments", "yaml", "pyarrow", "kubernetes", "alembic"),
+    *("psutil._pslinux", "gpuledger.deciders.inventory.decide", "gpuledger.compose.up"),
+)
 BEGIN = "import json, sys\nfrom gpuledger.cli.deferral import defer_imports\ndefer_imports()\n"
 
 
