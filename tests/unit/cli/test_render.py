@@ -10,14 +10,9 @@ import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from types import MappingProxyType
-from typing import NamedTuple
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Column, Console, Output, View, columns_of, message, progress, render
@@ -244,48 +239,6 @@ def test_a_value_in_every_format(value: object, table: str, field: str, text: st
     assert cell(value, Column("value")) == table
     assert csv_field(value) == field
     assert json_text(value) == (f'"{table}"' if text is None else text)
-
-
-class _Pair(NamedTuple):
-    first: str
-    second: datetime
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({1: 2**70, None: [float("nan")]}, '{"1":1180591620717411303424,"None":[null]}'),
-        ([{"a\udc80": "b\udc80"}], '[{"a\\\\udc80":"b\\\\udc80"}]'),
-        (_Pair("a", datetime(2017, 2, 7, tzinfo=UTC)), '["a","2017-02-07T00:00:00Z"]'),
-        ({"set": frozenset({Decimal("1.50")}), "enum": Output.CSV}, '{"set":[1.50],"enum":"csv"}'),
-        (MappingProxyType({"at": datetime(2017, 2, 7, 1, tzinfo=UTC), "low": -(2**63) - 1}),
-         '{"at":"2017-02-07T01:00:00Z","low":-9223372036854775809}'),
-    ],
-)  # fmt: skip
-def test_json_has_what_the_library_does_not_take(value: object, text: str) -> None:
-    assert json_text(value) == text
-
-
-TEXTS = st.text(st.sampled_from("ab \x1b\n機é\u200d"), max_size=6)
-VALUES = st.one_of(st.none(), TEXTS, st.integers(), st.booleans(), st.decimals(allow_nan=False), st.lists(TEXTS))
-
-
-@given(st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=1), st.booleans())
-def test_every_cell_of_a_table_stands_padded_below_its_heading(
-    values: list[tuple[object, object, object]], headers: bool
-) -> None:
-    columns = (Column("a"), Column("number", right=True), Column("long heading"))
-    rows: list[Row] = [dict(zip([one.field for one in columns], row, strict=True)) for row in values]
-    texts = [[one.heading for one in columns]] if headers else []
-    texts += [[cell(row[one.field], one) for one in columns] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
-
-    def line(row: list[str]) -> str:
-        first, second, third = [" " * (width - cell_len(text)) for width, text in zip(widths, row, strict=True)]
-        return f"{row[0]}{first}   {second}{row[1]}   {row[2]}{third}".rstrip(" ")
-
-    expected = "".join(f"{line(row)}\n" for row in texts)
-    assert shown(rows, Output.TABLE, View("thing", columns), headers=headers) == expected
 
 
 @pytest.mark.parametrize("value", [2**70, Decimal("1.50"), Decimal("1E+3"), Decimal("1E-9"), 1.5, None, True])
