@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.hardware.api import CardFacts, Readings, Unregistered, Xid
+from gpuledger.agent.hardware.api import CardFacts, Readings, Unread, Unregistered, Xid
 from gpuledger.agent.hardware.calls import AsyncHardware
 from gpuledger.agent.hardware.errors import (
     CardLostError,
@@ -85,6 +85,7 @@ class HealthMonitor(BasePart):
         self._stored: bytes | None = None
         self._has_polled = False
         self._invalid_polls: dict[str, int] = {}
+        self._unread: dict[str, tuple[Unread, ...]] = {}
         self._hung_at = ""
         self._unseen: set[str] = set()
         self._retries = Retries(Backoff(RETRY_S, RETRY_MAX_S))
@@ -134,8 +135,9 @@ class HealthMonitor(BasePart):
             trouble = str(error)
             self._has_polled = self._has_polled or any(card.is_reported for card in self._cards.here.values())
         unregistered = self._hardware.unregistered()
-        self._board.put(unregistered=unregistered)
-        self.set_trouble(_trouble(trouble, unregistered))
+        unread = {address: one for address, one in sorted(self._unread.items()) if address in self._cards.here}
+        self._board.put(unregistered=unregistered, unread=unread)
+        self.set_trouble(_trouble(trouble, unread, unregistered))
         self._take(*on_time_all(self._cards, self._now(), self._rules))
         self.alive_at = self._monotonic()
 
@@ -173,11 +175,14 @@ class HealthMonitor(BasePart):
         Raises:
             HardwareError: nothing is known about it now.
         """
+        self._unread.pop(facts.address, None)
         try:
             readings = await self._readings(facts.address)
         except DriverMissingError:
             self._decide(facts.address, lambda card: HealthDecision(mark_absent(card)))
             return
+        if readings is not None and readings.unread:
+            self._unread[facts.address] = readings.unread
         self._decide(facts.address, lambda card: on_readings(card, readings, self._now(), self._rules))
 
     async def _readings(self, address: str) -> Readings | None:
@@ -288,12 +293,20 @@ class HealthMonitor(BasePart):
         return Instant(self._monotonic(), self._clock())
 
 
-def _trouble(polling: str | None, unregistered: Mapping[str, Unregistered]) -> str | None:
-    """Why cards cannot be polled, and why errors of cards do not reach the agent; None while both can be."""
+def _trouble(
+    polling: str | None, unread: Mapping[str, Sequence[Unread]], unregistered: Mapping[str, Unregistered]
+) -> str | None:
+    """Why cards, or some of their readings, cannot be polled, and why errors of cards do not reach the agent."""
+    partly = (_unread_words(address, readings) for address, readings in unread.items())
     unheard = (
         f"{address}: its errors (XIDs) do not reach the agent. {why.message}" for address, why in unregistered.items()
     )
-    return " ".join([*filter(None, [polling]), *unheard]) or None
+    return " ".join([*filter(None, [polling]), *partly, *unheard]) or None
+
+
+def _unread_words(address: str, unread: Sequence[Unread]) -> str:
+    reasons = "; ".join(f"{one.reading}: {one.message}" for one in unread)
+    return f"{address}: the driver fails to give some readings, and what they showed before stands ({reasons})."
 
 
 def _addresses_of(cards: NodeCards, facts: Iterable[AgentFact]) -> set[str]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.hardware.api import Readings, Unregistered, Xid
+from gpuledger.agent.hardware.api import Readings, Unread, Unregistered, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError, HungError
 from gpuledger.agent.health import pending
 from gpuledger.agent.health.card import CLEAR_AFTER_S, Rules
@@ -269,6 +269,36 @@ async def test_cards_whose_errors_do_not_reach_the_agent_are_a_trouble_that_is_l
         assert (watched.part.trouble, watched.board.state.unregistered) == (None, {})
     out = capsys.readouterr().out
     assert (out.count("a part cannot work"), out.count("a part works again")) == (2, 1)
+
+
+def is_well(watched: Watched) -> bool:
+    return watched.part.trouble is None and not watched.board.state.unread
+
+
+async def test_readings_that_the_driver_fails_to_give_are_a_trouble_that_is_logged_once(
+    watched: Watched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unread = (Unread("remap_failed", "Unknown Error"),)
+    async with watched.running():
+        watched.calls.read[PLACE] = Readings(remap_failed=True)
+        await watched.time.advance(POLL_PERIOD_S)
+        watched.calls.read[PLACE] = Readings(unread=unread)
+        await watched.time.advance(5 * POLL_PERIOD_S)
+        assert watched.board.state.unfit == {PLACE: "RemapFailed"}
+        assert watched.board.state.unread == {PLACE: unread}
+        assert watched.part.trouble is not None
+        assert f"{PLACE}: " in watched.part.trouble
+        assert "remap_failed: Unknown Error" in watched.part.trouble
+        watched.calls.read[PLACE] = CardLostError("gone")
+        await watched.time.advance(POLL_PERIOD_S)
+        assert is_well(watched), "it gives no reading at all"
+        watched.calls.read[PLACE] = Readings(unread=unread)
+        await watched.time.advance(POLL_PERIOD_S)
+        watched.board.put(survey=SURVEY._replace(cards=()))
+        await watched.time.advance(POLL_PERIOD_S)
+        assert is_well(watched), "the card was pulled"
+    out = capsys.readouterr().out
+    assert (out.count("a part cannot work"), out.count("a part works again")) == (2, 2)
 
 
 async def test_a_card_that_cannot_be_polled_hides_no_other_trouble(watched: Watched) -> None:
