@@ -25,6 +25,7 @@ from gpuledger.agent.hardware.errors import (
 from gpuledger.agent.health.card import CardHealth, Rules
 from gpuledger.agent.health.cards import NodeCards, on_time_all, with_decision, with_survey
 from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings
+from gpuledger.agent.health.kernel_errors import KernelErrors, ReadLog
 from gpuledger.agent.health.pending import PendingFacts
 from gpuledger.agent.health.state import STATE_KEY, HealthStateError, dump, load
 from gpuledger.agent.part import AgentFact, BasePart, Instant, Recorder, StateStore
@@ -53,7 +54,8 @@ log = structlog.get_logger("gpuledger.agent")
 class HealthMonitor(BasePart):
     """Watches the cards that discovery put on the board; see `gpuledger.agent.part.Part`.
 
-    `on_recovered` is called whenever the fact that a card is fit again was recorded.
+    `on_recovered` is called whenever the fact that a card is fit again was recorded. `read_kernel_log` reads the log in
+    which the driver writes errors of cards that it refuses to report.
     """
 
     name = "health"
@@ -70,6 +72,7 @@ class HealthMonitor(BasePart):
         monotonic: Callable[[], float],
         sleep: Sleep = asyncio.sleep,
         on_recovered: Callable[[], object] = lambda: None,
+        read_kernel_log: ReadLog | None = None,
     ) -> None:
         self._hardware = hardware
         self._board = board
@@ -79,6 +82,7 @@ class HealthMonitor(BasePart):
         self._monotonic = monotonic
         self._sleep = sleep
         self._on_recovered = on_recovered
+        self._kernel_errors = KernelErrors(rules.node, read_kernel_log)
         self._cards = NodeCards()
         self._survey: object = None
         self._pending = PendingFacts()
@@ -134,10 +138,12 @@ class HealthMonitor(BasePart):
         except HungError as error:
             trouble = str(error)
             self._has_polled = self._has_polled or any(card.is_reported for card in self._cards.here.values())
-        unregistered = self._hardware.unregistered()
+        heard = await self._kernel_errors.hear(self._hardware.unregistered())
+        for xid in heard.xids:
+            self._on_xid(xid)
         unread = {address: one for address, one in sorted(self._unread.items()) if address in self._cards.here}
-        self._board.put(unregistered=unregistered, unread=unread)
-        self.set_trouble(_trouble(trouble, unread, unregistered))
+        self._board.put(unregistered=heard.unheard, unread=unread)
+        self.set_trouble(_trouble(trouble, unread, heard.unheard))
         self._take(*on_time_all(self._cards, self._now(), self._rules))
         self.alive_at = self._monotonic()
 
