@@ -282,7 +282,7 @@ class _Past:
 async def _take(batch: Sequence[Checked], fold: Fold, rows: ScratchRows | None) -> None:
     """Fold messages, with the retired rows that they touch; nobody publishes what is decided."""
     if rows is not None and fold.projection.pages:
-        await rows.page_in([one for checked in batch for one in fold.touched(checked)])
+        await rows.page_in(fold.touched(batch))
     fold.apply_all_checked(batch)
     fold.take_decided()
     fold.take_returned()
