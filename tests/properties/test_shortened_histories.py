@@ -61,7 +61,7 @@ class Stored:
 
     def take(self, messages: Sequence[Message]) -> None:
         batch = self.fold.check_all(messages)
-        for name, key in {one for checked in batch for one in self.fold.touched(checked)}:
+        for name, key in set(self.fold.touched(batch)):
             table = self.fold.state.tables()[name]
             place = table.spec.columns.index(table.spec.page_by or "")
             table.load([row for row in self.rows[name].values() if row[place] == key])

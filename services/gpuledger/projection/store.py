@@ -156,9 +156,8 @@ class ProjectionStore:
         if not self.projection.pages:
             return
         touched: dict[str, set[Any]] = {}
-        for checked in batch:
-            for name, key in fold.touched(checked):
-                touched.setdefault(name, set()).add(key)
+        for name, key in fold.touched(batch):
+            touched.setdefault(name, set()).add(key)
         for name, keys in touched.items():
             table: Table[Any] = fold.state.tables()[name]
             absent = [key for key in keys if key not in table.rows]

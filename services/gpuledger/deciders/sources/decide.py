@@ -46,7 +46,7 @@ def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
         decisions = chain(decisions, _on_agent_started(state, observed))
     if is_limited(event.source):
         aggregates = aggregates_of(event, bounded=bounded)
-        counted = CountedMessage(event.source, recorded_at, observed.size, aggregates, begins_epoch, is_rejected=False)
+        counted = CountedMessage._make((event.source, recorded_at, observed.size, aggregates, begins_epoch, False))
         limited = _over_limits(state.hours.count(counted), recorded_at)
         return chain(decisions, limited) if limited else decisions
     return decisions

@@ -224,22 +224,24 @@ def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int, 
         last_time = time
     elif time < first_time:
         first_time = time
-    return Source(
-        source,
-        epoch,
-        events + 1,
-        duplicates,
-        max(last_number, number),
-        missing + skipped,
-        first_time,
-        last_time,
-        row.first_recorded_at,
-        recorded_at,
-        row.completed_at,
-        row.taken,
-        row.rejected,
-        row.unknown + unknown,
-        row.limited_at,
+    return Source._make(
+        (
+            source,
+            epoch,
+            events + 1,
+            duplicates,
+            max(last_number, number),
+            missing + skipped,
+            first_time,
+            last_time,
+            row.first_recorded_at,
+            recorded_at,
+            row.completed_at,
+            row.taken,
+            row.rejected,
+            row.unknown + unknown,
+            row.limited_at,
+        )
     )
 
 

@@ -73,11 +73,10 @@ class LoadedFold:
         if not self.fold.projection.pages:
             return
         touched: dict[str, set[Key]] = {}
-        for checked in batch:
-            for one in self.fold.touched(checked):
-                if one not in self._paged:
-                    self._paged.add(one)
-                    touched.setdefault(one[0], set()).add(one[1])
+        for one in self.fold.touched(batch):
+            if one not in self._paged:
+                self._paged.add(one)
+                touched.setdefault(one[0], set()).add(one[1])
         for name, values in touched.items():
             self.fold.state.tables()[name].load((await self.retired(name)).page(values))
 
