@@ -15,7 +15,7 @@ from bench.processes import percentile_ms
 from bench.report import Figure
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 
-P95_MS = 200.0
+P95_MS = 50.0
 WRITES_OF_AN_OBJECT = 2
 """Its own part and its status."""
 
