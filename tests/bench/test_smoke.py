@@ -32,6 +32,11 @@ FIGURES |= {
     "memory of NATS",
     "looking up a name",
     "history, ",
+    "get devices --at",
+    "get devices --as-recorded",
+    "timeline of a device",
+    "start of devices",
+    "rebuild of devices from a snapshot",
 }
 
 
