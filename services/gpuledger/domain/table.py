@@ -213,8 +213,8 @@ class Table(Generic[R]):
 
     def where(self, column: str, value: object) -> list[R]:
         """The rows whose indexed column has this value."""
-        rows = self.rows
-        return [rows[key] for key in self.by[column].get(value)]
+        keys, rows = self.by[column].get(value), self.rows
+        return [rows[key] for key in keys] if keys else []
 
     @property
     def changed(self) -> int:

@@ -171,6 +171,23 @@ def test_rules_that_a_fold_has_and_others_have_not_are_not_passed_by() -> None:
     assert projection.refusals == 1
 
 
+def test_rules_that_a_fold_has_judge_what_others_have_counted_without_them() -> None:
+    class Refusing(NodesProjection):
+        refusals = 0
+
+        def refused(self, state: object, refusal: RefusedEvent) -> Decisions:
+            self.refusals += 1
+            return ()
+
+    projection, numbers = Refusing(), LogNumbers()
+    batch = checked([*log_of("n"), message(event(PASSED_BY, "n2", number=2, source=AGENT), 2)])
+    Fold(NodesProjection(), GENERATION, numbers=numbers).apply_all_checked(batch)
+    rules = EnforcedRules([EnforcedRule(Rule.PUBLISHERS, 1, ORIGIN)])
+    fold = Fold(projection, GENERATION, numbers=numbers, enforced=rules)
+    fold.apply_all_checked(batch)
+    assert projection.refusals == 1
+
+
 def test_rules_that_change_within_a_batch_have_each_message_looked_at() -> None:
     fold, batch = Fold(DevicesProjection(), GENERATION, numbers=LogNumbers()), checked(log_of("nrn"))
     assert fold._hearing.heard(batch, LogNumbers(), batch[0].checked_by) is None

@@ -132,11 +132,14 @@ class EpochIndex:
         return epochs.pop(int(epochs[0][1] == newest.epoch))[1]
 
 
-def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> Sequence[Missing]:
-    """Follow a source's numbering with an event that is no repeat; returns the ranges that it completes."""
-    row = state.source.get((event.source, event.epoch)) or begin_epoch(
-        state, event.source, event.epoch, event.time, recorded_at
-    )
+def follow(
+    state: Sources, row: Source | None, event: Undecoded, recorded_at: datetime, *, is_known: bool = True
+) -> Sequence[Missing]:
+    """Follow a source's numbering with an event that is no repeat; returns the ranges that it completes.
+
+    `row` is that of the event's epoch, if it has one.
+    """
+    row = row or begin_epoch(state, event.source, event.epoch, event.time, recorded_at)
     completed: Sequence[Missing] = ()
     skipped = event.number - row.last_number - 1
     if skipped > 0:
