@@ -57,8 +57,7 @@ async def _measure_closing(ledger: JetStreamLedger) -> None:
     closing = await ledger.closing()
     for step in ClosingStep:
         _CLOSING.labels(step).set(step == closing.step)
-    since = None if closing.step is None else closing.since
-    _CLOSING_SINCE.set(UNMEASURED if since is None else since.timestamp())
+    _CLOSING_SINCE.set(UNMEASURED if closing.since is None else closing.since.timestamp())
 
 
 def _give_up_closing() -> None:

@@ -42,7 +42,6 @@ class KernelErrors:
         try:
             text = await self._read()
         except HardwareError as error:
-            self._tail = None
             also = {address: why._replace(message=f"{why.message} {error}") for address, why in unregistered.items()}
             return HeardErrors((), also)
         if self._tail is None:

@@ -394,3 +394,9 @@ async def test_a_kernels_log_that_cannot_be_read_leaves_the_trouble_with_both_re
         kernel.xid(79)
         await watched.time.advance(POLL_PERIOD_S)
         assert watched.failures == 1
+        kernel.error = HardwareError("The log is for others.")
+        kernel.xid(48)
+        await watched.time.advance(POLL_PERIOD_S)
+        kernel.error = None
+        await watched.time.advance(POLL_PERIOD_S)
+        assert watched.failures == 2, "what was written meanwhile is not lost"
