@@ -43,7 +43,9 @@ class EarlierAllocations(AllocationsProjection):
     """The projection of the build before, which knows no months."""
 
     version = AllocationsProjection.version - 1
-    specs = tuple(spec._replace(by_month=None, page_after=None) for spec in AllocationsProjection.specs)
+    specs = tuple(  # type: ignore[assignment]
+        spec._replace(by_month=None, page_after=None) for spec in AllocationsProjection.specs
+    )
 
 
 def at(year: int, month: int, day: int = 10) -> float:
