@@ -19,6 +19,7 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import editions, history_sweep, whole_months
+from gpuledger.projection.editions import drop_edition, move_edition
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.fold_snapshots.taking import Hearers, take_snapshots
 from gpuledger.projection.fold_snapshots.writer import FoldSnapshotSettings
@@ -31,6 +32,7 @@ from gpuledger.readmodels.projections import AllocationsProjection
 from gpuledger.runtime.backoff import Backoff, Retries
 from support.events import AGENT, event, hour
 from support.fold_snapshots import MemoryObjects
+from support.paths import ROOT
 from support.projections import QUICK, assert_true, execute, publish, running, table
 from support.waiting import eventually
 
@@ -231,6 +233,44 @@ async def test_the_build_before_goes_back_and_forth_with_its_own_commands(
     await assert_true(filled, url, BOTH)
     await rebuild(AllocationsProjection(), filled, url)
     await assert_true(filled, url, BOTH)
+
+
+async def test_a_view_on_one_month_follows_it_where_the_other_rows_have_that_month(
+    filled: JetStreamLedger, url: str
+) -> None:
+    projection = AllocationsProjection()
+    execute(url, f"CREATE VIEW public.first AS SELECT pod FROM gpuledger_live.{MONTHS[0]}")
+    await rebuild(projection, filled, url)
+    assert len(execute(url, "SELECT pod FROM public.first")) == 6
+    await publish(filled, [held(NEXT, "later", at(2023, 12))])
+    await catch_up(filled, url)
+    execute(url, f"CREATE VIEW public.last AS SELECT pod FROM gpuledger_live.{TABLE}_2023_12")
+    await rollback(projection, url)  # to rows that have no such month yet
+    assert len(execute(url, "SELECT pod FROM public.first")) == 6
+    ((lost, reason),) = execute(url, "SELECT name, reason FROM gpuledger.lost_view")
+    assert lost == "public.last"
+    assert "_2023_12" in reason
+
+
+async def test_a_swap_takes_as_many_locks_a_month_as_the_page_says(filled: JetStreamLedger, url: str) -> None:
+    held_locks = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'"
+    counts = list[int]()
+    for more in ([], [held(NEXT, "later", at(2023, 12))]):
+        await publish(filled, [*more, ended(NEXT + 1 + len(more), "none", at(2023, 12))])
+        await catch_up(filled, url)
+        async with connect(url, application_name="test") as connection, connection.transaction(force_rollback=True):
+            await move_edition(connection, AllocationsProjection(), "live", "next")
+            await drop_edition(connection, AllocationsProjection(), "next")
+            found = await (await connection.execute(held_locks)).fetchone()
+            assert found is not None
+            counts.append(found[0])
+    assert 1 <= counts[1] - counts[0] <= 8
+
+
+async def test_the_page_shows_the_months_of_a_table(filled: JetStreamLedger, url: str) -> None:
+    section = (ROOT / "docs" / "operations.md").read_text().split("## Histories by month")[1].split("\n## ")[0]
+    (query,) = (block.split("```")[0] for block in section.split("```sql\n")[1:])
+    assert [month for month, _ in execute(url, query)] == [f"gpuledger_live.{name}" for name in MONTHS]
 
 
 async def test_a_month_of_a_write_that_was_rolled_back_is_made_again(url: str) -> None:
