@@ -77,7 +77,7 @@ async def move_table(connection: AsyncConnection[Any], table: str, before: str, 
     """Move a table to another schema, with its partitions, which a build that knows none left where they were."""
     partitions = await partitions_of(connection, before, table) or []
     moved: list[Composable] = [Identifier(before, table)]
-    moved += [part.identifier for part in partitions if part.schema != after]
+    moved += [part.identifier for part in partitions]
     for one in moved:
         await connection.execute(SQL("ALTER TABLE {} SET SCHEMA {}").format(one, Identifier(after)))
 
