@@ -19,6 +19,7 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import editions, history_sweep, whole_months
+from gpuledger.projection.definition import Projection
 from gpuledger.projection.editions import drop_edition, move_edition
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.fold_snapshots.taking import Hearers, take_snapshots
@@ -29,9 +30,10 @@ from gpuledger.projection.replay import fold_until
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import ProjectionStore
-from gpuledger.readmodels.projections import AllocationsProjection
+from gpuledger.readmodels.projections import AllocationsProjection, AvailabilityProjection
 from gpuledger.runtime.backoff import Backoff, Retries
-from support.events import AGENT, event, hour
+from support.dra_facts import MEMORY, allocated, device, fact_at, published, released
+from support.events import AGENT, event, hour, numbered
 from support.fold_snapshots import MemoryObjects
 from support.paths import ROOT
 from support.projections import QUICK, assert_true, execute, publish, running, table
@@ -119,14 +121,19 @@ async def catch_up(ledger: JetStreamLedger, url: str, projections: Sequence[Any]
         await Runner(projection, ledger, url, settings=QUICK).catch_up(await ledger.head())
 
 
-async def sweep(ledger: JetStreamLedger, url: str) -> None:
-    """Return when the writer has gone through the table."""
-    commented = "SELECT obj_description(to_regclass(%s), 'pg_class') IS NOT NULL"
+ALLOCATIONS = AllocationsProjection()
+
+
+async def sweep(ledger: JetStreamLedger, url: str, projection: Projection = ALLOCATIONS, *tables: str) -> None:
+    """Return when the writer has gone through the tables; whoever asks them meanwhile may wait for its lock."""
+    swept = "SELECT count(*) FROM pg_class WHERE relnamespace = 'gpuledger_live'::regnamespace AND relname = ANY(%s) "
+    swept += "AND obj_description(oid, 'pg_class') IS NOT NULL"
+    names = list(tables or (TABLE,))
 
     async def is_over() -> bool:
-        return execute(url, commented, f"gpuledger_live.{TABLE}") == [(True,)]
+        return execute(url, swept, names) == [(len(names),)]
 
-    async with running(Runner(AllocationsProjection(), ledger, url, settings=QUICK)):
+    async with running(Runner(projection, ledger, url, settings=QUICK)):
         await eventually(is_over)
 
 
@@ -392,3 +399,35 @@ def range_of(pod: str) -> AllocationRange:
     """A range of the first month that has not ended."""
     names = (f"n1/ns/{pod}/c", f"r/GPU-{pod}", "n1", "ns", pod, "c", "r", f"GPU-{pod}", None, None, None, None)
     return AllocationRange(*names, hour(at(2023, 1)), None)
+
+
+CLAIMS = [
+    fact_at(0, "s1", published("n1", [device("a"), device("m", memory="40Gi")], node="n1")),
+    fact_at(1, "ann/always", allocated(("n1", "m", "x"), consumed={MEMORY: "10Gi"})),
+    fact_at(24 * 5, "ann/one", allocated(("n1", "a", None))),
+    fact_at(24 * 6, "ann/one", released()),
+    fact_at(24 * 40, "ann/two", allocated(("n1", "a", None))),
+    fact_at(24 * 41, "ann/two", released()),
+]
+"""A claim of January and one of February, and one that holds a share all the while."""
+
+
+async def test_what_claims_hold_and_what_pools_have_left_is_by_month(ledger: JetStreamLedger, url: str) -> None:
+    projection = AvailabilityProjection()
+    await publish(ledger, numbered(CLAIMS))
+    await catch_up(ledger, url, [projection])
+    for name in ("device_allocation", "pool_availability"):
+        months = execute(
+            url, f"SELECT tableoid::regclass::text, count(*) FROM gpuledger_live.{name} GROUP BY 1 ORDER BY 1"
+        )
+        assert [month for month, _ in months] == [f"gpuledger_live.{name}_2026_0{number}" for number in (1, 2)]
+    await assert_true(ledger, url, [projection])
+    for shortened_name in ("device_allocation", "pool_availability"):
+        bound = HistoryShortened(before=hour(24 * 31))
+        await publish(ledger, [event(bound, shortened_name, number=1, source=f"/operators/{shortened_name}")])
+    await rebuild(projection, ledger, url)
+
+    await sweep(ledger, url, projection, "device_allocation", "pool_availability")
+    assert table(url, "device_allocation", "claim") == [("ann/always",), ("ann/two",)]
+    assert execute(url, "SELECT min(valid_to) FROM gpuledger_live.pool_availability") == [(hour(24 * 40),)]
+    await assert_true(ledger, url, [projection])

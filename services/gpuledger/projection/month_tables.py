@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
+from gpuledger.db.locks import LOCK_WAIT_MAX_S
 from gpuledger.domain.table import TableSpec
 from gpuledger.projection.months import ANY_MONTH, Month, month_named, months_of, partition_of
 
@@ -68,9 +69,13 @@ async def make_month(connection: AsyncConnection[Any], schema: str, table: str, 
 
 
 async def drop_any_month(connection: AsyncConnection[Any], schema: str, table: str) -> None:
-    """Drop the partition of a table without rows that takes rows of any month: see `ANY_MONTH`."""
+    """Drop the partition that takes rows of any month, and has none yet: see `ANY_MONTH`.
+
+    It is one round trip, and a transaction by itself, so that the lock on the table is held for no longer.
+    """
     part = Identifier(schema, f"{table}_{ANY_MONTH}")
-    await connection.execute(SQL("DROP TABLE IF EXISTS {}").format(part))
+    drop = SQL("SET LOCAL lock_timeout = {}; DROP TABLE IF EXISTS {}")
+    await connection.execute(drop.format(Literal(f"{LOCK_WAIT_MAX_S}s"), part))
 
 
 async def move_table(connection: AsyncConnection[Any], table: str, before: str, after: str) -> None:

@@ -86,9 +86,6 @@ class ProjectionStore:
 
     async def create(self, identity: LedgerIdentity, incarnation: str) -> Checkpoint:
         """Begin an edition at the start of the log; its tables must be there and empty."""
-        for spec in self.projection.specs:
-            if spec.by_month is not None:
-                await drop_any_month(self.connection, schema_of(self.edition), spec.name)
         version, ledger_id = self.projection.version, identity.ledger_id
         generation = identity.generations.first
         await self.connection.execute(
@@ -168,6 +165,12 @@ class ProjectionStore:
         if self.projection.pages:
             touched = [one for checked in batch for one in fold.touched(checked)]
             await page_in(self.connection, self._rows, fold.state, touched)
+
+    async def drop_any_month(self) -> None:
+        """Drop what takes rows of any month, once the edition was begun: from now on each month is made."""
+        for rows in self._rows.values():
+            if rows.months is not None:
+                await drop_any_month(self.connection, schema_of(self.edition), rows.spec.name)
 
     def months(self, table: str) -> MonthTables | None:
         """The months of a table, if it has some."""
