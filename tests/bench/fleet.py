@@ -37,6 +37,18 @@ RECORDED_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KINDS = ("DBE", "OTB", "XID 95", "XID 31", "XID 74", "XID 119")
 
 
+class Pace(NamedTuple):
+    """How many seconds lie between two steps on average, and which share of all removals is for good."""
+
+    seconds_between: int = SECONDS_BETWEEN
+    retired_share: float = RETIRED_SHARE
+
+
+USUAL = Pace()
+LONG = Pace(20, 0.002)
+"""For 10,000,000 events: they end before they are recorded, and most devices are still there."""
+
+
 class Happening(NamedTuple):
     """What happened, before it is numbered and encoded."""
 
@@ -48,8 +60,9 @@ class Happening(NamedTuple):
 class Fleet:
     """Devices, each of them in a slot or not, that things happen to at random."""
 
-    def __init__(self, devices: int, seed: int) -> None:
+    def __init__(self, devices: int, seed: int, pace: Pace = USUAL) -> None:
         self._random = Random(seed)
+        self._pace = pace
         self._serials = [serial(number) for number in range(devices)]
         self._slot_of: list[int | None] = [None] * devices
         self._free = list(range(devices))
@@ -61,7 +74,7 @@ class Fleet:
     def happenings(self) -> Iterator[Happening]:
         """Without an end, for as long as a device is left that has not retired."""
         while len(self._retired) < len(self._serials):
-            self._now += timedelta(seconds=self._random.randrange(2 * SECONDS_BETWEEN))
+            self._now += timedelta(seconds=self._random.randrange(2 * self._pace.seconds_between))
             if self._random.random() < HOT_SHARE:
                 yield from self._fail(self._random.choice(self._hot))
             else:
@@ -90,7 +103,7 @@ class Fleet:
         assert slot is not None
         self._slot_of[device] = None
         self._free.append(slot)
-        retired = self._random.random() < RETIRED_SHARE
+        retired = self._random.random() < self._pace.retired_share
         if retired:
             self._retired.add(device)
         return self._of(device, DeviceRemoved(slot=slot_name(slot), retired=retired))
@@ -117,9 +130,9 @@ def history(events: int, *, seed: int = SEED) -> Iterator[Happening]:
     return history_of(max(events // EVENTS_PER_DEVICE, 1), events, seed=seed)
 
 
-def history_of(devices: int, events: int, *, seed: int = SEED) -> Iterator[Happening]:
+def history_of(devices: int, events: int, *, seed: int = SEED, pace: Pace = USUAL) -> Iterator[Happening]:
     """The first `events` of a fleet of so many devices, as many slots, and nothing held back."""
-    return islice(Fleet(devices, seed).happenings(), events)
+    return islice(Fleet(devices, seed, pace).happenings(), events)
 
 
 def epoch(name: str) -> str:

@@ -234,7 +234,7 @@ async def _create(client: KubeClient, name: str) -> None:
 
 
 def _module_config() -> dict[str, Any]:
-    spec = {"enabled": True, "version": 1, "settings": {"inventory": {"resyncPeriod": "1s"}}}
+    spec = {"enabled": True, "version": 1, "settings": {"inventory": {"resyncPeriod": "30s"}}}
     return {
         "apiVersion": MODULE_CONFIGS.api_version, "kind": MODULE_CONFIGS.kind, "metadata": {"name": MODULE_CONFIG},
         "spec": spec,

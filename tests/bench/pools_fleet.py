@@ -138,7 +138,7 @@ def pool_object(pool: FleetPool) -> Object:
 def module_config() -> Object:
     """The components are others' to run: what they say is five pods a node, and nothing of what is measured."""
     off = {name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")}
-    settings = {"inventory": {"resyncPeriod": "1s"}, "bootstrap": off}
+    settings = {"inventory": {"resyncPeriod": "30s"}, "bootstrap": off}
     return {
         "apiVersion": MODULE_CONFIGS.api_version, "kind": MODULE_CONFIGS.kind, "metadata": {"name": MODULE_CONFIG},
         "spec": {"enabled": True, "version": 1, "settings": settings},

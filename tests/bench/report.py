@@ -81,7 +81,7 @@ def write(figures: Sequence[Figure], about: Mapping[str, Any]) -> None:
     """Write `bench-results.json` into the current folder."""
     machine = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
     document = {"machine": machine, **about, "figures": [figure.to_json() for figure in figures]}
-    RESULTS.write_text(json.dumps(document, indent=2) + "\n")
+    RESULTS.write_text(json.dumps(document, indent=2, default=str) + "\n")
 
 
 _COLUMNS = {

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from time import perf_counter
 
 import psycopg
@@ -46,6 +47,10 @@ from bench.kube import QUICK as QUICK_EDGE
 from bench.kube import KubeSizes, kube
 from bench.latency import latency
 from bench.memory import memory
+from bench.past import FULL as PAST
+from bench.past import QUICK as QUICK_PAST
+from bench.past import past
+from bench.past_data import PastSizes
 from bench.pools import FULL as POOLS
 from bench.pools import QUICK as QUICK_POOLS
 from bench.pools import pools
@@ -100,6 +105,7 @@ class Sizes:
     as_recorded: AsRecordedSizes = AS_RECORDED
     subjects: SubjectsSizes = SUBJECTS
     history: HistorySizes = HISTORY
+    past: PastSizes = PAST
 
 
 FULL = Sizes()
@@ -127,6 +133,7 @@ QUICK = Sizes(
     as_recorded=QUICK_AS_RECORDED,
     subjects=QUICK_SUBJECTS,
     history=QUICK_HISTORY,
+    past=QUICK_PAST,
 )
 NAMES = (
     "publishing",
@@ -149,6 +156,7 @@ NAMES = (
     "as-recorded",
     "subjects",
     "history",
+    "past",
 )
 
 _progress = Console(stderr=True)
@@ -159,13 +167,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Measure gpuledger beside its ceilings.")
     parser.add_argument("--quick", action="store_true", help="small numbers: shows that it runs, measures nothing")
     parser.add_argument("--only", action="append", choices=NAMES, help="only these figures")
-    parser.add_argument("--log", type=int, metavar="EVENTS", help="events in the longer log of `restarting`")
+    parser.add_argument("--log", type=int, metavar="EVENTS", help="events in the longer log of `restarting` and `past`")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="where `past` keeps its data, and finds it again")
     given = parser.parse_args(arguments)
     logging.getLogger("gpuledger").setLevel(logging.WARNING)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     sizes, began = QUICK if given.quick else FULL, perf_counter()
     if given.log:
-        sizes = replace(sizes, restarting=replace(sizes.restarting, long_events=given.log))
+        longer = replace(sizes.restarting, long_events=given.log)
+        sizes = replace(sizes, restarting=longer, past=sizes.past._replace(events=given.log))
+    if given.data:
+        sizes = replace(sizes, past=sizes.past._replace(folder=given.data))
     figures = run(sizes, given.only or NAMES)
     show(figures)
     about = {"quick": given.quick, "seed": fleet.SEED, "sizes": asdict(sizes), "seconds": perf_counter() - began}
@@ -216,6 +228,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "as-recorded": lambda: as_recorded(database_url, sizes.as_recorded),
         "subjects": lambda: subjects(database_url, sizes.subjects),
         "history": lambda: history(database_url, sizes.history),
+        "past": lambda: past(sizes.past),
     }
     return measures[name]()
 

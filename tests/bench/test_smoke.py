@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+RUN_MAX_S = 1_800
+"""A quick run takes some five minutes on two cores that nothing else uses."""
+
 FIGURES = {"publishing", "fold in memory", "rebuild into PostgreSQL", "published -> committed", "peak memory"}
 FIGURES |= {"cold start", "label of a Node -> status", "peak memory of the edge"}
 FIGURES |= {"claim change -> status", "burst of", "a claim's change, folded"}
@@ -33,6 +36,7 @@ FIGURES |= {
 
 
 @pytest.mark.bench
+@pytest.mark.timeout(RUN_MAX_S)
 def test_a_quick_run_prints_a_table_and_writes_every_figure(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).with_name("main.py")), "--quick"]
     done = subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.PIPE, text=True)

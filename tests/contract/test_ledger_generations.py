@@ -3,23 +3,26 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
 
 from gpuledger.events.position import Position
 from gpuledger.ledger.api import Expected, Ledger
+from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.closing import begin_next, beginning, fence, open_next
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import LogRestoredError, SequenceConflictError
 from gpuledger.ledger.identity import Anchor
-from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.memory import MemoryLedger
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing, read_count
 
 DEVICE = "ledger.*.*.device.d.>"
 POD = "ledger.*.*.pod.>"
 LINK = "a" * 64
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
 class Log(NamedTuple):
@@ -48,7 +51,7 @@ async def log(request: pytest.FixtureRequest) -> AsyncIterator[Log]:
 
 async def close_generation(url: str, generation: int) -> None:
     async with connected(url, name="test") as connection:
-        await fence(connection, generation, "/archive")
+        await fence(connection, generation, "/archive", NOON)
         await open_next(connection, await begin_next(connection, generation, "/archive", LINK))
 
 
@@ -155,7 +158,7 @@ async def test_nobody_has_to_be_told_that_a_generation_was_closed(clean_nats_url
 async def test_a_repeat_that_begins_a_generation_is_no_conflict(clean_nats_url: str) -> None:
     async with jetstream_ledger(clean_nats_url) as ledger, connected(clean_nats_url, name="test") as connection:
         await ledger.publish(outgoing(1))
-        await fence(connection, 1, "/archive")
+        await fence(connection, 1, "/archive", NOON)
         identity = await begin_next(connection, 1, "/archive", LINK)
         async with connect_ledger(clean_nats_url, name="test", generation=2) as following:
             await following.publish(beginning(outgoing(1, id_prefix="repeated"), 2))
@@ -163,3 +166,31 @@ async def test_a_repeat_that_begins_a_generation_is_no_conflict(clean_nats_url: 
         assert (await ledger.publish(outgoing(2), Expected(DEVICE, 1))).sequence == 3
         with pytest.raises(SequenceConflictError):
             await ledger.publish(outgoing(3), Expected(DEVICE, 1))
+
+
+async def test_who_publishes_while_another_goes_on_goes_on_too(
+    clean_nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for the other finds nothing left to go on to, and publishes there all the same."""
+    both, calls = asyncio.Event(), 0
+    really_go_on, really_start = JetStreamLedger.go_on, AtomicPublisher.start
+
+    async def go_on(self: JetStreamLedger) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            asyncio.get_running_loop().call_soon(both.set)
+        return await really_go_on(self)
+
+    async def start(self: AtomicPublisher) -> None:
+        await both.wait()
+        await really_start(self)
+
+    async with jetstream_ledger(clean_nats_url) as ledger:
+        await ledger.publish(outgoing(1))
+        await close_generation(clean_nats_url, 1)
+        monkeypatch.setattr(JetStreamLedger, "go_on", go_on)
+        monkeypatch.setattr(AtomicPublisher, "start", start)
+        async with asyncio.timeout(DEADLINE_S):
+            one, other = await asyncio.gather(*(ledger.publish(outgoing(number)) for number in (2, 3)))
+    assert {one.sequence, other.sequence} == {2, 3}

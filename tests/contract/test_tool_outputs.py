@@ -21,6 +21,9 @@ EXPECTED = {
     "cdi/nvidia-wsl2-0.3.0.yaml": "nvidia.com/gpu=all",
     "dra/nvidia-gb200-oke-resourceslice-gpu.yaml": "1 objects with 4 devices",
     "kubelet/podresources-dra-example-driver.json": "workload-pod/workload has 0 resources and 1 claims",
+    "xid/dmesg-xid-119-h100.log": "119",
+    "xid/kmsg-oom-and-xid-13.log": "13, 43",
+    "xid/kmsg-raw.log": "no XID",
     "nvidia-smi/mig-lgip-rtx-pro-6000.txt": "1g.24gb, 1g.24gb+gfx, 1g.24gb+me",
 }
 
@@ -56,6 +59,8 @@ def test_every_parser_reads_what_was_recorded_of_its_tool() -> None:
                 "plugin-validation is not the last step",
             ),
         ),
+        ("xid/a.log", "kern: NVRM: Xid (PCI:0000:01:00): 79, x\nNVRM: Xid (...)\n", Reading("", "79")),
+        ("xid/a.log", "NVRM: Xid (PCI:1:2): 79, x\n", Reading("", "no XID", "not read: NVRM: Xid (PCI:1:2): 79")),
         ("kubelet/podresources.json", "nothing\n", Reading("", "", "JSONDecodeError: ")),
         ("dra/a.yaml", "spec:\n  devices: 1\n", Reading("", "", "TypeError: ")),
         ("nvidia-smi/a-L.txt", "MIG 1g.12 Device 0\n", Reading("", "1g.12", "no profiles: 1g.12")),

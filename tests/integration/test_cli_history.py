@@ -116,3 +116,13 @@ def test_the_log_still_knows(cli: Cli) -> None:
     (before,) = cli("sql", "--as-recorded", str(position), count, "-o", "json").json()
     (after,) = cli("sql", "--as-recorded", str(position + 1), count, "-o", "json").json()
     assert (before["rows"], after["rows"]) == (299, 0)
+
+    at_the_time = f"SELECT count(*) AS held FROM report.container_allocations_at('{at(299)}')"
+    (known_then,) = cli("sql", "--as-recorded", str(position), at_the_time, "-o", "json").json()
+    assert known_then["held"] == 2
+    refused = cli("sql", "--as-recorded", str(position + 1), at_the_time)
+    assert refused.code != 0
+    assert f"{HISTORY} is kept since" in refused.err
+    assert cli("sql", "--as-recorded", str(position + 1), at_the_time.replace(at(299), at(300))).code == 0
+    (still,) = cli("sql", "--at", at(310), at_the_time, "-o", "json").json()
+    assert still["held"] == 2

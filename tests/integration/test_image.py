@@ -69,15 +69,15 @@ async def test_services_run_as_the_charts_user_without_capabilities_on_a_read_on
     assert ended == (0, f"{USER};{USER};0;0;0;Read-only file system\n")
 
 
-async def test_an_agent_has_root_and_the_one_capability_that_the_chart_lists(folder: Path) -> None:
+async def test_an_agent_has_root_and_the_capabilities_that_the_chart_lists(folder: Path) -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     listed = values["agent"]["securityContext"]
     capabilities = listed["capabilities"]["add"]
-    assert capabilities == ["SYS_ADMIN"]
+    assert capabilities == ["SYS_ADMIN", "SYSLOG"]
     rights = {"uid": listed["runAsUser"], "gid": listed["runAsGroup"], "capabilities": capabilities}
     ended = await run(folder, "python", "-c", LOOK, **rights)
-    sys_admin = 1 << 21
-    assert ended == (0, f"0;0;{sys_admin};{sys_admin};{sys_admin};Read-only file system\n")
+    both = 1 << 21 | 1 << 34
+    assert ended == (0, f"0;0;{both};{both};{both};Read-only file system\n")
     refused = await run(folder, "python", "-m", "gpuledger.agent", **rights)
     assert "NODE_NAME" in refused.output, "it starts, and says what it needs"
     probed = await run(folder, "gpuledger", "agent", "probe", "--hardware", "simulated:2xH100", **rights)

@@ -13,6 +13,7 @@ from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.events.position import Offset
 from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.closing import Closing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -160,13 +161,18 @@ class AwayLedger(JetStreamLedger):
     async def head(self) -> Offset:
         raise LedgerUnavailableError("away")
 
+    async def closing(self) -> Closing:
+        raise LedgerUnavailableError("away")
+
 
 async def test_a_replica_that_is_cut_off_serves_nothing_of_before(ledger: JetStreamLedger, url: str) -> None:
     async def is_measured() -> bool:
-        return value("log_unsealed_events") == 0 and value("nats_storage_bytes", scope="account") is not None
+        used, closing = value("nats_storage_bytes", scope="account"), value("log_closing", step="archiving")
+        return value("log_unsealed_events") == 0 and used is not None and closing == 0
 
     async def is_given_up() -> bool:
-        return isnan(value("log_unsealed_events") or 0) and value("nats_storage_bytes", scope="account") is None
+        given_up = value("nats_storage_bytes", scope="account"), value("log_closing", step="archiving")
+        return isnan(value("log_unsealed_events") or 0) and given_up == (None, None)
 
     async with measuring(ledger, url):
         await eventually(is_measured)

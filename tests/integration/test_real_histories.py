@@ -209,6 +209,7 @@ def test_a_part_of_real_histories(cli: Cli, urls: dict[str, str], tmp_path: Path
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.shared
 @needs_data
 def test_real_histories(cli: Cli, urls: dict[str, str], tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Iterable
 
+import psycopg
 import pytest
 
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.position import ORIGIN, Offset
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.projection import log_numbers
+from gpuledger.projection import log_numbers, shared_numbers
 from gpuledger.projection.errors import VersionError
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
@@ -17,7 +18,7 @@ from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.verify import NUMBERS, verify
 from gpuledger.readmodels.projections import DevicesProjection, NodesProjection
 from support.events import event, outgoing
-from support.projections import QUICK, execute
+from support.projections import QUICK, execute, stop
 
 STORED = "SELECT position, complete_from FROM gpuledger.numbers_seen_position"
 
@@ -90,6 +91,37 @@ async def test_rows_ahead_of_the_numbers_read_what_is_in_between(memory: MemoryL
     await record(memory, [3, 2, 4])
     await caught_up(memory, url)
     assert failures(url) == 4
+
+
+async def test_an_orderly_end_leaves_nothing_to_be_read_again(memory: MemoryLedger, url: str) -> None:
+    shared = SharedNumbers(memory, url)
+    writing = asyncio.create_task(shared.keep_written())
+    await shared.at(await record(memory, [1, 2, 2]))
+    await stop(writing)
+    assert writing.cancelled()
+    assert execute(url, STORED) == [(3, ORIGIN)]
+
+
+async def test_an_orderly_end_waits_no_longer_than_it_may(
+    memory: MemoryLedger, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shared_numbers, "LAST_WRITE_MAX_S", 0.1)
+    shared = SharedNumbers(memory, url)
+    await shared.at(await record(memory, [1]))
+    with psycopg.connect(url) as other:
+        other.execute("LOCK TABLE gpuledger.numbers_seen_position")
+        await begun_and_ended(shared)
+    away = SharedNumbers(memory, "postgresql://127.0.0.1:1/none")
+    away._numbers = shared._numbers
+    await begun_and_ended(away)
+    assert capsys.readouterr().out.count("numbers.not-written-at-end") == 2
+    assert execute(url, STORED) == []
+
+
+async def begun_and_ended(shared: SharedNumbers) -> None:
+    writing = asyncio.create_task(shared.keep_written())
+    await asyncio.sleep(0)
+    await stop(writing)
 
 
 async def test_two_processes_write_in_turns(memory: MemoryLedger, url: str) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.agent.hardware.api import Readings
+from gpuledger.agent.hardware.api import Readings, Unread
 from gpuledger.agent.health.aggregation import BURST_S, KINDS_MAX
 from gpuledger.agent.health.card import CLEAR_AFTER_MAX_S, RECOVERY_POLLS, CardHealth, Rules
 from gpuledger.agent.health.cards import NOT_LOOKED_AT, NodeCards, on_time_all, with_decision, with_survey
@@ -45,6 +45,7 @@ readings = st.builds(
     recovery=st.sampled_from([None, None, None, "GpuReset", "DrainP2P"]),
     sram_uncorrected_volatile=st.sampled_from([None, 0, 0, 1, 2, 2**64 - 1]),
     sram_threshold_exceeded=st.sampled_from([None, False, False, True]),
+    unread=st.lists(st.builds(Unread, st.sampled_from(Readings._fields[:-1]), st.just("no")), max_size=2).map(tuple),
 )
 whats = st.one_of(numbers, readings, st.just(Readings()), st.sampled_from([LOST, GONE]))
 steps = st.lists(st.builds(Step, st.sampled_from([0.0, 1.0, 5.0, 5.0, 12.0, 400.0, 90_000.0]), whats), max_size=40)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuledger.domain.workloads.allocations import AllocationRange
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.readmodels.projections import AllocationsProjection
-from support.events import RecordedFact, allocated, folded, hour, log_of, numbered
+from support.events import RecordedFact, allocated, fact_of, folded, hour, log_of, numbered
 
 HOURS = range(-1, 11)
 Held = set[tuple[str, str | None, str, int | None]]
@@ -58,7 +58,7 @@ def test_what_comes_in_order_needs_no_past(facts: list[RecordedFact]) -> None:
     fold = folded(AllocationsProjection(), [])
     tables = fold.state.tables()
     for message in log_of(numbered(sorted(facts, key=lambda one: one.at))):
-        fact = fold.peek(message)
+        fact = fact_of(fold, message)
         assert fact is not None
         is_held = any(row.allocation == fact.event.subject for row in tables["container_allocation"].rows.values())
         assert not (is_held and list(fold.projection.touched(fold.state, fact)))

@@ -20,6 +20,7 @@ from gpuledger.events.device import DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
 from gpuledger.ledger.api import Message
+from gpuledger.projection.checker import Checker
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import (
@@ -236,11 +237,10 @@ class DictStore:
 
     def take(self, messages: Sequence[Message]) -> None:
         """One batch: read back what it touches, and fold it."""
-        for message in messages:
-            fact = self.fold.peek(message) if self.projection.pages else None
-            for name, key in self.projection.touched(self.fold.state, fact) if fact else ():
-                table = self.fold.state.tables()[name]
-                table.load([row for row in self.rows[name].values() if getattr(row, table.spec.page_by or "") == key])
+        checked = list(map(Checker().check, messages)) if self.projection.pages else []
+        for name, key in self.fold.touched(checked):
+            table = self.fold.state.tables()[name]
+            table.load([row for row in self.rows[name].values() if getattr(row, table.spec.page_by or "") == key])
         self.fold.apply_all(messages)
 
     def write(self) -> None:

@@ -62,7 +62,7 @@ class Stored:
     def take(self, messages: Sequence[Message]) -> None:
         batch = self.fold.check_all(messages)
         kept = self.kept()
-        for name, key in {one for checked in batch for one in self.fold.touched(checked)}:
+        for name, key in set(self.fold.touched(batch)):
             table = self.fold.state.tables()[name]
             if table.spec.page_after is None or self._page(kept[table.spec.page_after], table.spec.page_after, key):
                 table.load(self._page(self.rows[name], name, key))

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from gpuledger.domain.fact import Fact
 from gpuledger.domain.table import Table
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationEnded, AllocationObserved
+from gpuledger.events.catalogue import registry
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
@@ -62,6 +64,11 @@ def message(event: Decoded, sequence: int, *, subject: str | None = None, data: 
 def log_of(events: Iterable[Decoded], first: int = 1) -> list[Message]:
     """A log that holds the events in this order."""
     return [message(event, sequence) for sequence, event in enumerate(events, first)]
+
+
+def fact_of(fold: Fold, message: Message) -> Fact | None:
+    """The fact that a message holds, where the fold's projection handles it; folds nothing."""
+    return next((fact for _, fact in fold._hearing.facts(fold.check_all([message]), registry)), None)
 
 
 def folded(projection: Projection, messages: Sequence[Message]) -> Fold:

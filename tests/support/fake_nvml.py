@@ -171,6 +171,7 @@ class FakeNvml(FakeHealth):
     ) -> int:
         profile = self._card(device).profile(profileId)
         if placementsRef is not None:
+            self.fail(self._card(device).places_error)
             for place, start in zip(placementsRef, profile.starts, strict=True):
                 place.start, place.size = start, profile.size
         countRef._obj.value = len(profile.starts)

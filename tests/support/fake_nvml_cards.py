@@ -64,9 +64,10 @@ class FakeCard:
     """A card. `error` is what it answers with (0: it is well); one that `left` is unknown to the driver.
 
     `links` are what its NVLinks end at (None: inactive), `processes` are (pid, GPU instance's number, compute or
-    graphics), `shows_profiles` is whether it reports profiles while MIG is off, `secretive` are the numbers of
-    instances that tell of none, `mig` is current and pending mode, `sram` the uncorrectable errors by parity and
-    SEC-DED and whether they exceed the threshold, and None means everywhere that the card does not support it.
+    graphics), `shows_profiles` is whether it reports profiles while MIG is off, `places_error` is what it answers where
+    instances may be placed once it has counted the places, `secretive` are the numbers of instances that tell of none,
+    `mig` is current and pending mode, `sram` the uncorrectable errors by parity and SEC-DED and whether they exceed the
+    threshold, and None means everywhere that the card does not support it.
     """
 
     bus_id: str
@@ -86,7 +87,9 @@ class FakeCard:
     sram: tuple[int, int, bool] | None = None
     reasons: int = 0
     fields: dict[tuple[int, int], int] = field(default_factory=dict)
+    field_errors: dict[tuple[int, int], int] = field(default_factory=dict)
     shows_profiles: bool = True
+    places_error: int = 0
     event_types: int = pynvml.nvmlEventTypeXidCriticalError
     error: int = 0
     left: bool = False

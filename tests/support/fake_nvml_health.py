@@ -28,6 +28,7 @@ class FakeHealth:
             number = card.fields.get((field, scope))
             value.fieldId, value.scopeId = field, scope
             value.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED if number is None else pynvml.NVML_SUCCESS
+            value.nvmlReturn = card.field_errors.get((field, scope), value.nvmlReturn)
             value.valueType, value.value.ullVal = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, number or 0
         return values
 

@@ -111,12 +111,19 @@ async def from_start(projection: Projection, ledger: MemoryLedger, until: Offset
 async def from_snapshot(
     projection: Projection, ledger: MemoryLedger, snapshots: FoldSnapshots, until: Offset
 ) -> Whole | None:
-    """The fold from the nearest snapshot, with all rows; None where there is no snapshot."""
+    """The fold from the nearest snapshot, with all rows; None where there is no snapshot.
+
+    Rows that rest are added only once all is folded: what the fold needed of them, it asked for itself.
+    """
     whole = [name for name, table in projection.new_state().tables().items() if table.spec.retires is not None]
     loaded = await snapshots.load(projection, until, await skipped_positions(ledger), whole=whole)
     if loaded is None:
         return None
     await fold_on_paged(loaded, ledger, until)
+    for name, table in loaded.fold.state.tables().items():
+        if table.spec.rests:
+            live = [one for one in loaded.manifest.tables[name].live if one is not None]
+            table.load(await snapshots.pieces(projection).rows(table.spec, live))
     return whole_of(loaded.fold)
 
 

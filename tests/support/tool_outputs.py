@@ -18,6 +18,7 @@ import yaml
 from google.protobuf.json_format import ParseDict
 
 from gpuledger.agent.errors import MonitoringError
+from gpuledger.agent.hardware.kernel_log import xid_in
 from gpuledger.agent.heartbeat import HeartbeatTracker, Samples, read_scrape
 from gpuledger.agent.kubelet.allocations import allocations
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesResponse
@@ -37,6 +38,7 @@ _LABEL: Final = re.compile(r'"?(nvidia\.com/[\w.+-]+)"?\s*[=:]\s*"?([^"\s,]*)"?'
 _LEFT_OUT: Final = re.compile(r"^ *(?:- )?(?:\$ |\.\.\.).*$", re.MULTILINE)
 _DESCRIBED: Final = re.compile(r"^ {2}([\w-]+):\n((?: {4,}.*\n?)+)", re.MULTILINE)
 _STATE: Final = re.compile(r"^ +(Last )?State: +(\w+)\n +Reason: +(\w+)(?:\n +Exit Code: +(\d+))?", re.MULTILINE)
+_WHOLE_XID: Final = re.compile(r"NVRM: Xid \([^)]*:[^)]*\): \d")
 _TEMPLATE: Final = re.compile(r"\{\{.*?\}\}")
 
 
@@ -182,6 +184,15 @@ def _states(block: str) -> dict[str, Any]:
     return states
 
 
+def _xids(name: str, text: str) -> Reading:
+    """Lines of the kernel's log, with whatever a tool has put before the messages."""
+    messages = [line[line.index("NVRM: ") :] for line in text.splitlines() if "NVRM: Xid (" in line]
+    xids = {message: xid_in(message) for message in messages}
+    numbers = sorted({xid.number for xid in xids.values() if xid is not None})
+    unread = [message for message, xid in xids.items() if xid is None and _WHOLE_XID.match(message)]
+    return Reading(name, ", ".join(map(str, numbers)) or "no XID", f"not read: {unread[0]}" if unread else "")
+
+
 def _closed(text: str) -> str:
     """JSON whose end its author cut off, with the brackets that are missing there."""
     still_open: list[str] = []
@@ -196,6 +207,7 @@ def _closed(text: str) -> str:
 PARSERS: Final[dict[tuple[str, str], Callable[[str, str], Reading]]] = {
     ("dcgm-exporter", "*.prom"): _exporter,
     ("node-labels", "*"): _labels,
+    ("xid", "*.log"): _xids,
     ("gpu-operator", "validator-init-containers-by-version.txt"): _validator_releases,
     ("gpu-operator", "validator-*.describe.txt"): _validator_pod,
     ("cdi", "*.yaml"): _cdi,

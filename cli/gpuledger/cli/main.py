@@ -8,9 +8,9 @@ import shlex
 import sys
 
 from gpuledger.cli.app import app
+from gpuledger.cli.deferral import defer_imports
 from gpuledger.cli.errors import CliError, report
-from gpuledger.cli.render import ReaderLeftError, ending_with_reader
-from gpuledger.cli.run import as_cli_error
+from gpuledger.cli.render.terminal import ReaderLeftError, ending_with_reader
 
 PROGRAM = "gpuledger"
 INTERRUPTED = 130
@@ -20,6 +20,7 @@ NO_FILES = ":4"
 
 def main() -> None:
     """Run the command line. kubectl finds it as its plugin, under the name `kubectl-gpuledger`."""
+    defer_imports()
     with ending_with_reader():
         _run()
 
@@ -34,6 +35,8 @@ def _run() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:
+        from gpuledger.cli.run import as_cli_error  # noqa: PLC0415 - the error trees of all packages
+
         shown = as_cli_error(error)
         if shown is None:
             raise
@@ -42,6 +45,7 @@ def _run() -> None:
 
 def complete() -> None:
     """Print completions of the last word, one per line; kubectl runs this as `kubectl_complete-gpuledger`."""
+    defer_imports()
     words = [PROGRAM, *sys.argv[1:]]
     os.environ |= {
         f"_{PROGRAM.upper()}_COMPLETE": "complete_bash",

@@ -17,6 +17,7 @@ TIME_EXAMPLES: Final = ("2017-02-07T08:30:00Z", "2017-02-07", "-1h30m")
 POSITION_EXAMPLES: Final = ("1500", "1/1500", "2/1")
 AS_RECORDED_EXAMPLES: Final = ("1500", "2/1500", "2017-02-07T08:30:00Z")
 
+_IN_UTC: Final = "+00:00"
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AMOUNT = re.compile(r"([0-9]+)([smhdw])")
 _RELATIVE = re.compile(r"([+-])((?:[0-9]+[smhdw])+)")
@@ -49,7 +50,8 @@ class TimeFormatError(CliError):
 
 def format_time(time: datetime) -> str:
     """RFC 3339 in UTC with `Z`: whole seconds without a fraction, others with six digits; no zone means UTC."""
-    return _utc(time).replace(tzinfo=None).isoformat() + "Z"
+    text = time.isoformat()
+    return f"{text.removesuffix(_IN_UTC)}Z" if text.endswith(_IN_UTC) else f"{_naive(time).isoformat()}Z"
 
 
 def parse_time(text: str, now: datetime) -> datetime:
@@ -105,6 +107,10 @@ def parse_as_recorded(text: str, now: datetime) -> tuple[int | None, Offset] | d
         return parse_time(text, now)
     except TimeFormatError as error:
         raise TimeFormatError(text, "a position or a time", AS_RECORDED_EXAMPLES) from error
+
+
+def _naive(time: datetime) -> datetime:
+    return _utc(time).replace(tzinfo=None)
 
 
 def _utc(time: datetime) -> datetime:

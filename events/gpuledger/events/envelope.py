@@ -123,7 +123,10 @@ def with_payload(event: Undecoded, catalogue: Registry = registry) -> Decoded:
 
 def with_data(event: Undecoded, data: Payload) -> Decoded:
     """The same event with its data as they were decoded."""
-    return Event._make((*event[:5], data, *event[6:]))
+    event_id, source, event_type, subject, time, _, epoch, number, cause, first_cause, recorded_at, imported = event
+    return Event._make(
+        (event_id, source, event_type, subject, time, data, epoch, number, cause, first_cause, recorded_at, imported)
+    )
 
 
 def parse(raw: bytes) -> Undecoded:

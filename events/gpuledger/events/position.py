@@ -145,7 +145,10 @@ class Generations:
     def of(self, at: Offset) -> int:
         """The generation that a place is in; the origin is in the first one."""
         number = number_of(at)
-        return next((generation for generation, behind in reversed(self._begun) if number > behind), self.first)
+        for generation, behind in reversed(self._begun):
+            if number > behind:
+                return generation
+        return self.first
 
     def position(self, at: Offset) -> Position:
         """The position of a place."""

@@ -5,6 +5,9 @@ whoever was killed goes on. From `fence` to `open_next` nobody records anything:
 Only `delete_closed` deletes a stream, whose generation has to be closed, and whose archive its caller has proven.
 """
 
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from nats.js.api import SubjectTransform
@@ -19,6 +22,7 @@ from gpuledger.ledger.permissions import CLOSING_ROOT
 from gpuledger.ledger.stream import (
     BEGINNING,
     CLOSED,
+    CLOSED_AT,
     archive_subject,
     check_current,
     create_generation,
@@ -32,15 +36,34 @@ from gpuledger.ledger.stream import (
 _LEDGER_PREFIX: Final = f"{ROOT}."
 
 
+class ClosingStep(StrEnum):
+    """What a closing that is under way does, or did when it was interrupted."""
+
+    ARCHIVING = "archiving"
+    """The generation takes no more events; the rest of them is archived."""
+
+    BEGINNING = "beginning"
+    """The next generation is there, and its beginning is recorded."""
+
+
 class Closing(NamedTuple):
     """How far closing has got: the generation that is closed, the archive's location, and whether the next is there.
 
-    Before the first step there is no location.
+    Before the first step there is no location. `since` is when it took that generation's subjects away, so that nobody
+    records anything; None also where a build that did not note that has begun it.
     """
 
     generation: int
     location: str | None
     has_next: bool
+    since: datetime | None = None
+
+    @property
+    def step(self) -> ClosingStep | None:
+        """What it does now; None while the log takes events."""
+        if self.location is None:
+            return None
+        return ClosingStep.BEGINNING if self.has_next else ClosingStep.ARCHIVING
 
 
 async def closing_state(connection: Connection) -> Closing:
@@ -59,14 +82,20 @@ async def closing_state(connection: Connection) -> Closing:
     newest = max(streams)
     metadata = streams[newest].config.metadata or {}
     if CLOSED in metadata:
-        return Closing(newest, metadata[CLOSED], has_next=False)
+        return Closing(newest, metadata[CLOSED], has_next=False, since=_closed_at(metadata))
     if BEGINNING in metadata:
-        return Closing(newest - 1, metadata[BEGINNING], has_next=True)
+        closed = streams.get(newest - 1)
+        since = None if closed is None else _closed_at(closed.config.metadata or {})
+        return Closing(newest - 1, metadata[BEGINNING], has_next=True, since=since)
     check_current(connection, newest, streams[newest])
     return Closing(newest, None, has_next=False)
 
 
-async def fence(connection: Connection, generation: int, location: str) -> None:
+def _closed_at(metadata: Mapping[str, str]) -> datetime | None:
+    return datetime.fromisoformat(metadata[CLOSED_AT]) if CLOSED_AT in metadata else None
+
+
+async def fence(connection: Connection, generation: int, location: str, at: datetime) -> None:
     """Take a generation's subjects away: what it holds now is all that it will ever hold. It stays readable.
 
     Raises:
@@ -74,7 +103,7 @@ async def fence(connection: Connection, generation: int, location: str) -> None:
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
     config = (await stream_info(connection, stream_name(generation))).config
-    metadata = {**(config.metadata or {}), CLOSED: location}
+    metadata = {**(config.metadata or {}), CLOSED: location, CLOSED_AT: at.isoformat()}
     await update_stream_config(connection, config.evolve(subjects=[archive_subject(generation)], metadata=metadata))
 
 

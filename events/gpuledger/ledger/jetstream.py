@@ -32,6 +32,7 @@ from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Receipt
 from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.closed import Archives, ClosedGenerations, continuing_generation
+from gpuledger.ledger.closing import Closing, closing_state
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected, refuse_old_server
 from gpuledger.ledger.continuity import LogGuard, kept_stream
 from gpuledger.ledger.errors import (
@@ -124,10 +125,11 @@ class JetStreamLedger(Ledger):
         """See `gpuledger.ledger.api.Ledger.confirm`."""
         if self._guard is None:
             return
+        generation = self.generation
         try:
             await self._guard.confirm(anchor)
         except LogLostError:
-            if not await self.go_on():
+            if not await self.go_on_from(generation):
                 raise
             await self._guard.confirm(anchor)
 
@@ -204,16 +206,21 @@ class JetStreamLedger(Ledger):
 
     async def head(self) -> Offset:
         """See `gpuledger.ledger.api.Ledger.head`."""
+        generation = self.generation
         try:
             return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
         except LogLostError:
-            if not await self.go_on():
+            if not await self.go_on_from(generation):
                 raise
             return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
 
     async def storage(self) -> tuple[StorageUse, ...]:
         """What its stream takes of the limits of storage that hold for it; raises as `storage_use`."""
         return await storage_use(self._connection, self._generation.stream)
+
+    async def closing(self) -> Closing:
+        """How far a closing of its newest generation has got; raises as `closing_state`."""
+        return await closing_state(self._connection)
 
     async def last_sequence(self, subject_filter: str) -> Offset:
         """See `gpuledger.ledger.api.Ledger.last_sequence`."""
@@ -257,6 +264,16 @@ class JetStreamLedger(Ledger):
             for reader in self._readers:
                 reader.wake()
             return True
+
+    async def go_on_from(self, generation: int) -> bool:
+        """Go on behind a generation, unless another call has done so; False where there is none yet.
+
+        Raises:
+            LedgerUnavailableError: the server does not answer.
+        """
+        if generation == self.generation:
+            await self.go_on()
+        return generation != self.generation
 
     async def follow_generations(self) -> None:
         """Go on in the next generation whenever one is closed, until cancelled."""

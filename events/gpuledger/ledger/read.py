@@ -130,7 +130,7 @@ class Delivery:
             self.cut = LogCutError(f"after the position {number_of(buffer.last_sequence):,} follows {sequence:,}")
             self._turn_stale("the log was cut")
             return
-        buffer.put(Message(subject, data, sequence, int(tokens[7 + skip])))
+        buffer.put(Message._make((subject, data, sequence, int(tokens[7 + skip]))))
 
     async def on_control(self, reply: str, headers: dict[str, str]) -> None:
         """Compare the server's count with ours, and note when it waits for flow control."""

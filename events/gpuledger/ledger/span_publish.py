@@ -48,8 +48,8 @@ T = TypeVar("T")
 class Continuing(Ledger, Protocol):
     """A ledger that goes on in the next generation."""
 
-    async def go_on(self) -> bool:
-        """Go on there, if this one was closed; False where there is none yet."""
+    async def go_on_from(self, generation: int) -> bool:
+        """Go on behind a generation, unless another call has done so; False where there is none yet."""
         ...
 
 
@@ -223,8 +223,7 @@ class SpanningPublisher:
             try:
                 return await publish()
             except GenerationError:
-                # Another call may have gone on meanwhile.
-                if generation == self._generation.number and not await self._log.go_on():
+                if not await self._log.go_on_from(generation):
                     raise
         return await publish()
 

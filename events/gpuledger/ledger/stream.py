@@ -40,6 +40,9 @@ RESTORING = "gpuledger.io/restoring"
 CLOSED = "gpuledger.io/closed"
 """In the metadata of a stream whose generation is closed: the location of its archive."""
 
+CLOSED_AT = "gpuledger.io/closed-at"
+"""In the same metadata: since when nobody has recorded anything there (ISO 8601)."""
+
 BEGINNING = "gpuledger.io/beginning"
 """In the metadata of a stream whose generation begins behind a closed one: takes no events of others yet."""
 

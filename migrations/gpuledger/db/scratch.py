@@ -5,7 +5,8 @@ indexes, and are not touched. A query finds its relations under their usual name
 is the present, is refused.
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,9 +26,24 @@ BUFFERS: Final = "64MB"
 """How much of the temporary tables a session keeps in memory; the rest is on the server's disk."""
 
 ASKED_AT = "asked_at"
-OF_LIVE_ROWS = {"has_versions": "", "has_day_totals": "text", "is_kept": "text, timestamptz"}
+OF_LIVE_ROWS = {"has_versions": "", "has_day_totals": "text"}
 """Depend on which build wrote the rows that serve, and since when; those here are of this one. Names, and what they
 take."""
+
+IS_KEPT = "is_kept"
+"""Depends on which histories were shortened: here up to the moment that is asked for."""
+
+_IS_KEPT_BODY: Final = """
+DECLARE
+    since timestamptz := ({since}::jsonb ->> history)::timestamptz;
+BEGIN
+    IF at < since THEN
+        RAISE EXCEPTION '% is kept since %, because an operator had shortened it then', history, since
+            USING HINT = 'Ask the log itself, with gpuledger sql --at, or as recorded before that.';
+    END IF;
+    RETURN true;
+END
+"""
 
 _HELPERS: Final = ("location_of", "allocation_changes", "container_changes")
 
@@ -77,7 +93,7 @@ class Scratch:
         live = {(LIVE, name): f"{TEMPORARY}.{quoted(table_name(name))}" for name in tables}
         types = {(REPORT, "workload_then"): f'{TEMPORARY}."workload_then"'}
         functions = {
-            name: f"{TEMPORARY}.{quoted(name)}" for name in (*FUNCTIONS_AT, *_HELPERS, ASKED_AT, *OF_LIVE_ROWS)
+            name: f"{TEMPORARY}.{quoted(name)}" for name in (*FUNCTIONS_AT, *_HELPERS, ASKED_AT, IS_KEPT, *OF_LIVE_ROWS)
         }
         self._names = Relocation((LIVE, REPORT), {**views, **live, **types}, functions)
 
@@ -90,23 +106,33 @@ class Scratch:
                     SQL("CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING ALL)").format(table, live)
                 )
 
-    async def create_views(self, asked_at: datetime) -> None:
-        """Make the views and functions over them; what counts to now counts to `asked_at`."""
+    async def create_views(self, asked_at: datetime, histories: Mapping[str, datetime]) -> None:
+        """Make the views and functions over them; what counts to now counts to `asked_at`.
+
+        `histories` says since when the tables keep those that were shortened.
+        """
         clock = self._names.functions[ASKED_AT]
         create = SQL("CREATE FUNCTION {}() RETURNS timestamptz LANGUAGE sql STABLE RETURN {}::timestamptz")
         names = self._names
         ours = Relocation(names.schemas, names.relations, names.functions, clock)
-        files = {name for schema, name in self._objects if schema == REPORT} - {ASKED_AT, *OF_LIVE_ROWS}
+        files = {name for schema, name in self._objects if schema == REPORT} - {ASKED_AT, IS_KEPT, *OF_LIVE_ROWS}
         async with self._connection.transaction():
             await self._connection.execute(create.format(Identifier(TEMPORARY, ASKED_AT), Literal(asked_at)))
             for name, taken in OF_LIVE_ROWS.items():
                 yes = SQL("CREATE FUNCTION {}({}) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true")
                 await self._connection.execute(yes.format(Identifier(TEMPORARY, name), SQL(taken)))
+            await self._create_is_kept(histories)
             for text in texts_of(files):
                 await self._connection.execute(relocated(_without_comments(text), ours).encode())
             for name in self._tables:
                 await self._connection.execute(SQL("ANALYZE {}").format(Identifier(table_name(name))))
             await self._connection.execute(SQL(_GRANT).format(role=Literal(READER_ROLE)))
+
+    async def _create_is_kept(self, histories: Mapping[str, datetime]) -> None:
+        since = json.dumps({history: begins.isoformat() for history, begins in histories.items()})
+        body = SQL(_IS_KEPT_BODY).format(since=Literal(since)).as_string(self._connection)
+        create = SQL("CREATE FUNCTION {}(history text, at timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE AS {}")
+        await self._connection.execute(create.format(Identifier(TEMPORARY, IS_KEPT), Literal(body)))
 
     async def bytes(self) -> int:
         """How much the tables and their indexes take on the server."""

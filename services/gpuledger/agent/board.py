@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gpuledger.agent.hardware.api import Survey, Unregistered
+from gpuledger.agent.hardware.api import Survey, Unread, Unregistered
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.node import WantedDevice
 
@@ -37,14 +37,16 @@ class ResourceOffer(NamedTuple):
 class BoardState:
     """The latest values; None: not found out yet.
 
-    Discovery writes `survey`, health `unfit` (why each unusable card is so, by address) and `unregistered` (why errors
-    of a card do not reach the agent, by address), desired devices `desired`, pod resources `in_use` (the unit ids that
-    containers hold, by resource) and `allocations`, and setup `offers`.
+    Discovery writes `survey`, health `unfit` (why each unusable card is so, by address), `unregistered` (why errors of
+    a card do not reach the agent, by address) and `unread` (the readings that a card's poll failed to get), desired
+    devices `desired`, pod resources `in_use` (the unit ids that containers hold, by resource) and `allocations`, and
+    setup `offers`.
     """
 
     survey: Survey | None = None
     unfit: Mapping[str, str] | None = None
     unregistered: Mapping[str, Unregistered] = field(default_factory=dict)
+    unread: Mapping[str, tuple[Unread, ...]] = field(default_factory=dict)
     desired: tuple[WantedDevice, ...] | None = None
     in_use: Mapping[str, frozenset[str]] | None = None
     allocations: tuple[AllocationObserved, ...] = ()

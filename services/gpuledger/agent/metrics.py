@@ -79,6 +79,9 @@ class AgentMetrics(Collector):
         silent = [((address, why.reason), 1.0) for address, why in sorted(self._board.state.unregistered.items())]
         text = "1 while the driver does not report a card's errors (XIDs) to the agent."
         yield _Family(GaugeMetricFamily, "card_events_unregistered", text, ("address", "reason"), silent)
+        unread = [((address, one.reading), 1.0) for address, ones in self._board.state.unread.items() for one in ones]
+        text = "1 while the driver fails to give a reading of a card's health."
+        yield _Family(GaugeMetricFamily, "card_reading_failed", text, ("address", "reading"), unread)
 
     def _of_outbox(self) -> Iterator[_Family]:
         outbox, status = self._outbox, self._outbox.status

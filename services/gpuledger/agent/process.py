@@ -17,6 +17,7 @@ from gpuledger.agent.errors import AgentError
 from gpuledger.agent.exporter import ExporterMonitor, scraper
 from gpuledger.agent.hardware.calls import HardwareCalls
 from gpuledger.agent.hardware.factory import open_hardware
+from gpuledger.agent.hardware.kernel_log_reader import read_kernel_log
 from gpuledger.agent.health.card import Rules
 from gpuledger.agent.health.part import HealthMonitor
 from gpuledger.agent.health.severity import parse_classes
@@ -117,6 +118,7 @@ def _parts(
         clock=system_clock,
         monotonic=time.monotonic,
         on_recovered=exporter.restart_streak,
+        read_kernel_log=partial(asyncio.to_thread, read_kernel_log) if calls.kind == "nvml" else None,
     )
     return (
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),

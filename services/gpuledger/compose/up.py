@@ -8,6 +8,7 @@ factories.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Ledger
+from gpuledger.ledger.errors import ClosingError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
@@ -131,7 +133,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     cluster = await cluster_to_join(settings, is_requested=options.joins_cluster) if options.has_edge else None
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
-        ledger = await stack.enter_async_context(_ledger(servers))
+        ledger = await stack.enter_async_context(_ledger(servers, _closing(settings, options, servers)))
         supervision = _supervision(settings, options, servers, ledger)
         edge = None
         if options.has_edge:
@@ -170,16 +172,32 @@ def _taking(settings: Settings, options: UpOptions, servers: DataServers, ledger
     taking: list[Work] = []
     if settings.objects_url is not None and options.runs(SNAPSHOTS):
         taking.append(SnapshotService(ledger, servers.nats_url, servers.database_url, settings.objects_url).run())
-    if settings.archive is not None and options.runs(SealsProjection.name):
-        taking.append(ClosingService(servers.nats_url, servers.database_url, settings.archive).run())
+    closing = _closing(settings, options, servers)
+    if closing is not None:
+        taking.append(closing.run())
     return taking
 
 
+def _closing(settings: Settings, options: UpOptions, servers: DataServers) -> ClosingService | None:
+    if settings.archive is None or not options.runs(SealsProjection.name):
+        return None
+    return ClosingService(servers.nats_url, servers.database_url, settings.archive)
+
+
 @asynccontextmanager
-async def _ledger(servers: DataServers) -> AsyncIterator[JetStreamLedger]:
-    """The ledger, made where there is none; its closed generations are read from their archives."""
-    identity = servers.nats_identity
-    await prepare_ledger(servers.nats_url, servers.database_url, identity=identity, replicas=servers.nats_replicas)
+async def _ledger(servers: DataServers, closing: ClosingService | None) -> AsyncIterator[JetStreamLedger]:
+    """The ledger, made where there is none; its closed generations are read from their archives.
+
+    A process that closes generations goes on with a closing that was interrupted: nobody else may be there to do so.
+    """
+    identity, replicas = servers.nats_identity, servers.nats_replicas
+    prepare = partial(prepare_ledger, servers.nats_url, servers.database_url, identity=identity, replicas=replicas)
+    try:
+        await prepare()
+    except ClosingError:
+        if closing is None or not await closing.look():
+            raise
+        await prepare()
     archives = ArchivedGenerations()
     async with connect_ledger(servers.nats_url, name="gpuledger up", identity=identity, archives=archives) as ledger:
         yield ledger

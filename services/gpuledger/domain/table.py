@@ -33,6 +33,9 @@ class TableSpec(NamedTuple, Generic[R]):
     Where `adds` names columns, a row is what these have to grow by: whoever writes it adds it to the stored row, and a
     row whose sums are all 0 is none. So it leaves memory at once and is never read back.
 
+    Where `rests` names columns, a row in which all of them are set is only ever asked for by an indexed column. Who
+    folds on from rows that stay elsewhere (`Table.load_lazily`) reads it when a value of that column is asked for.
+
     Rows of a `history` retire by one column, the time when they ended, and operators may shorten it: see
     `Table.shorten`.
 
@@ -48,6 +51,7 @@ class TableSpec(NamedTuple, Generic[R]):
     page_by: str | None = None
     adds: tuple[str, ...] = ()
     history: str | None = None
+    rests: tuple[str, ...] = ()
     by_month: str | None = None
     page_after: str | None = None
 
@@ -154,6 +158,23 @@ class Index(Generic[R]):
             del self._keys[value]
 
 
+RowsWith = Callable[[str, Any], Iterable[R]]
+"""Gives the resting rows of a table that have a value in an indexed column."""
+
+
+class _PagedIndex(Index[R]):
+    """An index of rows some of which rest elsewhere, until anybody asks for their value."""
+
+    def __init__(self, position: int, page: Callable[[Any], None]) -> None:
+        super().__init__(position)
+        self._page = page
+
+    def get(self, value: object) -> Collection[Key]:
+        """The keys of the rows that have this value, which are rows of the table from now on."""
+        self._page(value)
+        return super().get(value)
+
+
 class Table(Generic[R]):
     """Rows by key, with the changes since they were last taken. Indexed columns must not change in a row's life."""
 
@@ -162,6 +183,7 @@ class Table(Generic[R]):
         self.key_of: Callable[[R], Key] = itemgetter(*(spec.columns.index(column) for column in spec.key))
         self.rows: dict[Key, R] = {}
         self._indexed = indexed
+        self._resting: RowsWith[R] | None = None
         self._make_indexes()
         self._forgets = spec.retires == ()
         self._was_stored: dict[Key, bool] = {}
@@ -172,9 +194,21 @@ class Table(Generic[R]):
         self._end_of: Callable[[R], datetime | None] | None = None
 
     def _make_indexes(self) -> None:
-        columns = self.spec.columns
-        self.by: dict[str, Index[R]] = {column: Index(columns.index(column)) for column in self._indexed}
+        self.by: dict[str, Index[R]] = {column: self._index_of(column) for column in self._indexed}
         self._indexes = tuple(self.by.values())
+
+    def _index_of(self, column: str) -> Index[R]:
+        position, resting = self.spec.columns.index(column), self._resting
+        if resting is None:
+            return Index(position)
+        asked: set[Any] = set()
+
+        def page(value: object) -> None:
+            if value not in asked:
+                asked.add(value)
+                self.load(resting(column, value))
+
+        return _PagedIndex(position, page)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -185,8 +219,8 @@ class Table(Generic[R]):
 
     def where(self, column: str, value: object) -> list[R]:
         """The rows whose indexed column has this value."""
-        rows = self.rows
-        return [rows[key] for key in self.by[column].get(value)]
+        keys, rows = self.by[column].get(value), self.rows
+        return [rows[key] for key in keys] if keys else []
 
     @property
     def changed(self) -> int:
@@ -247,7 +281,7 @@ class Table(Generic[R]):
         row = self.rows.pop(key, None)
         if row is None:
             return
-        if self._is_written:
+        if self._is_written or self._resting is not None:
             self._was_stored.setdefault(key, True)
         for index in self._indexes:
             index.remove(key, row)
@@ -267,9 +301,12 @@ class Table(Generic[R]):
         for index in self._indexes:
             index.fill(found, found.values())
 
-    def load_lazily(self, rows: Callable[[], Iterable[R]]) -> None:
-        """Load rows from the store once anybody asks for any; the table has none yet."""
-        self._to_load = rows
+    def load_lazily(self, rows: Callable[[], Iterable[R]], resting: RowsWith[R] | None = None) -> None:
+        """Load rows from the store once anybody asks for any; the table has none yet.
+
+        Those that rest are loaded by the value of an indexed column, and are missing among `rows` before that.
+        """
+        self._to_load, self._resting = rows, resting
         del self.rows, self.by, self._indexes
 
     @property

@@ -160,7 +160,7 @@ class Checked:
         if self._fact is None:
             message = self.message
             event = with_data(self._counted[0], self.data(catalogue))
-            self._fact = Fact(event, message.sequence, message.recorded_ns, self.in_force.rules)
+            self._fact = Fact._make((event, message.sequence, message.recorded_ns, self.in_force.rules))
         return self._fact
 
     def report(self, checker: "Checker") -> tuple[Route, Fact]:

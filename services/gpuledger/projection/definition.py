@@ -15,7 +15,7 @@ from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded, Event, Undecoded
 from gpuledger.events.ids import derived_id
 from gpuledger.events.payload import Payload
-from gpuledger.events.position import Offset, Position
+from gpuledger.events.position import Generations, Offset, Position
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.projection.enforced import EnforcedRule, InForce, shorten
@@ -120,13 +120,6 @@ class RefusedEvent(NamedTuple):
     size: int
 
 
-class ReadMessage(NamedTuple):
-    """A message as it was recorded, and the generation that it stands in."""
-
-    generation: int
-    message: Message
-
-
 class Report(NamedTuple):
     """An agent's report on a device, and the version of `Rule.DEVICE_REPORTS` that is enforced where it stands."""
 
@@ -208,8 +201,8 @@ class Projection:
     def follow_rules(self, state: Any, in_force: InForce) -> None:  # noqa: ANN401 - each has its own state
         """Called where a fold begins, and wherever another rule is enforced from there on."""
 
-    def read(self, state: Any, read: ReadMessage) -> Decisions:  # noqa: ANN401, ARG002 - each has its own state
-        """Called for every message before anything else becomes of it."""
+    def read(self, state: Any, message: Message, generations: Generations) -> Decisions:  # noqa: ANN401, ARG002
+        """Called for every message, as it was recorded, before anything else becomes of it."""
         return ()
 
     def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - most projections keep all their rows

@@ -40,7 +40,7 @@ ASSEMBLY_S: Final = 2.0
 PIECE_MIN: Final = 32
 """From so many messages at once on they are taken for pieces of a backlog."""
 
-GATHERED_MIN: Final = 2_048
+GATHERED_MIN: Final = 4_096
 """So many messages of a backlog are handed on at once, because every fold commits what it takes at once."""
 
 

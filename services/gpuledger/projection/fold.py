@@ -28,7 +28,6 @@ from gpuledger.projection.definition import (
     Numbering,
     Observed,
     Projection,
-    ReadMessage,
     RefusalKind,
     RefusedEvent,
     Report,
@@ -37,11 +36,11 @@ from gpuledger.projection.definition import (
 )
 from gpuledger.projection.enforced import EnforcedRules, InForce
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
-from gpuledger.projection.hearing import REPORT_ACCEPTED, Hearing
+from gpuledger.projection.hearing import REPORT_ACCEPTED, Hearing, is_ordinary
 from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outstanding import Outstanding
 from gpuledger.projection.returns import Returns
-from gpuledger.projection.route import Route, recorded_origin
+from gpuledger.projection.route import recorded_origin
 
 
 class Fold:
@@ -71,8 +70,7 @@ class Fold:
         self.generations = generations_of(generation)
         self.state: State = projection.new_state() if state is None else state
         self.enforced = enforced or EnforcedRules()
-        self.sequence = sequence
-        self.numbering, self.events = numbering, 0
+        self.sequence, self.numbering, self.events = sequence, numbering, 0
         self.decision_bytes_max: int | None = None
         """How large a decision may be; None where decisions are not published."""
         self.returns: Returns | None = None
@@ -86,7 +84,7 @@ class Fold:
         self.seen = (seen or Seen()) if numbers is None else numbers.seen
         self._numbers = numbers or self.seen
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
-        self._source, self._reads = projection.source, projection.reads
+        self._source, self._reads, self._decides = projection.source, projection.reads, projection.decides
         self._hearing = Hearing(projection)
         follow_rules(projection, self.state, self.enforced.in_force)
 
@@ -115,23 +113,33 @@ class Fold:
     def apply_all_checked(self, messages: Iterable[Checked]) -> None:
         """Fold messages that were checked, perhaps for several folds; raises as `apply_all`."""
         batch = messages if isinstance(messages, list) else list(messages)
-        looks_at_each = self._reads or bool(self._skipped)
-        heard = None if looks_at_each else self._hearing.heard(batch, self._numbers, self._agreed)
+        heard = None if self._skipped else self._hearing.heard(batch, self._numbers, self._agreed)
         if heard is None:
             for checked in batch:
                 self._apply_next(checked)
-            return
-        for checked in heard:
-            self._apply(checked)
-        self.events += len(batch) - len(heard)
-        self._last = batch[-1].message
-        self.sequence = self._last.sequence
+        else:
+            for checked in self._reading(batch, heard) if self._reads else heard:
+                self._apply(checked)
+            self.events += len(batch) - len(heard)
+            self._last, self.sequence = batch[-1].message, batch[-1].message.sequence
+
+    def _reading(self, batch: Iterable[Checked], heard: Sequence[Checked]) -> Iterable[Checked]:
+        """The messages that are heard; each of the batch is read before any behind it is folded."""
+        at, following = 0, [*heard, None]
+        for checked in batch:
+            self._read(checked.message)
+            if checked is following[at]:
+                yield checked
+                at += 1
+
+    def _read(self, message: Message) -> None:
+        self.sequence = message.sequence
+        self._take_answers(message.subject, self.projection.read, message, self.generations)
 
     def _apply_next(self, checked: Checked) -> None:
         message = checked.message
         if self._reads:
-            self.sequence = message.sequence
-            self._take_answers(message.subject, self.projection.read, ReadMessage(self.generation, message))
+            self._read(message)
         is_skipped = message.sequence in self._skipped
         if not is_skipped and self._hearing.passes(checked, self._agreed) and checked.counts(self._numbers):
             self.events += 1
@@ -147,6 +155,10 @@ class Fold:
         """
         message, event, error = checked.message, checked.event, checked.error
         self.sequence, self._last = message.sequence, message
+        if not self._skipped and is_ordinary(checked, self._numbers, self._agreed):
+            self.events += 1
+            self._apply_counted(checked)
+            return
         try:
             is_new = checked.is_new(self._numbers)
         except EventError as too_many:
@@ -166,7 +178,7 @@ class Fold:
         elif checked.route is None:
             self._reject(message, event, checked.error)
         else:
-            self._apply_counted(message, event, checked, checked.route)
+            self._apply_counted(checked)
 
     def _agrees(self, checked_by: InForce) -> bool:
         """Whether others have checked by the rules that are enforced here; if not, it is checked again."""
@@ -176,8 +188,11 @@ class Fold:
             self._agreed = checked_by
         return True
 
-    def _apply_counted(self, message: Message, event: Undecoded, checked: Checked, route: Route) -> None:
+    def _apply_counted(self, checked: Checked) -> None:
         """Fold an event that counts."""
+        message, event, route = checked.message, checked.event, checked.route
+        assert event is not None, "it counts"
+        assert route is not None, "it counts"
         if checked.enforces is not None:
             self._agreed = None
             self.enforced.add(checked.enforces)
@@ -206,17 +221,16 @@ class Fold:
         """Fold what the passing of time alone leads to; raises DueError where this build fails at it."""
         self._take_due(self.projection.due, self.state, now)
 
-    def touched(self, checked: Checked) -> Touched:
-        """The paged rows that a message may touch; raises BadEventError where this build fails at it."""
-        message = checked.message
-        fact = None if message.sequence in self._skipped else self._hearing.fact(checked, self._catalogue)
-        if fact is None:
-            return ()
-        try:
-            return list(self.projection.touched(self.state, fact))
-        except Exception as error:
-            position, reason = self.generations.position(message.sequence), f"`touched` raised {error!r}."
-            raise BadEventError(self.projection.name, position, message.subject, reason) from error
+    def touched(self, batch: Iterable[Checked]) -> Touched:
+        """The paged rows that messages may touch; raises BadEventError where this build fails at one."""
+        for message, fact in self._hearing.facts(batch, self._catalogue):
+            if message.sequence in self._skipped:
+                continue
+            try:
+                yield from self.projection.touched(self.state, fact)
+            except Exception as error:
+                position, reason = self.generations.position(message.sequence), f"`touched` raised {error!r}."
+                raise BadEventError(self.projection.name, position, message.subject, reason) from error
 
     def enforce(self, rules: Collection[Rule], now: datetime) -> None:
         """Have the projection decide that these rules are enforced, as far as they are not, and this build's types."""
@@ -224,10 +238,6 @@ class Fold:
         if rules:
             missing += self.enforced.other_types(self._catalogue.introduced)
         self._take_due(self.projection.enforce, missing, now)
-
-    def peek(self, message: Message) -> Fact | None:
-        """The fact that a message holds, where this projection handles it; changes nothing."""
-        return self._hearing.fact(self.checker.check(message, self.enforced.copy()), self._catalogue)
 
     @property
     def anchor(self) -> Anchor | None:
@@ -303,17 +313,17 @@ class Fold:
         except Exception as error:
             reason = f"It does not fold ({error!r})."
             raise BadEventError(self.projection.name, self._position, subject, reason) from error
-        if not self.projection.decides or event.source == self._source:
+        if not self._decides or event.source == self._source:
             return
         if self.projection.judges and type(event.data).PUBLISH_RULE.judged_since:
             self._take_answers(subject, self.projection.judge, Report(fact, in_force.reports_version))
         else:
             self._take_answers(subject, self.projection.decide, fact)
 
-    def _take_answers(self, subject: str, answer: Callable[..., Decisions], about: object) -> None:
+    def _take_answers(self, subject: str, answer: Callable[..., Decisions], *about: object) -> None:
         """Take what the projection decides; whatever it raises meanwhile stops it here, and not the process."""
         try:
-            for decision in answer(self.state, about):
+            for decision in answer(self.state, *about):
                 self._take(decision)
         except ProjectionError:
             raise
@@ -366,7 +376,7 @@ class Fold:
 
     def _observe(self, message: Message, event: Undecoded, in_force: InForce, *, is_known: bool = True) -> None:
         size = len(message.data)
-        observed = Observed(event, message.sequence, message.recorded_ns, size, is_known, in_force.rules)
+        observed = Observed._make((event, message.sequence, message.recorded_ns, size, is_known, in_force.rules))
         self._take_answers(message.subject, self.projection.observed, observed)
 
     def _reject(self, message: Message, event: Undecoded | None, error: EventError | None) -> None:

@@ -1,6 +1,6 @@
 """Which events a projection hears: the handler of each type, and the types that it passes by. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gpuledger.domain.fact import Fact, Handler
@@ -8,6 +8,7 @@ from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.device import DeviceReportAccepted
 from gpuledger.events.errors import EventError
 from gpuledger.events.registry import Registry
+from gpuledger.ledger.api import Message
 from gpuledger.projection.checker import Checked
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.enforced import InForce
@@ -15,6 +16,11 @@ from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.route import Route
 
 REPORT_ACCEPTED: Final = DeviceReportAccepted.TYPE
+
+
+def is_ordinary(checked: Checked, numbers: LogNumbers | Seen, agreed: InForce | None) -> bool:
+    """Whether an event counts and enforces nothing by what others have found, where the rules `agreed` are enforced."""
+    return bool(checked.ordinary_type) and checked.counted_by is numbers and checked.checked_by is agreed
 
 
 class Hearing:
@@ -72,10 +78,17 @@ class Hearing:
         """Whether the projection observes events of a type."""
         return self._observes and (not self._observed_types or event_type in self._observed_types)
 
+    def facts(self, batch: Iterable[Checked], catalogue: Registry) -> Iterator[tuple[Message, Fact]]:
+        """The messages of a batch whose events count, decode, and are handled here, with the facts."""
+        passed_by = self.passed_by
+        for checked in batch:
+            if checked.ordinary_type not in passed_by:
+                fact = self.fact(checked, catalogue)
+                if fact is not None:
+                    yield checked.message, fact
+
     def fact(self, checked: Checked, catalogue: Registry) -> Fact | None:
         """The fact of an event that counts, decodes, and is handled here."""
-        if checked.ordinary_type in self.passed_by:
-            return None
         event, route = checked.event, checked.route
         if event is None or route is None or self.handler(event.type, route) is None:
             return None

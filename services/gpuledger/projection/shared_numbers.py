@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+import psycopg
 import structlog
 
 from gpuledger.db.engine import DATABASE_TRANSIENT, AsyncConnection, connect
+from gpuledger.db.errors import DatabaseError
 from gpuledger.db.locks import lock_until_commit
 from gpuledger.domain.sources.deduplication import HolesError, Seen
 from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, is_origin, is_same, lag, latest
@@ -31,6 +33,7 @@ from gpuledger.projection.seen_store import (
     read_stored,
     write_numbers,
 )
+from gpuledger.runtime.tasks import within
 
 WRITE_INTERVAL_S: Final = 10.0
 """How long numbers may be unwritten; a process that begins again reads what was recorded since."""
@@ -40,6 +43,9 @@ WRITE_EVENTS_MAX: Final = 100_000
 
 CHECK_INTERVAL_S: Final = 1.0
 """How often it is looked whether there are as many."""
+
+LAST_WRITE_MAX_S: Final = 0.8
+"""How long an orderly end waits for the last write; whoever ends a task interrupts it after a second."""
 
 LOCK: Final = "numbers seen"
 """The lock of who writes."""
@@ -92,7 +98,21 @@ class SharedNumbers:
                 await self._write(self._numbers)
 
     async def keep_written(self) -> None:
-        """Write from time to time, until cancelled."""
+        """Write from time to time, until cancelled, and then once more: the next process reads nothing again."""
+        try:
+            await self._write_at_intervals()
+        except asyncio.CancelledError:
+            await self._write_last()
+            raise
+
+    async def _write_last(self) -> None:
+        """Write what is left; where that fails or takes too long, the next process reads it again."""
+        try:
+            await within(LAST_WRITE_MAX_S, self.write())
+        except (TimeoutError, DatabaseError, psycopg.Error) as error:
+            log.warning("numbers.not-written-at-end", reason=str(error).strip() or "PostgreSQL is too slow")
+
+    async def _write_at_intervals(self) -> None:
         now = asyncio.get_running_loop().time
         due_s = now() + WRITE_INTERVAL_S
         while True:

@@ -163,8 +163,7 @@ class ProjectionStore:
     async def page_in(self, fold: Fold, batch: Sequence[Checked]) -> None:
         """Read back the retired rows that these messages may touch, before they are folded; one query a table."""
         if self.projection.pages:
-            touched = [one for checked in batch for one in fold.touched(checked)]
-            await page_in(self.connection, self._rows, fold.state, touched)
+            await page_in(self.connection, self._rows, fold.state, fold.touched(batch))
 
     async def drop_any_month(self) -> None:
         """Drop what takes rows of any month, once the edition was begun: from now on each month is made."""

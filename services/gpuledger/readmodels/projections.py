@@ -14,7 +14,9 @@ from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact, Touched
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
-from gpuledger.projection.definition import Decisions, Projection, ReadMessage
+from gpuledger.events.position import Generations
+from gpuledger.ledger.api import Message
+from gpuledger.projection.definition import Decisions, Projection
 
 
 class DevicesProjection(Projection):
@@ -89,9 +91,8 @@ class EventIndexProjection(Projection):
     reads = True
     state_class = event_index.EventIndex
 
-    def read(self, state: event_index.EventIndex, read: ReadMessage) -> Decisions:
+    def read(self, state: event_index.EventIndex, message: Message, generations: Generations) -> Decisions:  # noqa: ARG002
         """Index the message, whatever becomes of it."""
-        message = read.message
         state.add(message.sequence, message.subject, message.data)
         return ()
 

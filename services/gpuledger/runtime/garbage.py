@@ -15,8 +15,13 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
-YOUNG_OBJECTS_MAX = 20_000
-"""Net allocations before the youngest generation is walked; Python's own setting is 700."""
+YOUNG_OBJECTS_MAX = 200_000
+"""Net allocations before the youngest generation is walked; Python's own setting is 700.
+
+That is more than the messages of a batch amount to, most of which are gone when the next one comes: a walk before that
+is spent on them. It bounds what cycles can hold in the meantime to some tens of megabytes, and the walk to some
+hundredths of a second.
+"""
 
 STANDSTILL_MAX_S = 0.03
 """How long a walk may last before its survivors are exempt from later ones."""

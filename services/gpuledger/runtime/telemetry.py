@@ -222,7 +222,9 @@ def configure_logging(*, json: bool | None = None) -> None:
     it: those of our packages (`gpuledger.*`) from INFO on, those of libraries and Python's warnings from WARNING on.
     """
     as_json = not sys.stderr.isatty() if json is None else json
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    # rich's tracebacks would take its import, and show the values of variables, passwords among them.
+    readable = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer = structlog.processors.JSONRenderer() if as_json else readable
     rendering: list[Processor] = [structlog.processors.format_exc_info, renderer] if as_json else [renderer]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gpuledger.agent.board import Board, ResourceOffer
-from gpuledger.agent.hardware.api import Survey, Unregistered
+from gpuledger.agent.hardware.api import Survey, Unread, Unregistered
 from gpuledger.agent.held_units import CLAIM_LABELS, HOLDER_LABELS, held_claim_devices, held_units
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
@@ -47,6 +47,15 @@ def test_cards_whose_errors_do_not_reach_the_agent_are_measured() -> None:
     (family,) = (family for family in metrics if family.name == "gpuledger_agent_card_events_unregistered")
     found = {(sample.labels["address"], sample.labels["reason"]): sample.value for sample in family.samples}
     assert found == {(address(0), "Refused"): 1.0, (address(1), "NotSupported"): 1.0}
+
+
+def test_readings_that_the_driver_fails_to_give_are_measured() -> None:
+    board = Board()
+    board.put(unread={address(0): (Unread("remap_failed", "no"), Unread("remap_pending", "no"))})
+    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    (family,) = (family for family in metrics if family.name == "gpuledger_agent_card_reading_failed")
+    found = {(sample.labels["address"], sample.labels["reading"]): sample.value for sample in family.samples}
+    assert found == {(address(0), "remap_failed"): 1.0, (address(0), "remap_pending"): 1.0}
 
 
 def allocation(pod: str, *units: str) -> AllocationObserved:

@@ -259,7 +259,7 @@ def test_it_may_do_what_the_driver_requests_for_and_no_more() -> None:
     made = plain()
     assert container_of(made)["securityContext"] == {
         "runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False, "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]},
+        "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN", "SYSLOG"]},
         "seccompProfile": {"type": "RuntimeDefault"},
     }  # fmt: skip
     assert pod_of(made)["hostPID"] is True

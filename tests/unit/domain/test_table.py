@@ -79,6 +79,29 @@ def test_rows_are_loaded_when_they_are_first_asked_for() -> None:
         Table(KEPT).nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_rows_that_rest_are_loaded_by_the_values_that_somebody_asks_for() -> None:
+    asked: list[tuple[str, object]] = []
+    resting = {"a": A, "b": B, "c": Row("c", "h", 3)}
+
+    def rows_with(column: str, value: object) -> list[Row]:
+        asked.append((column, value))
+        return [row for row in resting.values() if row.group == value]
+
+    table = Table(KEPT, "group")
+    table.never_written()
+    table.load_lazily(lambda: [Row("d", "g", 4)], rows_with)
+    table.put(Row("e", "g", 5))
+    assert (sorted(table.rows), asked) == (["d", "e"], [])
+    assert sorted(row.name for row in table.where("group", "g")) == ["a", "b", "d", "e"]
+    assert sorted(table.rows) == ["a", "b", "d", "e"]
+    table.delete("a")
+    table.put(B._replace(value=9))
+    table.load([A, B])
+    assert sorted(table.where("group", "g")) == [B._replace(value=9), Row("d", "g", 4), Row("e", "g", 5)]
+    assert list(table.by["group"].get("h")) == ["c"]
+    assert asked == [("group", "g"), ("group", "h")]
+
+
 def test_a_row_that_came_and_went_is_no_change() -> None:
     table = Table(KEPT)
     table.put(A)

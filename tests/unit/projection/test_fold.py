@@ -28,7 +28,7 @@ from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import DevicesProjection, NodesProjection
 from gpuledger.tools.queries.backend import all_projections
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection, AwayState
-from support.events import AGENT, EPOCH, GENERATION, IMPORT, SERVICE, event, folded, hour, message, rows_of
+from support.events import AGENT, EPOCH, GENERATION, IMPORT, SERVICE, event, fact_of, folded, hour, message, rows_of
 
 FAILED = DeviceFailed(kind="DBE")
 
@@ -110,7 +110,7 @@ def test_an_unknown_type_of_the_edge_counts_is_marked_and_changes_nothing(subjec
     assert [(one.event.number, one.is_known) for one in projection.heard] == [(1, False), (2, True)]
     assert [one.kind for one in projection.turned_down] == [RefusalKind.DUPLICATE]
     assert (fold.events, len(fold.state.tables()["failure"].rows)) == (2, 1)
-    assert fold.peek(unknown) is None
+    assert fact_of(fold, unknown) is None
 
 
 @unknown_types
@@ -236,13 +236,13 @@ def test_a_skipped_position_without_a_readable_event_is_passed_over() -> None:
     assert not fold.state.tables()["source"]
 
 
-def test_peeking_changes_nothing() -> None:
+def test_who_looks_for_a_fact_changes_nothing() -> None:
     fold = Fold(DevicesProjection(), GENERATION)
-    fact = fold.peek(message(failure(), 1))
+    fact = fact_of(fold, message(failure(), 1))
     assert fact is not None
     assert fact.event.data == FAILED
-    assert fold.peek(message(event(NodeRegistered(), "n1", source=AGENT), 2)) is None
-    assert fold.peek(bad_payload(3, AGENT)) is None
+    assert fact_of(fold, message(event(NodeRegistered(), "n1", source=AGENT), 2)) is None
+    assert fact_of(fold, bad_payload(3, AGENT)) is None
     assert (fold.sequence, fold.seen.numbers, fold.events) == (0, {}, 0)
 
 

@@ -95,7 +95,7 @@ def live(projection: AwayProjection, skipped: Iterable[Position] = ()) -> Fold:
 def take(fold: Fold, messages: Iterable[Any]) -> None:
     for one in messages:
         checked = fold.checker.check(one)
-        list(fold.touched(checked))
+        list(fold.touched([checked]))
         fold.apply_all_checked([checked])
 
 

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.decide import on_missing_rules
+from gpuledger.domain.devices.fold import Devices
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.payload import Payload
-from gpuledger.events.position import ORIGIN, Position, number_of
+from gpuledger.events.position import ORIGIN, Generations, Position, number_of
 from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Message
 from gpuledger.projection.checker import Checked, Checker
@@ -61,7 +63,57 @@ def of_each(projection: Projection, messages: Sequence[Message], **options: Any)
     return outcome(fold)
 
 
+def of_each_read(projection: Projection, messages: Sequence[Message]) -> tuple[Any, ...]:
+    """What a fold with numbers of its own makes of one message after the other."""
+    fold = Fold(projection, GENERATION)
+    for one in messages:
+        fold.apply(one)
+    return outcome(fold)
+
+
 logs = st.lists(st.tuples(st.sampled_from("dnner"), st.integers(1, 6)), max_size=16)
+
+
+class Reading(DevicesProjection):
+    """Notes of each message what was folded before it."""
+
+    reads = True
+
+    def __init__(self) -> None:
+        self.read_at: list[tuple[int, int]] = []
+
+    def read(self, state: Devices, message: Message, generations: Generations) -> Decisions:
+        assert generations.has(Position(GENERATION, message.sequence))
+        self.read_at.append((number_of(message.sequence), len(state.failure)))
+        return ()
+
+
+@given(logs, st.integers(1, 6), st.sets(st.integers(1, 16), max_size=2))
+def test_who_reads_every_message_does_so_before_it_is_folded_and_behind_all_before(
+    log: list[tuple[str, int]], at_once: int, skipped_numbers: set[int]
+) -> None:
+    messages = log_of([kind for kind, _ in log], [number for _, number in log])
+    batch, numbers = checked(messages), LogNumbers()
+    for skipped in ([], [Position(GENERATION, number) for number in skipped_numbers]):
+        together, each = Reading(), Reading()
+        shared = Fold(together, GENERATION, numbers=numbers, skipped=skipped)
+        alone = Fold(each, GENERATION, skipped=skipped)
+        for start in range(0, len(batch), at_once):
+            shared.apply_all_checked(batch[start : start + at_once])
+        for one in messages:
+            alone.apply(one)
+        assert outcome(shared) == outcome(alone)
+        assert together.read_at == each.read_at
+        assert [at for at, _ in each.read_at] == list(range(1, len(messages) + 1))
+
+
+def test_the_chain_of_digests_does_not_depend_on_the_batches() -> None:
+    messages = log_of("nd" * 20)
+    for at_once in (1, 7, 40):
+        fold, batch = Fold(SealsProjection(), GENERATION, numbers=LogNumbers()), checked(messages)
+        for start in range(0, len(batch), at_once):
+            fold.apply_all_checked(batch[start : start + at_once])
+        assert outcome(fold) == of_each_read(SealsProjection(), messages)
 
 
 @given(logs, st.integers(1, 6), st.sets(st.integers(1, 16), max_size=2))
@@ -116,6 +168,23 @@ def test_rules_that_a_fold_has_and_others_have_not_are_not_passed_by() -> None:
     batch = checked([*log_of("nn"), message(of_another, 3)])
     for at in range(3):
         fold.apply_all_checked(batch[at : at + 1])
+    assert projection.refusals == 1
+
+
+def test_rules_that_a_fold_has_judge_what_others_have_counted_without_them() -> None:
+    class Refusing(NodesProjection):
+        refusals = 0
+
+        def refused(self, state: object, refusal: RefusedEvent) -> Decisions:
+            self.refusals += 1
+            return ()
+
+    projection, numbers = Refusing(), LogNumbers()
+    batch = checked([*log_of("n"), message(event(PASSED_BY, "n2", number=2, source=AGENT), 2)])
+    Fold(NodesProjection(), GENERATION, numbers=numbers).apply_all_checked(batch)
+    rules = EnforcedRules([EnforcedRule(Rule.PUBLISHERS, 1, ORIGIN)])
+    fold = Fold(projection, GENERATION, numbers=numbers, enforced=rules)
+    fold.apply_all_checked(batch)
     assert projection.refusals == 1
 
 

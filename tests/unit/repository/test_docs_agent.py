@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gpuledger.agent import settings as names
 from gpuledger.agent.board import Board, DeviceUnit, ResourceOffer
-from gpuledger.agent.hardware.api import CardFacts, Survey, Unregistered
+from gpuledger.agent.hardware.api import CardFacts, Survey, Unread, Unregistered
 from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
 from gpuledger.agent.health import severity
@@ -77,7 +77,7 @@ def test_every_metric_is_named() -> None:
     board = Board()
     unit = DeviceUnit("GPU-1", "GPU-1", ADDRESS)
     board.put(survey=Survey((CardFacts(ADDRESS, "10de", "2330", uuid="GPU-1"),)), unfit={ADDRESS: "XID 79"})
-    board.put(unregistered={ADDRESS: Unregistered("Refused", "no")})
+    board.put(unregistered={ADDRESS: Unregistered("Refused", "no")}, unread={ADDRESS: (Unread("recovery", "no"),)})
     held = (AllocatedDevices(resource="gpu.deckhouse.io/a", devices=(unit.id,)),)
     claims = (AllocatedClaim(claim="c", driver="gpu.nvidia.com", pool="w1", device="gpu-0"),)
     allocation = AllocationObserved(

@@ -24,6 +24,40 @@ def test_short_walks_leave_nothing_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         assert gc.get_freeze_count() == 0
 
 
+def test_the_first_fold_makes_walks_rare_and_the_last_one_ends_that() -> None:
+    of_tests = gc.get_threshold()
+    before = (700, 10, 10)
+    gc.set_threshold(*before)
+    try:
+        with garbage.seldom_collected():
+            with garbage.seldom_collected():
+                assert gc.get_threshold() == (garbage.YOUNG_OBJECTS_MAX, *before[1:])
+            assert gc.get_threshold() == (garbage.YOUNG_OBJECTS_MAX, *before[1:])
+        assert gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*of_tests)
+
+
+def test_cycles_that_a_fold_leaves_behind_do_not_gather_without_end() -> None:
+    class Cycle:
+        """An object that only the collector frees."""
+
+        living = 0
+
+        def __init__(self) -> None:
+            Cycle.living += 1
+            self.own = self
+
+        def __del__(self) -> None:
+            Cycle.living -= 1
+
+    assert gc.isenabled()
+    with garbage.seldom_collected():
+        for _ in range(2 * garbage.YOUNG_OBJECTS_MAX):
+            Cycle()
+        assert Cycle.living <= garbage.YOUNG_OBJECTS_MAX
+
+
 def test_nothing_is_collected_while_rows_are_made() -> None:
     assert gc.isenabled()
     with garbage.uncollected():

@@ -6,9 +6,10 @@ that say so: for programs, every row is one line.
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
+from operator import add
 from textwrap import wrap
 from typing import Final
 
@@ -16,7 +17,7 @@ from rich.cells import cell_len
 
 from gpuledger.cli.errors import CliError, ExitCode, visible
 from gpuledger.cli.render.terminal import Console, message, quiet_pipe
-from gpuledger.cli.render.values import NONE, cell, csv_field, is_number, json_text, yaml_item
+from gpuledger.cli.render.values import NONE, cell, cells, csv_field, is_number, json_text, yaml_item
 from gpuledger.cli.render.view import Column, Output, View, columns_of
 
 GAP: Final = "   "
@@ -105,16 +106,25 @@ def _table(
     headers: bool,
     console: Console,
 ) -> Iterator[str]:
-    paint = _paint(console)
-    lines = [[cell(row.get(column.field), column) for column in columns] for row in rows]
+    """Texts are made and padded column by column, which for 100,000 rows takes a fraction of the time by cells."""
+    paint, held = _paint(console), list(rows)
+    texts = [cells(_values(held, column.field), column) for column in columns]
     headings = [visible(column.heading) for column in columns]
-    measured = zip(*lines, headings, strict=True) if headers else zip(*lines, strict=True)
-    widths = _fitted([max(map(cell_len, texts)) for texts in measured], columns, console.width)
+    measured = [[heading, *some] if headers else some for heading, some in zip(headings, texts, strict=True)]
+    longest = [max(_cells_of(some)) for some in measured]
+    widths = _fitted(longest, columns, console.width)
     if headers:
-        yield _line(headings, columns, widths, str)
-    for texts in lines:
-        for part in _wrapped(texts, columns, widths):
-            yield _line(part, columns, widths, paint)
+        yield from _lines([[heading] for heading in headings], columns, widths, str)
+    if widths == longest:
+        yield from _lines(texts, columns, widths, paint)
+        return
+    for row in zip(*texts, strict=True):
+        for part in _wrapped(list(row), columns, widths):
+            yield from _lines([[text] for text in part], columns, widths, paint)
+
+
+def _values(rows: Iterable[Mapping[str, object]], field: str) -> Iterator[object]:
+    return (row.get(field) for row in rows)
 
 
 def _fitted(widths: list[int], columns: tuple[Column, ...], width: int | None) -> list[int]:
@@ -138,12 +148,27 @@ def _wrapped(texts: list[str], columns: tuple[Column, ...], widths: list[int]) -
         yield list(line)
 
 
-def _line(texts: list[str], columns: tuple[Column, ...], widths: list[int], paint: Callable[[str], str]) -> str:
-    cells = []
-    for text, column, width in zip(texts, columns, widths, strict=True):
-        space = " " * (width - cell_len(text))
-        cells.append(f"{space}{paint(text)}" if column.right else f"{paint(text)}{space}")
-    return f"{GAP.join(cells).rstrip(' ')}\n"
+def _lines(
+    texts: Sequence[Sequence[str]], columns: tuple[Column, ...], widths: list[int], paint: Callable[[str], str]
+) -> Iterator[str]:
+    """Lines of the texts of each column."""
+    padded = [
+        _padded(some, width, paint, right=column.right)
+        for some, column, width in zip(texts, columns, widths, strict=True)
+    ]
+    for line in map(GAP.join, zip(*padded, strict=True)):
+        yield f"{line.rstrip(' ')}\n"
+
+
+def _padded(texts: Sequence[str], width: int, paint: Callable[[str], str], *, right: bool) -> list[str]:
+    spaces = [" " * (width - taken) for taken in _cells_of(texts)]
+    painted = texts if paint is str else list(map(paint, texts))
+    return list(map(add, spaces, painted) if right else map(add, painted, spaces))
+
+
+def _cells_of(texts: Sequence[str]) -> list[int]:
+    """How many cells of a terminal each text takes; none holds a control character."""
+    return list(map(len if "".join(texts).isascii() else cell_len, texts))
 
 
 def _paint(console: Console) -> Callable[[str], str]:

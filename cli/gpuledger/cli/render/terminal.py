@@ -11,10 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self, TextIO, cast
 
-from rich.console import Console as RichConsole
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
-from rich.text import Text
-
 from gpuledger.cli.errors import ExitCode, visible
 from gpuledger.tools.reporting import Advance, NoProgress
 
@@ -71,17 +67,10 @@ def progress(
     if not console.bars:
         yield NoProgress()
         return
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        _Count(unit),
-        _Rate(unit),
-        TimeRemainingColumn(compact=True),
-        console=RichConsole(file=console.err),
-        redirect_stdout=False,
-        transient=True,
-    ) as bars:
-        yield _Seen(bars, bars.add_task(visible(description), total=total))
+    from gpuledger.cli.render.bars import bar  # noqa: PLC0415 - only a person's terminal needs a library for it
+
+    with bar(visible(description), total, unit, console.err) as advance:
+        yield advance
 
 
 class TerminalReporter:
@@ -171,35 +160,3 @@ def _discard(out: TextIO) -> None:
             os.dup2(null, out.fileno())
         finally:
             os.close(null)
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    bars: Progress
-    task: TaskID
-
-    def __call__(self, steps: int = 1) -> None:
-        self.bars.advance(self.task, steps)
-
-    def to(self, done: int, total: int | None = None) -> None:
-        self.bars.update(self.task, completed=done, total=total)
-
-
-class _Count(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self.unit = unit
-
-    def render(self, task: Task) -> Text:
-        total = "" if task.total is None else f"/{task.total:,.0f}"
-        return Text(f"{task.completed:,.0f}{total} {self.unit}".rstrip())
-
-
-class _Rate(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self.unit = unit
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} {self.unit}".rstrip() + "/s")

@@ -5,14 +5,13 @@ so what this module makes for a terminal never holds a control character.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Final
 
 import orjson
-import yaml
 
 from gpuledger.cli.errors import visible
 from gpuledger.cli.render.view import Column
@@ -21,18 +20,33 @@ from gpuledger.cli.times import format_time
 NONE: Final = "<none>"
 TABLE_DECIMALS: Final = 2
 INT64: Final = range(-(2**63), 2**63)
-YAML_LINE_CHARS: Final = 2**31 - 1
 
+_SCALARS: Final = frozenset({str, int, bool, datetime})
 _PLAIN: Final = frozenset({type(None), bool, float, Decimal})
+_JSON_OPTIONS: Final = (
+    orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+"""What is neither text, number, list nor mapping is left to us."""
+
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def cell(value: object, column: Column) -> str:
     """The text of a table's cell; empty values show as `<none>`, so that lines split into columns."""
+    return _cell(value, column.format or _table_text)
+
+
+def cells(values: Iterable[object], column: Column) -> list[str]:
+    """The texts of a column's cells, as `cell` makes them."""
+    format_ = column.format or _table_text
+    return [_cell(value, format_) for value in values]
+
+
+def _cell(value: object, format_: Callable[[object], str]) -> str:
     if value is None:
         return NONE
-    text = column.format(value) if column.format else _table_text(value)
-    return visible(text) or NONE
+    text = value if type(value) is str and format_ is _table_text else format_(value)
+    return (text if text.isprintable() else visible(text)) or NONE
 
 
 def csv_field(value: object) -> str:
@@ -48,8 +62,12 @@ def csv_field(value: object) -> str:
 
 def json_text(value: object, *, indent: bool = False) -> str:
     """JSON on one line, or indented by two spaces; numbers that JSON cannot express (NaN) become null."""
-    option = orjson.OPT_INDENT_2 if indent else None
-    text = orjson.dumps(_plain(value), default=_json_number, option=option).decode()
+    option = _JSON_OPTIONS | (orjson.OPT_INDENT_2 if indent else 0)
+    try:
+        data = orjson.dumps(value, default=_json_value, option=option)
+    except TypeError:  # a number, a text or a key that is in no JSON
+        data = orjson.dumps(_plain(value), default=_json_value, option=option)
+    text = data.decode()
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -60,7 +78,9 @@ def yaml_item(row: Mapping[str, object]) -> str:
 
 def yaml_text(document: object) -> str:
     """YAML, keys in the document's order, long text unfolded."""
-    return yaml.dump(_plain(document), Dumper=_YamlDumper, sort_keys=False, allow_unicode=True, width=YAML_LINE_CHARS)
+    from gpuledger.cli.render.yaml_dump import dumped  # noqa: PLC0415 - other formats need no library for it
+
+    return dumped(_plain(document))
 
 
 def is_number(value: object) -> bool:
@@ -69,6 +89,8 @@ def is_number(value: object) -> bool:
 
 
 def _table_text(value: object) -> str:
+    if type(value) in _SCALARS:
+        return _scalar(value)
     if isinstance(value, Mapping):
         return " ".join(f"{key}={_table_text(item)}" for key, item in sorted(value.items()))
     if isinstance(value, list | tuple | set | frozenset):
@@ -118,24 +140,8 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _json_number(value: object) -> object:
+def _json_value(value: object) -> object:
+    """What the library leaves to us, in its terms."""
     if not isinstance(value, Decimal):
-        raise TypeError(f"{type(value).__name__} has no JSON form")
+        return _plain(value)
     return orjson.Fragment(f"{value:f}") if value.is_finite() else None
-
-
-class _YamlDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes decimals as plain numbers, and values that occur twice twice (no anchors)."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
-        return True
-
-    def decimal(self, value: Decimal) -> object:
-        if not value.is_finite():
-            return self.represent_float(float(value))
-        text = f"{value:f}"
-        return self.represent_scalar(f"tag:yaml.org,2002:{'float' if '.' in text else 'int'}", text)
-
-
-_represent_decimal: Callable[[_YamlDumper, Decimal], object] = _YamlDumper.decimal
-_YamlDumper.add_representer(Decimal, _represent_decimal)

@@ -49,8 +49,18 @@ class Survey(NamedTuple):
     driver_missing: bool = False
 
 
+class Unread(NamedTuple):
+    """A reading, by its name in `Readings`, that a poll failed to get, and the driver's error."""
+
+    reading: str
+    message: str
+
+
 class Readings(NamedTuple):
     """A card's health counters and flags; None or empty where the card does not report them.
+
+    `unread` are those that the card has and the driver failed to give: they say neither that a card is well nor that
+    it is not.
 
     ECC errors are counted since the driver was loaded (volatile) and over the card's life (aggregate); they include
     those in SRAM, of which more than NVIDIA tolerates exceed a threshold for good. `throttled` has the reasons that
@@ -70,6 +80,7 @@ class Readings(NamedTuple):
     recovery: str | None = None
     sram_uncorrected_volatile: int | None = None
     sram_threshold_exceeded: bool | None = None
+    unread: tuple[Unread, ...] = ()
 
 
 class Xid(NamedTuple):
@@ -103,11 +114,12 @@ class NodeHardware(Protocol):
         ...
 
     def readings(self, address: str) -> Readings:
-        """The health of a card.
+        """The health of a card; a reading that fails alone is `unread`.
 
         Raises:
             CardLostError: it does not answer, or is not there.
             DriverMissingError: there is no driver.
+            HardwareError: every reading fails.
         """
         ...
 

@@ -3,7 +3,7 @@
 The library's own exceptions go no further than the modules `nvml*`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
@@ -73,11 +73,12 @@ UNSUPPORTED: Final = (
     "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
     "NVML_ERROR_DEPRECATED",
     "NVML_ERROR_NO_DATA",
-    "NVML_ERROR_NOT_READY",
-    "NVML_ERROR_CORRUPTED_INFOROM",
     "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED",
 )
 """Errors that mean that a card, or an older driver, does not support one value."""
+
+UNAVAILABLE: Final = ("NVML_ERROR_NOT_READY", "NVML_ERROR_CORRUPTED_INFOROM")
+"""Errors of a value that a card has and cannot give now."""
 
 
 @contextmanager
@@ -107,33 +108,44 @@ def translated(nvml: Nvml, error: Exception, what: str) -> HardwareError:
 
 
 def optional(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
-    """The result of a call, or None where it is not supported (`UNSUPPORTED`); raises NVML's other errors."""
+    """The result of a call, or None where it is not supported or not available; raises NVML's other errors."""
     try:
         return call(*arguments)
     except nvml.NVMLError as error:
-        if code_of(error) in {getattr(nvml, name) for name in UNSUPPORTED}:
+        if _is_one_of(nvml, code_of(error), (*UNSUPPORTED, *UNAVAILABLE)):
             return None
         raise
 
 
 class Description:
-    """Properties that only describe: a card is there without them. `complete`: no query failed, which may pass."""
+    """Values that a card can do without. `failure` is the error of the last query that failed, which may pass."""
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
-        self.complete = True
+        self.failure: Exception | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether no query failed; a value that is not supported is no failure."""
+        return self.failure is None
 
     def get(self, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
-        """A property; None where it cannot be had. Raises NVML's errors that concern the whole card, or the driver."""
+        """A value; None where it cannot be had. Raises NVML's errors that concern the whole card, or the driver."""
         try:
-            return optional(self._nvml, call, *arguments)
+            return call(*arguments)
         except self._nvml.NVMLError as error:
+            if _is_one_of(self._nvml, code_of(error), UNSUPPORTED):
+                return None
             if issubclass(_meaning_of(self._nvml, error), (DriverMissingError, CardLostError, HungError)):
                 raise
-        except UnicodeDecodeError:
-            pass
-        self.complete = False
+            self.failure = error
+        except UnicodeDecodeError as error:
+            self.failure = error
         return None
+
+
+def _is_one_of(nvml: Nvml, code: int | None, names: Iterable[str]) -> bool:
+    return code in {getattr(nvml, name) for name in names}
 
 
 def describing(nvml: Nvml, call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
@@ -158,6 +170,15 @@ MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The member of the union `nvmlValue_t` that holds a value of each type."""
+
+
+def field_failure(nvml: Nvml, field: Any) -> Exception | None:  # noqa: ANN401 - pynvml has no types
+    """The error of a single field; none where the card does not support it."""
+    code: int = field.nvmlReturn
+    if code == nvml.NVML_SUCCESS or _is_one_of(nvml, code, UNSUPPORTED):
+        return None
+    failure: Exception = nvml.NVMLError(code)
+    return failure
 
 
 def number_of(nvml: Nvml, field: Any) -> int | None:  # noqa: ANN401 - pynvml has no types

@@ -130,10 +130,14 @@ def _with_mig(nvml: Nvml, card: CachedCard, facts: CardFacts) -> CardFacts:
 
 def _supported(nvml: Nvml, card: CachedCard, modes: Modes) -> tuple[SupportedProfile, ...]:
     """The profiles of a card, which depend on its MIG mode: some drivers tell them only while that is on."""
-    if modes not in card.profiles:
-        found = supported_profiles(nvml, card.handle)
-        card.profiles[modes] = found or (() if modes.enabled else profiles_of_model(nvml, card.handle))
-    return card.profiles[modes]
+    if modes in card.profiles:
+        return card.profiles[modes]
+    places = Description(nvml)
+    found = supported_profiles(nvml, card.handle, places)
+    found = found or (() if modes.enabled else profiles_of_model(nvml, card.handle))
+    if places.complete:
+        card.profiles[modes] = found
+    return found
 
 
 def _text(value: str | None) -> str | None:

@@ -1,13 +1,13 @@
 """A card's health in NVML: counters and flags, each of which a card may not support."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ctypes import byref
 from types import MappingProxyType
 from typing import Any, Final
 
-from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.hardware.nvml_calls import Handle, Nvml, number_of, optional
-from gpuledger.agent.hardware.nvml_mig import mig_modes
+from gpuledger.agent.hardware.api import Readings, Unread
+from gpuledger.agent.hardware.nvml_calls import Description, Handle, Nvml, field_failure, number_of
+from gpuledger.agent.hardware.nvml_mig import modes_in
 from gpuledger.agent.hardware.nvml_nvlink import CardLinks, error_fields, link_errors
 
 THROTTLE_REASONS: Final = (
@@ -37,6 +37,56 @@ RECOVERY_ACTIONS: Final[Mapping[str, str]] = MappingProxyType(
 """The recovery actions that the driver may request."""
 
 
+class HealthPoll:
+    """The queries of one poll of a card: a reading that fails is absent, and the others count.
+
+    `unread` are the readings that failed. A card of which every reading fails has not answered: `has_answered`.
+    """
+
+    def __init__(self, nvml: Nvml, handle: Handle) -> None:
+        self._nvml = nvml
+        self._handle = handle
+        self._failures: dict[str, Exception] = {}
+        self.has_answered = False
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """The readings that failed, by name; raises the driver's error where nothing else was read."""
+        if self._failures and not self.has_answered:
+            raise next(iter(self._failures.values()))
+        return tuple(Unread(reading, str(error)) for reading, error in sorted(self._failures.items()))
+
+    def get(self, readings: Iterable[str], call: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 - pynvml has no types
+        """A value that these readings need; None where it cannot be had, which is noted if it failed.
+
+        Raises NVML's errors that concern the whole card, or the driver.
+        """
+        value = self.try_get(readings, call, *arguments)
+        self.has_answered |= value is not None
+        return value
+
+    def try_get(
+        self,
+        readings: Iterable[str],
+        call: Callable[..., Any],
+        *arguments: object,
+    ) -> Any:  # noqa: ANN401 - pynvml has no types
+        """The same of a call that may succeed without an answer of the card."""
+        description = Description(self._nvml)
+        value = description.get(call, self._handle, *arguments)
+        self.note(readings, description.failure)
+        return value
+
+    def has_failed(self, reading: str) -> bool:
+        """Whether a query that a reading needs has failed."""
+        return reading in self._failures
+
+    def note(self, readings: Iterable[str], failure: Exception | None) -> None:
+        """These readings failed with an error, if there is one."""
+        if failure is not None:
+            self._failures |= dict.fromkeys(readings, failure)
+
+
 def read_health(
     nvml: Nvml, handle: Handle, card_links: CardLinks, active_before: frozenset[int]
 ) -> tuple[Readings, frozenset[int]]:
@@ -46,27 +96,26 @@ def read_health(
     connects, and a link that does not say now is neither. With MIG on none counts as down: an A100 switches its links
     off (Fabric Manager's user guide), and instances have no use for them.
     """
-    modes = mig_modes(nvml, handle)
-    now = card_links.poll(nvml, handle, modes)
-    links = active_before.union(now.active)
-    recovery, *link_counters = _fields(nvml, handle, links)
-    remapped = optional(nvml, nvml.nvmlDeviceGetRemappedRows, handle)
-    sram = _sram(nvml, handle)
+    poll = HealthPoll(nvml, handle)
+    links, down = _links(nvml, handle, poll, card_links, active_before)
+    recovery, *link_counters = _fields(nvml, poll, links)
+    remapped = poll.get(("remap_pending", "remap_failed"), nvml.nvmlDeviceGetRemappedRows)
+    sram = _sram(nvml, poll)
     readings = Readings(
-        ecc_corrected_volatile=_ecc(nvml, handle, "CORRECTED", "VOLATILE"),
-        ecc_uncorrected_volatile=_ecc(nvml, handle, "UNCORRECTED", "VOLATILE"),
-        ecc_corrected_aggregate=_ecc(nvml, handle, "CORRECTED", "AGGREGATE"),
-        ecc_uncorrected_aggregate=_ecc(nvml, handle, "UNCORRECTED", "AGGREGATE"),
+        ecc_corrected_volatile=_ecc(nvml, poll, "CORRECTED", "VOLATILE"),
+        ecc_uncorrected_volatile=_ecc(nvml, poll, "UNCORRECTED", "VOLATILE"),
+        ecc_corrected_aggregate=_ecc(nvml, poll, "CORRECTED", "AGGREGATE"),
+        ecc_uncorrected_aggregate=_ecc(nvml, poll, "UNCORRECTED", "AGGREGATE"),
         remap_pending=bool(remapped[2]) if remapped is not None else None,
         remap_failed=bool(remapped[3]) if remapped is not None else None,
-        throttled=throttles(nvml, _clock_reasons(nvml, handle)),
-        nvlink_errors=link_errors(link_counters) if links else None,
-        nvlinks_down=() if modes is not None and modes.enabled else tuple(sorted(links & now.inactive)),
+        throttled=throttles(nvml, _clock_reasons(nvml, poll)),
+        nvlink_errors=link_errors(link_counters) if links and not poll.has_failed("nvlink_errors") else None,
+        nvlinks_down=down,
         recovery=_action(nvml, recovery),
         sram_uncorrected_volatile=sram.volatileUncParity + sram.volatileUncSecDed if sram is not None else None,
         sram_threshold_exceeded=bool(sram.bThresholdExceeded) if sram is not None else None,
     )
-    return readings, links
+    return readings._replace(unread=poll.unread), links
 
 
 def throttles(nvml: Nvml, reasons: int) -> frozenset[str]:
@@ -74,34 +123,56 @@ def throttles(nvml: Nvml, reasons: int) -> frozenset[str]:
     return frozenset(name for name in THROTTLE_REASONS if reasons & getattr(nvml, f"nvmlClocksEventReason{name}"))
 
 
-def _ecc(nvml: Nvml, handle: Handle, errors: str, since: str) -> int | None:
+def _links(
+    nvml: Nvml, handle: Handle, poll: HealthPoll, card_links: CardLinks, active_before: frozenset[int]
+) -> tuple[frozenset[int], tuple[int, ...]]:
+    """The links that are active now or were before, and those that are down."""
+    modes = modes_in(nvml, poll.get(("nvlinks_down",), nvml.nvmlDeviceGetMigMode))
+    now = card_links.poll(nvml, handle, modes)
+    links = active_before.union(now.active)
+    for link in sorted(links & now.failures.keys()):
+        poll.note(("nvlinks_down",), now.failures[link])
+    switched_off = modes is not None and modes.enabled
+    return links, () if switched_off else tuple(sorted(links & now.inactive))
+
+
+def _ecc(nvml: Nvml, poll: HealthPoll, errors: str, since: str) -> int | None:
     """Errors since the driver was loaded (VOLATILE) or over the card's life (AGGREGATE); None where ECC is off."""
     kind, counter = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{errors}"), getattr(nvml, f"NVML_{since}_ECC")
-    count: int | None = optional(nvml, nvml.nvmlDeviceGetTotalEccErrors, handle, kind, counter)
+    reading = f"ecc_{errors}_{since}".lower()
+    count: int | None = poll.get((reading,), nvml.nvmlDeviceGetTotalEccErrors, kind, counter)
     return count
 
 
-def _sram(nvml: Nvml, handle: Handle) -> Any:  # noqa: ANN401 - pynvml has no types
+def _sram(nvml: Nvml, poll: HealthPoll) -> Any:  # noqa: ANN401 - pynvml has no types
     """The ECC errors in SRAM, as nvidia-smi shows them by source; None where the card or the driver does not tell."""
     status = nvml.c_nvmlEccSramErrorStatus_v1_t()
-    answer = optional(nvml, nvml.nvmlDeviceGetSramEccErrorStatus, handle, byref(status))
+    readings = ("sram_uncorrected_volatile", "sram_threshold_exceeded")
+    answer = poll.get(readings, nvml.nvmlDeviceGetSramEccErrorStatus, byref(status))
     return None if answer is None else status
 
 
-def _clock_reasons(nvml: Nvml, handle: Handle) -> int:
+def _clock_reasons(nvml: Nvml, poll: HealthPoll) -> int:
     """The bit mask; drivers before 535 have the call under its old name."""
     for call in (nvml.nvmlDeviceGetCurrentClocksEventReasons, nvml.nvmlDeviceGetCurrentClocksThrottleReasons):
-        reasons = optional(nvml, call, handle)
-        if reasons is not None:
-            return int(reasons)
+        reasons = poll.get(("throttled",), call)
+        if reasons is not None or poll.has_failed("throttled"):
+            return int(reasons or 0)
     return 0
 
 
-def _fields(nvml: Nvml, handle: Handle, links: frozenset[int]) -> list[int | None]:
+def _fields(nvml: Nvml, poll: HealthPoll, links: frozenset[int]) -> list[int | None]:
     """The recovery action, and the counters of links, in a single call; None for what the card does not support."""
     fields = [(nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0), *(error_fields(nvml, links) if links else ())]
-    values = optional(nvml, nvml.nvmlDeviceGetFieldValues, handle, fields)
-    return [number_of(nvml, value) for value in values] if values is not None else [None] * len(fields)
+    readings = ("recovery", "nvlink_errors")
+    values = poll.try_get(readings, nvml.nvmlDeviceGetFieldValues, fields)
+    if values is None:
+        return [None] * len(fields)
+    for index, value in enumerate(values):
+        failure = field_failure(nvml, value)
+        poll.note((readings[min(index, 1)],), failure)
+        poll.has_answered |= failure is None
+    return [number_of(nvml, value) for value in values]
 
 
 def _action(nvml: Nvml, number: int | None) -> str | None:

@@ -49,10 +49,12 @@ class GpuInstance(NamedTuple):
 
 def mig_modes(nvml: Nvml, card: Handle) -> Modes | None:
     """A card's MIG modes; None where it has no MIG."""
-    modes = optional(nvml, nvml.nvmlDeviceGetMigMode, card)
-    if modes is None:
-        return None
-    return Modes(*(mode == nvml.NVML_DEVICE_MIG_ENABLE for mode in modes))
+    return modes_in(nvml, optional(nvml, nvml.nvmlDeviceGetMigMode, card))
+
+
+def modes_in(nvml: Nvml, answer: Sequence[int] | None) -> Modes | None:
+    """The MIG modes in the driver's answer; None where it has none."""
+    return None if answer is None else Modes(*(mode == nvml.NVML_DEVICE_MIG_ENABLE for mode in answer))
 
 
 def instances_of(nvml: Nvml, card: Handle, uuid: str, supported: Sequence[SupportedProfile]) -> tuple[Instance, ...]:

@@ -1,6 +1,6 @@
 """A card's NVLinks in NVML: the active ones, their peers, and their errors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.nvml_calls import Description, Handle, Nvml
@@ -29,10 +29,14 @@ _UNKNOWN_PEERS: Final = ("0000:00:00.0", "ffffffff:ff:ff.0")
 
 
 class Links(NamedTuple):
-    """The numbers of a card's links that are active, and of those that are not; others do not say."""
+    """The numbers of a card's links that are active, and of those that are not; others do not say.
+
+    `failures` has the errors of queries that failed, by link.
+    """
 
     active: frozenset[int]
     inactive: frozenset[int]
+    failures: Mapping[int, Exception]
 
 
 class CardLinks:
@@ -66,18 +70,22 @@ class CardLinks:
         if mode != self._mode:
             self._mode, self._absent = mode, frozenset()
         numbers = [link for link in range(nvml.NVML_NVLINK_MAX_LINKS) if link not in self._absent]
-        states = {link: self._state(nvml, handle, link) for link in numbers}
+        failures: dict[int, Exception] = {}
+        states = {link: self._state(nvml, handle, link, failures) for link in numbers}
         return Links(
             frozenset(link for link, state in states.items() if state == nvml.NVML_FEATURE_ENABLED),
             frozenset(link for link, state in states.items() if state == nvml.NVML_FEATURE_DISABLED),
+            failures,
         )
 
-    def _state(self, nvml: Nvml, handle: Handle, link: int) -> int | None:
+    def _state(self, nvml: Nvml, handle: Handle, link: int, failures: dict[int, Exception]) -> int | None:
         description = Description(nvml)
         state: int | None = description.get(nvml.nvmlDeviceGetNvLinkState, handle, link)
         if state is not None:
             self._reported |= {link}
-        elif description.complete and link not in self._reported:
+        elif description.failure is not None:
+            failures[link] = description.failure
+        elif link not in self._reported:
             self._absent |= {link}
         return state
 

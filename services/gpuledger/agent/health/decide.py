@@ -5,7 +5,7 @@ once after the agent starts. An unfit card becomes fit as soon as its faults cle
 applications never make a card unfit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Concatenate, Final, NamedTuple, ParamSpec
 
 from gpuledger.agent.hardware.api import Readings
@@ -23,7 +23,7 @@ from gpuledger.agent.health.card import (
     Rules,
 )
 from gpuledger.agent.health.severity import OFF_THE_BUS, Severity, Symptom
-from gpuledger.agent.health.symptoms import new_errors, symptoms_of, was_reset_between
+from gpuledger.agent.health.symptoms import completed, new_errors, symptoms_of, undecided, was_reset_between
 from gpuledger.agent.part import AgentFact, Instant
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 
@@ -79,10 +79,11 @@ def on_readings(card: CardHealth, readings: Readings | None, now: Instant, rules
     if readings is not None:
         shown = {symptom.kind for symptom in faults}
         decision = decision._replace(card=_without_cleared(decision.card, shown, readings, now))
-    answers = readings is not None
-    decision = decision.then(_with_verdict, now, rules, answers=answers)
-    decision = decision.then(_with_warnings, warnings, now, rules, answers=answers)
-    return decision if readings is None else decision._replace(card=decision.card._replace(readings=readings))
+    decision = decision.then(_with_verdict, now, rules, answers=readings is not None)
+    decision = decision.then(_with_warnings, warnings, undecided(readings), now, rules)
+    if readings is None:
+        return decision
+    return decision._replace(card=decision.card._replace(readings=completed(card.readings, readings)))
 
 
 def mark_absent(card: CardHealth) -> CardHealth:
@@ -138,8 +139,10 @@ def _with_persistent_fault(card: CardHealth, symptom: Symptom, now: Instant, rul
 
 
 def _without_cleared(card: CardHealth, shown: set[str], readings: Readings, now: Instant) -> CardHealth:
-    """The card without the faults that clear with these readings."""
+    """The card without the faults that clear with these readings; one that they do not decide stays."""
+    unsure = undecided(readings)
     faults = [one if one.kind in shown else one._replace(clear_polls=one.clear_polls + 1) for one in card.faults]
+    faults = [one._replace(clear_polls=0) if one.in_readings and one.kind in unsure else one for one in faults]
     is_back = any(fault.kind == OFF_THE_BUS and fault.clear_polls >= RECOVERY_POLLS for fault in faults)
     if is_back or was_reset_between(card.readings, readings):
         faults = [fault._replace(was_reset=True) for fault in faults]
@@ -207,15 +210,18 @@ def _with_errors(card: CardHealth, symptom: Symptom, now: Instant, rules: Rules,
 
 
 def _with_warnings(
-    card: CardHealth, symptoms: list[Symptom], now: Instant, rules: Rules, *, answers: bool
+    card: CardHealth, symptoms: list[Symptom], unsure: Set[str], now: Instant, rules: Rules
 ) -> HealthDecision:
-    """Report each warning of a usable card when it has lasted for long enough, and again when it ends."""
+    """Report each warning of a usable card when it has lasted for long enough, and again when it ends.
+
+    One of an `unsure` kind goes on, and is not reported meanwhile.
+    """
     shown = {symptom.kind: symptom for symptom in symptoms}
     before = {warning.kind for warning in card.warnings}
     new = (
         LastingWarning(kind, one.message, now, is_reported=False) for kind, one in shown.items() if kind not in before
     )
-    over = [one for one in card.warnings if answers and one.kind not in shown]
+    over = [one for one in card.warnings if one.kind not in shown and one.kind not in unsure]
     current = [one for one in (*card.warnings, *new) if one not in over]
     due = [one for one in current if one.kind in shown and not one.is_reported and _is_due(one, now, rules)]
     warnings = tuple(one._replace(is_reported=True) if one in due else one for one in current)

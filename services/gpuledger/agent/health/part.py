@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.hardware.api import CardFacts, Readings, Unregistered, Xid
+from gpuledger.agent.hardware.api import CardFacts, Readings, Unread, Unregistered, Xid
 from gpuledger.agent.hardware.calls import AsyncHardware
 from gpuledger.agent.hardware.errors import (
     CardLostError,
@@ -25,6 +25,7 @@ from gpuledger.agent.hardware.errors import (
 from gpuledger.agent.health.card import CardHealth, Rules
 from gpuledger.agent.health.cards import NodeCards, on_time_all, with_decision, with_survey
 from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings
+from gpuledger.agent.health.kernel_errors import KernelErrors, ReadLog
 from gpuledger.agent.health.pending import PendingFacts
 from gpuledger.agent.health.state import STATE_KEY, HealthStateError, dump, load
 from gpuledger.agent.part import AgentFact, BasePart, Instant, Recorder, StateStore
@@ -53,7 +54,8 @@ log = structlog.get_logger("gpuledger.agent")
 class HealthMonitor(BasePart):
     """Watches the cards that discovery put on the board; see `gpuledger.agent.part.Part`.
 
-    `on_recovered` is called whenever the fact that a card is fit again was recorded.
+    `on_recovered` is called whenever the fact that a card is fit again was recorded. `read_kernel_log` reads the log in
+    which the driver writes errors of cards that it refuses to report.
     """
 
     name = "health"
@@ -70,6 +72,7 @@ class HealthMonitor(BasePart):
         monotonic: Callable[[], float],
         sleep: Sleep = asyncio.sleep,
         on_recovered: Callable[[], object] = lambda: None,
+        read_kernel_log: ReadLog | None = None,
     ) -> None:
         self._hardware = hardware
         self._board = board
@@ -79,12 +82,14 @@ class HealthMonitor(BasePart):
         self._monotonic = monotonic
         self._sleep = sleep
         self._on_recovered = on_recovered
+        self._kernel_errors = KernelErrors(rules.node, read_kernel_log)
         self._cards = NodeCards()
         self._survey: object = None
         self._pending = PendingFacts()
         self._stored: bytes | None = None
         self._has_polled = False
         self._invalid_polls: dict[str, int] = {}
+        self._unread: dict[str, tuple[Unread, ...]] = {}
         self._hung_at = ""
         self._unseen: set[str] = set()
         self._retries = Retries(Backoff(RETRY_S, RETRY_MAX_S))
@@ -133,9 +138,12 @@ class HealthMonitor(BasePart):
         except HungError as error:
             trouble = str(error)
             self._has_polled = self._has_polled or any(card.is_reported for card in self._cards.here.values())
-        unregistered = self._hardware.unregistered()
-        self._board.put(unregistered=unregistered)
-        self.set_trouble(_trouble(trouble, unregistered))
+        heard = await self._kernel_errors.hear(self._hardware.unregistered())
+        for xid in heard.xids:
+            self._on_xid(xid)
+        unread = {address: one for address, one in sorted(self._unread.items()) if address in self._cards.here}
+        self._board.put(unregistered=heard.unheard, unread=unread)
+        self.set_trouble(_trouble(trouble, unread, heard.unheard))
         self._take(*on_time_all(self._cards, self._now(), self._rules))
         self.alive_at = self._monotonic()
 
@@ -173,11 +181,14 @@ class HealthMonitor(BasePart):
         Raises:
             HardwareError: nothing is known about it now.
         """
+        self._unread.pop(facts.address, None)
         try:
             readings = await self._readings(facts.address)
         except DriverMissingError:
             self._decide(facts.address, lambda card: HealthDecision(mark_absent(card)))
             return
+        if readings is not None and readings.unread:
+            self._unread[facts.address] = readings.unread
         self._decide(facts.address, lambda card: on_readings(card, readings, self._now(), self._rules))
 
     async def _readings(self, address: str) -> Readings | None:
@@ -288,12 +299,20 @@ class HealthMonitor(BasePart):
         return Instant(self._monotonic(), self._clock())
 
 
-def _trouble(polling: str | None, unregistered: Mapping[str, Unregistered]) -> str | None:
-    """Why cards cannot be polled, and why errors of cards do not reach the agent; None while both can be."""
+def _trouble(
+    polling: str | None, unread: Mapping[str, Sequence[Unread]], unregistered: Mapping[str, Unregistered]
+) -> str | None:
+    """Why cards, or some of their readings, cannot be polled, and why errors of cards do not reach the agent."""
+    partly = (_unread_words(address, readings) for address, readings in unread.items())
     unheard = (
         f"{address}: its errors (XIDs) do not reach the agent. {why.message}" for address, why in unregistered.items()
     )
-    return " ".join([*filter(None, [polling]), *unheard]) or None
+    return " ".join([*filter(None, [polling]), *partly, *unheard]) or None
+
+
+def _unread_words(address: str, unread: Sequence[Unread]) -> str:
+    reasons = "; ".join(f"{one.reading}: {one.message}" for one in unread)
+    return f"{address}: the driver fails to give some readings, and what they showed before stands ({reasons})."
 
 
 def _addresses_of(cards: NodeCards, facts: Iterable[AgentFact]) -> set[str]:

@@ -1,7 +1,8 @@
 """What readings show of a card: the symptoms that last, and the errors counted between two polls. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.api import Readings
@@ -22,6 +23,21 @@ from gpuledger.agent.health.severity import (
 )
 
 DETAIL_LENGTH_MAX: Final = 100
+
+READINGS_OF: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        REMAP_FAILED: "remap_failed",
+        REMAP_PENDING: "remap_pending",
+        SRAM_THRESHOLD: "sram_threshold_exceeded",
+        RECOVERY_NEEDED: "recovery",
+        ACTION_NEEDED: "recovery",
+        NVLINK_DOWN: "nvlinks_down",
+        THERMAL: "throttled",
+        POWER: "throttled",
+    }
+)
+"""The reading that shows each symptom which lasts. OffTheBus is none: a card that answers shows that it is over."""
+
 _NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]")
 
 
@@ -37,6 +53,21 @@ def symptoms_of(readings: Readings | None, classes: ErrorClasses) -> tuple[Sympt
     if readings is None:
         return (classes.reading(OFF_THE_BUS),)
     return tuple(classes.reading(kind, detail) for kind, detail in _symptoms(readings))
+
+
+def undecided(readings: Readings | None) -> frozenset[str]:
+    """The kinds of symptoms of which a poll shows neither that they are there nor that they are over."""
+    if readings is None:
+        return frozenset(READINGS_OF)
+    unread = {one.reading for one in readings.unread}
+    return frozenset(kind for kind, reading in READINGS_OF.items() if reading in unread)
+
+
+def completed(before: Readings | None, after: Readings) -> Readings:
+    """The readings of a poll with the last values of those that it failed to get: counters go on from there."""
+    if before is None or not after.unread:
+        return after
+    return after._replace(**{one.reading: getattr(before, one.reading) for one in after.unread})
 
 
 def new_errors(before: Readings | None, after: Readings, classes: ErrorClasses) -> tuple[NewErrors, ...]:

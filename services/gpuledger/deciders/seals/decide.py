@@ -6,7 +6,7 @@ from typing import Final
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.seals.chain import Chain
 from gpuledger.events.ledger import LedgerSealed
-from gpuledger.events.position import next_after, number_of
+from gpuledger.events.position import Generations, next_after, number_of
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import anchor_of
 from gpuledger.projection.definition import Decision
@@ -14,7 +14,7 @@ from gpuledger.projection.definition import Decision
 MESSAGES_PER_SEAL: Final = 1_000
 
 
-def seal(generation: int, chain: Chain, message: Message) -> Sequence[Decision]:
+def seal(generations: Generations, chain: Chain, message: Message) -> Sequence[Decision]:
     """The seal that is due once enough messages are unsealed.
 
     What led to it is the message at its end, so a message without an id leaves the seal to the next one.
@@ -31,4 +31,5 @@ def seal(generation: int, chain: Chain, message: Message) -> Sequence[Decision]:
         digest=chain.digest,
         previous=chain.sealed_digest,
     )
+    generation = generations.of(message.sequence)
     return (Decision(cause, None, str(generation), time_of_ns(message.recorded_ns), data),)

@@ -2,8 +2,10 @@
 
 from gpuledger.deciders.seals.decide import seal
 from gpuledger.domain.seals import chain
+from gpuledger.events.position import Generations
+from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import LedgerIdentity
-from gpuledger.projection.definition import Decisions, Projection, ReadMessage
+from gpuledger.projection.definition import Decisions, Projection
 
 
 class SealsProjection(Projection):
@@ -26,7 +28,6 @@ class SealsProjection(Projection):
         """Start the chain where the generation before ended; through closed generations it goes on."""
         state.begin(identity.beginning)
 
-    def read(self, state: chain.Seals, read: ReadMessage) -> Decisions:
+    def read(self, state: chain.Seals, message: Message, generations: Generations) -> Decisions:
         """Link the message, and seal the chain when it is long enough."""
-        message = read.message
-        return seal(read.generation, state.link(message.sequence, message.subject, message.data), message)
+        return seal(generations, state.link(message.sequence, message.subject, message.data), message)

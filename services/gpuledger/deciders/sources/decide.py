@@ -10,7 +10,7 @@ from typing import Final
 
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.sources.epochs import EndRules, GapChange, begins, end_epoch, unexplained_end
-from gpuledger.domain.sources.fold import NO_EPOCH, Sources, follow, overdue, rejected, repeated
+from gpuledger.domain.sources.fold import NO_EPOCH, Source, Sources, follow, overdue, rejected, repeated
 from gpuledger.domain.sources.limits import LIMITS, CountedMessage, SourceHour, aggregates_of, exceeded, is_limited
 from gpuledger.domain.sources.missing import Missing
 from gpuledger.events.envelope import Undecoded, with_payload
@@ -40,13 +40,14 @@ def on_observed(state: Sources, observed: Observed) -> Iterable[Decision]:
     """Follow the numbering; a gap that was detected closes with its last number."""
     event, recorded_at = observed.event, time_of_ns(observed.recorded_ns)
     bounded = _BOUNDS in observed.rules
-    begins_epoch = begins(state, event, bounded=bounded)
-    decisions: Iterable[Decision] = _follow(state, event, recorded_at, is_known=observed.is_known)
+    row = state.source.get((event.source, event.epoch))
+    begins_epoch = begins(row, bounded=bounded)
+    decisions: Iterable[Decision] = _follow(state, row, event, recorded_at, is_known=observed.is_known)
     if event.type == _AGENT_STARTED and Rule.EPOCH_ENDS in observed.rules:
         decisions = chain(decisions, _on_agent_started(state, observed))
     if is_limited(event.source):
         aggregates = aggregates_of(event, bounded=bounded)
-        counted = CountedMessage(event.source, recorded_at, observed.size, aggregates, begins_epoch, is_rejected=False)
+        counted = CountedMessage._make((event.source, recorded_at, observed.size, aggregates, begins_epoch, False))
         limited = _over_limits(state.hours.count(counted), recorded_at)
         return chain(decisions, limited) if limited else decisions
     return decisions
@@ -64,19 +65,21 @@ def on_refused(state: Sources, refusal: RefusedEvent) -> Iterable[Decision]:
             yield from _over_limits(state.hours.count(counted), recorded_at)
         return
     if event is not None:
-        begins_epoch = (source, epoch) not in state.source.rows
-        counted = counted._replace(begins_epoch=begins_epoch)
-        yield from _follow(state, event, recorded_at)
+        row = state.source.get((source, epoch))
+        counted = counted._replace(begins_epoch=row is None)
+        yield from _follow(state, row, event, recorded_at)
     rejected(state, source, epoch, recorded_at)
-    row = state.hours.count(counted._replace(is_rejected=True))
-    if row.rejected <= LIMITS.rejected:
+    hour = state.hours.count(counted._replace(is_rejected=True))
+    if hour.rejected <= LIMITS.rejected:
         yield _rejection(refusal, recorded_at)
-    yield from _over_limits(row, recorded_at)
+    yield from _over_limits(hour, recorded_at)
 
 
-def _follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> Sequence[Decision]:
-    """Follow the numbering; closes the gaps that this completes."""
-    completed = follow(state, event, recorded_at, is_known=is_known)
+def _follow(
+    state: Sources, row: Source | None, event: Undecoded, recorded_at: datetime, *, is_known: bool = True
+) -> Sequence[Decision]:
+    """Follow the numbering from the row of the event's epoch; closes the gaps that this completes."""
+    completed = follow(state, row, event, recorded_at, is_known=is_known)
     if not completed:
         return ()
     decisions = []

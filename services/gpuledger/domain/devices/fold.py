@@ -187,7 +187,7 @@ class Contradiction(NamedTuple):
 
 
 DEVICE = TableSpec("device", Device, ("device",))
-INSTALLATION = TableSpec("installation", Installation, ("device", "slot", "valid_from"))
+INSTALLATION = TableSpec("installation", Installation, ("device", "slot", "valid_from"), rests=("valid_to",))
 STRAY = TableSpec("stray", Stray, ("device", "slot", "at", "inserted"))
 FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("source", "epoch", "number"), retires=())
 ERRORS = TableSpec("device_errors", DeviceErrors, ("device", "kind", "cause", "node"))
@@ -320,7 +320,7 @@ def errors_observed(state: Devices, fact: Fact, data: DeviceErrorsObserved) -> N
     if previous is not None:
         count = min(previous.errors + count, BIGINT_MAX)
         first_at, last_at = min(previous.first_at, first_at), max(previous.last_at, last_at)
-    state.errors.put(DeviceErrors(device, kind, data.cause, node, count, first_at, last_at))
+    state.errors.put(DeviceErrors._make((device, kind, data.cause, node, count, first_at, last_at)))
     if _BOUNDS in fact.rules and len(state.errors.by["node"].get(node)) > ERRORS_OF_NODE_MAX:
         oldest = min(state.errors.where("node", node), key=lambda row: (row.last_at, row.device, row.kind, row.cause))
         state.errors.delete(state.errors.key_of(oldest))

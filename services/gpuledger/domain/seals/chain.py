@@ -28,7 +28,7 @@ class Chain(NamedTuple):
     def after(self, position: Offset, subject: str, data: bytes) -> "Chain":
         """The chain with one message more."""
         partition, _, digest, sealed_to, sealed_digest = self
-        return Chain(partition, position, chained(digest, subject, data), sealed_to, sealed_digest)
+        return Chain._make((partition, position, chained(digest, subject, data), sealed_to, sealed_digest))
 
 
 def beginning(predecessor_digest: str) -> Chain:

@@ -68,9 +68,8 @@ def unexplained_end(
     return None if latest is None or latest.epoch in ended else _open_ended_gap_behind(state, latest, rules)
 
 
-def begins(state: Sources, event: Undecoded, *, bounded: bool) -> bool:
-    """Whether an event is the first of its epoch; within bounds also where its source named the epoch before."""
-    row = state.source.get((event.source, event.epoch))
+def begins(row: Source | None, *, bounded: bool) -> bool:
+    """Whether an event is the first of its epoch, by the row before it; within bounds also where it was only named."""
     return row is None or (bounded and not row.events)
 
 

@@ -132,11 +132,14 @@ class EpochIndex:
         return epochs.pop(int(epochs[0][1] == newest.epoch))[1]
 
 
-def follow(state: Sources, event: Undecoded, recorded_at: datetime, *, is_known: bool = True) -> Sequence[Missing]:
-    """Follow a source's numbering with an event that is no repeat; returns the ranges that it completes."""
-    row = state.source.get((event.source, event.epoch)) or begin_epoch(
-        state, event.source, event.epoch, event.time, recorded_at
-    )
+def follow(
+    state: Sources, row: Source | None, event: Undecoded, recorded_at: datetime, *, is_known: bool = True
+) -> Sequence[Missing]:
+    """Follow a source's numbering with an event that is no repeat; returns the ranges that it completes.
+
+    `row` is that of the event's epoch, if it has one.
+    """
+    row = row or begin_epoch(state, event.source, event.epoch, event.time, recorded_at)
     completed: Sequence[Missing] = ()
     skipped = event.number - row.last_number - 1
     if skipped > 0:
@@ -224,22 +227,24 @@ def _follow(row: Source, event: Undecoded, recorded_at: datetime, skipped: int, 
         last_time = time
     elif time < first_time:
         first_time = time
-    return Source(
-        source,
-        epoch,
-        events + 1,
-        duplicates,
-        max(last_number, number),
-        missing + skipped,
-        first_time,
-        last_time,
-        row.first_recorded_at,
-        recorded_at,
-        row.completed_at,
-        row.taken,
-        row.rejected,
-        row.unknown + unknown,
-        row.limited_at,
+    return Source._make(
+        (
+            source,
+            epoch,
+            events + 1,
+            duplicates,
+            max(last_number, number),
+            missing + skipped,
+            first_time,
+            last_time,
+            row.first_recorded_at,
+            recorded_at,
+            row.completed_at,
+            row.taken,
+            row.rejected,
+            row.unknown + unknown,
+            row.limited_at,
+        )
     )
 
 

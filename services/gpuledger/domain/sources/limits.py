@@ -102,18 +102,20 @@ class Hours:
         source, hour, events, rejected, epochs, aggregates, total, hashes, limited_at = row
         if len(listed) > 1 or aggregates >= HASHES_SEARCHED_MAX:
             aggregates, hashes = self._with_aggregates(row, listed)
-        elif listed and not _holds(hashes, listed[0]):
+        elif listed and not (hashes and _holds(hashes, listed[0])):
             aggregates, hashes = aggregates + 1, hashes + listed[0]
-        row = SourceHour(
-            source,
-            hour,
-            events + 1,
-            rejected + is_rejected,
-            epochs + begins_epoch,
-            aggregates,
-            total + size,
-            hashes,
-            limited_at,
+        row = SourceHour._make(
+            (
+                source,
+                hour,
+                events + 1,
+                rejected + is_rejected,
+                epochs + begins_epoch,
+                aggregates,
+                total + size,
+                hashes,
+                limited_at,
+            )
         )
         self._table.put(row)
         return row

@@ -171,7 +171,7 @@ def _is_next(state: Allocations, allocation: str, time: datetime) -> bool:
 def _observed(state: Allocations, fact: Fact, data: AllocationObserved) -> None:
     allocation, time = fact.event.subject, fact.event.time
     units = set(_units(allocation, data).values())
-    _set_units(state, AllocationReport(allocation, time, fact.sequence, None), units)
+    _set_units(state, AllocationReport._make((allocation, time, fact.sequence, None)), units)
     if _BOUNDS in fact.rules:
         _make_room(state, fact, data.node)
 
@@ -220,7 +220,7 @@ def _set_units(state: Allocations, report: AllocationReport, units: set[Unit]) -
 def _begin(state: Allocations, report: AllocationReport, units: set[Unit]) -> None:
     """Take the first report on a container."""
     allocation, time, position, _ = report
-    state.reports.put(AllocationReport(allocation, time, position, None if units else time))
+    state.reports.put(AllocationReport._make((allocation, time, position, None if units else time)))
     if units:
         _set_last(state, allocation, time)
     for unit in units:

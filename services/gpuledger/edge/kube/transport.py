@@ -118,7 +118,7 @@ class Transport:
             ) from error
         return token
 
-    def _open_session(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> "aiohttp.ClientSession":
         settings = self.settings
         timeout = aiohttp.ClientTimeout(total=settings.request_timeout_s, sock_connect=settings.connect_timeout_s)
         context: ssl.SSLContext | bool = True
@@ -133,7 +133,7 @@ class Transport:
         connector = aiohttp.TCPConnector(limit=settings.connections_max, ssl=context)
         return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
-    def _stream_timeout(self, timeout_s: float) -> aiohttp.ClientTimeout:
+    def _stream_timeout(self, timeout_s: float) -> "aiohttp.ClientTimeout":
         settings = self.settings
         total_s = timeout_s + settings.request_timeout_s
         idle_s = settings.stream_idle_timeout_s
@@ -142,7 +142,7 @@ class Transport:
     def _translating(self, what: str) -> "_Translation":
         return _Translation(what, self.url)
 
-    def _refused(self, what: str, answer: aiohttp.ClientResponse, body: bytes) -> KubeError:
+    def _refused(self, what: str, answer: "aiohttp.ClientResponse", body: bytes) -> KubeError:
         return error_of(what, self.url, answer.status, _status(body), _retry_after_s(answer.headers))
 
     def _decoded(self, what: str, body: bytes) -> Object:

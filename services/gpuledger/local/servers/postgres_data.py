@@ -102,7 +102,7 @@ def await_old_sessions(data: Path) -> None:
     _drop_misleading_pid_file(data)
 
 
-def _is_at_home(data: Path, process: psutil.Process) -> bool:
+def _is_at_home(data: Path, process: "psutil.Process") -> bool:
     with suppress(psutil.Error, OSError):
         return process.name().startswith("postgres") and process.cwd() == str(data)
     return False

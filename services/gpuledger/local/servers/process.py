@@ -149,7 +149,7 @@ class ServerProcess:
             _end(leftover, self._stop_signal, self._stop_timeout_s)
         self._pid_path.unlink(missing_ok=True)
 
-    def _leftover(self) -> psutil.Process | None:
+    def _leftover(self) -> "psutil.Process | None":
         try:
             process = psutil.Process(int(self._pid_path.read_text()))
             ours = any(str(self._directory) in argument for argument in process.cmdline())
@@ -173,7 +173,7 @@ class ServerProcess:
                 self.log_path.replace(self.log_path.with_suffix(".log.1"))
 
 
-def _end(process: psutil.Process, stop_signal: signal.Signals, timeout_s: float) -> None:
+def _end(process: "psutil.Process", stop_signal: signal.Signals, timeout_s: float) -> None:
     with suppress(psutil.NoSuchProcess):
         process.send_signal(stop_signal)
         try:

@@ -6,7 +6,6 @@ was written is refused with a word, and the one before is tried.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from functools import partial
 from typing import Any, Final
 
 from gpuledger.domain.table import Key
@@ -29,8 +28,9 @@ from gpuledger.projection.fold_snapshots.manifest import (
     fold_key,
     skips_up_to,
 )
-from gpuledger.projection.fold_snapshots.parquet import ArrowTable, all_rows_of
+from gpuledger.projection.fold_snapshots.parquet import ArrowTable
 from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError, Pieces, all_of
+from gpuledger.projection.fold_snapshots.resting import LiveRows
 from gpuledger.projection.fold_snapshots.retired import RetiredRows
 from gpuledger.projection.fold_snapshots.state import kept_in_pieces, restored
 from gpuledger.projection.fold_snapshots.whole_tables import whole_table
@@ -73,11 +73,10 @@ class LoadedFold:
         if not self.fold.projection.pages:
             return
         touched: dict[str, set[Key]] = {}
-        for checked in batch:
-            for one in self.fold.touched(checked):
-                if one not in self._paged:
-                    self._paged.add(one)
-                    touched.setdefault(one[0], set()).add(one[1])
+        for one in self.fold.touched(batch):
+            if one not in self._paged:
+                self._paged.add(one)
+                touched.setdefault(one[0], set()).add(one[1])
         for name, values in touched.items():
             self.fold.state.tables()[name].load((await self.retired(name)).page(values))
 
@@ -188,12 +187,10 @@ class FoldSnapshots:
         manifest = await self.manifest(pieces, place, skipped)
         specs = kept_in_pieces(projection)
         found = await all_of(pieces.columns(_present(manifest.tables[name].live)) for name in specs)
-        rows = {
-            name: partial(all_rows_of, spec, columns)
-            for (name, spec), columns in zip(specs.items(), found, strict=True)
-        }
+        rows = {name: LiveRows(spec, parts) for (name, spec), parts in zip(specs.items(), found, strict=True)}
+        generations = self._ledger.generations
         with uncollected():
-            fold = restored(projection, manifest, self._ledger.generations, rows, skipped, is_written=is_written)
+            fold = restored(projection, manifest, generations, rows, skipped, is_written=is_written, whole=whole)
         loaded = LoadedFold(fold, manifest, pieces)
         for name in whole:
             await loaded.load_retired(name)

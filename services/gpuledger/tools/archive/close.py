@@ -46,6 +46,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.permissions import desired_devices_filter
 from gpuledger.ledger.stream import stream_info, stream_name
 from gpuledger.projection.replay import SKIPS, skipped_positions
+from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.settings import Servers
 from gpuledger.tools.archive.due import ClosingPolicy, is_due
 from gpuledger.tools.archive.manifest import Manifest
@@ -80,9 +81,15 @@ class ClosedLog(NamedTuple):
 
 
 async def close_generation(
-    servers: Servers, archive: Archive, reporter: Reporter, now: datetime, policy: ClosingPolicy | None = None
+    servers: Servers,
+    archive: Archive,
+    reporter: Reporter,
+    now: datetime,
+    policy: ClosingPolicy | None = None,
+    *,
+    clock: Clock = system_clock,
 ) -> ClosedLog | None:
-    """Close the current generation, or go on with closing one; with a policy only where it is due, else None.
+    """Close the current generation, or go on with closing one; with a policy only where it is due `now`, else None.
 
     Raises:
         RequestError: there is nothing to close, or another archive is being written.
@@ -99,7 +106,7 @@ async def close_generation(
                 return None
             if state.location is None:
                 await work.archive_and_prove(state.generation)
-                await fence(connection, state.generation, archive.url)
+                await fence(connection, state.generation, archive.url, clock())
             if not state.has_next:
                 manifest = await work.archive_rest(state.generation)
                 await begin_next(connection, state.generation, archive.url, manifest.link)

@@ -10,17 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from gpuledger.db.engine import connect
+from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.readonly import read_only
-from gpuledger.deciders.bootstrap.projection import BootstrapProjection
-from gpuledger.deciders.inventory.projection import InventoryProjection
-from gpuledger.deciders.pools.projection import PoolsProjection
-from gpuledger.deciders.seals.projection import SealsProjection
-from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.table import Table
 from gpuledger.events.position import ORIGIN, Generations, Offset, events_up_to, lag
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.projection.checkpoint import LIVE, schema_of
+from gpuledger.projection.checkpoint import LIVE, live_checkpoints, schema_of
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.past import past_fold
@@ -28,7 +23,6 @@ from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.replay import fold_until
 from gpuledger.projection.rows import RowStore
 from gpuledger.projection.runner import Runner
-from gpuledger.projection.store import ProjectionStore
 from gpuledger.readmodels.projections import read_models
 from gpuledger.runtime.objects import open_objects
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
@@ -79,8 +73,9 @@ class HasTables(Protocol):
 
 def all_projections() -> list[Projection]:
     """A new instance of every projection of the product."""
-    deciders = (SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection(), SealsProjection())
-    return [*read_models(), *deciders]
+    from gpuledger.tools.queries.deciders import deciders  # noqa: PLC0415 - most questions are for the read models alone
+
+    return [*read_models(), *deciders()]
 
 
 def named_projections(names: Sequence[str]) -> list[Projection]:
@@ -89,7 +84,9 @@ def named_projections(names: Sequence[str]) -> list[Projection]:
     Raises:
         RequestError: there is no projection of that name.
     """
-    by_name = {projection.name: projection for projection in all_projections()}
+    by_name = {projection.name: projection for projection in read_models()}
+    if not names or not by_name.keys() >= set(names):
+        by_name = {projection.name: projection for projection in all_projections()}
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise RequestError(f"There is no projection {unknown[0]!r}", f"Choose from {', '.join(by_name)}")
@@ -104,7 +101,7 @@ async def bring_current(backend: Backend, projections: Sequence[Projection] | No
     head = await backend.ledger.head()
     async with connect(backend.database_url, application_name="gpuledger position") as connection:
         for projection in projections or all_projections():
-            position = _Position(ProjectionStore(connection, projection), backend.ledger.generations, head)
+            position = _Position(connection, projection, backend.ledger.generations, head)
             if await position.lag() == 0:
                 continue
             if lag := await _project(backend, position):
@@ -151,7 +148,7 @@ async def _project(backend: Backend, position: "_Position") -> int:
     """Project, or wait for whoever does; they may end before `head`, so it is tried again. Returns the lag."""
     now = asyncio.get_running_loop().time
     deadline_s = now() + CURRENT_WAIT_S
-    projection, head = position.store.projection, position.head
+    projection, head = position.projection, position.head
     with backend.reporter.progress(f"Projecting {projection.name}", total=events_up_to(head)) as advance:
         runner = Runner(
             projection,
@@ -171,13 +168,14 @@ async def _project(backend: Backend, position: "_Position") -> int:
 class _Position(NamedTuple):
     """Where a projection's rows stand, compared with a head of the log; read over one connection."""
 
-    store: ProjectionStore
+    connection: AsyncConnection
+    projection: Projection
     generations: Generations
     head: Offset
 
     async def lag(self) -> int | None:
         """How many events up to `head` have no rows yet; None where the projection has never started."""
-        checkpoint = await self.store.checkpoint()
+        checkpoint = (await live_checkpoints(self.connection, [self.projection])).get(self.projection.name)
         if checkpoint is None:
             return None
         return lag(checkpoint.position if self.generations.has(checkpoint.at) else ORIGIN, self.head)

@@ -4,9 +4,10 @@ A table of now is read from PostgreSQL, one at a time from a history function, o
 Nothing here writes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
@@ -83,12 +84,6 @@ class RowFilter:
     names: Sequence[str] = ()
     where: Mapping[str, str] = field(default_factory=dict)
 
-    def has(self, source: RowSource, row: RowDict) -> bool:
-        """Whether the row is selected."""
-        if self.names and row[source.name_key] not in self.names:
-            return False
-        return all(row[name] == value for name, value in self.where.items())
-
 
 ALL = RowFilter()
 
@@ -133,10 +128,31 @@ async def rows_as_recorded(
     (projection,) = named_projections([source.projection])
     fold = await folded_past(backend, projection, sequence, whole=[source.spec.name])
     table = fold.state.tables()[source.spec.name]
-    rows = [dict(zip(source.spec.columns, row, strict=True)) for row in table.rows.values()]
-    selected = [row for row in rows if row_filter.has(source, row)]
-    selected.sort(key=lambda row: tuple(row[column] for column in source.order))
-    return [{name: row[name] for name in source.columns} for row in selected]
+    places = {name: place for place, name in enumerate(source.spec.columns)}
+    rows = sorted(_chosen(table.rows.values(), row_filter, source, places), key=_values(source.order, places))
+    columns, shown = source.columns, _values(source.columns, places)
+    return [dict(zip(columns, shown(row), strict=True)) for row in rows]
+
+
+def _chosen(
+    rows: Collection[Any], row_filter: RowFilter, source: RowSource, places: Mapping[str, int]
+) -> Collection[Any]:
+    """The rows of a table that a filter selects."""
+    names, name_at = set(row_filter.names), places[source.name_key]
+    where = [(places[column], value) for column, value in row_filter.where.items()]
+    if not names and not where:
+        return rows
+    return [
+        row
+        for row in rows
+        if (not names or row[name_at] in names) and all(row[place] == value for place, value in where)
+    ]
+
+
+def _values(columns: Sequence[str], places: Mapping[str, int]) -> Callable[[Any], tuple[Any, ...]]:
+    """Takes the values of these columns out of a row."""
+    at = [places[column] for column in columns]
+    return itemgetter(*at) if len(at) > 1 else lambda row: (row[at[0]],)
 
 
 async def rows_where(

@@ -166,6 +166,7 @@ class _Past:
             for projection in all_projections()
             if any(spec.name in live for spec in projection.specs)
         }
+        self._histories: dict[str, datetime] = {}
         self._scratch = Scratch(connection, reached, [name for names in self._tables.values() for name in names])
 
     async def result(self, statement: str) -> Result:
@@ -175,7 +176,7 @@ class _Past:
         with seldom_collected():
             if projections:
                 await self._fold(projections)
-        await self._scratch.create_views(await self._asked_at())
+        await self._scratch.create_views(await self._asked_at(), self._histories)
         cursor = await self._scratch.query(statement, self._bounds.timeout_s)
         try:
             return await _result(cursor)
@@ -211,6 +212,9 @@ class _Past:
                     folds.append((Fold(collector, self._ledger.generations, skipped=skipped, publishes=False), None))
                     collected.append((projection, facts))
             await self._read_log(folds)
+            if at is None:  # in event time a fold has all facts
+                for fold, _ in folds:
+                    self._histories |= fold.enforced.in_force.histories
             for projection, facts in collected:
                 await self._fold_in_order(projection, facts)
 
@@ -278,7 +282,7 @@ class _Past:
 async def _take(batch: Sequence[Checked], fold: Fold, rows: ScratchRows | None) -> None:
     """Fold messages, with the retired rows that they touch; nobody publishes what is decided."""
     if rows is not None and fold.projection.pages:
-        await rows.page_in([one for checked in batch for one in fold.touched(checked)])
+        await rows.page_in(fold.touched(batch))
     fold.apply_all_checked(batch)
     fold.take_decided()
     fold.take_returned()

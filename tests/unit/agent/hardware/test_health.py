@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from gpuledger.agent.hardware.api import Readings
-from gpuledger.agent.hardware.errors import CardLostError
+from gpuledger.agent.hardware.errors import CardLostError, HardwareError
 from gpuledger.agent.hardware.nvml_health import throttles
 from support.hardware import FIRST, SECOND, Bench, bench, h100
 
@@ -163,4 +163,85 @@ def test_what_the_driver_reports_that_a_card_needs(one: Bench, action: int, name
 def test_a_lost_card_has_no_readings(one: Bench, code: int) -> None:
     one.card(FIRST).error = code
     with pytest.raises(CardLostError, match=FIRST):
+        one.hardware.readings(FIRST)
+
+
+SRAM, REMAP = ("sram_threshold_exceeded", "sram_uncorrected_volatile"), ("remap_failed", "remap_pending")
+
+
+@pytest.mark.parametrize(
+    ("call", "readings"),
+    [
+        ("nvmlDeviceGetSramEccErrorStatus", SRAM),
+        ("nvmlDeviceGetRemappedRows", REMAP),
+        ("nvmlDeviceGetFieldValues", ("nvlink_errors", "recovery")),
+        ("nvmlDeviceGetCurrentClocksEventReasons", ("throttled",)),
+        ("nvmlDeviceGetNvLinkState", ("nvlinks_down",)),
+        ("nvmlDeviceGetMigMode", ("nvlinks_down",)),
+        (
+            "nvmlDeviceGetTotalEccErrors",
+            (
+                "ecc_corrected_aggregate",
+                "ecc_corrected_volatile",
+                "ecc_uncorrected_aggregate",
+                "ecc_uncorrected_volatile",
+            ),
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_NOT_READY, pynvml.NVML_ERROR_CORRUPTED_INFOROM]
+)
+def test_one_reading_that_fails_is_absent_and_the_others_are_there(
+    one: Bench, call: str, readings: tuple[str, ...], code: int
+) -> None:
+    card = one.card(FIRST)
+    card.sram, card.reasons = (1, 0, False), pynvml.nvmlClocksEventReasonHwThermalSlowdown
+    card.ecc = {(errors, since): 1 for errors in (CORRECTED, UNCORRECTED) for since in (VOLATILE, AGGREGATE)}
+    card.fields = {(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 0): 1}
+    whole = one.hardware.readings(FIRST)
+    assert whole.unread == ()
+    one.nvml.errors[call] = code
+    partial = one.hardware.readings(FIRST)
+    assert tuple(each.reading for each in partial.unread) == readings
+    assert all(each.message for each in partial.unread)
+    absent = {each: Readings._field_defaults[each] for each in readings}
+    assert partial == whole._replace(**absent, unread=partial.unread)
+    del one.nvml.errors[call]
+    assert one.hardware.readings(FIRST) == whole
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_GPU_IS_LOST])
+def test_a_field_that_fails_is_absent(one: Bench, code: int) -> None:
+    one.card(FIRST).fields = {(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 0): 7}
+    one.card(FIRST).field_errors = {(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0): code}
+    readings = one.hardware.readings(FIRST)
+    assert [each.reading for each in readings.unread] == ["recovery"]
+    assert readings.nvlink_errors == 7
+    one.card(FIRST).field_errors = {(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, 1): code}
+    readings = one.hardware.readings(FIRST)
+    assert [each.reading for each in readings.unread] == ["nvlink_errors"]
+    assert readings.nvlink_errors is None, "a sum without one of its links would seem to have gone back"
+
+
+def test_a_link_that_was_never_active_may_fail(one: Bench) -> None:
+    one.card(FIRST).links = [None] * 3
+    one.nvml.errors["nvmlDeviceGetNvLinkState"] = pynvml.NVML_ERROR_UNKNOWN
+    assert one.hardware.readings(FIRST).unread == ()
+
+
+def test_a_card_of_which_every_reading_fails_does_not_answer(one: Bench) -> None:
+    readings = (
+        "SramEccErrorStatus",
+        "RemappedRows",
+        "CurrentClocksEventReasons",
+        "NvLinkState",
+        "MigMode",
+        "TotalEccErrors",
+    )
+    one.nvml.errors.update({f"nvmlDeviceGet{name}": pynvml.NVML_ERROR_UNKNOWN for name in readings})
+    assert one.hardware.readings(FIRST).unread, "its fields are there"
+    fields = [(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 0)]
+    one.card(FIRST).field_errors = dict.fromkeys(fields, pynvml.NVML_ERROR_UNKNOWN)
+    with pytest.raises(HardwareError, match=f"(?i){FIRST}.*unknown error"):
         one.hardware.readings(FIRST)

@@ -128,6 +128,26 @@ def test_an_agent_without_rights_divides_nothing(one: Bench) -> None:
         one.hardware.create_instance(FIRST, "1g.10gb", 0)
 
 
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_INSUFFICIENT_RESOURCES])
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_places_that_cannot_be_had_hide_no_card(one: Bench, is_counted: bool, code: int) -> None:
+    made = one.hardware.create_instance(FIRST, "1g.10gb", 3)
+    whole = one.hardware.survey().cards[0]
+    one.hardware._cache.forget(FIRST)
+    if is_counted:
+        one.card(FIRST).places_error = code
+    else:
+        one.nvml.errors["nvmlDeviceGetGpuInstancePossiblePlacements"] = code
+    found = one.hardware.survey().cards[0]
+    assert (found.uuid, found.instances) == (whole.uuid, (made,))
+    assert [each.name for each in found.profiles] == [each.name for each in whole.profiles]
+    with pytest.raises(HardwareError):
+        one.hardware.create_instance(FIRST, "1g.10gb", 0)
+    one.card(FIRST).places_error = 0
+    one.nvml.errors.clear()
+    assert one.hardware.survey().cards[0] == whole, "it is not kept"
+
+
 OLD_DRIVER = "nvmlDeviceGetGpuInstanceProfileInfoV"
 
 

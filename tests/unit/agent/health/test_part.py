@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.hardware.api import Readings, Unregistered, Xid
+from gpuledger.agent.hardware.api import Readings, Unread, Unregistered, Xid
 from gpuledger.agent.hardware.errors import CardLostError, DriverMissingError, HardwareError, HungError
 from gpuledger.agent.health import pending
 from gpuledger.agent.health.card import CLEAR_AFTER_S, Rules
+from gpuledger.agent.health.kernel_errors import ReadLog
 from gpuledger.agent.health.part import POLL_PERIOD_S, RETRY_MAX_S, RETRY_S, HealthMonitor
 from gpuledger.agent.part import AgentFact, Recorder
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
@@ -23,7 +24,7 @@ TWO = SURVEY._replace(cards=(CARD, CARD._replace(address="0000:3d:00.0", uuid="G
 class Watched:
     """A watch with what it stands on."""
 
-    def __init__(self, disk: Disk | None = None) -> None:
+    def __init__(self, disk: Disk | None = None, *, read_kernel_log: ReadLog | None = None) -> None:
         self.time = Time()
         self.calls = ScriptedCalls()
         self.board = Board()
@@ -38,6 +39,7 @@ class Watched:
             monotonic=self.time.monotonic,
             sleep=self.time.sleep,
             on_recovered=self.recover,
+            read_kernel_log=read_kernel_log,
         )
 
     def recover(self) -> None:
@@ -271,6 +273,36 @@ async def test_cards_whose_errors_do_not_reach_the_agent_are_a_trouble_that_is_l
     assert (out.count("a part cannot work"), out.count("a part works again")) == (2, 1)
 
 
+def is_well(watched: Watched) -> bool:
+    return watched.part.trouble is None and not watched.board.state.unread
+
+
+async def test_readings_that_the_driver_fails_to_give_are_a_trouble_that_is_logged_once(
+    watched: Watched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unread = (Unread("remap_failed", "Unknown Error"),)
+    async with watched.running():
+        watched.calls.read[PLACE] = Readings(remap_failed=True)
+        await watched.time.advance(POLL_PERIOD_S)
+        watched.calls.read[PLACE] = Readings(unread=unread)
+        await watched.time.advance(5 * POLL_PERIOD_S)
+        assert watched.board.state.unfit == {PLACE: "RemapFailed"}
+        assert watched.board.state.unread == {PLACE: unread}
+        assert watched.part.trouble is not None
+        assert f"{PLACE}: " in watched.part.trouble
+        assert "remap_failed: Unknown Error" in watched.part.trouble
+        watched.calls.read[PLACE] = CardLostError("gone")
+        await watched.time.advance(POLL_PERIOD_S)
+        assert is_well(watched), "it gives no reading at all"
+        watched.calls.read[PLACE] = Readings(unread=unread)
+        await watched.time.advance(POLL_PERIOD_S)
+        watched.board.put(survey=SURVEY._replace(cards=()))
+        await watched.time.advance(POLL_PERIOD_S)
+        assert is_well(watched), "the card was pulled"
+    out = capsys.readouterr().out
+    assert (out.count("a part cannot work"), out.count("a part works again")) == (2, 2)
+
+
 async def test_a_card_that_cannot_be_polled_hides_no_other_trouble(watched: Watched) -> None:
     watched.calls.read[PLACE] = HungError("no answer")
     watched.calls.refused = {PLACE: Unregistered("Refused", "The driver says no.")}
@@ -298,3 +330,67 @@ async def test_waits_that_fail_are_made_ever_less_often_and_each_reason_is_logge
         await settle()
     out = capsys.readouterr().out
     assert out.count("cannot wait for errors of the cards") == 4
+
+
+class KernelLog:
+    """A kernel's log that a test writes; an error that stands here is raised."""
+
+    def __init__(self) -> None:
+        self.text = "<6>[    1.0] begin\n"
+        self.error: HardwareError | None = None
+        self.reads = 0
+
+    async def read(self) -> str:
+        self.reads += 1
+        if self.error is not None:
+            raise self.error
+        return self.text
+
+    def xid(self, number: int, address: str = PLACE) -> None:
+        self.text += f"<4>[    {self.text.count(chr(10))}.0] NVRM: Xid (PCI:{address[:-2]}): {number}, something\n"
+
+
+REFUSED = {PLACE: Unregistered("Refused", "The driver says no.")}
+
+
+async def test_cards_that_the_driver_does_not_report_are_heard_by_the_kernels_log() -> None:
+    kernel = KernelLog()
+    watched = Watched(read_kernel_log=kernel.read)
+    watched.board.put(survey=TWO)
+    async with watched.running():
+        assert kernel.reads == 0, "the driver reports them"
+        kernel.xid(119)
+        watched.calls.refused = REFUSED
+        await watched.time.advance(POLL_PERIOD_S)
+        assert (watched.part.trouble, watched.board.state.unregistered) == (None, {})
+        assert watched.board.state.unfit == {}, "that was before"
+        kernel.xid(48, TWO.cards[1].address)
+        kernel.xid(79)
+        await watched.time.advance(POLL_PERIOD_S)
+        assert watched.board.state.unfit == {PLACE: "XID 79"}, "the driver reports the other one"
+        assert watched.failures == 1
+        watched.calls.refused = {}
+        await watched.time.advance(POLL_PERIOD_S)
+        reads = kernel.reads
+        await watched.time.advance(POLL_PERIOD_S)
+        assert kernel.reads == reads
+
+
+async def test_a_kernels_log_that_cannot_be_read_leaves_the_trouble_with_both_reasons() -> None:
+    kernel = KernelLog()
+    kernel.error = HardwareError("The log is for others.")
+    watched = Watched(read_kernel_log=kernel.read)
+    watched.board.put(survey=SURVEY)
+    watched.calls.refused = REFUSED
+    async with watched.running():
+        assert watched.part.trouble is not None
+        assert "The driver says no. The log is for others." in watched.part.trouble
+        assert watched.board.state.unregistered.keys() == {PLACE}
+        kernel.error = None
+        kernel.xid(79)
+        await watched.time.advance(POLL_PERIOD_S)
+        assert watched.part.trouble is None
+        assert watched.failures == 0, "its first look"
+        kernel.xid(79)
+        await watched.time.advance(POLL_PERIOD_S)
+        assert watched.failures == 1

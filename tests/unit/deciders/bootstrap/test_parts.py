@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpuledger.api.phases import PreparationPhase
+from gpuledger.api.phases import DeviceState, PreparationPhase
 from gpuledger.deciders.bootstrap.decide import phases_to
-from gpuledger.deciders.bootstrap.device_states import READY, VALIDATING, TargetState, states_to
-from gpuledger.domain.bootstrap.facts import Streak, Timeouts, extend_streak
+from gpuledger.deciders.bootstrap.device_states import READY, VALIDATING, TargetState, is_usable, states_to
+from gpuledger.domain.bootstrap.facts import BootstrapDevice, Streak, Timeouts, extend_streak
 from gpuledger.events.node import ComponentPod, NodeComponentsObserved
 from support.bootstrap import prepared, second
 
@@ -120,3 +120,11 @@ def test_a_validators_pod_that_was_evicted_at_its_last_step_hides_no_other(name:
     other = ComponentPod(component="validator", pod=name, ready=False, failing=True, step="driver-validation")
     node = prepared("d1", facts=NodeComponentsObserved(pods=(evicted, other)), heartbeat_count=0)
     assert node.conditions()["DriverMissing"] == ("True", "DriverValidationFailed")
+
+
+@pytest.mark.parametrize("state", [phase.value for phase in DeviceState])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_pool_may_take_a_ready_card_that_is_there_and_not_ignored(state: str, missing: bool, ignored: bool) -> None:
+    device = BootstrapDevice("d", "w1", "GPU-1", None, False, missing, None, None, ignored)
+    assert is_usable(device, state) == ((state, missing, ignored) == ("Ready", False, False))

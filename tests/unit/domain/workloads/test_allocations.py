@@ -9,7 +9,7 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.payload import NAME_LENGTH_MAX, Payload
 from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import AllocationsProjection
-from support.events import AGENT, event, folded, hour, log_of
+from support.events import AGENT, event, fact_of, folded, hour, log_of
 
 TRAINER = "n1/ml/trainer-0/main"
 RESOURCE = "gpu.deckhouse.io/training"
@@ -94,7 +94,7 @@ def test_a_different_report_for_the_last_time_considers_the_past() -> None:
     tables = fold.state.tables()
     written = [row for table in tables.values() for row in table.take_changes().new if row[0] == TRAINER]
     assert ranges(fold) == [("GPU-b", hour(3), None)]
-    fact = fold.peek(again)
+    fact = fact_of(fold, again)
     assert fact is not None
     assert {name for name, _ in fold.projection.touched(fold.state, fact)} == {
         "container_allocation_history",

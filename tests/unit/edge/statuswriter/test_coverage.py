@@ -75,6 +75,11 @@ def test_an_incomplete_node_says_which_labels_differ(facts: list[Any], text: str
     assert message(desired_state(*facts, IS_INCOMPLETE, IS_COMPLETE)) == "Every GPU of the node is found and described."
 
 
+def test_labels_that_agree_do_not_clear_the_rule_of_gpus_that_the_ledger_does_not_have() -> None:
+    """A watcher records the PCI devices that the rule looks for, so nothing here shows that it lacks one."""
+    assert "gpuledger nfd coverage" in message(desired_state(labelled(), featured("0302"), IS_INCOMPLETE))
+
+
 def surveyed(reason: str) -> tuple[str, Any]:
     return MODULE, ModulePrerequisiteChanged(met=True, reason=reason)
 

@@ -2,7 +2,7 @@
 
 The inventory stays incomplete where a rule does not cover a card, so the difference belongs where people look: in the
 message of InventoryComplete while that is False, and after a while in an Event. Only what the ledger has is compared,
-the PCI devices in a NodeFeature and the node's labels; `gpuledger nfd coverage` compares all features in the cluster.
+the PCI devices of GPUs' classes in a NodeFeature and the node's labels; `gpuledger nfd coverage` compares all features.
 Where agents stand in for Node Feature Discovery there is nothing to compare.
 """
 
@@ -32,7 +32,10 @@ DIFFERENCES_SHOWN_MAX: Final = 6
 """How many labels a message names; an Event's note has room for a thousand characters."""
 
 NO_FEATURES: Final = "No NodeFeature describes the node; check that the worker of Node Feature Discovery runs there."
-AGREE: Final = "Its labels are those that the NodeFeatureRule derives from its PCI devices: the rule is not the cause."
+AGREE: Final = (
+    "Its labels are those that the NodeFeatureRule derives from its PCI devices of GPUs' classes. "
+    "`gpuledger nfd coverage` finds GPUs of other classes, too."
+)
 MORE: Final = "`gpuledger nfd coverage` compares every label."
 
 

@@ -8,7 +8,6 @@ from gpuledger.db.engine import connect
 from gpuledger.events.position import Position
 from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.identity import Anchor
-from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.errors import GenerationMismatchError
 from gpuledger.projection.fold import Fold
@@ -26,10 +25,10 @@ from gpuledger.runtime.settings import Servers
 from gpuledger.tools.log_archive import messages, read_header
 from gpuledger.tools.queries.backend import Backend, all_projections
 from gpuledger.tools.snapshots import stored, take
-from support.cli import Cli, Run, aside
+from support.cli import Run
 from support.closing import caught_up, close_at, opened, rows_of, services
 from support.imports import TITAN_HEADER, write
-from support.ledgers import everything, make_ledger
+from support.ledgers import everything
 from support.projections import assert_true, execute, publish
 from support.runners import failures
 
@@ -37,24 +36,6 @@ EVENTS = 1_100
 """More than a seal covers."""
 
 MORE = 40
-
-
-@pytest.fixture
-async def servers(fresh_nats: NatsServer, url: str, monkeypatch: pytest.MonkeyPatch) -> Servers:
-    monkeypatch.setenv("NATS_URL", fresh_nats.url)
-    monkeypatch.setenv("DATABASE_URL", url)
-    await make_ledger(fresh_nats.url)
-    return Servers(fresh_nats.url, url)
-
-
-@pytest.fixture
-def location(tmp_path: Path) -> str:
-    return (tmp_path / "archive").as_uri()
-
-
-@pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Run:
-    return aside(Cli(capsys))
 
 
 async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(

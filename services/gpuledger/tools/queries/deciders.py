@@ -1,0 +1,13 @@
+"""The projections of the deciders. A tool that reads what the read models have need not import them."""
+
+from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.deciders.seals.projection import SealsProjection
+from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.projection.definition import Projection
+
+
+def deciders() -> list[Projection]:
+    """A new instance of each."""
+    return [SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection(), SealsProjection()]

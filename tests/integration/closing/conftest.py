@@ -1,0 +1,28 @@
+"""What every test of closing a generation stands on: servers with a ledger, a place for its archive, and commands."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuledger.local.servers.nats import NatsServer
+from gpuledger.runtime.settings import Servers
+from support.cli import Cli, Run, aside
+from support.ledgers import make_ledger
+
+
+@pytest.fixture
+async def servers(fresh_nats: NatsServer, url: str, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    monkeypatch.setenv("NATS_URL", fresh_nats.url)
+    monkeypatch.setenv("DATABASE_URL", url)
+    await make_ledger(fresh_nats.url)
+    return Servers(fresh_nats.url, url)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> str:
+    return (tmp_path / "archive").as_uri()
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Run:
+    return aside(Cli(capsys))
