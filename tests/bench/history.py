@@ -56,7 +56,8 @@ DICTIONARIES = (
 """The same rows with numbers in place of the names that many rows have, and the same indexes, to compare with."""
 
 BYTES: LiteralString = (
-    "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)::bigint FROM unnest(%s::text[]) AS name"
+    "SELECT coalesce(sum(pg_total_relation_size(coalesce(inhrelid, to_regclass(name)))), 0)::bigint "
+    "FROM unnest(%s::text[]) AS name LEFT JOIN pg_inherits ON inhparent = to_regclass(name)"
 )
 AT: LiteralString = "SELECT count(*) FROM report.container_allocations_at(%s) WHERE device = %s"
 BY_MONTH: LiteralString = (

@@ -11,7 +11,7 @@ from psycopg.sql import SQL
 from gpuledger.db.engine import connect
 from gpuledger.domain.table import Sum, TableSpec
 from gpuledger.projection.fold_snapshots.parquet import arrow_of, csv_of
-from gpuledger.projection.rows import RowStore
+from gpuledger.projection.rows import Piece, RowStore
 from support.fold_snapshots import KilledError
 
 
@@ -76,8 +76,8 @@ async def test_a_table_has_its_indexes_whether_the_rows_came_or_not(url: str) ->
             await connection.execute("INSERT INTO kinds (name) VALUES ('a')")
 
 
-async def _pieces(*parts: Sequence[Kinds] | None) -> AsyncIterator[bytes]:
+async def _pieces(*parts: Sequence[Kinds] | None) -> AsyncIterator[Piece]:
     for part in parts:
         if part is None:
             raise KilledError
-        yield csv_of(arrow_of(KINDS, part))
+        yield Piece(csv_of(arrow_of(KINDS, part)))

@@ -61,13 +61,19 @@ class Stored:
 
     def take(self, messages: Sequence[Message]) -> None:
         batch = self.fold.check_all(messages)
+        kept = self.kept()
         for name, key in set(self.fold.touched(batch)):
             table = self.fold.state.tables()[name]
-            place = table.spec.columns.index(table.spec.page_by or "")
-            table.load([row for row in self.rows[name].values() if row[place] == key])
+            if table.spec.page_after is None or self._page(kept[table.spec.page_after], table.spec.page_after, key):
+                table.load(self._page(self.rows[name], name, key))
         self.fold.apply_all_checked(batch)
         for name, table in self.fold.state.tables().items():
             self._write(self.rows[name], table, table.take_changes())
+
+    def _page(self, rows: dict[Any, Any], name: str, key: object) -> list[Any]:
+        """Those of a table's rows that are read back together."""
+        page_by = self.fold.state.tables()[name].spec.page_by or ""
+        return [row for row in rows.values() if getattr(row, page_by) == key]
 
     def _write(self, rows: dict[Any, Any], table: Table[Any], changes: Changes[Any]) -> None:
         for key in changes.gone:

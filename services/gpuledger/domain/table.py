@@ -38,6 +38,10 @@ class TableSpec(NamedTuple, Generic[R]):
 
     Rows of a `history` retire by one column, the time when they ended, and operators may shorten it: see
     `Table.shorten`.
+
+    Stored rows are kept apart by the month of the column `by_month`, where it names one: a time of the key, so that a
+    row never moves. To look for the rows of one value of `page_by` is then a look into each month. Where `page_after`
+    names another table that pages, there is none here of a value of which that table has none.
     """
 
     name: str
@@ -48,6 +52,8 @@ class TableSpec(NamedTuple, Generic[R]):
     adds: tuple[str, ...] = ()
     history: str | None = None
     rests: tuple[str, ...] = ()
+    by_month: str | None = None
+    page_after: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from psycopg.sql import SQL, Identifier
 
 from gpuledger.projection.checkpoint import LIVE, Checkpoint, schema_of
 from gpuledger.projection.definition import Projection
+from gpuledger.projection.month_tables import move_table
 
 _OF_EDITIONS = ("seen", "enforced_rule")
 """The tables beside an edition's own that have rows of it."""
@@ -15,8 +16,7 @@ _OF_EDITIONS = ("seen", "enforced_rule")
 async def move_edition(connection: AsyncConnection[Any], projection: Projection, before: str, after: str) -> None:
     """Let an edition take another's place, which is free."""
     for spec in projection.specs:
-        table = Identifier(schema_of(before), spec.name)
-        await connection.execute(SQL("ALTER TABLE {} SET SCHEMA {}").format(table, Identifier(schema_of(after))))
+        await move_table(connection, spec.name, schema_of(before), schema_of(after))
     await connection.execute(
         "UPDATE gpuledger.projection SET edition = %s WHERE name = %s AND edition = %s",
         (after, projection.name, before),

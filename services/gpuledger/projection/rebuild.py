@@ -240,7 +240,7 @@ class _Rebuild:
         )
         for spec in self._projection.specs:
             shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
-            await create_like(self._connection, shadow, served)
+            await create_like(self._connection, shadow, served, spec.by_month)
         self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
         loaded = await self._loaded(snapshots)
         if loaded is None:
@@ -302,6 +302,7 @@ class _Rebuild:
                     await self._hand_over_decisions(served)
             finally:
                 self._next = ProjectionStore(self._connection, self._projection, NEXT)
+                self._live.forget_months()
         self._log_changed_decisions()
         return RebuildResult(self._checkpoint, self._begun.position, self._checkpoint.events - self._begun.events)
 

@@ -5,11 +5,12 @@ events led to it. Rows travel as one array a column, which fits into one round t
 driver nothing per value; very many are copied.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from operator import itemgetter
 from types import UnionType
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 import orjson
 from psycopg import AsyncConnection
@@ -17,6 +18,8 @@ from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from gpuledger.domain.table import Changes, Key, Sum, TableSpec
 from gpuledger.events.position import Offset
+from gpuledger.projection.month_tables import MonthTables
+from gpuledger.projection.months import months_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -28,7 +31,8 @@ COPIED_ROWS_MIN = 10_000
 _REPLACED, _ADDED = SQL("{0} = excluded.{0}"), SQL("{0} = kept.{0} + excluded.{0}")
 
 _INDEXES = """
-SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid), quote_ident(conname), pg_get_constraintdef(made.oid)
+SELECT indexrelid::regclass::text, regexp_replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON '),
+    quote_ident(conname), pg_get_constraintdef(made.oid)
 FROM pg_index LEFT JOIN pg_constraint AS made ON conindid = indexrelid AND conrelid = indrelid
     AND contype IN ('p', 'u', 'x')
 WHERE indrelid = to_regclass(%(table)s) ORDER BY indexrelid
@@ -44,12 +48,20 @@ _SQL_TYPES: dict[type, str] = {
 }
 
 
+class Piece(NamedTuple):
+    """Rows of a table as CSV, with its columns in their order; `times` are some of each month of its `by_month`."""
+
+    rows: bytes
+    times: Collection[datetime] = ()
+
+
 class RowStore(Generic[R]):
     """One table in one schema."""
 
     def __init__(self, spec: TableSpec[R], schema: str) -> None:
         self.spec = spec
         self.table = Identifier(schema, spec.name)
+        self.months = None if spec.by_month is None else MonthTables(spec, schema)
         self._key_of = itemgetter(*(spec.columns.index(name) for name in spec.key))
         columns = _identifiers(spec.columns)
         keys = _identifiers(spec.key)
@@ -95,6 +107,8 @@ class RowStore(Generic[R]):
 
     async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
         """Write changes inside the caller's transaction; in a pipeline only where `is_copied` says no."""
+        if self.months is not None:
+            await self.months.make_for(connection, chain(changes.new, changes.changed))
         if changes.gone:
             keys = [_as_tuple(key, self.spec) for key in changes.gone]
             await connection.execute(self._delete, columns_of(keys))
@@ -115,23 +129,29 @@ class RowStore(Generic[R]):
         elif changes.new:
             await connection.execute(self._insert, columns_of(changes.new))
 
-    async def fill(self, connection: AsyncConnection[Any], pieces: AsyncIterator[bytes]) -> None:
-        """Write all rows of a table that is empty: pieces of CSV with its columns in their order.
+    async def fill(self, connection: AsyncConnection[Any], pieces: AsyncIterator[Piece]) -> None:
+        """Write all rows of a table that is empty.
 
         Indexes are made at the end: filled row by row, they take five times as long for some million rows whose keys
         come in no order. A piece that cannot be had leaves the table empty.
         """
         indexes = await _drop_indexes(connection, self.table)
         try:
-            async for data in pieces:
+            async for piece in pieces:
+                await self._make_months(connection, piece)
                 async with connection.cursor() as cursor, cursor.copy(self._copy_csv) as copy:
-                    await copy.write(data)
+                    await copy.write(piece.rows)
         except Exception:
             if not connection.broken:
                 await self.empty(connection)
                 await _execute_all(connection, indexes)
             raise
         await _execute_all(connection, indexes)
+
+    async def _make_months(self, connection: AsyncConnection[Any], piece: Piece) -> None:
+        if self.months is not None:
+            async with connection.transaction():
+                await self.months.make(connection, months_of(piece.times))
 
     async def empty(self, connection: AsyncConnection[Any]) -> None:
         """Remove every row."""
@@ -178,8 +198,17 @@ class RowStore(Generic[R]):
                 yield [self.spec.row(*row) for row in rows]
 
 
-async def create_like(connection: AsyncConnection[Any], new: Identifier, old: Identifier) -> None:
-    """Create an empty table with the columns and indexes of another, and the settings, which `LIKE` leaves out."""
+async def create_like(
+    connection: AsyncConnection[Any], new: Identifier, old: Identifier, by_month: str | None = None
+) -> None:
+    """Create an empty table with the columns and indexes of another, and the settings, which `LIKE` leaves out.
+
+    One by months has no settings of its own, and no month yet.
+    """
+    if by_month is not None:
+        by = SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL) PARTITION BY RANGE ({})")
+        await connection.execute(by.format(new, old, Identifier(by_month)))
+        return
     await connection.execute(SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL)").format(new, old))
     found = await connection.execute(
         "SELECT unnest(reloptions) FROM pg_class WHERE oid = to_regclass(%s)", (old.as_string(connection),)

@@ -12,7 +12,8 @@ from psycopg import AsyncConnection
 from gpuledger.domain.fact import State, Touched
 from gpuledger.domain.table import TableSpec
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.rows import RowStore
+from gpuledger.projection.paging import page_in
+from gpuledger.projection.rows import Piece, RowStore
 
 CHANGED_ROWS_MAX = 100_000
 """How many rows may have changed before they are written: the fewer writes, the fewer rows are written twice."""
@@ -46,13 +47,13 @@ class ScratchRows:
         """The tables that are kept."""
         return list(self._rows)
 
-    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+    async def fill(self, table: str, pieces: AsyncIterator[Piece]) -> None:
         """Write all rows of a table that is empty; see `RowStore.fill`."""
         await self._rows[table].fill(self._connection, self._watched(pieces))
 
-    async def _watched(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for data in pieces:
-            yield data
+    async def _watched(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
+        async for piece in pieces:
+            yield piece
             await self._after_write()
 
     async def empty(self) -> None:
@@ -66,15 +67,8 @@ class ScratchRows:
         return sum(table.changed for table in self._state.tables().values()) >= CHANGED_ROWS_MAX
 
     async def page_in(self, touched: Touched) -> None:
-        """Read back the retired rows that may be touched; one query a table."""
-        keys: dict[str, set[Any]] = {}
-        for name, key in touched:
-            keys.setdefault(name, set()).add(key)
-        for name, paged in keys.items():
-            table = self._state.tables()[name]
-            absent = [key for key in paged if key not in table.rows]
-            if absent:
-                table.load(await self._rows[name].page(self._connection, absent))
+        """Read back the retired rows that may be touched."""
+        await page_in(self._connection, self._rows, self._state, touched)
 
     async def flush(self) -> None:
         """Write what changed since the last time, and delete what ended before its history begins.

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
+from psycopg.sql import SQL
 
 from gpuledger.db.locks import lock_until_commit
-from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, decode, encode, nats_subject_of
 from gpuledger.events.position import ORIGIN, PARTITION, Generations, Offset, Position, number_of
 from gpuledger.ledger.api import Outgoing
@@ -22,8 +22,10 @@ from gpuledger.projection.enforced_store import read_rules, write_rules
 from gpuledger.projection.errors import WriterFencedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.log_numbers import LogNumbers
+from gpuledger.projection.month_tables import MonthTables, drop_any_month
 from gpuledger.projection.outbox import UNSETTLED, ready_decisions
-from gpuledger.projection.rows import RowStore, is_copied
+from gpuledger.projection.paging import page_in
+from gpuledger.projection.rows import Piece, RowStore, is_copied
 from gpuledger.runtime.clock import NewId, random_id
 
 
@@ -56,9 +58,16 @@ class ProjectionStore:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
-        """A transaction that sees one moment, so that a swap beside it cannot mix two editions."""
+        """A transaction that sees one moment, so that a swap beside it cannot mix two editions.
+
+        No month is dropped meanwhile, which an older moment would see as empty.
+        """
         async with self.connection.transaction():
             await self.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            by_month = [rows.table for rows in self._rows.values() if rows.months is not None]
+            if by_month:
+                lock = SQL("LOCK TABLE {} IN ACCESS SHARE MODE")  # no statement of it sees anything yet
+                await self.connection.execute(lock.format(SQL(", ").join(by_month)))
             yield
 
     async def checkpoint(self, *, lock: bool = False) -> Checkpoint | None:
@@ -118,7 +127,7 @@ class ProjectionStore:
         """The tables."""
         return list(self._rows)
 
-    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
+    async def fill(self, table: str, pieces: AsyncIterator[Piece]) -> None:
         """Write all rows of a table that is empty; see `RowStore.fill`."""
         await self._rows[table].fill(self.connection, pieces)
 
@@ -153,16 +162,24 @@ class ProjectionStore:
 
     async def page_in(self, fold: Fold, batch: Sequence[Checked]) -> None:
         """Read back the retired rows that these messages may touch, before they are folded; one query a table."""
-        if not self.projection.pages:
-            return
-        touched: dict[str, set[Any]] = {}
-        for name, key in fold.touched(batch):
-            touched.setdefault(name, set()).add(key)
-        for name, keys in touched.items():
-            table: Table[Any] = fold.state.tables()[name]
-            absent = [key for key in keys if key not in table.rows]
-            if absent:
-                table.load(await self._rows[name].page(self.connection, absent))
+        if self.projection.pages:
+            await page_in(self.connection, self._rows, fold.state, fold.touched(batch))
+
+    async def drop_any_month(self) -> None:
+        """Drop what takes rows of any month, once the edition was begun: from now on each month is made."""
+        for rows in self._rows.values():
+            if rows.months is not None:
+                await drop_any_month(self.connection, schema_of(self.edition), rows.spec.name)
+
+    def months(self, table: str) -> MonthTables | None:
+        """The months of a table, if it has some."""
+        return self._rows[table].months
+
+    def forget_months(self) -> None:
+        """Look again which months there are: see `MonthTables.forget`."""
+        for rows in self._rows.values():
+            if rows.months is not None:
+                rows.months.forget()
 
     async def flush(self, fold: Fold, before: Checkpoint, *, status: str = "ready") -> Checkpoint:
         """Write what changed since the last flush, and the checkpoint, in one transaction.

@@ -341,3 +341,4 @@ async def _begin_if_new(context: WriterContext, store: ProjectionStore, head: Of
         if context.projection.decides:
             await store.create_decider(Decider(context.new_id(), 1, head))
         await store.create(context.ledger.identity, context.new_id())
+    await store.drop_any_month()

@@ -60,8 +60,7 @@ class AllocationsProjection(Projection):
     """The devices of each container, from `allocation.*` events; its past is read back when a late event comes."""
 
     name = "allocations"
-    version = 4
-    same_rows_as = 3
+    version = 5
     specs = allocations.SPECS
     handlers = allocations.HANDLERS
     pages = True
@@ -76,8 +75,7 @@ class AvailabilityProjection(Projection):
     """Slices, claims and who holds which device, from `slice.*`, `claim.*`, `device-class.*` and `taint-rule.*`."""
 
     name = "availability"
-    version = 4
-    same_rows_as = 3
+    version = 5
     specs = rows.SPECS
     handlers = slices.HANDLERS
     state_class = Availability

@@ -7,6 +7,7 @@ its pool takes effect at the time of that last one.
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import orjson
 
@@ -35,7 +36,12 @@ _HoldingKey = tuple[str, PoolId, str, str, str | None, bool, tuple[tuple[str, in
 
 
 def _json(payload: Payload) -> str:
-    return orjson.dumps(payload.model_dump(mode="json", exclude_defaults=True), option=orjson.OPT_SORT_KEYS).decode()
+    return _text(payload.model_dump(mode="json", exclude_defaults=True))
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    """A document as JSON; documents that mean the same are the same text."""
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _published(state: Availability, fact: Fact, payload: SlicePublished) -> None:
@@ -131,7 +137,7 @@ def _allocate(state: Availability, claim: str, one: Holding, at: datetime) -> Po
     state.allocation.put(
         rows.DeviceAllocation(
             claim, one.claim.uid, *one.pool, one.device, one.request, one.share or "", at, None,
-            one.has_admin_access, orjson.dumps(consumed).decode() if consumed else "",
+            one.has_admin_access, _text(consumed) if consumed else "",
         )
     )  # fmt: skip
     return one.pool
@@ -178,8 +184,7 @@ def _pools_about(state: Availability, rule: TaintRule) -> list[PoolId]:
 
 
 def _labelled(state: Availability, fact: Fact, payload: NodeLabelled) -> None:
-    labels = orjson.dumps(payload.labels, option=orjson.OPT_SORT_KEYS).decode()
-    state.node_labels.put(rows.NodeLabels(fact.event.subject, labels))
+    state.node_labels.put(rows.NodeLabels(fact.event.subject, _text(payload.labels)))
     _node_changed(state, fact)
 
 

@@ -130,7 +130,7 @@ CLAIM: TableSpec[ResourceClaim] = TableSpec("resource_claim", ResourceClaim, ("c
 ALLOCATION: TableSpec[DeviceAllocation] = TableSpec(
     "device_allocation", DeviceAllocation,
     ("claim", "uid", "driver", "pool", "device", "request", "share", "valid_from"), retires=("valid_to",),
-    history=DEVICE_ALLOCATIONS.name,
+    history=DEVICE_ALLOCATIONS.name, by_month="valid_from",
 )  # fmt: skip
 DEVICE_CLASS: TableSpec[DeviceClass] = TableSpec("device_class", DeviceClass, ("name",))
 TAINT_RULE: TableSpec[DeviceTaintRule] = TableSpec("device_taint_rule", DeviceTaintRule, ("name",))
@@ -144,5 +144,6 @@ AVAILABILITY: TableSpec[PoolAvailability] = TableSpec(
     ("driver", "pool", "node", "valid_from"),
     retires=("valid_to",),
     history=POOL_AVAILABILITY.name,
+    by_month="valid_from",
 )
 SPECS = (SLICE, CLAIM, ALLOCATION, DEVICE_CLASS, TAINT_RULE, NODE_LABELS, CONDITION, AVAILABILITY)

@@ -109,6 +109,8 @@ HISTORY: TableSpec[AllocationRange] = TableSpec(
     retires=("valid_to",),
     page_by="allocation",
     history=CONTAINER_ALLOCATIONS.name,
+    by_month="valid_from",
+    page_after="container_allocation_report",
 )
 REPORTS: TableSpec[AllocationReport] = TableSpec(
     "container_allocation_report",

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from gpuledger.events.position import Offset, Position, back
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.fold_snapshots.parquet import csv_of
+from gpuledger.projection.fold_snapshots.parquet import csv_of, months_in
 from gpuledger.projection.fold_snapshots.reader import REFUSED_MAX, UNUSABLE, FoldSnapshots, LoadedFold
+from gpuledger.projection.rows import Piece
 from gpuledger.runtime.objects import ObjectsError
 from gpuledger.runtime.tasks import abandon
 
@@ -21,8 +22,8 @@ class EmptyTables(Protocol):
         """Those that are to have rows."""
         ...
 
-    async def fill(self, table: str, pieces: AsyncIterator[bytes]) -> None:
-        """Write all rows of a table, pieces of CSV."""
+    async def fill(self, table: str, pieces: AsyncIterator[Piece]) -> None:
+        """Write all rows of a table."""
         ...
 
     async def empty(self) -> None:
@@ -74,12 +75,14 @@ async def _copy(loaded: LoadedFold, tables: EmptyTables) -> None:
             await tables.fill(name, ahead)
 
 
-async def _pieces(loaded: LoadedFold, name: str) -> AsyncGenerator[bytes, None]:
+async def _pieces(loaded: LoadedFold, name: str) -> AsyncGenerator[Piece, None]:
+    by_month = loaded.fold.state.tables()[name].spec.by_month
     async for columns in loaded.whole(name):
-        yield await asyncio.to_thread(csv_of, columns)
+        times = () if by_month is None else months_in(columns, by_month)
+        yield Piece(await asyncio.to_thread(csv_of, columns), times)
 
 
-async def _one_ahead(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def _one_ahead(pieces: AsyncIterator[Piece]) -> AsyncGenerator[Piece, None]:
     """The pieces; each is read and encoded while PostgreSQL takes the one before it."""
     coming = asyncio.create_task(_next(pieces))
     try:
@@ -90,5 +93,5 @@ async def _one_ahead(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None
         await abandon(coming)
 
 
-async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+async def _next(pieces: AsyncIterator[Piece]) -> Piece | None:
     return await anext(pieces, None)

@@ -80,6 +80,16 @@ def csv_of(table: ArrowTable) -> bytes:
     return data
 
 
+def months_in(table: ArrowTable, column: str) -> list[datetime]:
+    """When the months begin that the times in a column are in."""
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute  # noqa: PLC0415
+
+    times = table.column(column).cast(pa.timestamp("us"))
+    begins: list[datetime] = compute.unique(compute.floor_temporal(times, unit="month")).to_pylist()
+    return [one.replace(tzinfo=UTC) for one in begins]
+
+
 def rows_of(spec: TableSpec[Any], table: ArrowTable) -> list[Row]:
     """The rows of columns; equal texts become one object.
 
