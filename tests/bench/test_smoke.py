@@ -32,6 +32,7 @@ FIGURES |= {
     "memory of NATS",
     "looking up a name",
     "history, ",
+    "4 partitions, ",
 }
 
 
