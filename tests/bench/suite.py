@@ -47,6 +47,9 @@ from bench.kube import QUICK as QUICK_EDGE
 from bench.kube import KubeSizes, kube
 from bench.latency import latency
 from bench.memory import memory
+from bench.partitions import FULL as PARTITIONS
+from bench.partitions import QUICK as QUICK_PARTITIONS
+from bench.partitions import PartitionsSizes, partitions
 from bench.past import FULL as PAST
 from bench.past import QUICK as QUICK_PAST
 from bench.past import past
@@ -105,6 +108,7 @@ class Sizes:
     as_recorded: AsRecordedSizes = AS_RECORDED
     subjects: SubjectsSizes = SUBJECTS
     history: HistorySizes = HISTORY
+    partitions: PartitionsSizes = PARTITIONS
     past: PastSizes = PAST
 
 
@@ -133,6 +137,7 @@ QUICK = Sizes(
     as_recorded=QUICK_AS_RECORDED,
     subjects=QUICK_SUBJECTS,
     history=QUICK_HISTORY,
+    partitions=QUICK_PARTITIONS,
     past=QUICK_PAST,
 )
 NAMES = (
@@ -156,6 +161,7 @@ NAMES = (
     "as-recorded",
     "subjects",
     "history",
+    "partitions",
     "past",
 )
 
@@ -228,6 +234,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "as-recorded": lambda: as_recorded(database_url, sizes.as_recorded),
         "subjects": lambda: subjects(database_url, sizes.subjects),
         "history": lambda: history(database_url, sizes.history),
+        "partitions": lambda: partitions(sizes.partitions, sizes.rounds),
         "past": lambda: past(sizes.past),
     }
     return measures[name]()

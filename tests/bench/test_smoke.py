@@ -37,6 +37,7 @@ FIGURES |= {
     "timeline of a device",
     "start of devices",
     "rebuild of devices from a snapshot",
+    "4 partitions, ",
 }
 
 

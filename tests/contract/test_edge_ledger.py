@@ -45,13 +45,15 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
         yield opened
 
 
-@pytest.fixture(params=["memory", "jetstream"])
+@pytest.fixture(params=["memory", "jetstream", "partitions"])
 async def edge(request: pytest.FixtureRequest) -> AsyncIterator[MemoryEdge | EdgeLedger]:
     if request.param == "memory":
         yield MemoryEdge(MemoryLedger())
         return
     url = request.getfixturevalue("clean_nats_url")
-    async with jetstream_ledger(url), edge_of(url) as opened:
+    partitions = 4 if request.param == "partitions" else 1
+    opening = jetstream_ledger(url, partitions=partitions, puts_in_order=True)
+    async with opening, edge_of(url) as opened:
         yield opened
 
 

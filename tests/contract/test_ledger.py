@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from itertools import count
 
 import pytest
 
 from gpuledger.events.envelope import decode
 from gpuledger.events.source import SourceCompleted, SourceMessageIdTaken
 from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt
-from gpuledger.ledger.errors import LedgerUnavailableError, PublishError, SequenceConflictError
+from gpuledger.ledger.errors import LedgerUnavailableError, PartitionedError, PublishError, SequenceConflictError
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.ledger.own import OwnEvents, publish_own
+from gpuledger.ledger.partitioned import PartitionedLedger
+from gpuledger.ledger.partitions import partition_of
 from support.events import event
 from support.events import outgoing as as_outgoing
 from support.ledgers import (
@@ -27,16 +30,20 @@ BURST = 20_000
 MANY = 20
 """More than go one by one."""
 
-DEVICE = "ledger.*.*.device.d.>"
+DEVICE = "ledger.svc.test.device.d.>"
+PARTITIONS = 4
+OF_ALL_ORIGINS = "ledger.*.*.device.d.>"
 
 
-@pytest.fixture(params=["memory", "jetstream"])
+@pytest.fixture(params=["memory", "jetstream", "partitions"])
 async def ledger(request: pytest.FixtureRequest) -> AsyncIterator[Ledger]:
     if request.param == "memory":
         async with memory_ledger() as in_memory:
             yield in_memory
     else:
-        async with jetstream_ledger(request.getfixturevalue("clean_nats_url")) as in_jetstream:
+        partitions = PARTITIONS if request.param == "partitions" else 1
+        url = request.getfixturevalue("clean_nats_url")
+        async with jetstream_ledger(url, partitions=partitions) as in_jetstream:
             yield in_jetstream
 
 
@@ -92,8 +99,10 @@ async def test_an_expectation_that_holds_lets_pass_and_one_that_does_not_is_a_co
 
 async def test_an_expectation_counts_what_other_origins_wrote(ledger: Ledger) -> None:
     await ledger.publish(Outgoing("ledger.node.n1.device.d.inserted", "a", b"1"))
-    with pytest.raises(SequenceConflictError):
-        await ledger.publish(outgoing(2), Expected(DEVICE, 0))
+    refusal = PartitionedError if isinstance(ledger, PartitionedLedger) else SequenceConflictError
+    with pytest.raises(refusal):
+        await ledger.publish(outgoing(2), Expected(OF_ALL_ORIGINS, 0))
+    assert await ledger.head() == 1
 
 
 async def test_a_repeat_is_no_conflict_even_when_others_followed(ledger: Ledger) -> None:
@@ -293,11 +302,19 @@ async def test_a_message_is_found_at_its_sequence(ledger: Ledger) -> None:
     assert [await ledger.message_at(sequence) for sequence in (0, 3)] == [None, None]
 
 
+def _another(message: Outgoing) -> Outgoing:
+    """Another origin's message with the id of one, where the server compares ids: in the same partition."""
+    partition = partition_of(message.subject, PARTITIONS)
+    origins = (f"ledger.svc.test{number}" for number in count())
+    origin = next(one for one in origins if partition_of(one, PARTITIONS) == partition)
+    return Outgoing(f"{origin}.device.d.happened", message.id, b"7")
+
+
 async def test_what_stands_under_an_own_id_is_read_back(ledger: Ledger) -> None:
     """Another took the id of one in the middle; the first is there already, by ourselves."""
     ours = [as_outgoing(event(SourceCompleted(events=1), "s", number=number)) for number in range(1, MANY + 1)]
     await ledger.publish(ours[0])
-    await ledger.publish(outgoing(7)._replace(id=ours[5].id))
+    await ledger.publish(_another(ours[5]))
     receipts = await publish_own(ledger, ours)
     assert (receipts[0].sequence, receipts[0].duplicate) == (1, True)
     recorded = {message.sequence: message for message in await everything(ledger)}
@@ -314,7 +331,7 @@ async def test_what_stands_under_an_own_id_is_read_back(ledger: Ledger) -> None:
 async def test_own_events_expect_each_other_whatever_stands_under_their_ids(ledger: Ledger) -> None:
     ours = [as_outgoing(event(SourceCompleted(events=1), "s", number=number)) for number in range(1, 7)]
     source = decode(ours[0].data).source
-    await ledger.publish(outgoing(7)._replace(id=ours[1].id))
+    await ledger.publish(_another(ours[1]))
     own = OwnEvents(source, 0)
     await publish_own(ledger, ours[:3], own=own)
     assert await ledger.head() == 5
@@ -345,7 +362,7 @@ async def test_own_events_expect_an_incident_whose_acknowledgement_was_lost() ->
 
 
 async def test_an_id_that_is_taken_again_and_again_is_an_error(ledger: Ledger) -> None:
-    await ledger.publish(outgoing(1)._replace(id="the same"))
     one = as_outgoing(event(SourceCompleted(events=1), "s"))._replace(id="the same")
+    await ledger.publish(_another(one))
     with pytest.raises(PublishError, match="3 times running"):
         await publish_own(ledger, [one], lambda: "the same")

@@ -36,7 +36,7 @@ from support.agent_fast import PAUSES
 from support.agent_process import NODE, Place, a_place
 from support.bootstrap import all_ready
 from support.edges import LAYOUTS, confined_server
-from support.ledgers import everything, jetstream_ledger
+from support.ledgers import everything, jetstream_ledger, make_ledger
 from support.pools import marked
 from support.projections import QUICK, QUICK_SERVICE, assert_true, publish, running, table
 from support.waiting import eventually
@@ -151,9 +151,10 @@ class Circle:
 
 @pytest.fixture
 async def circle(request: pytest.FixtureRequest, migrated_url: str) -> AsyncIterator[Circle]:
-    layout = getattr(request, "param", "apart")
+    layout, _, partitions = getattr(request, "param", "apart").partition("/")
     async with AsyncExitStack() as stack:
         server = stack.enter_context(confined_server(layout, [NODE]))
+        await make_ledger(server.url, partitions=int(partitions or 1))
         place = await stack.enter_async_context(a_place(server, url=server.agent_url(NODE), hardware=f"{CARDS}xH100"))
         ledger = await stack.enter_async_context(jetstream_ledger(server.url))
         projections = (SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection())
@@ -195,7 +196,9 @@ def pool(unit: str = "Card", **more: Any) -> PoolDefined:
 
 
 @pytest.mark.parametrize(
-    "circle", [pytest.param(one, marks=[] if one == "apart" else pytest.mark.long) for one in LAYOUTS], indirect=True
+    "circle",
+    [*(pytest.param(one, marks=[] if one == "apart" else pytest.mark.long) for one in LAYOUTS), "apart/4"],
+    indirect=True,
 )
 async def test_a_card_is_set_up_used_lost_found_and_given_back(circle: Circle) -> None:
     name, *_ = await ready(circle)

@@ -22,7 +22,7 @@ class CountedReads(JetStreamLedger):
         self.read_messages = 0
 
     @asynccontextmanager
-    async def read(  # type: ignore[override] # it reads as the other does
+    async def read(  # it reads as the other does
         self, after: Offset = ORIGIN, subject_filter: str = ALL, anchor: Anchor | None = None
     ) -> AsyncIterator[Reader]:
         async with super().read(after, subject_filter, anchor) as reader:

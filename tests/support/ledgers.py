@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpuledger.events.subjects import ALL
+from gpuledger.ledger import partition_streams
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Reader
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import NoLedgerError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.ledger.stream import create_ledger, open_current
+from gpuledger.ledger.stream import open_current
 from gpuledger.runtime.clock import random_id
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 
@@ -31,16 +32,16 @@ async def memory_ledger() -> AsyncIterator[MemoryLedger]:
 
 
 @asynccontextmanager
-async def jetstream_ledger(url: str, **settings: float | None) -> AsyncIterator[JetStreamLedger]:
+async def jetstream_ledger(url: str, **settings: Any) -> AsyncIterator[JetStreamLedger]:
     """The ledger of a NATS server, made where there is none, and quick to notice that the server is gone."""
     async with new_ledger(url, heartbeat_s=HEARTBEAT_S, **settings) as ledger:
         yield ledger
 
 
 @asynccontextmanager
-async def new_ledger(url: str, **settings: Any) -> AsyncIterator[JetStreamLedger]:
+async def new_ledger(url: str, partitions: int = 1, **settings: Any) -> AsyncIterator[JetStreamLedger]:
     """The ledger of a NATS server, made where there is none."""
-    await make_ledger(url, settings.get("identity", ANONYMOUS))
+    await make_ledger(url, settings.get("identity", ANONYMOUS), partitions)
     async with connect_ledger(url, **{"name": "test", **settings}) as ledger:
         yield ledger
 
@@ -51,13 +52,13 @@ def make_ledger_blocking(url: str) -> None:
         thread.submit(asyncio.run, make_ledger(url)).result()
 
 
-async def make_ledger(url: str, identity: NatsIdentity = ANONYMOUS) -> None:
+async def make_ledger(url: str, identity: NatsIdentity = ANONYMOUS, partitions: int = 1) -> None:
     """See to it that there is a ledger, as `gpuledger migrate` does."""
     async with connected(url, name="test", timeout_s=DEADLINE_S, identity=identity) as connection:
         try:
             await open_current(connection)
         except NoLedgerError:
-            await create_ledger(connection, random_id())
+            await partition_streams.make_ledger(connection, random_id(), partitions=partitions)
 
 
 def outgoing(number: int, *, aggregate: str = "device", aggregate_id: str = "d", id_prefix: str = "e") -> Outgoing:

@@ -54,7 +54,7 @@ because any other one ends with a nil pointer.
 */}}
 {{- define "gpuledger.checkDefaults" -}}
 {{- $values := .Values -}}
-{{- range list "admission" "agent" "components" "dashboards" "logArchive" "logProof" "nats" "objects" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
+{{- range list "admission" "agent" "components" "dashboards" "logArchive" "logProof" "nats" "objects" "partitions" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
 {{- if not (hasKey $values .) }}
 {{- fail (printf "the values lack the defaults of %s, because they are those of an earlier chart (--reuse-values). Upgrade with --reset-then-reuse-values." .) }}
 {{- end }}
@@ -244,6 +244,10 @@ reader, all others are the services.
 {{- with ternary .Values.nats.replicas .Values.servers.nats.replicas (eq (include "gpuledger.bringsNats" .) "true") -}}
 - name: GPULEDGER_NATS_REPLICAS
   value: {{ . | quote }}
+{{- end }}
+{{- if gt (int .Values.partitions) 1 }}
+- name: GPULEDGER_PARTITIONS
+  value: {{ .Values.partitions | quote }}
 {{- end }}
 {{- end }}
 

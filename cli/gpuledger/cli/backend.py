@@ -101,17 +101,18 @@ def _migrate(database_url: str) -> "MigrationResult":
     return migrate(database_url)
 
 
-async def migrated(data_dir: Path | None) -> "tuple[MigrationResult, PreparedLedger]":
-    """Migrate the database, and make the ledger where there is none."""
+async def migrated(data_dir: Path | None, partitions: int | None = None) -> "tuple[MigrationResult, PreparedLedger]":
+    """Migrate the database, and make the ledger, with so many partitions, where there is none."""
     settings = read_settings(os.environ, data_dir)
+    partitions = partitions or settings.partitions
     if settings.servers is not None:
-        return await _migrate_all(settings.servers)
+        return await _migrate_all(settings.servers, partitions)
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP:
-        return await _migrate_all(Servers(running.endpoints.nats_url, running.endpoints.database_url))
+        return await _migrate_all(Servers(running.endpoints.nats_url, running.endpoints.database_url), partitions)
     starting = embedded_servers(settings.data_dir, command="migrate", now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     async with starting as servers:
-        return await _migrate_all(Servers(servers.endpoints.nats_url, servers.endpoints.database_url))
+        return await _migrate_all(Servers(servers.endpoints.nats_url, servers.endpoints.database_url), partitions)
 
 
 async def confirm_migrated(data_dir: Path | None) -> None:
@@ -125,13 +126,14 @@ async def confirm_migrated(data_dir: Path | None) -> None:
         pass
 
 
-async def _migrate_all(servers: Servers) -> "tuple[MigrationResult, PreparedLedger]":
+async def _migrate_all(servers: Servers, partitions: int | None) -> "tuple[MigrationResult, PreparedLedger]":
     migration = await asyncio.to_thread(_migrate, servers.database_url)
     return migration, await prepare_ledger(
         servers.nats_url,
         servers.database_url,
         identity=servers.nats_identity,
         replicas=servers.nats_replicas,
+        partitions=partitions,
         may_alter=True,
     )
 
@@ -157,5 +159,10 @@ async def _servers(
     servers = await stack.enter_async_context(starting)
     await asyncio.to_thread(_migrate_if_needed, servers.endpoints.database_url)
     with suppress(*passed_over):
-        await prepare_ledger(servers.endpoints.nats_url, servers.endpoints.database_url, may_create=begins)
+        await prepare_ledger(
+            servers.endpoints.nats_url,
+            servers.endpoints.database_url,
+            may_create=begins,
+            partitions=settings.partitions if begins else None,
+        )
     return Servers(servers.endpoints.nats_url, servers.endpoints.database_url)

@@ -4,7 +4,7 @@ Two implementations pass one suite of contract tests: JetStream (`gpuledger.ledg
 (`gpuledger.ledger.memory`). "Published" means acknowledged by the server, nothing less.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -53,7 +53,8 @@ class Receipt(NamedTuple):
 class Expected(NamedTuple):
     """A precondition: `subject_filter` has its last message there (the origin: none).
 
-    The subjects are those of an aggregate, or of a source.
+    The subjects are those of a source, or of an aggregate as one source has it; in a ledger of one partition of all of
+    its sources.
     """
 
     subject_filter: str
@@ -251,10 +252,14 @@ class Ledger(LedgerWriter, Protocol):
             raise LogRestoredError(f"it ends before {self.generations.position(end)}, up to which it was to be read")
 
 
-async def behind(ledger: Ledger, expected: Expected, message: Outgoing, receipt: Receipt) -> Expected:
+MessageAt = Callable[[Offset], Awaitable[Message | None]]
+"""Gives the message at a place."""
+
+
+async def behind(message_at: MessageAt, expected: Expected, message: Outgoing, receipt: Receipt) -> Expected:
     """What the next message has to expect: a repeat may be another's, who took the id, under another subject."""
     if receipt.duplicate:
-        found = await ledger.message_at(receipt.sequence)
+        found = await message_at(receipt.sequence)
         if found is None or found.subject != message.subject:
             return expected
     return expected._replace(sequence=latest([expected.sequence, receipt.sequence]))

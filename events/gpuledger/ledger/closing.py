@@ -27,6 +27,7 @@ from gpuledger.ledger.stream import (
     check_current,
     create_generation,
     ledger_streams,
+    refuse_partitioned,
     stream_info,
     stream_name,
     successor_of,
@@ -80,6 +81,7 @@ async def closing_state(connection: Connection) -> Closing:
     if not streams:
         raise NoLedgerError(f"There is no ledger at {connection.address}. Make it with `gpuledger migrate`.")
     newest = max(streams)
+    refuse_partitioned(streams[newest], "Closing a generation")
     metadata = streams[newest].config.metadata or {}
     if CLOSED in metadata:
         return Closing(newest, metadata[CLOSED], has_next=False, since=_closed_at(metadata))

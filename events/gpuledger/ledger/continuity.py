@@ -57,7 +57,18 @@ async def confirm_log(
         LogChangedError: saying how the log differs.
         LedgerUnavailableError: the server does not answer.
     """
-    stream = stream_name(expected.generation)
+    info = await confirmed_stream(connection, stream_name(expected.generation), expected)
+    if anchor is None or is_origin(anchor.sequence):
+        return
+    if closed_anchor is not None and is_at_or_after(expected.behind, anchor.sequence):
+        await _confirm_closed(expected, anchor, closed_anchor)
+    else:
+        head = await settled_head(connection, info, anchor.sequence)
+        await confirm_anchor(connection, expected.generation, head, anchor)
+
+
+async def confirmed_stream(connection: Connection, stream: str, expected: LedgerIdentity) -> StreamInfo:
+    """What the server knows of a stream that is this ledger's and holds all that it recorded; raises as above."""
     info = await kept_stream(connection, stream)
     found = identity_of(info.config.metadata, expected.generation)
     if found is None or found.ledger_id != expected.ledger_id:
@@ -66,13 +77,7 @@ async def confirm_log(
             f"not to {expected.ledger_id}"
         )
     check_whole(info)
-    if anchor is None or is_origin(anchor.sequence):
-        return
-    if closed_anchor is not None and is_at_or_after(expected.behind, anchor.sequence):
-        await _confirm_closed(expected, anchor, closed_anchor)
-    else:
-        head = await _settled_head(connection, info, anchor.sequence)
-        await confirm_anchor(connection, expected.generation, head, anchor)
+    return info
 
 
 async def _confirm_closed(expected: LedgerIdentity, anchor: Anchor, closed_anchor: ClosedAnchor) -> None:
@@ -134,7 +139,7 @@ class LogGuard:
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """Confirm the log now; raises as `confirm_log` does."""
         present = self._present
-        await confirm_log(self._connection, self._identity, anchor, self._closed_anchor)
+        await self._check(anchor)
         if anchor is not None and present == self._confirmed == self._present:
             self._found.append(anchor)
 
@@ -148,6 +153,9 @@ class LogGuard:
                 self._confirming = asyncio.create_task(self._confirm_all(), name="confirming the log")
                 self._confirming.add_done_callback(_retrieve)
             await asyncio.shield(self._confirming)
+
+    async def _check(self, anchor: Anchor | None) -> None:
+        await confirm_log(self._connection, self._identity, anchor, self._closed_anchor)
 
     @property
     def _present(self) -> tuple[int, int]:
@@ -191,7 +199,7 @@ async def kept_stream(connection: Connection, stream: str) -> StreamInfo:
         raise
 
 
-async def _settled_head(connection: Connection, info: StreamInfo, sequence: Offset) -> Offset:
+async def settled_head(connection: Connection, info: StreamInfo, sequence: Offset) -> Offset:
     """The end of a stream; a replica that was elected just now may still have to read its own last messages."""
     clock = asyncio.get_running_loop().time
     deadline, name = clock() + BEHIND_TIMEOUT_S, str(info.config.name)
@@ -203,23 +211,25 @@ async def _settled_head(connection: Connection, info: StreamInfo, sequence: Offs
     return info.state.last_seq
 
 
-async def confirm_anchor(connection: Connection, generation: int, head: Offset, anchor: Anchor) -> None:
-    """Return if the anchor's event stands in a generation that ends at `head`.
+async def confirm_anchor(
+    connection: Connection, generation: int, head: Offset, anchor: Anchor, stream: str | None = None
+) -> None:
+    """Return if the anchor's event stands in a generation that ends at `head`, or in another stream of it.
 
     Raises:
         LogRestoredError: it ends earlier, or another event stands there.
         LogCutError: nothing stands there.
         LedgerUnavailableError: the server does not answer.
     """
-    stream = stream_name(generation)
+    stream = stream or stream_name(generation)
     position = Position(generation, anchor.sequence)
-    _refuse_shorter(connection, generation, head, anchor)
+    _refuse_shorter(connection, stream, Position(generation, head), position, anchor)
     try:
         found = await message_at(connection, stream, anchor.sequence)
     except NotFoundError:
         # Since the head was found an older copy may have been put back, or a replica elected that is behind.
-        head = await _settled_head(connection, await kept_stream(connection, stream), anchor.sequence)
-        _refuse_shorter(connection, generation, head, anchor)
+        head = await settled_head(connection, await kept_stream(connection, stream), anchor.sequence)
+        _refuse_shorter(connection, stream, Position(generation, head), position, anchor)
         try:
             found = await message_at(connection, stream, anchor.sequence)
         except NotFoundError as error:
@@ -231,9 +241,9 @@ async def confirm_anchor(connection: Connection, generation: int, head: Offset, 
         )
 
 
-def _refuse_shorter(connection: Connection, generation: int, head: Offset, anchor: Anchor) -> None:
-    if not is_at_or_after(head, anchor.sequence):
+def _refuse_shorter(connection: Connection, stream: str, head: Position, read_to: Position, anchor: Anchor) -> None:
+    if not is_at_or_after(head.sequence, read_to.sequence):
         raise LogRestoredError(
-            f"{stream_name(generation)} at {connection.address} ends at {Position(generation, head)}, but it was "
-            f"read up to {Position(generation, anchor.sequence)} (event {anchor.event_id or 'without an id'})"
+            f"{stream} at {connection.address} ends at {head}, but it was read up to {read_to} "
+            f"(event {anchor.event_id or 'without an id'})"
         )

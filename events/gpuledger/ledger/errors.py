@@ -7,6 +7,7 @@ LedgerError
 │   └── EventRefusedError      no ledger like this one will ever take the event as it is
 ├── SequenceConflictError      the aggregate has newer events than the publisher knew
 ├── StreamConfigError          the stream is there, but not as a ledger must be
+├── PartitionedError           a ledger of several partitions cannot do this yet
 ├── GenerationError            a position belongs to another generation of the stream
 ├── NoLedgerError              the server has no ledger
 │   ├── RestoreInterruptedError  a generation was archived, and its successor was not made
@@ -50,6 +51,16 @@ class SequenceConflictError(LedgerError):
 
 class StreamConfigError(LedgerError):
     """The stream is there, but not as a ledger must be."""
+
+
+class PartitionedError(LedgerError):
+    """A ledger of several partitions cannot do this yet; `what` is the beginning of the sentence that says so."""
+
+    def __init__(self, what: str, partitions: int) -> None:
+        super().__init__(
+            f"{what} works with a ledger of one partition alone, and this one has {partitions}. "
+            "See docs/operations.md, Partitions of the ledger."
+        )
 
 
 class GenerationError(LedgerError):

@@ -112,7 +112,7 @@ class MemoryLedger(Ledger):
         receipts: list[Receipt] = []
         for message in messages:
             receipt = await self.publish(message, expected)
-            expected = expected and await behind(self, expected, message, receipt)
+            expected = expected and await behind(self.message_at, expected, message, receipt)
             receipts.append(receipt)
         return receipts
 

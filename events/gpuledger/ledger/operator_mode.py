@@ -21,7 +21,7 @@ from gpuledger.ledger.permissions import (
     Permissions,
     Role,
     exported_services,
-    exported_stream,
+    exported_streams,
     role_permissions,
     role_user,
 )
@@ -180,5 +180,5 @@ def _callout(keys: OperatorKeys, user: str, xkey: str | None) -> Claims:
 
 def _shared() -> Sequence[tuple[str, str, str]]:
     """The kind of each subject that the ledger's account exports, the subject, and its name in the agents' account."""
-    stream = exported_stream()
-    return (*(("service", subject, local) for subject, local in exported_services()), ("stream", stream, stream))
+    services = (("service", subject, local) for subject, local in exported_services())
+    return (*services, *(("stream", subject, subject) for subject in exported_streams()))

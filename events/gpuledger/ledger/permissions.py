@@ -15,6 +15,7 @@ from gpuledger.events.node import NodeDevicesWanted
 from gpuledger.events.publishing import Rule, SourceKind
 from gpuledger.events.rule import rule_subject
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, escape
+from gpuledger.ledger.partitions import ANY_PART, ORDER_ROOT
 
 NAME_TEMPLATE: Final = "{{name()}}"
 """A scoped signing key puts the user's name here in the JWTs that it signs; it must be a whole token."""
@@ -152,6 +153,11 @@ def desired_devices_subject(node: str) -> str:
     return _desired(escape(node))
 
 
+def written_filter(node: str) -> str:
+    """What matches the subjects of what a node's agent records."""
+    return _written_by(escape(node))
+
+
 def desired_devices_filter() -> str:
     """What matches the subjects of all nodes' desired devices."""
     return _desired("*")
@@ -184,7 +190,7 @@ def permissions_text(permissions: Permissions) -> str:
 def exports_text() -> str:
     """The exports of the ledger's account to the agents' account, in the server's configuration."""
     lines = [f"{{ service: {_quoted(subject)}, accounts: [{AGENTS_ACCOUNT}] }}" for subject, _ in exported_services()]
-    lines.append(f"{{ stream: {_quoted(exported_stream())}, accounts: [{AGENTS_ACCOUNT}] }}")
+    lines += [f"{{ stream: {_quoted(subject)}, accounts: [{AGENTS_ACCOUNT}] }}" for subject in exported_streams()]
     return "exports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
 
 
@@ -194,33 +200,47 @@ def imports_text() -> str:
         f"{{ service: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(subject)} }}, to: {_quoted(local)} }}"
         for subject, local in exported_services()
     ]
-    lines.append(f"{{ stream: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(exported_stream())} }} }}")
+    lines += [
+        f"{{ stream: {{ account: {LEDGER_ACCOUNT}, subject: {_quoted(subject)} }} }}" for subject in exported_streams()
+    ]
     return "imports: [\n" + "".join(f"  {line}\n" for line in lines) + "]"
 
 
 def exported_services() -> tuple[tuple[str, str], ...]:
     """Subjects of the ledger's account that answer agents, each with its name in the agents' account."""
-    written, read = f"{ROOT}.{NODE}.*.>", direct_get("*", _desired("*"))
-    rule = direct_get("*", SHARED_SUBJECTS_SUBJECT)
-    return ((written, written), STREAM_NAMES, (read, read), (rule, rule))
+    written = _in_any_part(_written_by("*"))
+    read = (direct_get("*", _desired("*")), direct_get("*", SHARED_SUBJECTS_SUBJECT), _READ_ORDER)
+    return (*((one, one) for one in written), STREAM_NAMES, *((one, one) for one in read))
 
 
-def exported_stream() -> str:
-    """The subject of the ledger's account that agents may listen to in theirs; permissions confine each to its own."""
-    return _desired("*")
+def exported_streams() -> tuple[str, ...]:
+    """Subjects of the ledger's account that agents may listen to in theirs; permissions confine each to its own."""
+    return _in_any_part(_desired("*"))
 
 
-def _written(service: str) -> str:
-    return f"{ROOT}.{SERVICE}.{service}.>"
+def _written(*services: str) -> tuple[str, ...]:
+    return tuple(one for service in services for one in _in_any_part(f"{ROOT}.{SERVICE}.{service}.>"))
+
+
+def _in_any_part(subject: str) -> tuple[str, str]:
+    """A subject as it is in a ledger of one partition, and as it is in any of several."""
+    return subject, f"{ANY_PART}{subject}"
+
+
+_READ_ORDER: Final = direct_get("*", f"{ORDER_ROOT}.*")
+"""To see whether what a partition has recorded is in the log yet."""
+
+_PUT_IN_ORDER: Final = f"{ORDER_ROOT}.*"
+"""To put into the log what the partitions have recorded."""
 
 
 _CHANGE_STREAMS: Final = (*(f"{API}.STREAM.{change}.*" for change in STREAM_CHANGES), *_COPIES)
 
 _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
-    Role.SERVICES: tuple(map(_written, SERVICE_KINDS)),
+    Role.SERVICES: (*_written(*SERVICE_KINDS), _PUT_IN_ORDER),
     Role.READER: (),
-    Role.IMPORTER: (_written("import"),),
-    Role.SKIPPER: (_written(SourceKind.OPERATORS),),
+    Role.IMPORTER: _written("import"),
+    Role.SKIPPER: _written(SourceKind.OPERATORS),
     Role.OPERATOR: (f"{CLOSING_ROOT}.>", *_CHANGE_STREAMS),
     Role.RESTORER: (f"{RESTORE_ROOT}.>", *_CHANGE_STREAMS),
 }
@@ -236,13 +256,18 @@ def _permissions(token: str) -> Permissions:
     desired = _desired(token)
     return Permissions(
         publish=(
-            f"{ROOT}.{NODE}.{token}.>",
+            *_in_any_part(_written_by(token)),
             *STREAM_NAMES,
             direct_get("*", desired),
             direct_get("*", SHARED_SUBJECTS_SUBJECT),
+            _READ_ORDER,
         ),
-        subscribe=(f"{_inbox(token)}.>", desired),
+        subscribe=(f"{_inbox(token)}.>", *_in_any_part(desired)),
     )
+
+
+def _written_by(token: str) -> str:
+    return f"{ROOT}.{NODE}.{token}.>"
 
 
 def _desired(token: str) -> str:

@@ -5,9 +5,10 @@ which then never comes: whoever waits for an answer has to listen for that as we
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine
+import re
+from collections.abc import Collection, Coroutine, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 from nats.aio.msg import Msg
@@ -16,6 +17,7 @@ from nats.errors import NoRespondersError
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, Connection, Denial, permission_error
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
+from gpuledger.ledger.partitions import ANY_PART, counted_partitions, partition_of, partition_stream
 from gpuledger.ledger.permissions import STREAM_NAMES, direct_get
 from gpuledger.ledger.stream import stream_name
 from gpuledger.runtime.tasks import abandon
@@ -32,7 +34,31 @@ AGENT_ADVICE: Final = (
 
 _NOT_FOUND: Final = "404"
 
+_LEDGER_STREAM: Final = re.compile(r"LEDGER_([1-9][0-9]*)(?:_P[0-9]+OF[0-9]+)?$")
+
 T = TypeVar("T")
+
+
+class FoundLedger(NamedTuple):
+    """The current generation of a ledger, and how many partitions it has."""
+
+    generation: int
+    partitions: int = 1
+
+    @property
+    def stream(self) -> str:
+        """The stream of the generation."""
+        return stream_name(self.generation)
+
+    def stream_of(self, subject: str) -> str:
+        """The stream that stores events under a subject."""
+        if self.partitions == 1:
+            return self.stream
+        return partition_stream(self.stream, self.partition_of(subject), self.partitions)
+
+    def partition_of(self, subject: str) -> int:
+        """The partition of events under a subject."""
+        return partition_of(subject, self.partitions)
 
 
 class StreamQueries:
@@ -42,21 +68,30 @@ class StreamQueries:
         self._connection = connection
         self._timeout_s = timeout_s
         self._apis: tuple[str, ...] = STREAM_NAMES
+        self._prefixes: tuple[str, ...] = ("", ANY_PART)
 
-    async def generation(self, subject: str) -> int:
-        """The generation that now takes a subject; 0 where there is none.
+    async def ledger(self, subject: str) -> FoundLedger | None:
+        """The ledger that now takes events under a subject; None where there is none.
 
         Raises:
             LedgerUnavailableError: nobody answers.
             PermissionDeniedError: the server refuses permission.
         """
+        for prefix in self._prefixes:
+            found = _found(await self._stream_names(f"{prefix}{subject}"))
+            if found is not None:
+                self._prefixes = tuple(sorted(self._prefixes, key=lambda one: one != prefix))
+                return found
+        return None
+
+    async def _stream_names(self, subject: str) -> list[str]:
         request = orjson.dumps({"subject": subject})
         for api in self._apis:
             document = orjson.loads((await self._request(api, request)).data)
             error = document.get("error")
             if error is None:
                 self._apis = (api,)
-                return max(map(_generation_of, document.get("streams") or ()), default=0)
+                return list(document.get("streams") or ())
             if error.get("err_code") != _NOT_ENABLED:
                 break
         self._apis = STREAM_NAMES
@@ -142,7 +177,10 @@ def _nanoseconds(text: str) -> int:
     return int(datetime.fromisoformat(f"{whole}+00:00").timestamp()) * 10**9 + int(fraction.ljust(9, "0") or 0)
 
 
-def _generation_of(stream: str) -> int:
-    """The generation that a stream keeps; 0 where it is no ledger."""
-    number = stream.rpartition("_")[2]
-    return int(number) if number.isdecimal() and stream == stream_name(int(number)) else 0
+def _found(streams: Sequence[str]) -> FoundLedger | None:
+    """The ledger of which these are streams; of its newest generation."""
+    numbers = {int(match[1]) for one in streams if (match := _LEDGER_STREAM.match(one))}
+    if not numbers:
+        return None
+    newest = max(numbers)
+    return FoundLedger(newest, max(counted_partitions(stream_name(newest), one) for one in streams) or 1)

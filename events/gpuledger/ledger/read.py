@@ -52,16 +52,20 @@ _log = logging.getLogger("gpuledger.ledger")
 class Buffer:
     """The messages that have arrived and were not taken yet; knows when the server may send more.
 
-    `anchor` is at `last_sequence`, where the caller knows it. With `is_whole` no position may be missing.
+    `anchor` is at `last_sequence`, where the caller knows it. With `is_whole` no position may be missing. Messages
+    without their data have no anchors.
     """
 
-    def __init__(self, last_sequence: Offset, anchor: Anchor | None = None, *, is_whole: bool = False) -> None:
+    def __init__(
+        self, last_sequence: Offset, anchor: Anchor | None = None, *, is_whole: bool = False, has_data: bool = True
+    ) -> None:
         self.messages: list[Message] = []
         self.arrived = asyncio.Event()
         self.last_sequence = last_sequence
         self._anchor = anchor
         self._last: Message | None = None
         self.is_whole = is_whole
+        self._has_data = has_data
         self._bytes = 0
 
     @property
@@ -72,7 +76,7 @@ class Buffer:
     @property
     def anchor(self) -> Anchor | None:
         """The anchor at the last message that arrived, or the one that was given."""
-        last = self._last
+        last = self._last if self._has_data else None
         return self._anchor if last is None else anchor_of(last.sequence, last.subject, last.data)
 
     def put(self, message: Message) -> None:
@@ -209,7 +213,11 @@ class OrderedReader:
         anchor: Anchor | None = None,
         heartbeat_s: float = IDLE_HEARTBEAT_S,
         restore_timeout_s: float = RESTORE_TIMEOUT_S,
+        has_data: bool = True,
+        is_whole: bool | None = None,
     ) -> None:
+        """With `is_whole` the filter matches every message of the stream; `ALL` does in a stream of events."""
+        self._has_data = has_data
         self._connection = connection
         self._stream = stream
         self._filter = subject_filter
@@ -217,7 +225,8 @@ class OrderedReader:
         self._restore_timeout_s = restore_timeout_s
         self._guard = guard
         self._has_to_confirm = anchor is not None
-        self._buffer = Buffer(after, anchor, is_whole=subject_filter == ALL)
+        whole = subject_filter == ALL if is_whole is None else is_whole
+        self._buffer = Buffer(after, anchor, is_whole=whole, has_data=has_data)
         self._delivery: Delivery | None = None
         self._failure: BaseException | None = None
 
@@ -316,6 +325,7 @@ class OrderedReader:
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=number_of(next_after(self._buffer.last_sequence)),
             filter_subject=self._filter,
+            headers_only=not self._has_data,
             ack_policy=AckPolicy.NONE,
             flow_control=True,
             idle_heartbeat=self._heartbeats_apart_s,

@@ -22,6 +22,7 @@ from gpuledger.ledger.stream import (
     is_archived,
     ledger_streams,
     refuse_closing,
+    refuse_partitioned,
     stream_info,
     stream_name,
     successor_of,
@@ -59,6 +60,7 @@ async def begin_restore(connection: Connection, archive: str, consent: Callable[
         raise NoLedgerError(f"There is no ledger at {connection.address}. Make it with `gpuledger migrate`.")
     newest = max(streams)
     info = streams[newest]
+    refuse_partitioned(info, "Restoring")
     refuse_closing(connection, newest, info)
     begun = (info.config.metadata or {}).get(RESTORING)
     if begun == archive:

@@ -57,3 +57,29 @@ async def last_sequence(connection: Connection, stream: str, subject_filter: str
     except NotFoundError:
         return ORIGIN
     return message.seq or ORIGIN
+
+
+async def last_match(connection: Connection, stream: str, subject_filter: str, until: int) -> Offset:
+    """The sequence of the last message up to `until` that the filter matches, the origin for none; by bisection.
+
+    Raises:
+        LedgerUnavailableError: the server does not answer.
+    """
+    found, low, high = ORIGIN, 1, until
+    while low <= high:
+        middle = (low + high) // 2
+        match = await next_match(connection, stream, subject_filter, middle)
+        if match is None or match > until:
+            high = middle - 1
+        else:
+            found, low = match, match + 1
+    return found
+
+
+async def next_match(connection: Connection, stream: str, subject_filter: str, at: int) -> int | None:
+    """The sequence of the first message from one on that the filter matches; None where there is none."""
+    try:
+        found = await connection.request(lambda: connection.jetstream.get_msg(stream, at, subject_filter, next=True))
+    except NotFoundError:
+        return None
+    return found.seq

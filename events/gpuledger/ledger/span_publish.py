@@ -4,11 +4,8 @@ What a closed generation took stays there, and the rest goes behind it in the sa
 event of a closed generation: it is compared there, because the server knows the sequences of one stream alone.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
-
-from nats.js.errors import NotFoundError
 
 from gpuledger.events.position import (
     ORIGIN,
@@ -20,21 +17,16 @@ from gpuledger.events.position import (
     is_origin,
     is_same,
     latest,
-    next_after,
     number_of,
 )
 from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt, behind
 from gpuledger.ledger.atomic import AtomicPublisher, parts_of
 from gpuledger.ledger.closed import ClosedGenerations
 from gpuledger.ledger.connect import Connection
-from gpuledger.ledger.errors import GenerationError, LedgerError, SequenceConflictError
-from gpuledger.ledger.publish import MESSAGE_ID
+from gpuledger.ledger.errors import GenerationError, SequenceConflictError
+from gpuledger.ledger.repeats import count_receipts, counted_failures, recorded_behind
 from gpuledger.ledger.single import last_sequence
 from gpuledger.ledger.stream import Generation, stream_name
-from gpuledger.runtime.telemetry import PUBLISHED
-
-REPEAT_SCAN_MAX: Final = 1024
-"""How many of an aggregate's newer events are searched for our own."""
 
 RECENT_MAX: Final = 16_384
 """Among so many last messages of a closed generation are those that it took and did not acknowledge."""
@@ -81,9 +73,9 @@ class SpanningPublisher:
 
     async def publish(self, message: Outgoing, expected: Expected | None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`."""
-        with _counted_failures(1):
+        with counted_failures(1):
             receipt = await self._publish(message, expected) if expected else (await self._publish_all([message]))[0]
-        _count([receipt])
+        count_receipts([receipt])
         return receipt
 
     async def _publish(self, message: Outgoing, expected: Expected) -> Receipt:
@@ -102,12 +94,12 @@ class SpanningPublisher:
 
     async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None) -> list[Receipt]:
         """See `gpuledger.ledger.api.Ledger.publish_many`."""
-        with _counted_failures(len(messages)):
+        with counted_failures(len(messages)):
             if expected is None:
                 receipts = await self._publish_all(messages)
             else:
                 receipts = await self._publish_in_turn(messages, expected)
-        _count(receipts)
+        count_receipts(receipts)
         return receipts
 
     async def _publish_all(self, messages: Sequence[Outgoing]) -> list[Receipt]:
@@ -151,7 +143,7 @@ class SpanningPublisher:
                 expected = expected._replace(sequence=committed[-1].sequence)
             for message in () if committed else part:
                 receipt = await self._publish(message, expected)
-                expected = await behind(self._log, expected, message, receipt)
+                expected = await behind(self._log.message_at, expected, message, receipt)
                 committed.append(receipt)
             receipts += committed
         return receipts
@@ -201,20 +193,7 @@ class SpanningPublisher:
 
     async def _recorded_in(self, generation: int, after: Offset, subject_filter: str, message_id: str) -> Offset | None:
         """Where a generation, whose stream is there, has a message of this id behind a place."""
-        for _ in range(REPEAT_SCAN_MAX):
-            following = number_of(next_after(after))
-            try:
-                found = await self._connection.request(
-                    lambda at=following: self._connection.jetstream.get_msg(  # type: ignore[misc]
-                        stream_name(generation), at, subject_filter, next=True
-                    )
-                )
-            except NotFoundError:
-                return None
-            if (found.headers or {}).get(MESSAGE_ID) == message_id:
-                return found.seq
-            after = found.seq or following
-        return None
+        return await recorded_behind(self._connection, stream_name(generation), after, subject_filter, message_id)
 
     async def _in_current(self, publish: Callable[[], Awaitable[T]]) -> T:
         """Publish, and once more in the next generation where the log goes on there."""
@@ -232,21 +211,3 @@ def is_in_current(generations: Generations, at: Offset) -> bool:
     """Whether a place is in the current generation, or before all events; else it is in a closed one."""
     begins = generations.behind(generations.current)
     return is_origin(begins) or is_after(at, begins)
-
-
-@contextmanager
-def _counted_failures(messages: int) -> Iterator[None]:
-    try:
-        yield
-    except SequenceConflictError:
-        PUBLISHED.labels("conflict").inc(messages)
-        raise
-    except LedgerError:
-        PUBLISHED.labels("failed").inc(messages)
-        raise
-
-
-def _count(receipts: Sequence[Receipt]) -> None:
-    duplicates = sum(receipt.duplicate for receipt in receipts)
-    PUBLISHED.labels("duplicate").inc(duplicates)
-    PUBLISHED.labels("recorded").inc(len(receipts) - duplicates)

@@ -20,11 +20,14 @@ from gpuledger.ledger.errors import (
     GenerationError,
     LogCutError,
     NoLedgerError,
+    PartitionedError,
     RestoreInterruptedError,
     StreamConfigError,
 )
 from gpuledger.ledger.identity import LedgerIdentity, Predecessor, anchor_digest, identity_of, metadata_of
+from gpuledger.ledger.partitions import partitions_of, subjects_taken
 from gpuledger.ledger.single import message_at
+from gpuledger.ledger.stream_check import refuse_differences
 
 DUPLICATE_WINDOW_S = 120.0
 """How long the server remembers ids; publishing gives up well before."""
@@ -58,12 +61,13 @@ _NAME = re.compile(r"LEDGER_([1-9][0-9]*)")
 class Generation(NamedTuple):
     """A stream that stores the ledger, or an archived one; the `current` one is written to.
 
-    `identity` is None in a ledger of before there were ids.
+    `identity` is None in a ledger of before there were ids. With several `partitions` the stream holds their order.
     """
 
     number: int
     current: bool
     identity: LedgerIdentity | None = None
+    partitions: int = 1
 
     @property
     def stream(self) -> str:
@@ -76,11 +80,11 @@ def stream_name(generation: int) -> str:
     return f"LEDGER_{generation}"
 
 
-def stream_config(generation: int, replicas: int = 1) -> StreamConfig:
-    """The configuration that the stream of a generation must have."""
+def stream_config(generation: int, replicas: int = 1, partitions: int = 1) -> StreamConfig:
+    """The configuration that the stream of a generation must have; with several partitions it holds their order."""
     return StreamConfig(
         name=stream_name(generation),
-        subjects=[ALL],
+        subjects=subjects_taken(generation, partitions),
         retention=RetentionPolicy.LIMITS,
         storage=StorageType.FILE,
         discard=DiscardPolicy.NEW,
@@ -117,7 +121,12 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
     newest = max(streams)
     info = streams[newest]
     check_current(connection, newest, info, replicas)
-    return Generation(newest, current=True, identity=identity_of(info.config.metadata, newest))
+    return _generation(newest, info, current=True)
+
+
+def _generation(number: int, info: StreamInfo, *, current: bool) -> Generation:
+    metadata = info.config.metadata
+    return Generation(number, current, identity_of(metadata, number), partitions_of(metadata))
 
 
 def check_current(connection: Connection, newest: int, info: StreamInfo, replicas: int | None = None) -> None:
@@ -148,8 +157,9 @@ async def open_generation(connection: Connection, number: int) -> Generation:
     info = streams[number]
     check_whole(info)
     metadata = info.config.metadata or {}
-    current = info.config.subjects == [ALL] or RESTORING in metadata or BEGINNING in metadata
-    return Generation(number, current, identity_of(info.config.metadata, number))
+    taken = subjects_taken(number, partitions_of(metadata))
+    current = info.config.subjects == taken or RESTORING in metadata or BEGINNING in metadata
+    return _generation(number, info, current=current)
 
 
 async def create_ledger(connection: Connection, ledger_id: str, replicas: int | None = None) -> Generation:
@@ -177,7 +187,7 @@ async def create_ledger(connection: Connection, ledger_id: str, replicas: int | 
     )
     if updated != info.config:
         await update_stream_config(connection, updated)
-    return Generation(newest, current=True, identity=identity)
+    return Generation(newest, current=True, identity=identity, partitions=partitions_of(updated.metadata))
 
 
 async def begin_generation(
@@ -195,6 +205,7 @@ async def begin_generation(
     """
     current = await open_current(connection, replicas)
     info = await stream_info(connection, current.stream)
+    refuse_partitioned(info, "Restoring")
     archived = info.config.evolve(subjects=[archive_subject(current.number)])
     await connection.request(lambda: connection.jetstream.update_stream(archived))
     info = await stream_info(connection, current.stream)
@@ -234,46 +245,20 @@ def check_whole(info: StreamInfo) -> None:
 
 
 def check_config(found: StreamConfig, generation: int, replicas: int | None = None) -> None:
-    """Accept a stream that loses nothing.
+    """Accept a stream that loses nothing; raises as `refuse_differences` does."""
+    partitions = partitions_of(found.metadata)
+    refuse_differences(found, stream_config(generation, replicas or found.num_replicas or 1, partitions))
 
-    A limit of size is accepted, because with `discard: new` it refuses the newest and drops nothing.
+
+def refuse_partitioned(info: StreamInfo, what: str) -> None:
+    """Refuse a ledger of several partitions, before something begins that works with one alone.
 
     Raises:
-        StreamConfigError: naming every difference.
+        PartitionedError: it has several.
     """
-    required = stream_config(generation, replicas or found.num_replicas or 1)
-    differences = [
-        f"{field} is {_plain(getattr(found, field))}, not {_plain(getattr(required, field))}"
-        for field in _CHECKED
-        if _plain(getattr(found, field)) != _plain(getattr(required, field))
-    ]
-    if _plain(found.persist_mode) == "async":
-        differences.append("persist_mode is async, which acknowledges events before they are on disk")
-    if found.allow_msg_ttl:
-        differences.append("allow_msg_ttl is on, which lets publishers have their events deleted")
-    if differences:
-        raise StreamConfigError(
-            f"The stream {required.name} cannot store a ledger: {'; '.join(differences)}. "
-            f"Correct it with `nats stream edit {required.name}`, or name another NATS server."
-        )
-
-
-_CHECKED = (
-    "subjects",
-    "retention",
-    "storage",
-    "discard",
-    "max_age",
-    "max_msgs_per_subject",
-    "deny_delete",
-    "deny_purge",
-    "duplicate_window",
-    "num_replicas",
-)
-
-
-def _plain(value: object) -> object:
-    return getattr(value, "value", value)
+    partitions = partitions_of(info.config.metadata)
+    if partitions > 1:
+        raise PartitionedError(what, partitions)
 
 
 def _refuse_incomplete(connection: Connection, generation: int, info: StreamInfo) -> None:
@@ -329,30 +314,36 @@ async def create_generation(
     replicas: int | None,
     adapt: Callable[[StreamConfig], StreamConfig] | None = None,
 ) -> Generation:
-    """Create the stream of a generation; without a number it has as many replicas as the server can hold, up to three.
+    """Create the stream of a generation; raises as `create_stream` does."""
+    config = stream_config(identity.generation).evolve(metadata=metadata_of(identity))
+    if not is_origin(identity.behind):
+        config = config.evolve(first_seq=number_of(next_after(identity.behind)))
+    config = config if adapt is None else adapt(config)
+    await create_stream(connection, config, replicas)
+    return Generation(identity.generation, True, identity, partitions_of(config.metadata))
+
+
+async def create_stream(connection: Connection, config: StreamConfig, replicas: int | None) -> None:
+    """Create a stream; without a number it has as many replicas as the server can hold, up to three.
 
     Raises:
         StreamConfigError: the server refuses.
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
     for count in (REPLICAS_IN_CLUSTER, 1) if replicas is None else (replicas,):
-        config = stream_config(identity.generation, count).evolve(metadata=metadata_of(identity))
-        if not is_origin(identity.behind):
-            config = config.evolve(first_seq=number_of(next_after(identity.behind)))
-        config = config if adapt is None else adapt(config)
+        sized = config.evolve(num_replicas=count)
         try:
             await connection.request(
-                lambda config=config: connection.jetstream.add_stream(config),  # type: ignore[misc]
+                lambda sized=sized: connection.jetstream.add_stream(sized),  # type: ignore[misc]
                 refusals=_CONFIG_REFUSALS,
             )
         except APIError as error:
             if error.err_code not in _TOO_FEW_SERVERS:
-                raise _refused(config, error, f"Free the subject {ALL} or name another NATS server.") from error
+                raise _refused(sized, error, f"Free the subject {ALL} or name another NATS server.") from error
             if count in (replicas, 1):
-                raise _refused(config, error, _FEWER_REPLICAS) from error
+                raise _refused(sized, error, _FEWER_REPLICAS) from error
         else:
             break
-    return Generation(identity.generation, current=True, identity=identity)
 
 
 async def update_stream_config(connection: Connection, config: StreamConfig) -> None:

@@ -133,7 +133,8 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     cluster = await cluster_to_join(settings, is_requested=options.joins_cluster) if options.has_edge else None
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
-        ledger = await stack.enter_async_context(_ledger(servers, _closing(settings, options, servers)))
+        closing = _closing(settings, options, servers)
+        ledger = await stack.enter_async_context(_ledger(servers, settings.partitions, closing))
         supervision = _supervision(settings, options, servers, ledger)
         edge = None
         if options.has_edge:
@@ -185,21 +186,36 @@ def _closing(settings: Settings, options: UpOptions, servers: DataServers) -> Cl
 
 
 @asynccontextmanager
-async def _ledger(servers: DataServers, closing: ClosingService | None) -> AsyncIterator[JetStreamLedger]:
+async def _ledger(
+    servers: DataServers, partitions: int | None, closing: ClosingService | None
+) -> AsyncIterator[JetStreamLedger]:
     """The ledger, made where there is none; its closed generations are read from their archives.
 
     A process that closes generations goes on with a closing that was interrupted: nobody else may be there to do so.
     """
-    identity, replicas = servers.nats_identity, servers.nats_replicas
-    prepare = partial(prepare_ledger, servers.nats_url, servers.database_url, identity=identity, replicas=replicas)
+    identity = servers.nats_identity
+    prepare = partial(
+        prepare_ledger,
+        servers.nats_url,
+        servers.database_url,
+        identity=identity,
+        replicas=servers.nats_replicas,
+        partitions=partitions,
+    )
     try:
         await prepare()
     except ClosingError:
         if closing is None or not await closing.look():
             raise
         await prepare()
-    archives = ArchivedGenerations()
-    async with connect_ledger(servers.nats_url, name="gpuledger up", identity=identity, archives=archives) as ledger:
+    opening = connect_ledger(
+        servers.nats_url,
+        name="gpuledger up",
+        identity=identity,
+        archives=ArchivedGenerations(),
+        puts_in_order=True,
+    )
+    async with opening as ledger:
         yield ledger
 
 

@@ -22,6 +22,9 @@ CALLOUT_XKEY = "GPULEDGER_CALLOUT_XKEY"
 CALLOUT_SERVICE_ACCOUNT = "GPULEDGER_CALLOUT_SERVICE_ACCOUNT"
 CALLOUT_AUDIENCE = "GPULEDGER_CALLOUT_AUDIENCE"
 NATS_REPLICAS = "GPULEDGER_NATS_REPLICAS"
+PARTITIONS = "GPULEDGER_PARTITIONS"
+"""How many partitions a new ledger has; one that is there keeps its own."""
+
 DATABASE_URL = "DATABASE_URL"
 DATA_DIR = "GPULEDGER_DATA_DIR"
 OBJECTS_URL = "GPULEDGER_OBJECTS_URL"
@@ -48,6 +51,9 @@ KUBERNETES_SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
 
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 """The service account's token of a pod that has one."""
+
+PARTITIONS_MAX = 64
+"""Each takes a stream of NATS, and each reader of the log a consumer of it."""
 
 DEFAULT_DATA_DIR = Path("~/.local/share/gpuledger")
 OBJECTS_FOLDER = "objects"
@@ -162,7 +168,7 @@ class Settings:
     (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them;
     `release` is that of the Helm chart, `NAMESPACE/NAME`, and empty without the chart. `objects_url` is the object
     store's; embedded servers have it below `data_dir` where none is named, and others then have none. With `archive`,
-    `up` closes generations of the log by itself.
+    `up` closes generations of the log by itself. `partitions` is how many a new ledger has; None: one.
     """
 
     data_dir: Path
@@ -176,6 +182,7 @@ class Settings:
     release: str = ""
     objects_url: str | None = None
     archive: ArchiveSettings | None = None
+    partitions: int | None = None
 
     @property
     def has_cluster(self) -> bool:
@@ -209,6 +216,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         environ.get(HELM_RELEASE) or "",
         environ.get(OBJECTS_URL) or (None if servers else objects_folder(chosen).as_uri()),
         _archive(environ),
+        _partitions(environ),
     )
 
 
@@ -289,6 +297,15 @@ def _replicas(environ: Mapping[str, str]) -> int | None:
         raise SettingsError(
             f"{NATS_REPLICAS} is {text!r}; it is 1, 3 or 5, or unset: three where the cluster has them."
         )
+    return int(text)
+
+
+def _partitions(environ: Mapping[str, str]) -> int | None:
+    text = environ.get(PARTITIONS)
+    if not text:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= PARTITIONS_MAX:
+        raise SettingsError(f"{PARTITIONS} is {text!r}; it is a number from 1 to {PARTITIONS_MAX}, or unset: one.")
     return int(text)
 
 

@@ -25,6 +25,7 @@ from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.errors import LedgerError, LogChangedError, LogLostError, LogRestoredError
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.partition_size import log_size
 from gpuledger.ledger.stream import REPLICAS_IN_CLUSTER, check_current, ledger_streams, stream_name
 from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
 from gpuledger.projection.continuity import confirm_log
@@ -333,9 +334,11 @@ class LedgerChecks:
             return
         try:
             check_current(connection, generation, info)
-            self._is_usable, head = True, Position(generation, info.state.last_seq)
-            size = f"{info.state.messages:,} events, {info.state.bytes / 1024**2:,.1f} MiB"
-            yield ok("stream", f"{stream_name(generation)}: {size}, last position {head}")
+            found = await log_size(connection, generation, info)
+            self._is_usable, head = True, Position(generation, found.head)
+            size = f"{found.events:,} events, {found.size_bytes / 1024**2:,.1f} MiB"
+            name = stream_name(generation) + (f" in {found.partitions} partitions" if found.partitions > 1 else "")
+            yield ok("stream", f"{name}: {size}, last position {head}")
         except LedgerError as error:
             yield failed("stream", str(error))
         yield durability_check(info.config.num_replicas or 1, self._sync_interval())

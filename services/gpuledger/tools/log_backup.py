@@ -9,7 +9,7 @@ from pathlib import Path
 from gpuledger.events.position import is_same
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.snapshot import StreamCopy, load_stream, read_copy, save_stream
-from gpuledger.ledger.stream import ledger_streams, stream_name
+from gpuledger.ledger.stream import ledger_streams, refuse_partitioned, stream_name
 from gpuledger.runtime.settings import NatsIdentity
 from gpuledger.tools.errors import RequestError, ToolError
 from gpuledger.tools.reporting import Reporter
@@ -22,12 +22,15 @@ async def back_up(nats_url: str, identity: NatsIdentity, folder: Path, reporter:
 
     Raises:
         ToolError: there is no ledger, or the folder cannot be made.
+        PartitionedError: it has several partitions.
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
     async with connected(nats_url, name=NAME, identity=identity) as connection:
         streams = await ledger_streams(connection)
         if not streams:
             raise ToolError(f"NATS at {connection.address} has no ledger", "Name another server in NATS_URL")
+        for info in streams.values():
+            refuse_partitioned(info, "Backing up the log")
         part = _new_folder(folder)
         copies = []
         for number in sorted(streams):

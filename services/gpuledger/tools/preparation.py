@@ -11,7 +11,8 @@ from gpuledger.events.position import Position, is_after
 from gpuledger.ledger.connect import Connection, connected, refuse_old_server
 from gpuledger.ledger.continuity import confirm_anchor
 from gpuledger.ledger.errors import ClosingError, LogLostError, LogRestoredError, NoLedgerError, RestoreInterruptedError
-from gpuledger.ledger.stream import Generation, create_ledger, open_current, stream_info
+from gpuledger.ledger.partition_streams import make_ledger, refuse_other_number
+from gpuledger.ledger.stream import Generation, open_current, stream_info
 from gpuledger.projection.checkpoint import CHECKPOINT_COLUMNS, LIVE, Checkpoint, checkpoint_of
 from gpuledger.runtime.clock import NewId, random_id
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
@@ -31,13 +32,14 @@ async def prepare_ledger(
     identity: NatsIdentity = ANONYMOUS,
     may_create: bool = True,
     replicas: int | None = None,
+    partitions: int | None = None,
     may_alter: bool = False,
     new_id: NewId = random_id,
 ) -> PreparedLedger:
     """See to it that there is a ledger with an id, beside a migrated database; repeating it changes nothing.
 
     `replicas` is how many a new stream has. One that is there gets as many, and what else this build would give it,
-    only where `may_alter`: services may not.
+    only where `may_alter`: services may not. `partitions` is how many a ledger has, new or not.
 
     Raises:
         NoLedgerError: there is none, and `may_create` does not allow it.
@@ -45,15 +47,16 @@ async def prepare_ledger(
         LogRestoredError: the rows were folded from a longer log, or another one.
         RestoreInterruptedError: a restore has yet to complete it.
         ClosingError: a generation is being closed.
-        StreamConfigError: a stream is there that is not as a ledger must be.
+        StreamConfigError: a stream is there that is not as a ledger must be, or it has another number of partitions.
         LedgerUnavailableError: NATS cannot be reached, is too old, or refuses permission.
     """
     async with connected(nats_url, name="gpuledger migrate", identity=identity) as connection:
         refuse_old_server(connection)
         found = await _found(connection, may_create=may_create)
         if found is not None and found.identity is not None:
+            refuse_other_number(found.partitions, partitions)
             if may_alter:
-                await create_ledger(connection, found.identity.ledger_id, replicas)
+                await make_ledger(connection, found.identity.ledger_id, replicas)
             return PreparedLedger(found.identity.ledger_id, is_new=False)
         checkpoints = await _checkpoints(database_url)
         if found is None:
@@ -61,7 +64,7 @@ async def prepare_ledger(
         else:
             await _confirm_rows(connection, found, checkpoints)
         ledger_id = next((one.ledger_id for one in checkpoints if one.ledger_id), None) or new_id()
-        made = await create_ledger(connection, ledger_id, replicas if found is None or may_alter else None)
+        made = await make_ledger(connection, ledger_id, replicas if found is None or may_alter else None, partitions)
         assert made.identity is not None, "what is made has an identity"
         return PreparedLedger(made.identity.ledger_id, is_new=True)
 

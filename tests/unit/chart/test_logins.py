@@ -1,6 +1,8 @@
 """How the chart's pods log in to NATS, as helm renders them."""
 
-from gpuledger.runtime.settings import NATS_CA, NATS_CERTIFICATE, NATS_CREDENTIALS, NATS_KEY, NATS_REPLICAS
+import pytest
+
+from gpuledger.runtime.settings import NATS_CA, NATS_CERTIFICATE, NATS_CREDENTIALS, NATS_KEY, NATS_REPLICAS, PARTITIONS
 from support.chart import IMAGE, NAME, WITH_LOGINS, needs_helm, render
 
 pytestmark = needs_helm
@@ -38,6 +40,16 @@ def test_the_job_that_migrates_sets_the_replicas() -> None:
 
     assert given({"replicas": 3})[NATS_REPLICAS] == "3"
     assert NATS_REPLICAS not in given({})
+
+
+@pytest.mark.parametrize(("partitions", "given"), [(1, None), (4, "4")])
+@pytest.mark.parametrize("replicas", ["", 3])
+def test_the_job_that_migrates_makes_the_partitions(partitions: int, given: str | None, replicas: object) -> None:
+    values = {**IMAGE, "servers": {"existingSecret": "given", "nats": {"replicas": replicas}}, "partitions": partitions}
+    pods = {one["metadata"]["name"]: pod["spec"] for one, pod in render(values).templates()}
+    for name, pod in pods.items():
+        variables = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+        assert variables.get(PARTITIONS) == (given if name.endswith("-migrate") else None)
 
 
 def test_the_authorities_alone_ask_for_no_client_certificate() -> None:

@@ -34,12 +34,18 @@ def test_the_permissions_of_a_node() -> None:
     assert agent_permissions("gpu-01.example.com") == (
         (
             "ledger.node.gpu-01%2Eexample%2Ecom.>",
+            "part.*.ledger.node.gpu-01%2Eexample%2Ecom.>",
             "$JS.API.STREAM.NAMES",
             "$JS.LEDGER.API.STREAM.NAMES",
             "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
             "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced",
+            "$JS.API.DIRECT.GET.*.order.*",
         ),
-        ("_INBOX_node.gpu-01%2Eexample%2Ecom.>", "ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted"),
+        (
+            "_INBOX_node.gpu-01%2Eexample%2Ecom.>",
+            "ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
+            "part.*.ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
+        ),
     )
 
 
@@ -53,6 +59,7 @@ def test_an_agent_may_write_whatever_is_its_own(node: str, aggregate_id: str) ->
     subject = subject_of(f"/nodes/{node}/agent", "device", aggregate_id, "seen") if "/" not in node else None
     if subject is not None:
         assert may_publish(node, subject)
+        assert may_publish(node, f"part.3.{subject}")
 
 
 @given(node=NODES, other=NODES)
@@ -62,8 +69,11 @@ def test_no_node_may_do_anything_of_anothers(node: str, other: str) -> None:
     written = f"ledger.node.{user_name(other)}.device.d.seen"
     assert parse_subject(written).origin.name == other
     assert not may_publish(node, written)
+    assert not may_publish(node, f"part.0.{written}")
+    assert not may_publish(node, "order.1")
     assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{desired_devices_subject(other)}")
     assert not may_hear(node, desired_devices_subject(other))
+    assert not may_hear(node, f"part.0.{desired_devices_subject(other)}")
     assert not may_hear(node, f"{inbox_prefix(other)}.x")
 
 
@@ -87,14 +97,17 @@ def test_the_text_of_a_user() -> None:
         "  permissions: {\n"
         "    publish: { allow: [\n"
         '      "ledger.node.w1.>"\n'
+        '      "part.*.ledger.node.w1.>"\n'
         '      "$JS.API.STREAM.NAMES"\n'
         '      "$JS.LEDGER.API.STREAM.NAMES"\n'
         '      "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.w1.devices-wanted"\n'
         '      "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced"\n'
+        '      "$JS.API.DIRECT.GET.*.order.*"\n'
         "    ] }\n"
         "    subscribe: { allow: [\n"
         '      "_INBOX_node.w1.>"\n'
         '      "ledger.svc.pools.node.w1.devices-wanted"\n'
+        '      "part.*.ledger.svc.pools.node.w1.devices-wanted"\n'
         "    ] }\n"
         "  }\n"
         "}"
@@ -106,10 +119,13 @@ def test_the_text_of_the_accounts() -> None:
     assert exports_text() == (
         "exports: [\n"
         '  { service: "ledger.node.*.>", accounts: [AGENTS] }\n'
+        '  { service: "part.*.ledger.node.*.>", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.STREAM.NAMES", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced", accounts: [AGENTS] }\n'
+        '  { service: "$JS.API.DIRECT.GET.*.order.*", accounts: [AGENTS] }\n'
         '  { stream: "ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
+        '  { stream: "part.*.ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
         "]"
     )
     assert '"$JS.API.STREAM.NAMES" }, to: "$JS.LEDGER.API.STREAM.NAMES" }' in imports_text()
@@ -133,6 +149,17 @@ def test_services_record_under_their_own_names_alone() -> None:
 )
 def test_what_a_role_records(role: Role, recorded: list[str]) -> None:
     assert [one for one in role_permissions(role).publish if one.startswith("ledger.")] == recorded
+
+
+def test_only_services_put_what_partitions_record_into_the_log() -> None:
+    assert [role for role in Role if "order.*" in role_permissions(role).publish] == [Role.SERVICES]
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_role_records_alike_into_one_partition_and_into_several(role: Role) -> None:
+    publish = role_permissions(role).publish
+    one = [subject for subject in publish if subject.startswith("ledger.")]
+    assert [f"part.*.{subject}" for subject in one] == [subject for subject in publish if subject.startswith("part.")]
 
 
 def test_a_restore_records_by_subjects_of_its_own() -> None:

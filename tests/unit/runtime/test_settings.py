@@ -108,6 +108,17 @@ def test_how_many_replicas_the_stream_has(environ: dict[str, str], replicas: int
     assert servers.nats_replicas == replicas
 
 
+@pytest.mark.parametrize(("environ", "partitions"), [({}, None), ({"GPULEDGER_PARTITIONS": "4"}, 4)])
+def test_how_many_partitions_a_new_ledger_has(environ: dict[str, str], partitions: int | None) -> None:
+    assert read_settings(environ).partitions == partitions
+
+
+@pytest.mark.parametrize("text", ["0", "65", "-1", "four"])
+def test_a_number_of_partitions_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="it is a number from 1 to 64, or unset: one"):
+        read_settings({"GPULEDGER_PARTITIONS": text})
+
+
 @pytest.mark.parametrize(
     ("environ", "message"),
     [

@@ -15,6 +15,7 @@ from gpuledger.db.errors import SchemaOutdatedError
 from gpuledger.db.revision import HEAD_REVISION
 from gpuledger.events.catalogue import registry
 from gpuledger.ledger.errors import NoLedgerError
+from gpuledger.runtime.settings import PARTITIONS, PARTITIONS_MAX
 
 _VERSION = View("component", (Column("component"), Column("version")), "component")
 
@@ -23,10 +24,22 @@ Wait = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for servers that are only starting."),
 ]
+Partitions = Annotated[
+    int | None,
+    typer.Option(
+        "--partitions",
+        min=1,
+        max=PARTITIONS_MAX,
+        help=f"How many partitions a new ledger has (or ${PARTITIONS}); one that is there keeps its own.",
+        show_default="1",
+    ),
+]
 Check = Annotated[bool, typer.Option("--check", help="Change nothing, and fail where there is something to do.")]
 
 
-def migrate(data_dir: DataDir = None, wait: Wait = 0.0, check: Check = False) -> ExitCode:
+def migrate(
+    data_dir: DataDir = None, wait: Wait = 0.0, check: Check = False, partitions: Partitions = None
+) -> ExitCode:
     """Migrate the database schema to the revision that this build needs, and make the ledger where there is none.
 
     Running it again changes nothing. Its NATS user must be allowed to create and update streams. With --check it waits
@@ -36,7 +49,7 @@ def migrate(data_dir: DataDir = None, wait: Wait = 0.0, check: Check = False) ->
         run(patiently(lambda: confirm_migrated(data_dir), wait, (*AWAY, SchemaOutdatedError, NoLedgerError)))
         message("The database and the ledger are as this build needs them.")
         return ExitCode.OK
-    result, ledger = run(patiently(lambda: migrated(data_dir), wait, AWAY))
+    result, ledger = run(patiently(lambda: migrated(data_dir, partitions), wait, AWAY))
     before = result.from_revision or "an empty database"
     if result.from_revision == result.to_revision:
         message(f"The database is at revision {result.to_revision}; there is nothing to migrate.")

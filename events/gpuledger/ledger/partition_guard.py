@@ -1,0 +1,79 @@
+"""Confirms a log of several partitions: each of its streams is the ledger's, whole, and as long as the order says.
+
+A reader of one stream relies on what it read there; whoever publishes relies on what was read of all of them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from gpuledger.events.position import Offset, is_at_or_after, is_origin
+from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.continuity import LogGuard, confirm_anchor, confirmed_stream, settled_head
+from gpuledger.ledger.errors import LogRestoredError
+from gpuledger.ledger.identity import Anchor, LedgerIdentity
+
+AnchorAt = Callable[[Offset], Awaitable[Anchor | None]]
+"""Gives the anchor at a place in the log."""
+
+Length = Callable[[], Awaitable[int]]
+"""Gives the number of messages of a stream that are in the log."""
+
+
+class StreamGuard(LogGuard):
+    """Confirms one stream of a log of several partitions."""
+
+    def __init__(
+        self, connection: Connection, identity: LedgerIdentity, stream: str, length: Length | None = None
+    ) -> None:
+        super().__init__(connection, identity)
+        self._stream = stream
+        self._length = length
+
+    async def _check(self, anchor: Anchor | None) -> None:
+        length = 0 if self._length is None else await self._length()
+        info = await confirmed_stream(self._connection, self._stream, self._identity)
+        head = await settled_head(self._connection, info, length)
+        if not is_at_or_after(head, length):
+            raise LogRestoredError(
+                f"{self._stream} at {self._connection.address} has {head:,} events, and {length:,} were in the log"
+            )
+        if anchor is not None and not is_origin(anchor.sequence):
+            head = await settled_head(self._connection, info, anchor.sequence)
+            await confirm_anchor(self._connection, self._identity.generation, head, anchor, self._stream)
+
+
+class PartitionedGuard(LogGuard):
+    """Confirms all streams of a log, and events of it by their places in the log."""
+
+    def __init__(
+        self, connection: Connection, identity: LedgerIdentity, streams: Sequence[StreamGuard], anchor_at: AnchorAt
+    ) -> None:
+        super().__init__(connection, identity)
+        self._streams = streams
+        self._anchor_at = anchor_at
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether nothing has happened since that makes it necessary to confirm any stream again."""
+        return super().is_confirmed and all(one.is_confirmed for one in self._streams)
+
+    def doubt(self) -> None:
+        """See `LogGuard.doubt`."""
+        super().doubt()
+        for one in self._streams:
+            one.doubt()
+
+    async def _check(self, anchor: Anchor | None) -> None:
+        await asyncio.gather(*(one.confirm() for one in self._streams))
+        if anchor is None or is_origin(anchor.sequence):
+            return
+        found = await self._anchor_at(anchor.sequence)
+        if found is None or found.digest != anchor.digest:
+            raise LogRestoredError(
+                f"at {self._identity.generations.position(anchor.sequence)} stands another event than "
+                f"{anchor.event_id or 'the one'} that was read there"
+            )
+
+    async def _confirm_all(self) -> None:
+        await asyncio.gather(*(one.confirm_before_publishing() for one in self._streams))
+        await super()._confirm_all()

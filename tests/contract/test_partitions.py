@@ -1,0 +1,151 @@
+"""A ledger of several partitions, beyond what every ledger does: what many origins record is one log in one order."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import nats
+import pytest
+
+from gpuledger.events.position import Offset, number_of
+from gpuledger.events.subjects import ALL
+from gpuledger.ledger import edge as edge_module
+from gpuledger.ledger.api import Expected, Message, Outgoing
+from gpuledger.ledger.edge import connect_edge
+from gpuledger.ledger.errors import LedgerUnavailableError, SequenceConflictError
+from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.memory import matcher
+from gpuledger.ledger.order import Order, Step
+from gpuledger.ledger.partitioned import PartitionedLedger
+from gpuledger.ledger.partitions import partition_of
+from gpuledger.ledger.permissions import desired_devices_subject
+from support.ledgers import HEARTBEAT_S, everything, jetstream_ledger
+from support.waiting import eventually
+
+PARTITIONS = 4
+NODES = [f"n{number}" for number in range(12)]
+FILTERS = (ALL, "ledger.*.*.device.>", "ledger.node.n3.>", "ledger.*.*.pod.*.rare", "ledger.*.*.nothing.>")
+
+
+@pytest.fixture
+async def ledger(clean_nats_url: str) -> AsyncIterator[PartitionedLedger]:
+    async with jetstream_ledger(clean_nats_url, partitions=PARTITIONS) as opened:
+        assert isinstance(opened, PartitionedLedger)
+        yield opened
+
+
+def of(node: str, number: int, aggregate: str = "device", event: str = "happened") -> Outgoing:
+    return Outgoing(f"ledger.node.{node}.{aggregate}.d.{event}", f"{node}-{number}", f"{node} {number}".encode())
+
+
+def part(node: str) -> int:
+    return partition_of(f"ledger.node.{node}", PARTITIONS)
+
+
+async def fill(ledger: PartitionedLedger, each: int = 40) -> list[Message]:
+    """What many nodes record at once; one pod's event is rare."""
+
+    async def record(node: str) -> None:
+        for number in range(0, each, 4):
+            aggregate = ("device", "pod")[number % 8 // 4]
+            event = "rare" if (node, number) == ("n5", 12) else "happened"
+            await ledger.publish_many([of(node, number + n, aggregate, event) for n in range(4)])
+
+    await asyncio.gather(*map(record, NODES))
+    return await everything(ledger)
+
+
+async def test_every_event_is_in_the_log_once_and_each_nodes_in_their_order(ledger: PartitionedLedger) -> None:
+    log = await fill(ledger)
+    assert {part(node) for node in NODES} == set(range(PARTITIONS))
+    assert [number_of(message.sequence) for message in log] == list(range(1, 12 * 40 + 1))
+    assert await ledger.head() == len(log)
+    for node in NODES:
+        own = [message.data for message in log if message.subject.startswith(f"ledger.node.{node}.")]
+        assert own == [f"{node} {number}".encode() for number in range(40)]
+
+
+async def test_filters_and_places_pick_out_of_the_one_log(ledger: PartitionedLedger) -> None:
+    log = await fill(ledger)
+    pick = random.Random(7)
+    for subject_filter in FILTERS:
+        matched = [message for message in log if matcher(subject_filter)(message.subject)]
+        assert await ledger.last_sequence(subject_filter) == (matched[-1].sequence if matched else 0)
+        for after, until in [(0, len(log)), *(sorted(pick.sample(range(len(log)), 2)) for _ in range(6))]:
+            expected = [one for one in matched if after < number_of(one.sequence) <= until]
+            assert await everything(ledger, after, until, subject_filter) == expected
+        assert await everything(ledger, subject_filter=subject_filter) == matched
+
+
+async def test_a_message_and_its_anchor_stand_at_its_place(ledger: PartitionedLedger) -> None:
+    log = await fill(ledger, 8)
+    for message in log:
+        found = await ledger.message_at(message.sequence)
+        assert found is not None
+        assert found[:3] == message[:3]
+        await ledger.confirm(await ledger.anchor_at(message.sequence))
+    assert await ledger.message_at(len(log) + 1) is None
+
+
+async def test_orders_are_the_agents_once_they_are_in_the_log(
+    clean_nats_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an agent does upon them has to stand behind them."""
+    monkeypatch.setattr(edge_module, "IN_LOG_LOOKS_MAX", 3)
+    subject = desired_devices_subject("n1")
+    client = await nats.connect(clean_nats_url)
+    async with (
+        jetstream_ledger(clean_nats_url, partitions=PARTITIONS) as ledger,
+        connect_edge(clean_nats_url, name="agent", node="n1") as edge,
+    ):
+        assert isinstance(ledger, PartitionedLedger)
+        await client.request(f"part.{partition_of(subject, PARTITIONS)}.{subject}", b"orders")
+        with pytest.raises(LedgerUnavailableError, match="waits to be put into the log"):
+            await edge.newest(subject)
+        ledger.sequencer.call()
+
+        async def are_there() -> bool:
+            return await ledger.head() == 1
+
+        await eventually(are_there)
+        found = await edge.newest(subject)
+        assert found is not None
+        assert found.data == b"orders"
+    await client.close()
+
+
+async def test_a_place_of_another_partition_is_not_what_was_expected(ledger: PartitionedLedger) -> None:
+    """Both events are the first of their partitions."""
+    one, other = NODES[0], next(node for node in NODES if part(node) != part(NODES[0]))
+    assert (await ledger.publish(of(one, 1))).sequence == 1
+    assert (await ledger.publish(of(other, 1))).sequence == 2
+    with pytest.raises(SequenceConflictError, match=f"{other}-2"):
+        await ledger.publish(of(other, 2), Expected(f"ledger.node.{other}.>", 1))
+    assert (await ledger.publish(of(other, 2), Expected(f"ledger.node.{other}.>", 2))).sequence == 3
+
+
+async def test_a_reader_begins_where_the_log_goes_on_while_it_looks(ledger: PartitionedLedger) -> None:
+    """The event comes into the log between its two questions."""
+    await ledger.publish(of("n1", 1))
+    order, looks = ledger._order, 0
+
+    class Late(Order):
+        async def step_at(self, place: Offset) -> Step | None:
+            nonlocal looks
+            looks += 1
+            return None if looks == 1 else await order.step_at(place)
+
+    ledger._order = Late(ledger._connection, ledger._generation)
+    async with ledger.read() as reader:
+        assert [one.data for one in await reader.next_batch()] == [b"n1 1"]
+    assert looks == 2
+
+
+async def test_what_is_published_behind_a_receipt_stands_behind_it(
+    ledger: PartitionedLedger, clean_nats_url: str
+) -> None:
+    """One after another, each in another partition and over another connection."""
+    async with connect_ledger(clean_nats_url, name="another", heartbeat_s=HEARTBEAT_S) as another:
+        both = (ledger, another)
+        receipts = [await both[number % 2].publish(of(NODES[number % 12], number)) for number in range(60)]
+    assert [receipt.sequence for receipt in receipts] == list(range(1, 61))
