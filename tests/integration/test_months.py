@@ -1,7 +1,5 @@
 """Tables by months on real servers: the writer makes them, they move with their table, and whole ones are dropped."""
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -9,8 +7,6 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from gpuledger.db.engine import connect
-from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.domain.histories import CONTAINER_ALLOCATIONS
 from gpuledger.domain.table import Changes
 from gpuledger.domain.workloads.allocations import HISTORY as RANGES
 from gpuledger.domain.workloads.allocations import AllocationRange
@@ -19,7 +15,6 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import editions, history_sweep, whole_months
-from gpuledger.projection.definition import Projection
 from gpuledger.projection.editions import drop_edition, move_edition
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.fold_snapshots.taking import Hearers, take_snapshots
@@ -28,19 +23,16 @@ from gpuledger.projection.months import months_of
 from gpuledger.projection.rebuild import rebuild, rollback, upgrade
 from gpuledger.projection.replay import fold_until
 from gpuledger.projection.rows import RowStore
-from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.readmodels.projections import AllocationsProjection, AvailabilityProjection
 from gpuledger.runtime.backoff import Backoff, Retries
 from support.dra_facts import MEMORY, allocated, device, fact_at, published, released
 from support.events import AGENT, event, hour, numbered
 from support.fold_snapshots import MemoryObjects
+from support.month_tables import BOTH, TABLE, at, catch_up, names, partitions, pods, sweep
 from support.paths import ROOT
-from support.projections import QUICK, assert_true, execute, publish, running, table
-from support.waiting import eventually
+from support.projections import assert_true, execute, publish, table
 
-BOTH = [AllocationsProjection(), SourcesProjection()]
-TABLE = CONTAINER_ALLOCATIONS.name
 NO_RETRY = Retries(Backoff(first_s=0.01, max_s=0.01))
 
 
@@ -51,11 +43,6 @@ class EarlierAllocations(AllocationsProjection):
     specs = tuple(  # type: ignore[assignment]
         spec._replace(by_month=None, page_after=None) for spec in AllocationsProjection.specs
     )
-
-
-def at(year: int, month: int, day: int = 10) -> float:
-    """The hours from the start of all tests to a day."""
-    return (datetime(year, month, day, tzinfo=UTC) - hour(0)) / timedelta(hours=1)
 
 
 def held(number: int, name: str, since: float) -> Decoded:
@@ -96,45 +83,6 @@ NEXT = 44
 """The number of the agent's next event."""
 
 MONTHS = [f"{TABLE}_2023_0{month}" for month in range(1, 5)] + [f"{TABLE}_before_2020"]
-
-
-def partitions(url: str, schema: str = "gpuledger_live") -> list[tuple[str, str]]:
-    """The partitions of the table in a schema, and the schemas where they are."""
-    return execute(
-        url,
-        "SELECT relnamespace::regnamespace::text, relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
-        "WHERE inhparent = to_regclass(%s) ORDER BY relname",
-        f"{schema}.{TABLE}",
-    )
-
-
-def names(url: str, schema: str = "gpuledger_live") -> list[str]:
-    return [name for _, name in partitions(url, schema)]
-
-
-def pods(url: str, name: str = TABLE) -> list[str]:
-    return sorted(pod for (pod,) in table(url, name, "pod"))
-
-
-async def catch_up(ledger: JetStreamLedger, url: str, projections: Sequence[Any] = BOTH) -> None:
-    for projection in projections:
-        await Runner(projection, ledger, url, settings=QUICK).catch_up(await ledger.head())
-
-
-ALLOCATIONS = AllocationsProjection()
-
-
-async def sweep(ledger: JetStreamLedger, url: str, projection: Projection = ALLOCATIONS, *tables: str) -> None:
-    """Return when the writer has gone through the tables; whoever asks them meanwhile may wait for its lock."""
-    swept = "SELECT count(*) FROM pg_class WHERE relnamespace = 'gpuledger_live'::regnamespace AND relname = ANY(%s) "
-    swept += "AND obj_description(oid, 'pg_class') IS NOT NULL"
-    names = list(tables or (TABLE,))
-
-    async def is_over() -> bool:
-        return execute(url, swept, names) == [(len(names),)]
-
-    async with running(Runner(projection, ledger, url, settings=QUICK)):
-        await eventually(is_over)
 
 
 @pytest.fixture
