@@ -42,7 +42,9 @@ POSTGRES_BIN = "GPULEDGER_POSTGRES_BIN"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
 COMPONENTS = "GPULEDGER_COMPONENTS"
 MODULE_SETTINGS = "GPULEDGER_MODULE_SETTINGS"
-HELM_RELEASE = "GPULEDGER_HELM_RELEASE"
+DEPLOYMENTS = "GPULEDGER_DEPLOYMENTS"
+"""The Deployments that the services run in, `NAMESPACE/NAME`, with commas; the chart sets it."""
+
 ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
 NAMESPACE = "GPULEDGER_NAMESPACE"
 KUBECONFIG = "KUBECONFIG"
@@ -128,6 +130,16 @@ class ComponentSettings:
     label_nodes: bool = False
 
 
+class OwnDeployment(NamedTuple):
+    """A Deployment that the services run in."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"Deployment {self.namespace}/{self.name}"
+
+
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
     """The admission webhooks of a real cluster: their address, and the namespace of the Service in front of them.
@@ -165,10 +177,10 @@ class Settings:
     """The settings of one process. Without `servers`, embedded ones run under `data_dir`.
 
     `kubeconfig` names a real cluster, which replaces the embedded API server. Without it a pod with a service account
-    (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them;
-    `release` is that of the Helm chart, `NAMESPACE/NAME`, and empty without the chart. `objects_url` is the object
-    store's; embedded servers have it below `data_dir` where none is named, and others then have none. With `archive`,
-    `up` closes generations of the log by itself. `partitions` is how many a new ledger has; None: one.
+    (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them.
+    `objects_url` is the object store's; embedded servers have it below `data_dir` where none is named, and others then
+    have none. With `archive`, `up` closes generations of the log by itself. `partitions` is how many a new ledger has;
+    None: one. `deployments` are the chart's, in which the services run; without the chart there are none.
     """
 
     data_dir: Path
@@ -179,10 +191,10 @@ class Settings:
     components: ComponentSettings = ComponentSettings()
     webhooks: WebhookSettings = WebhookSettings()
     module: Mapping[str, Any] = field(default_factory=dict)
-    release: str = ""
     objects_url: str | None = None
     archive: ArchiveSettings | None = None
     partitions: int | None = None
+    deployments: tuple[OwnDeployment, ...] = ()
 
     @property
     def has_cluster(self) -> bool:
@@ -194,7 +206,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
     """The settings in force. Named servers take precedence over a data directory.
 
     Raises:
-        SettingsError: only one of the two servers is named, or the log is to be archived nowhere.
+        SettingsError: only one of the two servers is named, or another variable cannot be used.
     """
     nats_url, database_url = environ.get(NATS_URL), environ.get(DATABASE_URL)
     servers = None
@@ -213,10 +225,10 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         read_components(environ.get(COMPONENTS)),
         WebhookSettings(environ.get(ADMISSION_LISTEN) or None, environ.get(NAMESPACE) or DEFAULT_NAMESPACE),
         _module(environ.get(MODULE_SETTINGS)),
-        environ.get(HELM_RELEASE) or "",
         environ.get(OBJECTS_URL) or (None if servers else objects_folder(chosen).as_uri()),
         _archive(environ),
         _partitions(environ),
+        _deployments(environ.get(DEPLOYMENTS) or ""),
     )
 
 
@@ -307,6 +319,13 @@ def _partitions(environ: Mapping[str, str]) -> int | None:
     if not text.isdecimal() or not 1 <= int(text) <= PARTITIONS_MAX:
         raise SettingsError(f"{PARTITIONS} is {text!r}; it is a number from 1 to {PARTITIONS_MAX}, or unset: one.")
     return int(text)
+
+
+def _deployments(text: str) -> tuple[OwnDeployment, ...]:
+    given = [one.partition("/") for one in text.split(",") if one]
+    if wrong := ["".join(one) for one in given if not all(one) or "/" in one[2]]:
+        raise SettingsError(f"{DEPLOYMENTS} names {wrong[0]!r}; a Deployment is NAMESPACE/NAME, several have commas.")
+    return tuple(OwnDeployment(namespace, name) for namespace, _, name in given)
 
 
 def _file(environ: Mapping[str, str], name: str) -> Path | None:

@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kinds import CRDS, NAMESPACES, NFD_COVERAGE, NODE_FEATURE_RULES, NODES, SECRETS, Resource
+from gpuledger.api.kinds import (
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NFD_COVERAGE,
+    NODE_FEATURE_RULES,
+    NODES,
+    SECRETS,
+    Resource,
+)
 from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.db.revision import check_current
 from gpuledger.edge.kube import crds
 from gpuledger.runtime.settings import COMPONENT_NAMES
 from support.chart import NAME, NAMESPACE, WITH_SECRET, needs_helm, render
-from support.chart_cluster import DEPLOYMENTS, Cluster
+from support.chart_cluster import Cluster
 from support.kube_accounts import JOBS, Permission
 from support.kube_fleet import create, label_like_nfd
 from support.rights import beyond, granted, unused
@@ -70,7 +79,7 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     assert "nothing to migrate" in cluster.kubelet.ran[f"{NAME}-migrate"].log
     assert cluster.kubelet.ran[f"{NAME}-crds"].log.count("unchanged") == len(crds.shipped())
     assert (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["replicas"] == 1
-    assert await cluster.names(BUDGETS) == BUDGETED
+    assert await cluster.names(BUDGETS) == {NAME, *BUDGETED}
 
     await leave_behind(cluster.client, NAMESPACE)
     await cluster.have_webhooks()

@@ -93,6 +93,8 @@ LOG_JOBS = {
 HOOKS = {f"{NAME}-{job}" for job in ("crds", "unhook", "uninstall")}
 """The jobs with an account that is there only while they run."""
 
+JOB_SUFFIXES = ("migrate", "crds", "unhook", "uninstall")
+
 pytestmark = needs_helm
 
 
@@ -115,7 +117,7 @@ def test_lint_finds_nothing(case: str) -> None:
         ("urls", {"Secret"}, set()),
         ("one-replica", set(), set()),
         ("rules", {"PrometheusRule"}, set()),
-        ("components-of-others", set(), {"PodDisruptionBudget"}),
+        ("components-of-others", set(), set()),
         ("no-admission", set(), RESTRICTED_ACCESS_KINDS),
         ("one-shot-coverage", {"Secret"}, set()),
         ("scheduled-coverage", {"CronJob"}, set()),
@@ -249,7 +251,7 @@ def test_roles_name_what_the_code_names() -> None:
     names = {name for one in made.objects for rule in one.get("rules") or () for name in rule.get("resourceNames", ())}
     kinds = {crd["metadata"]["name"] for crd in crds.shipped()}
     ours = {WEBHOOKS, CA_SECRET, CONTROLLER_TLS_SECRET, LEDGER_CONFIG_MAP}
-    assert names == kinds | ours | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG, *COMPONENTS}
+    assert names == kinds | ours | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG, NAME, *COMPONENTS}
     assert made.one("Role", f"{NAME}-components")["metadata"]["namespace"] == NAMESPACE
     assert made.one("Role", f"{NAME}-ledger")["metadata"]["namespace"] == LEDGER_CONFIG_MAP_NAMESPACE
 
@@ -312,7 +314,7 @@ def test_names(given: dict[str, str], release: str, expected: str) -> None:
     names = {one["metadata"]["name"] for one in made.objects}
     assert names == {expected, NFD_COVERAGE, SERVICE, *POLICIES, *ROLES_OF_PEOPLE, *COMPONENTS} | {
         f"{expected}-{suffix}"
-        for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook", "uninstall", "ledger")
+        for suffix in (*JOB_SUFFIXES, "components", "nfd-coverage", "admission", "ledger", "scaling")
     }
     assert max(map(len, names)) <= 63
 

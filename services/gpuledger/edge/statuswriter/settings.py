@@ -9,7 +9,7 @@ from gpuledger.edge.statuswriter.events.series import EVENT_AGE_MAX_S
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.backoff import Backoff, Jitter
 from gpuledger.runtime.clock import Clock
-from gpuledger.runtime.settings import ComponentSettings
+from gpuledger.runtime.settings import ComponentSettings, OwnDeployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class StatusWriterSettings:
     `event_age_max_s` is how old an occurrence may be to become an Event, EVENT_AGE_MAX_S at most.
     `ownership_check_s` is how often the writer looks which ledger the cluster belongs to, and so how long it may go on
     after another ledger took the cluster over.
+    `deployments` are those that we run in, where the chart installed them; `scale_check_s` is how often their numbers
+    of pods are compared with the settings.
     `reclaim_pause_s` is how long who had a cluster lets others claim it, who look more often than that.
     """
 
@@ -54,6 +56,8 @@ class StatusWriterSettings:
     ownership_check_s: float = 5.0
     reclaim_pause_s: float = 60.0
     snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
+    deployments: tuple[OwnDeployment, ...] = ()
+    scale_check_s: float = 30.0
     components: ComponentSettings = field(default_factory=ComponentSettings)
     backoff: Backoff = field(default_factory=Backoff)
     restart_backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
