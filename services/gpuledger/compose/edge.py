@@ -185,7 +185,11 @@ def _edge(
     kubeconfig: Path | None, client: KubeClient, parts: EdgeParts, settings: Settings, followed: FollowedLog
 ) -> Edge:
     ledger, database_url = parts.ledger, parts.database_url
-    limits = StatusWriterSettings(components=settings.components, deployments=settings.deployments)
+    limits = StatusWriterSettings(
+        components=settings.components,
+        deployments=settings.deployments,
+        coverage_namespace=settings.coverage_namespace,
+    )
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(

@@ -45,6 +45,9 @@ MODULE_SETTINGS = "GPULEDGER_MODULE_SETTINGS"
 DEPLOYMENTS = "GPULEDGER_DEPLOYMENTS"
 """The Deployments that the services run in, `NAMESPACE/NAME`, with commas; the chart sets it."""
 
+COVERAGE_NAMESPACE = "GPULEDGER_COVERAGE_NAMESPACE"
+"""Where a Job waits that compares the labels of nodes; the chart sets it where it keeps one."""
+
 ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
 NAMESPACE = "GPULEDGER_NAMESPACE"
 KUBECONFIG = "KUBECONFIG"
@@ -181,6 +184,7 @@ class Settings:
     `objects_url` is the object store's; embedded servers have it below `data_dir` where none is named, and others then
     have none. With `archive`, `up` closes generations of the log by itself. `partitions` is how many a new ledger has;
     None: one. `deployments` are the chart's, in which the services run; without the chart there are none.
+    `coverage_namespace` is where the chart keeps a Job waiting that compares the labels of nodes.
     """
 
     data_dir: Path
@@ -195,6 +199,7 @@ class Settings:
     archive: ArchiveSettings | None = None
     partitions: int | None = None
     deployments: tuple[OwnDeployment, ...] = ()
+    coverage_namespace: str | None = None
 
     @property
     def has_cluster(self) -> bool:
@@ -229,6 +234,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         _archive(environ),
         _partitions(environ),
         _deployments(environ.get(DEPLOYMENTS) or ""),
+        environ.get(COVERAGE_NAMESPACE) or None,
     )
 
 

@@ -22,6 +22,7 @@ from gpuledger.api.kinds import (
     GPU_DEVICES,
     GPU_NODE_STATES,
     GPU_POOLS,
+    JOBS,
     MODULE_CONFIG,
     MODULE_CONFIGS,
     NODE_FEATURES,
@@ -52,9 +53,13 @@ POOLS: dict[Resource, dict[str, str]] = {GPU_POOLS: {"namespace": NAMESPACE}, CL
 """The kinds of pools, with where an object of theirs lies."""
 
 RENEWED = {Permission("update", "", "secrets", name, NAMESPACE) for name in (CA_SECRET, CONTROLLER_TLS_SECRET)}
-SELDOM = {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED
-"""What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted, and
-certificates are renewed months later."""
+STARTED = {Permission(verb, JOBS.group, JOBS.plural, "", NAMESPACE) for verb in ("list", "patch")}
+PARTS = ("components", "admission", "ledger", "scaling", "coverage")
+"""The roles that the services have beside the one of their name."""
+
+SELDOM = {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED | STARTED
+"""What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted,
+certificates are renewed months later, and a Job is started after minutes (test_coverage_jobs.py)."""
 
 
 @pytest.mark.long
@@ -74,7 +79,7 @@ async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster
     assert (verified.returncode, b"ClusterGPUPool/" in verified.stdout) == (1, True), verified
     requested, rules = (
         cluster.requested_by(NAME),
-        granted(render(values), NAME, *(f"{NAME}-{one}" for one in ("components", "admission", "ledger", "scaling"))),
+        granted(render(values), NAME, *(f"{NAME}-{one}" for one in PARTS)),
     )
     assert (beyond(requested, rules), unused(requested | SELDOM, rules)) == (set(), set())
     assert cluster.server.refused == []
@@ -93,7 +98,7 @@ async def test_disabled_parts_request_nothing(cluster: Cluster, values: dict[str
         await eventually(partial(_have_a_status, cluster.client, GPU_DEVICES, 1))
         await _make_and_leave_a_pool(cluster.client)
     requested, made = cluster.requested_by(NAME), render(values)
-    assert made.names("Role") == {f"{NAME}-ledger", f"{NAME}-scaling", f"{NAME}-uninstall"}
+    assert made.names("Role") == {f"{NAME}-{one}" for one in ("ledger", "scaling", "coverage", "uninstall")}
     assert beyond(requested, granted(made, NAME, f"{NAME}-ledger")) == set()
     assert cluster.server.refused == []
 

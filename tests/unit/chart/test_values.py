@@ -44,6 +44,7 @@ from support.chart import (
     is_hook,
     needs_helm,
     render,
+    standby,
     template,
 )
 
@@ -80,8 +81,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 COMPONENTS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
 ALWAYS = {
-    "ClusterRole", "ClusterRoleBinding", "Deployment", "Job", "PodDisruptionBudget", "Role", "RoleBinding", "Service",
-    "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "ClusterRole", "ClusterRoleBinding", "CronJob", "Deployment", "Job", "PodDisruptionBudget", "Role", "RoleBinding",
+    "Service", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
 POLICIES = {"gpu-control-plane-restricted-access", "gpu-control-plane-automatic-approval"}
 RESTRICTED_ACCESS_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -120,9 +121,9 @@ def test_lint_finds_nothing(case: str) -> None:
         ("components-of-others", set(), set()),
         ("no-admission", set(), RESTRICTED_ACCESS_KINDS),
         ("one-shot-coverage", {"Secret"}, set()),
-        ("scheduled-coverage", {"CronJob"}, set()),
-        ("log-proof", {"CronJob"}, set()),
-        ("log-archive", {"CronJob"}, set()),
+        ("scheduled-coverage", set(), set()),
+        ("log-proof", set(), set()),
+        ("log-archive", set(), set()),
         ("service-monitor", {"ServiceMonitor", "PodMonitor"}, set()),
         ("exporter-of-others", {"ServiceMonitor"}, set()),
         ("dashboards", {"ConfigMap"}, set()),
@@ -132,7 +133,7 @@ def test_which_kinds_there_are(case: str, more: set[str], less: set[str]) -> Non
     made = render(CASES[case])
     assert made.kinds() == ALWAYS - less | more
     is_once = case == "one-shot-coverage"
-    always = {f"{NAME}-{job}" for job in ("migrate", "crds", "unhook", "uninstall")}
+    always = {f"{NAME}-{job}" for job in JOB_SUFFIXES}
     assert made.names("Job") == always | ({NFD_COVERAGE} if is_once else set())
 
 
@@ -140,6 +141,7 @@ def test_what_pods_run(made: Manifests) -> None:
     ran = {one["metadata"]["name"]: template["spec"]["containers"][0]["args"] for one, template in made.templates()}
     coverage = {NFD_COVERAGE: ["nfd", "coverage"]} if NFD_COVERAGE in ran else {}
     assert ran == {
+        standby(made)["metadata"]["name"]: ["nfd", "coverage"],
         NAME: ["up", "--listen", "0.0.0.0:8080"],
         f"{NAME}-migrate": ["migrate"],
         f"{NAME}-crds": ["crds", "install"],
@@ -312,9 +314,10 @@ def test_every_object_has_the_standard_labels(made: Manifests) -> None:
 def test_names(given: dict[str, str], release: str, expected: str) -> None:
     made = render({**WITH_URLS, **given, "nfdCoverage": {"enabled": True}}, release)
     names = {one["metadata"]["name"] for one in made.objects}
-    assert names == {expected, NFD_COVERAGE, SERVICE, *POLICIES, *ROLES_OF_PEOPLE, *COMPONENTS} | {
+    waiting = standby(made)["metadata"]["name"]
+    assert names == {expected, NFD_COVERAGE, waiting, SERVICE, *POLICIES, *ROLES_OF_PEOPLE, *COMPONENTS} | {
         f"{expected}-{suffix}"
-        for suffix in (*JOB_SUFFIXES, "components", "nfd-coverage", "admission", "ledger", "scaling")
+        for suffix in (*JOB_SUFFIXES, "components", "coverage", "nfd-coverage", "admission", "ledger", "scaling")
     }
     assert max(map(len, names)) <= 63
 

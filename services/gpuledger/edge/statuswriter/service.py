@@ -34,6 +34,7 @@ from gpuledger.edge.statuswriter.metrics.slices import SliceMetrics
 from gpuledger.edge.statuswriter.metrics.writer import ACTIVE, BOOTSTRAP_ERRORS, HANDLER_ERRORS, registered
 from gpuledger.edge.statuswriter.objects import Kind
 from gpuledger.edge.statuswriter.ownership import Ownership
+from gpuledger.edge.statuswriter.reconcile.coverage_starter import CoverageStarter
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.statuswriter.reconcile.scaler import Scaler
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
@@ -210,6 +211,7 @@ class _Leader:
         self._recorder = EventRecorder(context, _breaker(context, settings.events_per_s, settings.events_burst))
         breaker = _breaker(context, settings.writes_per_s, settings.writes_burst)
         self._writer = ObjectWriter(context, self._planner, self._queue, breaker, self._recorder)
+        self._coverage = CoverageStarter(context, self._desired, breaker, lambda one: self._announce([one]))
         self._scaler = Scaler(context, self._desired, breaker, self._writer.announce, self._writer.enqueue)
 
     def collectors(self) -> list[Collector]:
@@ -252,6 +254,8 @@ class _Leader:
         writers = [self._writer.run() for _ in range(self._context.settings.writes_at_once_max)]
         informers = [Informer(kind, self._context, self._planner, self._writer).run() for kind in self._kinds]
         others = [self._recorder.run(), self._check_pools(), self._scaler.run()]
+        if (namespace := self._context.settings.coverage_namespace) is not None:
+            others.append(self._coverage.run(namespace))
         return [self._follow_ledger(), *others, *informers, *writers]
 
     async def _check_pools(self) -> None:

@@ -25,6 +25,9 @@ class StatusWriterSettings:
     `without_pool_grace_s` is how long a node's GPUs are ready without a pool before an Event says so.
     `coverage_after_s` is how long a node's inventory is incomplete before an Event says which of its labels differ from
     those that the NodeFeatureRule derives; it is less than `event_age_max_s`.
+    `coverage_namespace` is where a Job waits that compares all labels; None where no chart keeps one. It is started by
+    then, `coverage_check_s` is how often the writer looks, and `coverage_repeat_s` how soon one runs again for nodes of
+    which nothing else is recorded.
     `event_age_max_s` is how old an occurrence may be to become an Event, EVENT_AGE_MAX_S at most.
     `ownership_check_s` is how often the writer looks which ledger the cluster belongs to, and so how long it may go on
     after another ledger took the cluster over.
@@ -42,6 +45,9 @@ class StatusWriterSettings:
     slice_writes_burst: int = 250
     without_pool_grace_s: float = 30.0
     coverage_after_s: float = 300.0
+    coverage_namespace: str | None = None
+    coverage_check_s: float = 30.0
+    coverage_repeat_s: float = 86_400.0
     orphan_grace_s: float = 0.5
     relist_period_s: float = 600.0
     lock_check: LockCheck = field(default_factory=LockCheck)
