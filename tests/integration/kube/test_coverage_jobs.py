@@ -86,8 +86,9 @@ async def has_ended(client: KubeClient, name: str) -> bool:
 
 
 async def notes(client: KubeClient) -> list[str]:
-    found = [one["note"] for one in (await client.list(EVENTS)).items if one["reason"] == "GPUNodeLabelsChecked"]
-    return [note for note in found if note.startswith("The Job ")]
+    found = [one for one in (await client.list(EVENTS)).items if one["note"].startswith("The Job ")]
+    assert all((one["reason"], one.get("series")) == ("GPUNodeLabelsChecked", None) for one in found)
+    return [one["note"] for one in found]
 
 
 async def has_notes(client: KubeClient, *names: str) -> bool:
@@ -97,6 +98,13 @@ async def has_notes(client: KubeClient, *names: str) -> bool:
 
 async def has_looked(cluster: Cluster) -> bool:
     return LISTED in cluster.requested_by(NAME)
+
+
+async def looks_again(cluster: Cluster, times: int = 3) -> None:
+    """Return when the status writer has listed the Jobs so often."""
+    for _ in range(times):
+        cluster.requested_by(NAME).discard(LISTED)
+        await eventually(partial(has_looked, cluster))
 
 
 async def stays_incomplete(decided: Decided) -> None:
@@ -116,10 +124,10 @@ async def test_the_waiting_job_runs_once_a_node_stays_incomplete_and_its_result_
         assert "gpu.deckhouse.io/device-count" in ran.log
         await eventually(partial(has_notes, cluster.client, FIRST))
         await put_in_readiness(cluster.client, SECOND)
+        await looks_again(cluster)
+        assert await has_notes(cluster.client, FIRST)
     async with writing(cluster, decided, database_url, tmp_path):
-        for _ in range(3):
-            cluster.requested_by(NAME).discard(LISTED)
-            await eventually(partial(has_looked, cluster))
+        await looks_again(cluster)
         assert await has_notes(cluster.client, FIRST)
     assert set(cluster.kubelet.ran) == {FIRST}
     rules = granted(made, f"{NAME}-coverage")

@@ -1,7 +1,7 @@
 """The services scale their own Deployments as `highAvailability` says: on real servers, by the scale alone."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -33,11 +33,20 @@ def facts(ledger: JetStreamLedger) -> FactRecorder:
 
 
 @asynccontextmanager
+async def standing_by(
+    facts: FactRecorder, database_url: str, client: KubeClient, **more: Any
+) -> AsyncIterator[StatusWriter]:
+    """A status writer that may have to wait for another one to end."""
+    settings = replace(QUICK, deployments=(SERVER,), scale_check_s=0.05, **more)
+    async with status_writer(facts.ledger, database_url, client, settings) as writer:
+        yield writer
+
+
+@asynccontextmanager
 async def scaling(
     facts: FactRecorder, database_url: str, client: KubeClient, **more: Any
 ) -> AsyncIterator[StatusWriter]:
-    settings = replace(QUICK, deployments=(SERVER,), scale_check_s=0.05, **more)
-    async with status_writer(facts.ledger, database_url, client, settings) as writer:
+    async with standing_by(facts, database_url, client, **more) as writer:
         await all_written(writer, facts.ledger)
         yield writer
 
@@ -102,6 +111,8 @@ async def test_what_a_release_resets_is_set_again_until_somebody_keeps_changing_
         assert await has(client, 2)
         await available(facts, True, generation=2)
         await eventually(partial(is_configured, client, ConditionStatus.TRUE))
+        await available(facts, False, generation=3)
+        await comes_to(client, 1)
 
 
 async def test_what_people_stopped_or_nobody_set_stays(
@@ -153,17 +164,20 @@ async def test_what_people_stop_meanwhile_is_not_started(
 
 
 async def test_the_leader_may_be_the_pod_that_ends(
-    facts: FactRecorder, database_url: str, client: KubeClient, ours: CountingClient
+    facts: FactRecorder, database_url: str, client: KubeClient, kube: KubeServer, ours: CountingClient
 ) -> None:
     await deploy(client, 2)
-    async with scaling(facts, database_url, ours):
-        await available(facts, False)
-        await comes_to(client, 1)
-    ours.written.clear()
-    ours.asked.clear()
-    async with scaling(facts, database_url, ours):
-        await eventually(partial(_has_asked, ours))
-    assert SCALE not in ours.written
+    async with counting(kube.kubeconfig) as second, AsyncExitStack() as first:
+        await first.enter_async_context(scaling(facts, database_url, ours))
+        async with standing_by(facts, database_url, second) as other:
+            await available(facts, False)
+            await comes_to(client, 1)
+            assert (other.health().state, second.written) == ("standing-by", [])
+            await first.aclose()
+            await eventually(partial(_has_asked, second))
+            assert other.health().state == "writing"
+        assert SCALE not in second.written
+    assert ours.written.count(SCALE) == 1
     assert await has(client, 1)
 
 

@@ -137,9 +137,11 @@ class Scaler:
     def _show(self) -> None:
         """Show in the module's condition, and once as an Event, what keeps the setting from being in force."""
         check, now = self._state.module_check, self._context.clock()
-        before = check.shown
-        if not check.refuse(self._refused(), now):
+        before, refused = check.shown, self._refused()
+        if not check.refuse(refused, now):
             return
+        if refused is not None:
+            log.warning("scale.refused", reason=refused.problem)
         self._touch(MODULE)
         shown = check.shown
         if shown is not None and (note := news_of(before, shown)) is not None:
