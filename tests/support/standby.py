@@ -1,7 +1,11 @@
 """A hot standby of a test's PostgreSQL server, as `pg_basebackup --write-recovery-conf` makes it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final
+
+import psycopg
 
 from gpuledger.local.servers.files import write_private
 from gpuledger.local.servers.ports import HOST
@@ -10,6 +14,9 @@ from gpuledger.local.servers.postgres_data import PASSABLE_MODE, new_data, run_p
 from gpuledger.local.servers.privileges import Account, Launch
 from support.projections import execute
 from support.waiting import eventually
+
+CANCELED_MAX: Final = 100
+"""How often a test asks again what recovery canceled."""
 
 _REPLICATION = f"host replication all {HOST}/32 scram-sha-256\n"
 
@@ -50,11 +57,29 @@ def url_on(server: PostgresServer, url: str) -> str:
     return f"{server.url.rpartition('/')[0]}/{url.rpartition('/')[2]}"
 
 
+def ask(standby: PostgresServer, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
+    """What a statement returns, which recovery may cancel at any time."""
+    for _ in range(CANCELED_MAX):
+        with suppress(psycopg.errors.SerializationFailure):
+            return execute(standby.url, statement, *arguments)
+    raise AssertionError(f"canceled {CANCELED_MAX} times: {statement}")
+
+
+def pause_replay(standby: PostgresServer) -> None:
+    """Have the standby stay where it is."""
+    ask(standby, "SELECT pg_wal_replay_pause()")
+
+
+def resume_replay(standby: PostgresServer) -> None:
+    """Have the standby go on."""
+    ask(standby, "SELECT pg_wal_replay_resume()")
+
+
 async def replayed(primary_url: str, standby: PostgresServer) -> None:
     """Return once the standby has replayed all that the primary has written by now."""
     ((written,),) = execute(primary_url, "SELECT pg_current_wal_lsn()::text")
 
     async def has_replayed() -> bool:
-        return execute(standby.url, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written) == [(True,)]
+        return ask(standby, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", written) == [(True,)]
 
     await eventually(has_replayed)

@@ -3,7 +3,9 @@
 Changes nothing, and takes no lock.
 """
 
+import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 import psycopg
 
@@ -21,6 +23,11 @@ from gpuledger.tools.doctor import Check, failed, ok, warning
 
 CHECK = "read replica"
 
+LOOKS_MAX: Final = 5
+"""How often a standby is looked at that has not replayed all that it has."""
+
+LOOK_AGAIN_S: Final = 0.2
+
 
 async def replica_check(url: str, projections: Sequence[Projection], ledger: Ledger | None) -> Check:
     """Whether the server that answers what is only asked can do so; `ledger` is None where it cannot be used."""
@@ -29,12 +36,22 @@ async def replica_check(url: str, projections: Sequence[Projection], ledger: Led
             await check_connection(connection)
             if ledger is not None:
                 await _confirm_ledger(connection, projections, ledger)
-            return replay_check(await replay_of(connection), place_of(url))
+            return replay_check(await _settled(connection), place_of(url))
     except LogReplacedError as error:
         found = f"{place_of(url)} is no standby of ours: {error}."
         return failed(CHECK, f"{found} Let {DATABASE_READ_URL} name one of the server in {DATABASE_URL}.")
     except (DatabaseError, psycopg.Error) as error:
         return failed(CHECK, f"{str(error).strip()} ({DATABASE_READ_URL} names it.)")
+
+
+async def _settled(connection: AsyncConnection) -> Replay:
+    """How far it has replayed, once it has what came just now: the transaction before that may be long ago."""
+    for _ in range(LOOKS_MAX):
+        replay = await replay_of(connection)
+        if replay.is_current or replay.reason:
+            break
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return replay
 
 
 async def _confirm_ledger(connection: AsyncConnection, projections: Sequence[Projection], ledger: Ledger) -> None:

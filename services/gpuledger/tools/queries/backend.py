@@ -114,7 +114,7 @@ async def bring_current(backend: Backend, projections: Sequence[Projection] | No
                 continue
             if events := await _project(backend, position):
                 checkpoint = await position.checkpoint()
-                backend.reporter.message(await as_of(backend.ledger, projection.name, events, checkpoint))
+                backend.reporter.message(await as_of(backend.ledger, [projection.name], events, checkpoint))
 
 
 async def read(

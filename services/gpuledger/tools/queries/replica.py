@@ -6,14 +6,14 @@ get there in time answers with what it has.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from gpuledger.db.engine import AsyncConnection, place_of
 from gpuledger.db.readonly import STATEMENT_TIMEOUT_S, one_moment, reader_session
 from gpuledger.db.replica import past_conflicts, replay_of
 from gpuledger.domain.fact import time_of_ns
-from gpuledger.events.position import ORIGIN, Generations, Offset, events_up_to, lag
+from gpuledger.events.position import ORIGIN, Generations, Offset, Position, events_up_to, lag
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LogReplacedError
 from gpuledger.projection.checkpoint import Checkpoint, live_checkpoints
@@ -108,8 +108,12 @@ class Replica:
         return lag(reached(checkpoint, self._ledger.generations), self._head)
 
     async def _report(self, connection: AsyncConnection, behind: Iterable[_Behind]) -> None:
+        alike: dict[Position | None, list[_Behind]] = {}
         for one in behind:
-            self._reporter.message(await as_of(self._ledger, one.projection.name, one.events, one.checkpoint))
+            alike.setdefault(None if one.checkpoint is None else one.checkpoint.at, []).append(one)
+        for same in alike.values():
+            names = [one.projection.name for one in same]
+            self._reporter.message(await as_of(self._ledger, names, same[0].events, same[0].checkpoint))
         replay = await replay_of(connection)
         if not replay.is_current:
             until = (
@@ -141,13 +145,16 @@ def reached(checkpoint: Checkpoint, generations: Generations) -> Offset:
     return checkpoint.position if generations.has(checkpoint.at) else ORIGIN
 
 
-async def as_of(ledger: Ledger, projection: str, events: int, checkpoint: Checkpoint | None) -> str:
-    """The line that says how many events rows lack, and up to where they hold the log, with its time of recording."""
+async def as_of(ledger: Ledger, projections: Sequence[str], events: int, checkpoint: Checkpoint | None) -> str:
+    """The line that says how many events rows lack, and up to where they hold the log, with its time of recording.
+
+    The projections have one checkpoint, or none.
+    """
+    several, names = len(projections) > 1, ", ".join(projections)
+    subject = f"Projections {names} are" if several else f"Projection {names} is"
+    behind = f"{subject} {events} events behind the log"
     if checkpoint is None:
-        return f"Projection {projection} is {events} events behind the log; it has no rows yet."
+        return f"{behind}; there are no rows yet."
     last = await ledger.message_at(checkpoint.position) if ledger.generations.has(checkpoint.at) else None
     when = "" if last is None else f", recorded {time_of_ns(last.recorded_ns):%FT%TZ}"
-    return (
-        f"Projection {projection} is {events} events behind the log; what follows is as of its checkpoint, "
-        f"{checkpoint.at}{when}."
-    )
+    return f"{behind}; what follows is as of {'their' if several else 'its'} checkpoint, {checkpoint.at}{when}."
