@@ -49,11 +49,19 @@ ASKED = [
     ("get", "devices"),
     ("get", "devices", "--at", format_time(hour(2))),
     ("get", "devices", "--as-recorded", "1"),
+    ("get", "nodes"),
+    ("get", "workloads"),
+    ("get", "allocations"),
     ("get", "slices"),
     ("get", "slicepools"),
     ("diff", format_time(hour(0)), "now"),
     ("describe", "device", "d1", "--no-kube"),
     ("timeline", "device", "d1", "--no-kube"),
+    ("timeline", "node", "n1", "--no-kube"),
+    ("log", "tail"),
+    ("log", "show", "1"),
+    ("log", "stats"),
+    ("log", "gaps"),
 ]
 
 
@@ -62,7 +70,7 @@ def test_commands_that_only_ask_need_no_primary(cli: Cli, monkeypatch: pytest.Mo
     for command in ASKED:
         result = cli(*command)
         assert result.code == 0, (command, result.err)
-        assert set(result.err.splitlines()) <= {"No slices found.", "No slicepools found."}, command
+        assert all(line.startswith("No ") for line in result.err.splitlines()), command
     monkeypatch.delenv("DATABASE_READ_URL")
     assert cli(*ASKED[0]).code == 4
 
@@ -116,7 +124,7 @@ def test_of_several_servers_a_standby_answers(
 
 def test_whoever_writes_or_proves_asks_the_primary_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_READ_URL", NOBODY)
-    for command in ("verify", "history list", "log gaps", "migrate", "replay devices --dry-run"):
+    for command in ("verify", "history list", "migrate", "replay devices --dry-run"):
         assert cli(*command.split()).code == 0, command
 
 

@@ -7,6 +7,7 @@ get there in time answers with what it has.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Final, NamedTuple, TypeVar
 
 from gpuledger.db.engine import AsyncConnection, place_of
@@ -53,6 +54,7 @@ class Replica:
         self._head = ORIGIN
         self._ends_s = 0.0
         self._is_reported = False
+        self._is_waiting = False
 
     def require(self, projections: Iterable[Projection], head: Offset) -> None:
         """Let what is read from now on hold the rows of these projections up to `head`, if that takes not too long."""
@@ -74,13 +76,25 @@ class Replica:
                 self.url, application_name=application_name, statement_timeout_s=statement_timeout_s
             )
             async with session as connection:
-                while True:
-                    async with one_moment(connection):
-                        if await self._is_answering(connection):
-                            return await work(connection)
-                    await asyncio.sleep(POLL_S)
+                with ExitStack() as waiting:
+                    while True:
+                        async with one_moment(connection):
+                            if await self._is_answering(connection):
+                                waiting.close()
+                                return await work(connection)
+                        self._show_wait(waiting)
+                        await asyncio.sleep(POLL_S)
 
         return await past_conflicts(once)
+
+    def _show_wait(self, waiting: ExitStack) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
+            waiting.enter_context(self._reporter.progress("Waiting for the read replica"))
+            waiting.callback(self._wait_is_over)
+
+    def _wait_is_over(self) -> None:
+        self._is_waiting = False
 
     async def _is_answering(self, connection: AsyncConnection) -> bool:
         """Whether the rows reach what is required, or no time is left; then it is reported how far they do."""
