@@ -43,6 +43,18 @@ async def read_only(
     Raises:
         DatabaseUnavailableError: no connection can be made, or it is lost.
     """
+    async with (
+        reader_session(url, application_name=application_name, statement_timeout_s=statement_timeout_s) as connection,
+        one_moment(connection),
+    ):
+        yield connection
+
+
+@asynccontextmanager
+async def reader_session(
+    url: str, *, application_name: str, statement_timeout_s: int = STATEMENT_TIMEOUT_S
+) -> AsyncIterator[AsyncConnection]:
+    """A session whose transactions only read, as the reader where it may; raises as `read_only` does."""
     settings = {
         **READ_ONLY,
         "statement_timeout": f"{statement_timeout_s}s",
@@ -51,13 +63,19 @@ async def read_only(
     }
     async with connect(url, application_name=application_name, settings=settings) as connection:
         await become_reader(connection)
-        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        await connection.execute("SELECT 1")
-        try:
-            yield connection
-        finally:
-            if not connection.broken:
-                await connection.rollback()
+        yield connection
+
+
+@asynccontextmanager
+async def one_moment(connection: AsyncConnection) -> AsyncIterator[None]:
+    """One transaction of such a session, which shows one moment; rolled back at the end."""
+    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    await connection.execute("SELECT 1")
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            await connection.rollback()
 
 
 async def query(connection: AsyncConnection, statement: str) -> psycopg.AsyncCursor[tuple[Any, ...]]:

@@ -45,7 +45,8 @@ class WorkloadsProjection(Projection):
     """Workloads and their GPU allocations over time; ended ones are read back when a late `workload.*` event comes."""
 
     name = "workloads"
-    version = 2
+    version = 3
+    same_rows_as = 2
     specs = workloads.SPECS
     handlers = workloads.HANDLERS
     pages = True

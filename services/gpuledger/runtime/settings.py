@@ -26,6 +26,9 @@ PARTITIONS = "GPULEDGER_PARTITIONS"
 """How many partitions a new ledger has; one that is there keeps its own."""
 
 DATABASE_URL = "DATABASE_URL"
+DATABASE_READ_URL = "DATABASE_READ_URL"
+"""The PostgreSQL server, such as a standby, that answers commands which only ask; without it that of `DATABASE_URL`."""
+
 DATA_DIR = "GPULEDGER_DATA_DIR"
 OBJECTS_URL = "GPULEDGER_OBJECTS_URL"
 """Where the object store is: file:/folder or s3://bucket/prefix."""
@@ -99,13 +102,15 @@ ANONYMOUS: Final = NatsIdentity()
 class Servers:
     """Real servers to use in place of embedded ones, and the files that log us in to NATS.
 
-    `nats_replicas` is how many replicas the stream must have; None leaves it to the cluster.
+    `nats_replicas` is how many replicas the stream must have; None leaves it to the cluster. `database_read_url` is the
+    read replica's; without it `database_url` answers everything.
     """
 
     nats_url: str
     database_url: str
     nats_identity: NatsIdentity = ANONYMOUS
     nats_replicas: int | None = None
+    database_read_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +218,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
     Raises:
         SettingsError: only one of the two servers is named, or another variable cannot be used.
     """
-    nats_url, database_url = environ.get(NATS_URL), environ.get(DATABASE_URL)
-    servers = None
-    if nats_url or database_url:
-        if not (nats_url and database_url):
-            given, missing = (NATS_URL, DATABASE_URL) if nats_url else (DATABASE_URL, NATS_URL)
-            raise SettingsError(f"{given} is set but {missing} is not; set both, or neither for embedded servers.")
-        servers = Servers(nats_url, database_url, read_nats_identity(environ), _replicas(environ))
+    servers = _servers(environ)
     chosen = data_dir or Path(environ.get(DATA_DIR) or DEFAULT_DATA_DIR)
     return Settings(
         chosen.expanduser().absolute(),
@@ -236,6 +235,19 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         _deployments(environ.get(DEPLOYMENTS) or ""),
         environ.get(COVERAGE_NAMESPACE) or None,
     )
+
+
+def _servers(environ: Mapping[str, str]) -> Servers | None:
+    nats_url, database_url = environ.get(NATS_URL), environ.get(DATABASE_URL)
+    read_url = environ.get(DATABASE_READ_URL) or None
+    if nats_url and database_url:
+        return Servers(nats_url, database_url, read_nats_identity(environ), _replicas(environ), read_url)
+    if nats_url or database_url:
+        given, missing = (NATS_URL, DATABASE_URL) if nats_url else (DATABASE_URL, NATS_URL)
+        raise SettingsError(f"{given} is set but {missing} is not; set both, or neither for embedded servers.")
+    if read_url:
+        raise SettingsError(f"{DATABASE_READ_URL} is set but {NATS_URL} and {DATABASE_URL} are not; set all three.")
+    return None
 
 
 def _archive(environ: Mapping[str, str]) -> ArchiveSettings | None:
