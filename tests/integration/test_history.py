@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gpuledger.cli.commands.diff import COMPARED, differences
 from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
+from gpuledger.cli.render import Output
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.domain.devices.fold import DEVICE_HISTORY, OCCUPANCY_HISTORY
 from gpuledger.events.envelope import Decoded
@@ -23,7 +24,7 @@ from gpuledger.readmodels.projections import (
     NodesProjection,
     WorkloadsProjection,
 )
-from gpuledger.tools.queries.rows import rows_at, rows_that_may_differ
+from gpuledger.tools.queries.rows import RowFilter, rows_at, rows_that_may_differ
 from support.events import RecordedFact, facts, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, publish
 
@@ -57,6 +58,10 @@ async def _agree(url: str, events: list[Decoded], recorded: list[Decoded], until
             expected = [_shown(noun, row) for row in table.rows.values()]
             found = await rows_at(connection, noun.source, hour(until))
             assert sorted(map(repr, found)) == sorted(map(repr, expected)), noun.view.kind
+            needed = noun.view.needed(Output.TABLE)
+            narrow = await rows_at(connection, noun.source, hour(until), RowFilter(columns=needed))
+            assert set(narrow.names) == set(needed)
+            assert narrow == [{name: row[name] for name in narrow.names} for row in found]
         await _rows_without_versions_agree(connection, hour(until))
         for noun in COMPARED:
             await _differences_agree(connection, noun, hour(until), hour(then))

@@ -1,6 +1,7 @@
 CREATE FUNCTION report.devices_at(at timestamptz) RETURNS SETOF gpuledger_live.device
 LANGUAGE sql STABLE
 BEGIN ATOMIC
+    -- In the order of the key: look-ups of neighbours share the pages of an index.
     SELECT
         device.device,
         coalesce(version.state, 'Unplaced'),
@@ -13,9 +14,9 @@ BEGIN ATOMIC
         device.first_seen_at,
         version.removed_at,
         coalesce(version.lives, 0),
-        coalesce(failed.failures, 0),
+        failed.failures,
         failed.last_failed_at
-    FROM gpuledger_live.device AS device
+    FROM (SELECT * FROM gpuledger_live.device ORDER BY device) AS device
     LEFT JOIN LATERAL (
         SELECT history.*
         FROM gpuledger_live.device_history AS history
@@ -23,12 +24,11 @@ BEGIN ATOMIC
         ORDER BY history.valid_from DESC
         LIMIT 1
     ) AS version ON true
-    LEFT JOIN (
-        SELECT failure.device, count(*) AS failures, max(failure.failed_at) AS last_failed_at
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS failures, max(failure.failed_at) AS last_failed_at
         FROM gpuledger_live.failure AS failure
-        WHERE failure.failed_at <= at
-        GROUP BY failure.device
-    ) AS failed ON failed.device = device.device
+        WHERE failure.device = device.device AND failure.failed_at <= at
+    ) AS failed
     WHERE device.first_seen_at <= at AND report.has_versions()
     UNION ALL
     -- Rows of a build that kept no versions.
@@ -49,7 +49,7 @@ BEGIN ATOMIC
         device.first_seen_at,
         life.removed_at,
         coalesce(life.lives, 0),
-        coalesce(failed.failures, 0),
+        failed.failures,
         failed.last_failed_at
     FROM gpuledger_live.device AS device
     LEFT JOIN (
@@ -72,12 +72,11 @@ BEGIN ATOMIC
         FROM report.installations_at(devices_at.at) AS installation
         GROUP BY installation.device
     ) AS life ON life.device = device.device
-    LEFT JOIN (
-        SELECT failure.device, count(*) AS failures, max(failure.failed_at) AS last_failed_at
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS failures, max(failure.failed_at) AS last_failed_at
         FROM gpuledger_live.failure AS failure
-        WHERE failure.failed_at <= at
-        GROUP BY failure.device
-    ) AS failed ON failed.device = device.device
+        WHERE failure.device = device.device AND failure.failed_at <= at
+    ) AS failed
     WHERE device.first_seen_at <= at AND NOT report.has_versions();
 END;
 
