@@ -15,6 +15,7 @@ from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILUR
 from gpuledger.cli.render import Output
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.domain.devices.fold import DEVICE_HISTORY, OCCUPANCY_HISTORY
+from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.projection.runner import Runner
@@ -25,7 +26,7 @@ from gpuledger.readmodels.projections import (
     WorkloadsProjection,
 )
 from gpuledger.tools.queries.rows import RowFilter, rows_at, rows_that_may_differ
-from support.events import RecordedFact, facts, folded, hour, log_of, numbered
+from support.events import IMPORT, RecordedFact, facts, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, publish
 
 PROJECTIONS = (DevicesProjection, NodesProjection, WorkloadsProjection, AllocationsProjection)
@@ -77,6 +78,23 @@ async def _rows_without_versions_agree(connection: AsyncConnection, at: datetime
                 await connection.execute(f"TRUNCATE gpuledger_live.{table.name}".encode())
             # Without a row nobody has folded anything, and there are no rows of before either.
             assert await rows_at(connection, noun.source, at) == found
+
+
+async def test_devices_that_have_not_changed_since_need_neither_versions_nor_failures(url: str) -> None:
+    ledger = MemoryLedger()
+    happened = [
+        RecordedFact(IMPORT, "d1", 1, DeviceInserted(slot="s1", serial="a")),
+        RecordedFact(IMPORT, "d1", 2, DeviceFailed(kind="DBE")),
+        RecordedFact(IMPORT, "d2", 3, DeviceInserted(slot="s2")),
+        RecordedFact(IMPORT, "d2", 4, DeviceRemoved(slot="s2")),
+    ]
+    head = await publish(ledger, numbered(happened))
+    await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(head)
+    async with connect(url, application_name="test") as connection:
+        before, found = [await rows_at(connection, DEVICES.source, hour(at)) for at in (3, 4)]
+        await connection.execute("TRUNCATE gpuledger_live.device_history, gpuledger_live.failure")
+        assert await rows_at(connection, DEVICES.source, hour(4)) == found
+        assert await rows_at(connection, DEVICES.source, hour(3)) != before, "one has changed since, and is looked up"
 
 
 async def _differences_agree(connection: AsyncConnection, noun: Noun, earlier: datetime, later: datetime) -> None:
