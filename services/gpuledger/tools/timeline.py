@@ -15,8 +15,9 @@ from gpuledger.events.position import ORIGIN, Generations, Position, order
 from gpuledger.tools.cluster import KubeEvent
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
 from gpuledger.tools.queries.devices import RecordedEvent, identify, recorded_events, registered_as
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.pools import PoolName, assignments_of, current_pools, find_pool
-from gpuledger.tools.queries.rows import RowDict, rows_where, slots_of
+from gpuledger.tools.queries.rows import rows_where, slots_of
 
 DEVICES_MAX = 256
 """Devices whose events a node's timeline holds."""

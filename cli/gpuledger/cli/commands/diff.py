@@ -1,6 +1,6 @@
 """`gpuledger diff`: the differences between two moments."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -16,7 +16,8 @@ from gpuledger.cli.times import parse_time
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.queries.backend import bring_current, read
-from gpuledger.tools.queries.rows import RowDict, rows_that_may_differ
+from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import rows_that_may_differ
 
 COMPARED = (DEVICES, SLOTS, NODES, WORKLOADS, ALLOCATIONS, CONTRADICTIONS)
 """Failures are left out: they are events, and only become more."""
@@ -70,7 +71,7 @@ async def _diff(nouns: list[Noun], earlier: datetime, later: datetime, data_dir:
         return await read(backend, ask, application_name="gpuledger diff")
 
 
-def differences(noun: Noun, before: list[RowDict], after: list[RowDict]) -> Iterator[RowDict]:
+def differences(noun: Noun, before: Sequence[RowDict], after: Sequence[RowDict]) -> Iterator[RowDict]:
     """A row for each difference: what appeared, disappeared or changed."""
     old = {tuple(row[name] for name in noun.spec.key): row for row in before}
     new = {tuple(row[name] for name in noun.spec.key): row for row in after}

@@ -20,7 +20,7 @@ from gpuledger.cli.render.plot_terminal import coloured, plain, terminal_lines
 from gpuledger.cli.run import run
 from gpuledger.db.views import REPORTS, view_of
 from gpuledger.runtime.clock import system_clock
-from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.sql import Result, result_now
 
 ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-released")

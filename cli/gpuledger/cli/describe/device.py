@@ -33,7 +33,8 @@ from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
 from gpuledger.tools.queries.backend import Backend, read
 from gpuledger.tools.queries.devices import DeviceIdentity, identify
-from gpuledger.tools.queries.rows import RowDict, has_table, row_of, rows_where
+from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import has_table, row_of, rows_where
 
 LIVES = (Column("Slot", "slot"), Column("From", "valid_from"), Column("To", "valid_to"), Column("Retired", "retired"))
 ALLOCATIONS = (

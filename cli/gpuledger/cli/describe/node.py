@@ -35,7 +35,8 @@ from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
 from gpuledger.tools.present.devices import decisions_of
 from gpuledger.tools.queries.backend import Backend, read
-from gpuledger.tools.queries.rows import RowDict, has_table, row_of, rows_where, slots_of
+from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import has_table, row_of, rows_where, slots_of
 
 SLOTS = (
     Column("Slot", "slot"),

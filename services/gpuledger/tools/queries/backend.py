@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from gpuledger.db.engine import AsyncConnection, connect
+from gpuledger.db.engine import NO_SETTINGS, AsyncConnection, connect
 from gpuledger.db.readonly import STATEMENT_TIMEOUT_S, read_only
 from gpuledger.domain.table import Table
 from gpuledger.events.position import Generations, Offset, events_up_to, lag
@@ -123,10 +123,12 @@ async def read(
     *,
     application_name: str,
     statement_timeout_s: int = STATEMENT_TIMEOUT_S,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> T:
     """What `work` makes of one moment of the rows, over a connection that only reads: to a replica, where one answers.
 
-    There it may run several times, so that it keeps nothing of a time that did not end.
+    `settings` are further ones of the session. There it may run several times, so that it keeps nothing of a time that
+    did not end.
 
     Raises:
         DatabaseUnavailableError: no connection can be made, or it is lost.
@@ -134,10 +136,13 @@ async def read(
     """
     if backend.replica is not None:
         return await backend.replica.read(
-            work, application_name=application_name, statement_timeout_s=statement_timeout_s
+            work, application_name=application_name, statement_timeout_s=statement_timeout_s, settings=settings
         )
     session = read_only(
-        backend.database_url, application_name=application_name, statement_timeout_s=statement_timeout_s
+        backend.database_url,
+        application_name=application_name,
+        statement_timeout_s=statement_timeout_s,
+        settings=settings,
     )
     async with session as connection:
         return await work(connection)

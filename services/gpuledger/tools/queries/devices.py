@@ -16,8 +16,9 @@ from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.backend import Backend, read
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.named_events import messages_about
-from gpuledger.tools.queries.rows import RowDict, rows_where
+from gpuledger.tools.queries.rows import rows_where
 
 IDS_MAX = 64
 """Ids that one device may have; more than that is a chain of mistakes, and is not followed further."""

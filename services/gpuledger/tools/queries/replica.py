@@ -6,11 +6,11 @@ get there in time answers with what it has.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final, NamedTuple, TypeVar
 
-from gpuledger.db.engine import AsyncConnection, place_of
+from gpuledger.db.engine import NO_SETTINGS, AsyncConnection, place_of
 from gpuledger.db.readonly import STATEMENT_TIMEOUT_S, one_moment, reader_session
 from gpuledger.db.replica import past_conflicts, replay_of
 from gpuledger.domain.fact import time_of_ns
@@ -63,7 +63,14 @@ class Replica:
         self._ends_s = asyncio.get_running_loop().time() + self._wait_s
         self._is_reported = False
 
-    async def read(self, work: Work[T], *, application_name: str, statement_timeout_s: int = STATEMENT_TIMEOUT_S) -> T:
+    async def read(
+        self,
+        work: Work[T],
+        *,
+        application_name: str,
+        statement_timeout_s: int = STATEMENT_TIMEOUT_S,
+        settings: Mapping[str, str] = NO_SETTINGS,
+    ) -> T:
         """What `work` makes of one moment of the rows; it runs anew where recovery cancels it.
 
         Raises:
@@ -73,7 +80,10 @@ class Replica:
 
         async def once() -> T:
             session = reader_session(
-                self.url, application_name=application_name, statement_timeout_s=statement_timeout_s
+                self.url,
+                application_name=application_name,
+                statement_timeout_s=statement_timeout_s,
+                settings=settings,
             )
             async with session as connection:
                 with ExitStack() as waiting:

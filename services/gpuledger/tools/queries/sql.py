@@ -33,8 +33,8 @@ from gpuledger.projection.scratch_rows import ScratchRows, kept_tables
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.queries.backend import Backend, all_projections, bring_current, read
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import PointInTime, sequence_of
-from gpuledger.tools.queries.rows import RowDict
 
 SCRATCH_MIB_MAX: Final = 4096
 """How much room the past of one query may take, unless it is given another bound."""
