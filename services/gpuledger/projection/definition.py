@@ -176,7 +176,11 @@ class Projection:
     """Tables of pending work: rows leave also when the work is done, which no fold of the log alone knows."""
 
     pages: ClassVar[bool] = False
-    """Whether `touched` is to be called, because retired rows may have to come back."""
+    """Whether `touched` is to be asked before each batch, because retired rows may have to come back.
+
+    Where nearly no batch needs any, handlers say so instead: see `AbsentRowsError`. Only then `touched` is asked, about
+    the rest of the batch, and need not name all.
+    """
 
     @property
     def source(self) -> str:
@@ -206,7 +210,7 @@ class Projection:
         return ()
 
     def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - most projections keep all their rows
-        """The paged rows that an event may touch, asked before the batch that it came in is folded."""
+        """The paged rows that an event may touch, asked before it is folded; see `pages`."""
         return ()
 
     def observed(self, state: Any, observed: Observed) -> Decisions:  # noqa: ANN401, ARG002 - each has its own state

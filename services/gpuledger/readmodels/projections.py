@@ -23,11 +23,15 @@ class DevicesProjection(Projection):
     """Passports, installations, failures, errors, slots and contradictions, from `device.*` and `slot.*` events."""
 
     name = "devices"
-    version = 5
-    same_rows_as = 4
+    version = 6
+    same_rows_as = 5
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401 - it is this projection's own
+        """The lives of a device and a slot, which leave memory when they end, where the fact is of a time before."""
+        return installations.touched(state, fact)
 
 
 class NodesProjection(Projection):
