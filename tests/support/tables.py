@@ -89,6 +89,7 @@ OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 
 OPEN = {
     "installation": "device",
+    "node_history": "node",
     "allocation": "workload",
     "workload": "workload",
     "container_allocation_history": "allocation",

@@ -38,11 +38,16 @@ class NodesProjection(Projection):
     """The resources of each node, now and at any time, from `node.*` and `slot.declared` events."""
 
     name = "nodes"
-    version = 2
-    same_rows_as = 1
+    version = 3
+    same_rows_as = 2
     specs = nodes.SPECS
     handlers = nodes.HANDLERS
+    pages = True
     state_class = nodes.Nodes
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401 - it is this projection's own
+        """The versions of a node, where the fact may change those that are over."""
+        return nodes.touched(state, fact)
 
 
 class WorkloadsProjection(Projection):

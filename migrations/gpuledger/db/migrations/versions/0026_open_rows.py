@@ -1,4 +1,4 @@
-"""An index of the installations that have not ended, which are those that a process loads when it starts.
+"""Indexes of the installations and versions of nodes that have not ended: what a process loads when it starts.
 
 Only adds.
 
@@ -17,18 +17,22 @@ EXPANDS = True
 SCHEMAS = ("gpuledger_live", "gpuledger_next", "gpuledger_prev")
 """Where a projection's table may be: in force, of a rebuild under way, and of the rows that it replaced."""
 
+OPEN = {"installation": "device", "node_history": "node"}
+"""Of each table a column of the key."""
+
 
 def upgrade() -> None:
     for schema in SCHEMAS:
-        op.execute(f"""
+        for table, column in OPEN.items():
+            op.execute(f"""
             DO $$
             BEGIN
-                IF to_regclass('{schema}.installation') IS NOT NULL THEN
-                    CREATE INDEX ON {schema}.installation (device) WHERE valid_to IS NULL;
+                IF to_regclass('{schema}.{table}') IS NOT NULL THEN
+                    CREATE INDEX ON {schema}.{table} ({column}) WHERE valid_to IS NULL;
                 END IF;
             END
             $$
-        """)
+            """)
 
 
 def downgrade() -> None:
