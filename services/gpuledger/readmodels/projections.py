@@ -24,7 +24,7 @@ class DevicesProjection(Projection):
 
     name = "devices"
     version = 6
-    same_rows_as = 5
+    same_rows_as = 4
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices
@@ -39,7 +39,7 @@ class NodesProjection(Projection):
 
     name = "nodes"
     version = 3
-    same_rows_as = 2
+    same_rows_as = 1
     specs = nodes.SPECS
     handlers = nodes.HANDLERS
     pages = True
