@@ -1,6 +1,6 @@
 """A history that an operator shortened: rows of after are those of a fold that kept all, however the fold is cut."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import pairwise
@@ -67,6 +67,11 @@ def ended_before(row: Any, begins: datetime) -> bool:
     return end is not None and end < begins
 
 
+def _with(rows: Mapping[Any, Any], column: str, value: object) -> list[Any]:
+    """The rows that have a value in a column."""
+    return [row for row in rows.values() if getattr(row, column) == value]
+
+
 class Stored:
     """A fold whose rows leave memory as they are written, and come back as they are touched; as a store has them."""
 
@@ -77,18 +82,13 @@ class Stored:
     def take(self, messages: Sequence[Message]) -> None:
         batch = self.fold.check_all(messages)
         kept = self.kept()
-        for name, key in set(self.fold.touched(batch)):
+        for name, column, value in set(self.fold.touched(batch)):
             table = self.fold.state.tables()[name]
-            if table.spec.page_after is None or self._page(kept[table.spec.page_after], table.spec.page_after, key):
-                table.load(self._page(self.rows[name], name, key))
+            if table.spec.page_after is None or _with(kept[table.spec.page_after], column, value):
+                table.load(_with(self.rows[name], column, value))
         self.fold.apply_all_checked(batch)
         for name, table in self.fold.state.tables().items():
             self._write(self.rows[name], table, table.take_changes())
-
-    def _page(self, rows: dict[Any, Any], name: str, key: object) -> list[Any]:
-        """Those of a table's rows that are read back together."""
-        page_by = self.fold.state.tables()[name].spec.page_by or ""
-        return [row for row in rows.values() if getattr(row, page_by) == key]
 
     def _write(self, rows: dict[Any, Any], table: Table[Any], changes: Changes[Any]) -> None:
         for key in changes.gone:

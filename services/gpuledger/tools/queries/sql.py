@@ -19,15 +19,16 @@ from gpuledger.db.scratch import LIVE, REPORT, TEMPORARY, Scratch, refuse_presen
 from gpuledger.db.sql_text import clock_words
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.domain.fact import Fact
+from gpuledger.domain.fact import PAGES_PER_EVENT_MAX, AbsentRowsError, Fact, State
 from gpuledger.domain.inventory.facts import INVENTORY_REPORT_HOUR
-from gpuledger.events.position import Offset, Position, earliest, events_up_to, is_after, is_same
+from gpuledger.events.position import Generations, Offset, Position, earliest, events_up_to, is_after, is_same
 from gpuledger.projection.checker import Checked
-from gpuledger.projection.definition import Projection
+from gpuledger.projection.definition import Observed, Projection
 from gpuledger.projection.errors import ScratchFullError
 from gpuledger.projection.event_time import CollectedFacts, collector_of, fold_fact, in_log_order
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.begun_tables import begin_tables
+from gpuledger.projection.paging import fold_paged
 from gpuledger.projection.replay import recorded_at, skipped_positions
 from gpuledger.projection.scratch_rows import ScratchRows, kept_tables
 from gpuledger.runtime.garbage import seldom_collected
@@ -272,7 +273,7 @@ class _Past:
                     if rules is not enforced:
                         projection.follow_rules(state, rules)
                         enforced = rules
-                    fold_fact(projection, state, self._ledger.generations, item)
+                    await _take_fact(projection, state, self._ledger.generations, item, rows)
                 if rows.is_full:
                     await rows.flush()
                 advance(len(batch))
@@ -288,12 +289,25 @@ class _Past:
             raise ScratchFullError("The tables of the past", taken, self._bounds.bytes_max)
 
 
+async def _take_fact(
+    projection: Projection, state: State, generations: Generations, item: Fact | Observed, rows: ScratchRows
+) -> None:
+    """Fold a fact in event time, with the retired rows that its handler turns out to need."""
+    for _ in range(PAGES_PER_EVENT_MAX):
+        try:
+            return fold_fact(projection, state, generations, item)
+        except AbsentRowsError as absent:
+            await rows.page_in(absent.touched)
+    return fold_fact(projection, state, generations, item)
+
+
 async def _take(batch: Sequence[Checked], fold: Fold, rows: ScratchRows | None) -> None:
     """Fold messages, with the retired rows that they touch; nobody publishes what is decided."""
-    if rows is not None and fold.projection.pages:
-        await rows.page_in(fold.touched(batch))
-    fold.apply_all_checked(batch)
+    if rows is None:
+        fold.apply_all_checked(batch)
+    else:
+        await fold_paged(fold, batch, rows.page_in)
     fold.take_decided()
-    fold.take_returned()
+    fold.waiting.take_returned()
     if rows is not None and rows.is_full:
         await rows.flush()
