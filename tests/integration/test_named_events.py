@@ -1,6 +1,8 @@
 """The events about one name on real servers: what the index finds is what a scan of the log finds."""
 
 import random
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +12,7 @@ from gpuledger.cli.log.tail import filter_of, last_about
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.envelope import parse
 from gpuledger.events.pod import PodGone, PodObserved
-from gpuledger.events.position import number_of, order
+from gpuledger.events.position import ORIGIN, Offset, number_of, order
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.subjects import SHARED, aggregate_filter, parse_subject, shared_subject
@@ -26,9 +28,11 @@ from gpuledger.tools.queries.pools import requesting_pods
 from support.events import event, hour, outgoing
 from support.ledgers import everything
 from support.projections import QUICK, assert_true, execute, table
+from support.runners import failures
 
 NEWEST = RULE_VERSIONS[Rule.SHARED_SUBJECTS]
 RULE = outgoing(event(RuleEnforced(version=NEWEST), Rule.SHARED_SUBJECTS, source="/services/sources"))
+CARD = "d1"
 NAMES = ["team/a", "team/b", "team/c.d~"]
 REQUESTS = {"gpu.deckhouse.io/p": 1}
 
@@ -89,6 +93,40 @@ async def test_a_look_up_finds_what_a_scan_finds(backend: Backend, aggregate: st
     assert await looked_up(backend, aggregate, name) == expected
     gone = [one for one in expected if one.subject.endswith(".gone")]
     assert await looked_up(backend, aggregate, name, "gone") == gone
+
+
+@pytest.fixture
+async def cards(ledger: JetStreamLedger, url: str, clean_nats_url: str) -> Backend:
+    """A log of some cards; the index has it but for the last events."""
+    await ledger.publish_many(list(map(outgoing, failures(range(1, 41)))))
+    await index_all(ledger, url)
+    await ledger.publish_many(list(map(outgoing, failures(range(41, 51)))))
+    return Backend(ledger, url, clean_nats_url, None)
+
+
+@pytest.mark.parametrize("event_name", ["", "failed", "inserted"])
+async def test_the_events_about_a_device_are_read_where_the_index_has_them(
+    cards: Backend, event_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [one for one in await scanned(cards.ledger, "device", CARD) if event_name in one.subject]
+    head, history, asked = await cards.ledger.head(), cards.ledger.history, []
+
+    def history_behind(after: Offset = ORIGIN, *options: Any, **others: Any) -> AsyncIterator[list[Message]]:
+        asked.append(number_of(after))
+        return history(after, *options, **others)
+
+    monkeypatch.setattr(cards.ledger, "history", history_behind)
+    assert await looked_up(cards, "device", CARD, event_name) == expected
+    assert asked == [number_of(head) - 10]
+
+
+@pytest.mark.parametrize("change", ["version = 1", "ledger_id = 'another'"])
+async def test_an_index_that_lacks_devices_is_not_asked_for_one(cards: Backend, change: str) -> None:
+    execute(cards.database_url, f"UPDATE gpuledger.projection SET {change}")
+    execute(cards.database_url, "DELETE FROM gpuledger_live.indexed_event")
+    expected = await scanned(cards.ledger, "device", CARD)
+    assert expected
+    assert await looked_up(cards, "device", CARD) == expected
 
 
 async def test_an_index_that_is_far_behind_is_brought_to_the_head_first(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.pools.projection import PoolsProjection
-from gpuledger.domain.event_index import INDEXED_EVENT, SharedName
+from gpuledger.domain.event_index import INDEXED_EVENT, IndexedName
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.envelope import Decoded, parse
 from gpuledger.events.pod import PodGone, PodObserved
@@ -74,9 +74,9 @@ def test_the_index_has_what_a_scan_finds(given_: tuple[list[Decoded], list[bool]
     if repeated:
         log += [one._replace(sequence=number) for number, one in enumerate(log, len(log) + 1)]
     scanned = [
-        (SharedName(parsed.aggregate, parse(one.data).subject).digest, one.sequence)
+        (IndexedName(parsed.aggregate, parse(one.data).subject).digest, one.sequence)
         for one in log
-        if (parsed := parse_subject(one.subject)).id is None
+        if (parsed := parse_subject(one.subject)).id is None or parsed.aggregate in ("device", "node", "pool")
     ]
     rows = folded(EventIndexProjection(), log).state.tables()[INDEXED_EVENT.name].rows
     assert sorted(rows) == sorted(scanned)
@@ -90,9 +90,12 @@ def test_what_is_rejected_is_in_the_index_and_what_cannot_be_read_is_not() -> No
         foreign._replace(sequence=3, subject="ledger.node.n1.pod.~.gone", data=b"{"),
         foreign._replace(sequence=4, subject="ledger.node.n1.device.~.gone"),
         foreign._replace(sequence=5, subject="ledger.node.n1.pod.~.x.gone"),
+        foreign._replace(sequence=6, subject="ledger.node.n1.device.GPU-1%2E2.gone", data=b"{"),
+        foreign._replace(sequence=7, subject="ledger.node.n1.device.GPU-1.2.gone"),
+        foreign._replace(sequence=8, subject="ledger.node.n1.slot.GPU-1%2E2.gone"),
     ]
     rows = folded(EventIndexProjection(), log).state.tables()[INDEXED_EVENT.name].rows
-    assert list(rows) == [(SharedName("pod", "team/a").digest, 2)]
+    assert list(rows) == [(IndexedName("pod", "team/a").digest, 2), (IndexedName("device", "GPU-1.2").digest, 6)]
 
 
 def test_before_the_rule_no_build_takes_a_shared_subject() -> None:

@@ -19,6 +19,7 @@ from gpuledger.events.errors import SubjectError
 
 ROOT = "ledger"
 ALL = f"{ROOT}.>"
+SUBJECT_TOKENS: Final = 6
 TOKEN_BYTES_MAX = 1024
 SOURCE_LENGTH_MAX = 253
 """Events about a source have it for their subject."""
@@ -134,7 +135,7 @@ def parse_subject(subject: str) -> Subject:
         SubjectError: it does not have the six tokens of the grammar.
     """
     tokens = subject.split(".")
-    if len(tokens) != 6 or tokens[0] != ROOT or tokens[1] not in (NODE, SERVICE):
+    if len(tokens) != SUBJECT_TOKENS or tokens[0] != ROOT or tokens[1] not in (NODE, SERVICE):
         raise SubjectError(f"The subject {subject!r} is not `ledger.<node|svc>.<origin id>.<aggregate>.<id>.<event>`.")
     _, kind, name, aggregate, token, event = tokens
     is_shared = token == SHARED and aggregate in SHARED_SINCE
@@ -212,7 +213,7 @@ def shared_filter(aggregate: str) -> str:
 def shared_subject(subject: str, version: int) -> str:
     """The form of a subject that is recorded where this version of `Rule.SHARED_SUBJECTS` is enforced (0: none is)."""
     tokens = subject.split(".")
-    if len(tokens) != 6 or not may_share(tokens[3], version):
+    if len(tokens) != SUBJECT_TOKENS or not may_share(tokens[3], version):
         return subject
     tokens[4] = SHARED
     return ".".join(tokens)

@@ -1,9 +1,8 @@
-"""Where the ledger has the events about names that share a subject, so that asking for one name does not read them all.
+"""Where the ledger has the events about a name, so that asking for one name does not read the whole log.
 
-Every message under a shared subject has a row if its envelope can be read, whether its event counts or not: the index
-finds what a scan finds. What stands under a named subject needs none, because the server finds it. A row is two
-numbers, whatever the length of the name: a digest of aggregate and name, and a position. Names of one digest are told
-apart by their events. Pure.
+Every message under a shared subject has a row if its envelope can be read, and every one about a device, node or pool,
+whether its event counts or not: the index finds what a scan finds. A row is two numbers, whatever the length of the
+name: a digest of aggregate and name, and a position. Names of one digest are told apart by their events. Pure.
 """
 
 from hashlib import blake2b
@@ -14,12 +13,16 @@ from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
-from gpuledger.events.subjects import SHARED, parse_subject
+from gpuledger.events.subjects import SHARED, SUBJECT_TOKENS, parse_subject
 
 _DIGEST_BYTES: Final = 8
 """A `bigint`."""
 
-_MARK: Final = f".{SHARED}."
+INDEXED: Final = frozenset({"device", "node", "pool"})
+"""The aggregates that keep their names in subjects, and that people ask about one by one.
+
+The server finds such a name too, and for that it looks into every block of the log between its first and last event.
+"""
 
 
 class IndexedEvent(NamedTuple):
@@ -39,8 +42,8 @@ HANDLERS: Final[Handlers] = {}
 """It needs the messages alone."""
 
 
-class SharedName(NamedTuple):
-    """What an event under a shared subject is about."""
+class IndexedName(NamedTuple):
+    """What an event is about: the kind of its aggregate, and its name."""
 
     aggregate: str
     name: str
@@ -59,18 +62,19 @@ class EventIndex(TableState):
         self.events = Table(INDEXED_EVENT)
 
     def add(self, sequence: Offset, subject: str, data: bytes) -> None:
-        """Index a message of the log, if names share its subject."""
-        about = shared_name(subject, data)
+        """Index a message of the log, if its name is indexed."""
+        about = indexed_name(subject, data)
         if about is not None:
             self.events.put(IndexedEvent(about.digest, sequence))
 
 
-def shared_name(subject: str, data: bytes) -> SharedName | None:
-    """What a message is about; None unless it stands under a shared subject, and its envelope can be read."""
-    if _MARK not in subject:  # of most messages
+def indexed_name(subject: str, data: bytes) -> IndexedName | None:
+    """What a message is about; None where the index leaves it to the server, or the message cannot be read."""
+    tokens = subject.split(".")
+    if len(tokens) != SUBJECT_TOKENS or (tokens[4] != SHARED and tokens[3] not in INDEXED):  # most messages
         return None
     try:
         parsed = parse_subject(subject)
-        return SharedName(parsed.aggregate, parse(data).subject) if parsed.id is None else None
+        return IndexedName(parsed.aggregate, parse(data).subject if parsed.id is None else parsed.id)
     except EventError:
         return None

@@ -92,10 +92,10 @@ class AvailabilityProjection(Projection):
 
 
 class EventIndexProjection(Projection):
-    """The positions of what the log has under subjects that names share, by name."""
+    """The positions of the events about devices, nodes, pools, and names that share a subject, by name."""
 
     name = "index"
-    version = 1
+    version = 2
     specs = event_index.SPECS
     handlers = event_index.HANDLERS
     reads = True

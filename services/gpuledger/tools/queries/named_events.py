@@ -1,7 +1,8 @@
 """Finds the events about one name, whichever form of subject they stand under.
 
-The server finds a named subject by itself. Where names share one, the `index` projection has the positions; what the
-log has behind its checkpoint is read and compared. Nothing is folded here.
+The `index` projection has the positions of events about devices, nodes and pools, and of those whose names share a
+subject; what the log has behind its checkpoint is read and compared. Other names the server finds by their subjects.
+Nothing is folded here.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Seque
 from typing import Final, NamedTuple
 
 from gpuledger.db.engine import AsyncConnection
-from gpuledger.domain.event_index import INDEXED_EVENT, SharedName, shared_name
+from gpuledger.domain.event_index import INDEXED, INDEXED_EVENT, IndexedName, indexed_name
 from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, is_origin, lag, order
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import rule_subject
@@ -24,6 +25,9 @@ READS_AT_ONCE: Final = 64
 
 COMPARED_MAX: Final = 10_000
 """How many events behind the index's checkpoint are compared; for more the index is brought to the head first."""
+
+INDEXED_SINCE: Final = 2
+"""The version of the index since which it has the events about devices, nodes and pools."""
 
 _POSITIONS: Final = (
     f"SELECT position FROM {schema_of(LIVE)}.{INDEXED_EVENT.name} "  # noqa: S608 - our own words
@@ -47,15 +51,33 @@ async def messages_about(
         DatabaseUnavailableError: names share a subject, and the index cannot be read.
     """
     subjects = _of_event(aggregate_filter(aggregate, name), event)
+    if name is not None and aggregate in INDEXED:
+        if found := await _by_index(backend, IndexedName(aggregate, name), event):
+            yield found
+        return
     if name is None or not await names_share(backend.ledger, [aggregate]):
         async for messages in backend.ledger.history(subject_filter=subjects):
             yield messages
         return
     found = [one async for messages in backend.ledger.history(subject_filter=subjects) for one in messages]
     shared = await shared_messages_about(backend, [aggregate], name)
-    found += (one for one in shared if not event or parse_subject(one.subject).event == event)
+    found += (one for one in shared if _is_of_event(one, event))
     if found:
         yield sorted(found, key=_order)
+
+
+async def _by_index(backend: Backend, name: IndexedName, event: str) -> list[Message]:
+    """The messages about a name of an indexed aggregate; the server finds those behind the index's checkpoint.
+
+    Where the index does not have such names yet, that is all of them.
+    """
+    names = {name}
+    indexed = await _indexed(backend, names, since=INDEXED_SINCE)
+    found = [one for one in await _at(backend.ledger, indexed.positions, names, None) if _is_of_event(one, event)]
+    subjects = _of_event(aggregate_filter(*name), event)
+    async for messages in backend.ledger.history(indexed.checkpoint, subject_filter=subjects):
+        found += _about(names, messages)
+    return found
 
 
 async def names_share(ledger: Ledger, aggregates: Collection[str]) -> bool:
@@ -78,7 +100,7 @@ async def shared_messages_about(
     """
     ledger = backend.ledger
     end = await ledger.head() if until is None else until
-    names = {SharedName(one, name) for one in aggregates if may_share(one, RULE_VERSIONS[Rule.SHARED_SUBJECTS])}
+    names = {IndexedName(one, name) for one in aggregates if may_share(one, RULE_VERSIONS[Rule.SHARED_SUBJECTS])}
     indexed = await _indexed(backend, names)
     if lag(indexed.checkpoint, end) > COMPARED_MAX:
         await bring_current(backend, [EventIndexProjection()])
@@ -95,7 +117,7 @@ async def shared_messages_about(
 
 
 async def _at(
-    ledger: Ledger, positions: Sequence[Offset], names: Collection[SharedName], newest: int | None
+    ledger: Ledger, positions: Sequence[Offset], names: Collection[IndexedName], newest: int | None
 ) -> list[Message]:
     """The messages at these positions that are about the names; with `newest`, at least so many from the end."""
     found: list[Message] = []
@@ -107,12 +129,13 @@ async def _at(
     return found
 
 
-async def _indexed(backend: Backend, names: Collection[SharedName]) -> IndexedPositions:
+async def _indexed(backend: Backend, names: Collection[IndexedName], *, since: int = 1) -> IndexedPositions:
+    """What the index has, if its version is at least `since`."""
     projection, ledger = EventIndexProjection(), backend.ledger
 
     async def ask(connection: AsyncConnection) -> IndexedPositions:
         checkpoint = (await live_checkpoints(connection, [projection])).get(projection.name)
-        if checkpoint is None or checkpoint.ledger_id != ledger.identity.ledger_id:
+        if checkpoint is None or checkpoint.version < since or checkpoint.ledger_id != ledger.identity.ledger_id:
             return IndexedPositions((), ORIGIN)
         if not ledger.generations.has(checkpoint.at):
             return IndexedPositions((), ORIGIN)
@@ -123,13 +146,17 @@ async def _indexed(backend: Backend, names: Collection[SharedName]) -> IndexedPo
     return await read(backend, ask, application_name="gpuledger index")
 
 
-def _about(names: Collection[SharedName], messages: Iterable[Message]) -> Iterator[Message]:
-    """Those of the messages that stand under shared subjects and are about one of the names."""
-    return (one for one in messages if shared_name(one.subject, one.data) in names)
+def _about(names: Collection[IndexedName], messages: Iterable[Message]) -> Iterator[Message]:
+    """Those of the messages that are about one of the names."""
+    return (one for one in messages if indexed_name(one.subject, one.data) in names)
 
 
 def _order(message: Message) -> int:
     return order(message.sequence)
+
+
+def _is_of_event(message: Message, event: str) -> bool:
+    return not event or parse_subject(message.subject).event == event
 
 
 def _of_event(subjects: str, event: str) -> str:
