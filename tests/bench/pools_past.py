@@ -191,7 +191,7 @@ def agent_of(node: str) -> str:
 
 async def _keep_rows(fold: Fold, identity: LedgerIdentity, database_url: str) -> None:
     """Write a decider's rows as its runner would have."""
-    fold.take_returned()
+    fold.waiting.take_returned()
     async with connect(database_url, application_name="bench past") as connection:
         store = ProjectionStore(connection, fold.projection)
         await store.create_decider(Decider(EPOCH, fold.numbering.next_number, 0))

@@ -17,6 +17,7 @@ from gpuledger.projection.runner import Runner
 from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.verify import NUMBERS, verify
 from gpuledger.readmodels.projections import DevicesProjection, NodesProjection
+from gpuledger.tools.queries.backend import all_projections
 from support.events import event, outgoing
 from support.projections import QUICK, execute, stop
 
@@ -244,5 +245,6 @@ def _as_the_build_before(url: str, *projections: str) -> None:
             "FROM gpuledger.numbers_seen",
             name,
         )
-        execute(url, "UPDATE gpuledger.projection SET version = version - 1 WHERE name = %s", name)
+        version = {one.name: one.same_rows_as for one in all_projections()}[name]
+        execute(url, "UPDATE gpuledger.projection SET version = %s WHERE name = %s", version, name)
     execute(url, "TRUNCATE gpuledger.numbers_seen, gpuledger.numbers_seen_position, gpuledger.number_refused")

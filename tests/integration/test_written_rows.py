@@ -46,7 +46,7 @@ async def test_rows_are_read_back_by_names_of_any_kind(url: str) -> None:
         async with connection.transaction():
             await store.write(connection, Changes(rows, [], []))
         names = [row.workload for row in rows[1:]]
-        assert set(await store.page(connection, [*names, "not there"])) == set(rows[1:])
+        assert set(await store.page(connection, "workload", [*names, "not there"])) == set(rows[1:])
 
 
 def test_a_column_is_an_array() -> None:

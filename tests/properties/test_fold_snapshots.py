@@ -13,7 +13,12 @@ from gpuledger.projection.fold_snapshots.check import check_snapshots
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.fold_snapshots.writer import SnapshotWriter
 from gpuledger.projection.replay import skipped_positions
-from gpuledger.readmodels.projections import AllocationsProjection, WorkloadsProjection
+from gpuledger.readmodels.projections import (
+    AllocationsProjection,
+    DevicesProjection,
+    NodesProjection,
+    WorkloadsProjection,
+)
 from gpuledger.tools.queries.backend import all_projections
 from support.events import RecordedFact, log_of, numbered, workload_facts
 from support.events import facts as recorded_facts
@@ -28,6 +33,7 @@ from support.fold_snapshots import (
 
 every_projection = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
 MESSAGES = len(recorded_messages())
+RETIRING = [WorkloadsProjection(), AllocationsProjection(), DevicesProjection(), NodesProjection()]
 places = st.lists(st.integers(1, MESSAGES), min_size=1, max_size=4, unique=True).map(sorted)
 
 
@@ -85,7 +91,7 @@ async def test_a_fold_from_a_snapshot_is_the_fold_from_the_start(
         assert found == await from_start(projection, ledger, until)
 
 
-@pytest.mark.parametrize("projection", [WorkloadsProjection(), AllocationsProjection()], ids=lambda one: one.name)
+@pytest.mark.parametrize("projection", RETIRING, ids=lambda one: one.name)
 @settings(max_examples=20, deadline=None)
 @given(recorded=st.one_of(recorded_facts, st.lists(workload_facts, min_size=1, max_size=20)), data=st.data())
 async def test_late_facts_find_what_retired_before_the_snapshot(

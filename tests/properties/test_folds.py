@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.fact import Touched
 from gpuledger.domain.sources.deduplication import Numbers, Seen, SeenChange
 from gpuledger.domain.table import Table
 from gpuledger.domain.workloads.fold import Allocation
@@ -20,7 +21,6 @@ from gpuledger.events.device import DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled
 from gpuledger.ledger.api import Message
-from gpuledger.projection.checker import Checker
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import (
@@ -237,11 +237,16 @@ class DictStore:
 
     def take(self, messages: Sequence[Message]) -> None:
         """One batch: read back what it touches, and fold it."""
-        checked = list(map(Checker().check, messages)) if self.projection.pages else []
-        for name, key in self.fold.touched(checked):
+        batch = self.fold.check_all(messages)
+        if self.projection.pages:
+            self._page_in(self.fold.touched(batch))
+        for touched in self.fold.applied(batch):
+            self._page_in(touched)
+
+    def _page_in(self, touched: Touched) -> None:
+        for name, column, value in list(touched):
             table = self.fold.state.tables()[name]
-            table.load([row for row in self.rows[name].values() if getattr(row, table.spec.page_by or "") == key])
-        self.fold.apply_all(messages)
+            table.load([row for row in self.rows[name].values() if getattr(row, column) == value])
 
     def write(self) -> None:
         """Store what changed, which may be many batches' changes."""

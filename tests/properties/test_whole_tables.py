@@ -32,7 +32,7 @@ class Noted(NamedTuple):
     place: Offset
 
 
-PAGED = TableSpec("use", Use, ("holder", "since"), retires=("until",), page_by="holder")
+PAGED = TableSpec("use", Use, ("holder", "since"), retires=("until",), page_by=("holder",))
 APPENDED = TableSpec("use_version", Use, ("holder", "since"), retires=())
 KEPT = TableSpec("use_now", Use, ("holder", "since"))
 ADDED = TableSpec("use_day", Day, ("day",), retires=(), adds=("held",))

@@ -111,19 +111,12 @@ async def from_start(projection: Projection, ledger: MemoryLedger, until: Offset
 async def from_snapshot(
     projection: Projection, ledger: MemoryLedger, snapshots: FoldSnapshots, until: Offset
 ) -> Whole | None:
-    """The fold from the nearest snapshot, with all rows; None where there is no snapshot.
-
-    Rows that rest are added only once all is folded: what the fold needed of them, it asked for itself.
-    """
+    """The fold from the nearest snapshot, with all rows; None where there is no snapshot."""
     whole = [name for name, table in projection.new_state().tables().items() if table.spec.retires is not None]
     loaded = await snapshots.load(projection, until, await skipped_positions(ledger), whole=whole)
     if loaded is None:
         return None
     await fold_on_paged(loaded, ledger, until)
-    for name, table in loaded.fold.state.tables().items():
-        if table.spec.rests:
-            live = [one for one in loaded.manifest.tables[name].live if one is not None]
-            table.load(await snapshots.pieces(projection).rows(table.spec, live))
     return whole_of(loaded.fold)
 
 
@@ -131,8 +124,7 @@ async def fold_on_paged(loaded: LoadedFold, ledger: MemoryLedger, until: Offset)
     """Fold the rest, with the retired rows that it touches."""
     async for messages in ledger.history(loaded.fold.sequence, until):
         batch = loaded.fold.check_all(messages)
-        await loaded.page_in(batch)
-        loaded.fold.apply_all_checked(batch)
+        await loaded.take(batch)
 
 
 async def _fold_on(fold: Fold, ledger: MemoryLedger, until: Offset) -> None:

@@ -88,6 +88,8 @@ OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 """Those that are no B-trees: the kind and the columns. They cost a flush less."""
 
 OPEN = {
+    "installation": "device",
+    "node_history": "node",
     "allocation": "workload",
     "workload": "workload",
     "container_allocation_history": "allocation",

@@ -49,6 +49,22 @@ async def read_only(
     Raises:
         DatabaseUnavailableError: no connection can be made, or it is lost.
     """
+    session = reader_session(
+        url, application_name=application_name, statement_timeout_s=statement_timeout_s, settings=settings
+    )
+    async with session as connection, one_moment(connection):
+        yield connection
+
+
+@asynccontextmanager
+async def reader_session(
+    url: str,
+    *,
+    application_name: str,
+    statement_timeout_s: int = STATEMENT_TIMEOUT_S,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> AsyncIterator[AsyncConnection]:
+    """A session whose transactions only read, as the reader where it may; raises as `read_only` does."""
     of_session = {
         **settings,
         **READ_ONLY,
@@ -58,13 +74,19 @@ async def read_only(
     }
     async with connect(url, application_name=application_name, settings=of_session) as connection:
         await become_reader(connection)
-        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        await connection.execute("SELECT 1")
-        try:
-            yield connection
-        finally:
-            if not connection.broken:
-                await connection.rollback()
+        yield connection
+
+
+@asynccontextmanager
+async def one_moment(connection: AsyncConnection) -> AsyncIterator[None]:
+    """One transaction of such a session, which shows one moment; rolled back at the end."""
+    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    await connection.execute("SELECT 1")
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            await connection.rollback()
 
 
 async def query(connection: AsyncConnection, statement: str) -> psycopg.AsyncCursor[tuple[Any, ...]]:

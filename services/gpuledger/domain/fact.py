@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from gpuledger.domain.table import Key, Table
 from gpuledger.events.envelope import Decoded, Event, Undecoded
@@ -32,6 +32,11 @@ class State(Protocol):
         """Every table of the state, by its spec's name."""
 
 
+def changed_rows(state: State) -> int:
+    """How many rows have to be written, at most."""
+    return sum(table.changed for table in state.tables().values())
+
+
 class TableState:
     """A state whose attributes hold its tables."""
 
@@ -40,8 +45,23 @@ class TableState:
         return {value.spec.name: value for value in vars(self).values() if isinstance(value, Table)}
 
 
-Touched = Iterable[tuple[str, Key]]
-"""Which paged rows an event may touch: table name and the value of its `page_by` column."""
+Touched = Iterable[tuple[str, str, Key]]
+"""Which paged rows an event may touch: table, one of the columns of its `page_by`, and the value there."""
+
+
+PAGES_PER_EVENT_MAX: Final = 3
+"""How often a handler may need other rows read back for one event, before the store is held to lack them."""
+
+ROWS_MISSING: Final = "Rows that it concerns have left memory, and are not in the store. Rebuild the projection."
+
+
+class AbsentRowsError(Exception):
+    """A handler needs retired rows that are not in memory. It has changed nothing, and is called again with them."""
+
+    def __init__(self, touched: Touched) -> None:
+        super().__init__(ROWS_MISSING)
+        self.touched = touched
+
 
 Handler = Callable[[Any, Fact, Any], None]
 Handlers = Mapping[type[Payload], Handler]

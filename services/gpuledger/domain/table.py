@@ -27,31 +27,27 @@ class TableSpec(NamedTuple, Generic[R]):
     `retires` names the columns that are all set once the fold is not expected to touch a row again; it then leaves
     memory when it is written (no columns: at once; None: never). Columns of the key are set from the start: such a row
     leaves at once as well, and its key must never return, because it is appended without a look at what is there.
-    Where `page_by` names a column, all rows that share its value are read back when an event touches one of them after
-    all; without it a retired row is history, appended and never changed.
+    Where `page_by` names columns, all rows that share a value of one are read back when an event touches one of them
+    after all; without it a retired row is history, appended and never changed.
 
     Where `adds` names columns, a row is what these have to grow by: whoever writes it adds it to the stored row, and a
     row whose sums are all 0 is none. So it leaves memory at once and is never read back.
-
-    Where `rests` names columns, a row in which all of them are set is only ever asked for by an indexed column. Who
-    folds on from rows that stay elsewhere (`Table.load_lazily`) reads it when a value of that column is asked for.
 
     Rows of a `history` retire by one column, the time when they ended, and operators may shorten it: see
     `Table.shorten`.
 
     Stored rows are kept apart by the month of the column `by_month`, where it names one: a time of the key, so that a
     row never moves. To look for the rows of one value of `page_by` is then a look into each month. Where `page_after`
-    names another table that pages, there is none here of a value of which that table has none.
+    names another table that pages by the same column, there is none here of a value of which that table has none.
     """
 
     name: str
     row: type[R]
     key: tuple[str, ...]
     retires: tuple[str, ...] | None = None
-    page_by: str | None = None
+    page_by: tuple[str, ...] = ()
     adds: tuple[str, ...] = ()
     history: str | None = None
-    rests: tuple[str, ...] = ()
     by_month: str | None = None
     page_after: str | None = None
 
@@ -158,23 +154,6 @@ class Index(Generic[R]):
             del self._keys[value]
 
 
-RowsWith = Callable[[str, Any], Iterable[R]]
-"""Gives the resting rows of a table that have a value in an indexed column."""
-
-
-class _PagedIndex(Index[R]):
-    """An index of rows some of which rest elsewhere, until anybody asks for their value."""
-
-    def __init__(self, position: int, page: Callable[[Any], None]) -> None:
-        super().__init__(position)
-        self._page = page
-
-    def get(self, value: object) -> Collection[Key]:
-        """The keys of the rows that have this value, which are rows of the table from now on."""
-        self._page(value)
-        return super().get(value)
-
-
 class Table(Generic[R]):
     """Rows by key, with the changes since they were last taken. Indexed columns must not change in a row's life."""
 
@@ -183,7 +162,6 @@ class Table(Generic[R]):
         self.key_of: Callable[[R], Key] = itemgetter(*(spec.columns.index(column) for column in spec.key))
         self.rows: dict[Key, R] = {}
         self._indexed = indexed
-        self._resting: RowsWith[R] | None = None
         self._make_indexes()
         self._forgets = spec.retires == ()
         self._was_stored: dict[Key, bool] = {}
@@ -194,21 +172,9 @@ class Table(Generic[R]):
         self._end_of: Callable[[R], datetime | None] | None = None
 
     def _make_indexes(self) -> None:
-        self.by: dict[str, Index[R]] = {column: self._index_of(column) for column in self._indexed}
+        columns = self.spec.columns
+        self.by: dict[str, Index[R]] = {column: Index(columns.index(column)) for column in self._indexed}
         self._indexes = tuple(self.by.values())
-
-    def _index_of(self, column: str) -> Index[R]:
-        position, resting = self.spec.columns.index(column), self._resting
-        if resting is None:
-            return Index(position)
-        asked: set[Any] = set()
-
-        def page(value: object) -> None:
-            if value not in asked:
-                asked.add(value)
-                self.load(resting(column, value))
-
-        return _PagedIndex(position, page)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -281,7 +247,7 @@ class Table(Generic[R]):
         row = self.rows.pop(key, None)
         if row is None:
             return
-        if self._is_written or self._resting is not None:
+        if self._is_written or self.spec.page_by:
             self._was_stored.setdefault(key, True)
         for index in self._indexes:
             index.remove(key, row)
@@ -301,12 +267,9 @@ class Table(Generic[R]):
         for index in self._indexes:
             index.fill(found, found.values())
 
-    def load_lazily(self, rows: Callable[[], Iterable[R]], resting: RowsWith[R] | None = None) -> None:
-        """Load rows from the store once anybody asks for any; the table has none yet.
-
-        Those that rest are loaded by the value of an indexed column, and are missing among `rows` before that.
-        """
-        self._to_load, self._resting = rows, resting
+    def load_lazily(self, rows: Callable[[], Iterable[R]]) -> None:
+        """Load rows from the store once anybody asks for any; the table has none yet."""
+        self._to_load = rows
         del self.rows, self.by, self._indexes
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gpuledger.events.envelope import Decoded, encode
+from gpuledger.events.envelope import Decoded, encode, parse
 from gpuledger.projection.route import EPOCH_LENGTH_MAX
 
 NUMBERING_BYTES_MAX: Final = EPOCH_LENGTH_MAX + 32
@@ -14,10 +14,15 @@ def is_too_large(event: Decoded, bytes_max: int) -> bool:
     return len(encode(event)) > bytes_max - NUMBERING_BYTES_MAX
 
 
-def size_problem(event: Decoded, bytes_max: int) -> str | None:
-    """Why a decision is too large, in words; None where it is not."""
+def problem_of(event: Decoded, bytes_max: int) -> str | None:
+    """Why the ledger might refuse a decision, in words; None where it would not.
+
+    Raises:
+        EventError: nobody could read it back.
+    """
     size, limit = len(encode(event)), bytes_max - NUMBERING_BYTES_MAX
     if size <= limit:
+        parse(encode(event))
         return None
     return (
         f"The decision {event.type} on {event.subject!r} has {size} bytes, and NATS takes {limit}; "

@@ -136,7 +136,7 @@ class Projection:
     name: ClassVar[str]
     version: ClassVar[int]
     same_rows_as: ClassVar[int | None] = None
-    """The version of older builds whose rows are the same, so that they are taken over as they are.
+    """The first version of older builds whose rows are the same, so that they are taken over as they are.
 
     An older build does not know this version, and stands aside: for what goes with the rows has changed.
     """
@@ -176,7 +176,11 @@ class Projection:
     """Tables of pending work: rows leave also when the work is done, which no fold of the log alone knows."""
 
     pages: ClassVar[bool] = False
-    """Whether `touched` is to be called, because retired rows may have to come back."""
+    """Whether `touched` is to be asked before each batch, because retired rows may have to come back.
+
+    Where nearly no batch needs any, handlers say so instead: see `AbsentRowsError`. Only then `touched` is asked, about
+    the rest of the batch, and need not name all.
+    """
 
     @property
     def source(self) -> str:
@@ -185,7 +189,7 @@ class Projection:
 
     def takes_over(self, version: int) -> bool:
         """Whether rows of a version are those of this one, or are made so without another fold of the log."""
-        return version in (self.version, self.same_rows_as)
+        return (self.same_rows_as or self.version) <= version <= self.version
 
     def new_state(self) -> Any:  # noqa: ANN401 - each has its own state, which is a `State`
         """An empty state."""
@@ -206,7 +210,7 @@ class Projection:
         return ()
 
     def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - most projections keep all their rows
-        """The paged rows that an event may touch, asked before the batch that it came in is folded."""
+        """The paged rows that an event may touch, asked before it is folded; see `pages`."""
         return ()
 
     def observed(self, state: Any, observed: Observed) -> Decisions:  # noqa: ANN401, ARG002 - each has its own state

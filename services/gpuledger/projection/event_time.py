@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from gpuledger.domain.fact import Fact, State
+from gpuledger.domain.fact import AbsentRowsError, Fact, State
 from gpuledger.domain.table import Table
 from gpuledger.events.envelope import Decoded, Undecoded, encode, parse, to_document, with_payload
 from gpuledger.events.payload import Payload
@@ -150,12 +150,15 @@ def fold_fact(projection: Projection, state: State, generations: Generations, it
 
     Raises:
         BadEventError: this build fails at it.
+        AbsentRowsError: its handler needs retired rows; see there.
     """
     try:
         if isinstance(item, Fact):
             projection.handlers[type(item.event.data)](state, item, item.event.data)
         else:
             _exhaust(projection.observed(state, item))
+    except AbsentRowsError:
+        raise
     except Exception as error:
         position, reason = generations.position(item.sequence), f"It does not fold in event time ({error!r})."
         raise BadEventError(projection.name, position, item.event.subject, reason) from error

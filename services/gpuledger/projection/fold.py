@@ -4,14 +4,14 @@ It drops repeats by the sources' own numbers, passes over what the edge got wron
 wrong, and folds the rest. It has no I/O, no clock and no randomness.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from gpuledger.domain.fact import Fact, Handler, State, Touched
+from gpuledger.domain.fact import PAGES_PER_EVENT_MAX, ROWS_MISSING, AbsentRowsError, Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
-from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of, parse
+from gpuledger.events.envelope import Decoded, Undecoded, nats_subject_of
 from gpuledger.events.errors import EventError, EventTimeError
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Generations, Offset, Position, generations_of, is_origin
@@ -20,7 +20,7 @@ from gpuledger.events.registry import Registry
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 from gpuledger.projection.checker import Checked, Checker
-from gpuledger.projection.decision_size import is_too_large, size_problem
+from gpuledger.projection.decision_size import is_too_large, problem_of
 from gpuledger.projection.definition import (
     NOT_PUBLISHED,
     Decision,
@@ -36,7 +36,7 @@ from gpuledger.projection.definition import (
 )
 from gpuledger.projection.enforced import EnforcedRules, InForce
 from gpuledger.projection.errors import BadEventError, DueError, ProjectionError
-from gpuledger.projection.hearing import REPORT_ACCEPTED, Hearing, is_ordinary
+from gpuledger.projection.hearing import REPORT_ACCEPTED, Hearing, is_ordinary, reading
 from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.outstanding import Outstanding
 from gpuledger.projection.returns import Returns
@@ -86,6 +86,7 @@ class Fold:
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
         self._source, self._reads, self._decides = projection.source, projection.reads, projection.decides
         self._hearing = Hearing(projection)
+        self._interrupted: tuple[Fact, Handler, str, InForce]
         follow_rules(projection, self.state, self.enforced.in_force)
 
     @property
@@ -112,25 +113,36 @@ class Fold:
 
     def apply_all_checked(self, messages: Iterable[Checked]) -> None:
         """Fold messages that were checked, perhaps for several folds; raises as `apply_all`."""
+        list(self.applied(messages))  # Nobody reads rows back here: a handler that lacks some stops the projection.
+
+    def applied(self, messages: Iterable[Checked]) -> Iterator[Touched]:
+        """Fold messages that were checked; yields the retired rows to read back before it goes on; raises as `apply`.
+
+        The first time it looks ahead to those that the messages behind may touch.
+        """
         batch = messages if isinstance(messages, list) else list(messages)
         heard = None if self._skipped else self._hearing.heard(batch, self._numbers, self._agreed)
-        if heard is None:
-            for checked in batch:
-                self._apply_next(checked)
-        else:
-            for checked in self._reading(batch, heard) if self._reads else heard:
-                self._apply(checked)
+        apply, each = (self._apply_next, batch) if heard is None else (self._apply, heard)
+        looks_ahead = True
+        for at, checked in enumerate(reading(batch, each, self._read) if self._reads and heard is not None else each):
+            try:
+                apply(checked)
+            except AbsentRowsError as absent:
+                yield [*absent.touched, *(self.touched(each[at + 1 :]) if looks_ahead else ())]
+                looks_ahead = False
+                yield from self._call_again()
+        if heard is not None:
             self.events += len(batch) - len(heard)
             self._last, self.sequence = batch[-1].message, batch[-1].message.sequence
 
-    def _reading(self, batch: Iterable[Checked], heard: Sequence[Checked]) -> Iterable[Checked]:
-        """The messages that are heard; each of the batch is read before any behind it is folded."""
-        at, following = 0, [*heard, None]
-        for checked in batch:
-            self._read(checked.message)
-            if checked is following[at]:
-                yield checked
-                at += 1
+    def _call_again(self) -> Iterator[Touched]:
+        """Call the handler that lacked rows again, now that they are there; it may find that it needs others."""
+        for _ in range(PAGES_PER_EVENT_MAX):
+            try:
+                return self._fold(*self._interrupted)
+            except AbsentRowsError as absent:
+                yield absent.touched
+        raise BadEventError(self.projection.name, self._position, self._interrupted[2], ROWS_MISSING)
 
     def _read(self, message: Message) -> None:
         self.sequence = message.sequence
@@ -245,18 +257,10 @@ class Fold:
         last = self._last
         return None if last is None else anchor_of(last.sequence, last.subject, last.data)
 
-    def changed_rows(self) -> int:
-        """How many rows have to be written."""
-        return sum(table.changed for table in self.state.tables().values())
-
     def take_decided(self) -> list[Decoded]:
         """The decisions since the last call, in order."""
         decided, self.decided = self.decided, []
         return decided
-
-    def take_returned(self) -> list[str]:
-        """The ids of own decisions that came back since the last call."""
-        return self.waiting.take_returned()
 
     def outstanding(self) -> list[Decoded]:
         """The decisions that have not come back, in the order in which they were made."""
@@ -310,6 +314,9 @@ class Fold:
         event = fact.event
         try:
             handler(self.state, fact, event.data)
+        except AbsentRowsError:
+            self._interrupted = (fact, handler, subject, in_force)
+            raise
         except Exception as error:
             reason = f"It does not fold ({error!r})."
             raise BadEventError(self.projection.name, self._position, subject, reason) from error
@@ -343,20 +350,13 @@ class Fold:
         event = event_of(decision, self._source, self.numbering)
         if event.id in self.waiting:
             return
-        self._check(event)
+        problem = None if self.decision_bytes_max is None else problem_of(event, self.decision_bytes_max)
+        if problem is not None:
+            raise BadEventError(self.projection.name, self._position, nats_subject_of(event), problem)
         self.numbering = self.numbering._replace(next_number=event.number + 1)
         if self._publishes:
             self.decided.append(event)
         self._expect(event)
-
-    def _check(self, event: Decoded) -> None:
-        """Refuse a decision that the ledger would not take, or that nobody could read back, before it is committed."""
-        if self.decision_bytes_max is None:
-            return
-        subject, problem = nats_subject_of(event), size_problem(event, self.decision_bytes_max)
-        if problem is not None:
-            raise BadEventError(self.projection.name, self._position, subject, problem)
-        parse(encode(event))
 
     def is_given_up(self, event: Decoded) -> bool:
         """Whether a decision is not published any more: operators skip it, or the ledger would not take it."""

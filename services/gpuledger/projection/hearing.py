@@ -1,6 +1,6 @@
 """Which events a projection hears: the handler of each type, and the types that it passes by. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from gpuledger.domain.fact import Fact, Handler
@@ -21,6 +21,16 @@ REPORT_ACCEPTED: Final = DeviceReportAccepted.TYPE
 def is_ordinary(checked: Checked, numbers: LogNumbers | Seen, agreed: InForce | None) -> bool:
     """Whether an event counts and enforces nothing by what others have found, where the rules `agreed` are enforced."""
     return bool(checked.ordinary_type) and checked.counted_by is numbers and checked.checked_by is agreed
+
+
+def reading(batch: Iterable[Checked], heard: Sequence[Checked], read: Callable[[Message], None]) -> Iterator[Checked]:
+    """The messages that are heard; each of the batch is read before any behind it is folded."""
+    at, following = 0, [*heard, None]
+    for checked in batch:
+        read(checked.message)
+        if checked is following[at]:
+            yield checked
+            at += 1
 
 
 class Hearing:

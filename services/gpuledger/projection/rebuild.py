@@ -19,6 +19,7 @@ from psycopg.sql import Identifier
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
 from gpuledger.db.views import keep_views_async, recreate_views_async
+from gpuledger.domain.fact import changed_rows
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
 from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
@@ -359,12 +360,11 @@ class _Rebuild:
     async def _fold_to(self, target: Offset) -> None:
         async for messages in self._ledger.history(after=self._fold.sequence, until=target):
             batch = self._fold.check_all(messages)
-            await self._next.page_in(self._fold, batch)
-            self._fold.apply_all_checked(batch)
+            await self._next.fold(self._fold, batch)
             # Only those that have not come back in the end are handed over: see `Fold.outstanding`.
             self._fold.take_decided()
-            self._fold.take_returned()
-            if self._fold.changed_rows() >= CHANGED_ROWS_MAX:
+            self._fold.waiting.take_returned()
+            if changed_rows(self._fold.state) >= CHANGED_ROWS_MAX:
                 await self._flush()
             self._on_progress(events_up_to(self._fold.sequence), events_up_to(target))
         await self._flush()

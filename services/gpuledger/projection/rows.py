@@ -92,10 +92,10 @@ class RowStore(Generic[R]):
         self._delete_nothing_staged = SQL("DELETE FROM {} AS kept USING {} AS gone WHERE {}{}").format(
             self.table, staged, same_key, is_nothing
         )
-        self._page = None
-        if spec.page_by is not None:
-            page = SQL("{} WHERE {} = ANY(%s::{}[])")
-            self._page = page.format(self._select, Identifier(spec.page_by), SQL(types[spec.page_by])).as_bytes()
+        page = SQL("{} WHERE {} = ANY(%s::{}[])")
+        self._page = {
+            name: page.format(self._select, Identifier(name), SQL(types[name])).as_bytes() for name in spec.page_by
+        }
         self._copy = SQL("COPY {} ({}) FROM STDIN").format(self.table, columns)
         options = SQL("FORMAT csv" if self.months is not None else "FORMAT csv, FREEZE")  # no partition takes it
         self._copy_csv = SQL("COPY {} ({}) FROM STDIN ({})").format(self.table, columns, options)
@@ -196,10 +196,9 @@ class RowStore(Generic[R]):
         async for rows in self._fetch(connection, self._select, ()):
             yield rows
 
-    async def page(self, connection: AsyncConnection[Any], keys: Sequence[Key]) -> list[R]:
-        """The rows whose `page_by` column has one of the values."""
-        assert self._page is not None
-        cursor = await connection.execute(self._page, columns_of([(key,) for key in keys]))
+    async def page(self, connection: AsyncConnection[Any], column: str, values: Sequence[Key]) -> list[R]:
+        """The rows in which a column of `page_by` has one of the values."""
+        cursor = await connection.execute(self._page[column], columns_of([(value,) for value in values]))
         return [self.spec.row(*row) for row in await cursor.fetchall()]
 
     async def delete_before(self, connection: AsyncConnection[Any], begins: datetime) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from gpuledger.domain.fact import State, Touched
-from gpuledger.domain.table import TableSpec
+from gpuledger.domain.fact import State, Touched, changed_rows
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.paging import page_in
 from gpuledger.projection.rows import Piece, RowStore
@@ -69,7 +68,7 @@ class ScratchRows:
     @property
     def is_full(self) -> bool:
         """Whether it is time to write."""
-        return sum(table.changed for table in self._state.tables().values()) >= CHANGED_ROWS_MAX
+        return changed_rows(self._state) >= CHANGED_ROWS_MAX
 
     async def page_in(self, touched: Touched) -> None:
         """Read back the retired rows that may be touched."""
@@ -94,8 +93,4 @@ class ScratchRows:
 
 def kept_tables(projection: Projection, reached: Collection[str]) -> list[str]:
     """The tables to keep for a query that reaches some: those, and the ones that rows are read back from."""
-    return [spec.name for spec in projection.specs if spec.name in reached or _is_read_back(projection, spec)]
-
-
-def _is_read_back(projection: Projection, spec: TableSpec[Any]) -> bool:
-    return projection.pages and spec.page_by is not None
+    return [spec.name for spec in projection.specs if spec.name in reached or spec.page_by]

@@ -24,7 +24,7 @@ from gpuledger.projection.fold import Fold
 from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.month_tables import MonthTables, drop_any_month
 from gpuledger.projection.outbox import UNSETTLED, ready_decisions
-from gpuledger.projection.paging import page_in
+from gpuledger.projection.paging import fold_paged, page_in
 from gpuledger.projection.rows import Piece, RowStore, is_copied
 from gpuledger.runtime.clock import NewId, random_id
 
@@ -160,10 +160,9 @@ class ProjectionStore:
                 table.load(rows)
         return fold
 
-    async def page_in(self, fold: Fold, batch: Sequence[Checked]) -> None:
-        """Read back the retired rows that these messages may touch, before they are folded; one query a table."""
-        if self.projection.pages:
-            await page_in(self.connection, self._rows, fold.state, fold.touched(batch))
+    async def fold(self, fold: Fold, batch: Sequence[Checked]) -> None:
+        """Fold messages, with the retired rows that they touch; raises as `Fold.apply_all`."""
+        await fold_paged(fold, batch, lambda touched: page_in(self.connection, self._rows, fold.state, touched))
 
     async def drop_any_month(self) -> None:
         """Drop what takes rows of any month, once the edition was begun: from now on each month is made."""
@@ -356,7 +355,7 @@ class ProjectionStore:
         return Numbering(decider.epoch, max(decider.next_number, behind_held))
 
     async def _write_decisions(self, fold: Fold, status: str) -> None:
-        decided, returned = fold.take_decided(), fold.take_returned()
+        decided, returned = fold.take_decided(), fold.waiting.take_returned()
         if decided:
             await self.put_outbox(decided, status)
             if status != "held":

@@ -141,9 +141,8 @@ class RowWriter:
         """
         metrics, now = self._context.metrics, self._context.clock()
         if batch:
-            await self._store.page_in(self._fold, batch)
             with metrics.folding(len(batch)):
-                self._fold.apply_all_checked(batch)
+                await self._store.fold(self._fold, batch)
         await self._check_returns(idle=not batch)
         await self._check_head(idle=not batch)
         if self._context.projection.decides and is_at_or_after(self._fold.sequence, self._head_at_start):

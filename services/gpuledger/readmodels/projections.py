@@ -23,29 +23,39 @@ class DevicesProjection(Projection):
     """Passports, installations, failures, errors, slots and contradictions, from `device.*` and `slot.*` events."""
 
     name = "devices"
-    version = 5
+    version = 6
     same_rows_as = 4
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401 - it is this projection's own
+        """The lives of a device and a slot, which leave memory when they end, where the fact is of a time before."""
+        return installations.touched(state, fact)
 
 
 class NodesProjection(Projection):
     """The resources of each node, now and at any time, from `node.*` and `slot.declared` events."""
 
     name = "nodes"
-    version = 2
+    version = 3
     same_rows_as = 1
     specs = nodes.SPECS
     handlers = nodes.HANDLERS
+    pages = True
     state_class = nodes.Nodes
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401 - it is this projection's own
+        """The versions of a node, where the fact may change those that are over."""
+        return nodes.touched(state, fact)
 
 
 class WorkloadsProjection(Projection):
     """Workloads and their GPU allocations over time; ended ones are read back when a late `workload.*` event comes."""
 
     name = "workloads"
-    version = 2
+    version = 3
+    same_rows_as = 2
     specs = workloads.SPECS
     handlers = workloads.HANDLERS
     pages = True

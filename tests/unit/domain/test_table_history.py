@@ -15,7 +15,7 @@ class Range(NamedTuple):
 
 
 HISTORY: TableSpec[Range] = TableSpec(
-    "range", Range, ("name",), retires=("valid_to",), page_by="name", history="ranges"
+    "range", Range, ("name",), retires=("valid_to",), page_by=("name",), history="ranges"
 )
 OPEN = Range("open", None)
 OLD, LATER = Range("old", hour(1)), Range("later", hour(3))

@@ -204,7 +204,7 @@ def test_a_restored_log_brings_its_rejections_along() -> None:
     (decision,) = folded(SourcesProjection(), [bad]).take_decided()
     restored = Fold(SourcesProjection(), GENERATION + 1)
     restored.apply_all([bad, message(decision._replace(epoch="before"), 2)])
-    assert restored.take_returned() == [decision.id]
+    assert restored.waiting.take_returned() == [decision.id]
     assert restored.outstanding() == []
 
 
@@ -301,7 +301,7 @@ def test_own_decisions_are_passed_over_when_they_come_back() -> None:
     before = rows_of(fold)
     fold.apply(message(decision, 2))
     assert rows_of(fold) == before
-    assert fold.take_returned() == [decision.id]
+    assert fold.waiting.take_returned() == [decision.id]
     assert (fold.outstanding(), fold.take_decided()) == ([], [])
     fold.apply(message(decision, 3))
     assert rows_of(fold) == before
@@ -312,7 +312,7 @@ def test_nobody_else_can_make_a_decision_seem_to_have_come_back() -> None:
     fold.apply(message(registered("n1", 1), 1))
     (decision,) = fold.take_decided()
     fold.apply(message(failure(1)._replace(id=decision.id), 2))
-    assert fold.take_returned() == []
+    assert fold.waiting.take_returned() == []
     assert fold.outstanding() == [decision]
 
 
@@ -375,7 +375,7 @@ def test_a_restarted_decider_expects_what_it_had_decided() -> None:
     (decision,) = fold.take_decided()
     restarted.apply(message(decision, 2))
     assert rows_of(restarted) == before
-    assert restarted.take_returned() == [decision.id]
+    assert restarted.waiting.take_returned() == [decision.id]
 
 
 def test_a_decision_that_cannot_be_folded_stops_like_an_event() -> None:

@@ -50,7 +50,7 @@ async def test_a_fold_in_memory_keeps_no_decision(count: int, answered: bool) ->
     fold = await fold_until(AwayProjection(), ledger)
     assert fold.sequence == len(log)
     assert events_kept(fold) == 0
-    assert (fold.take_decided(), fold.take_returned()) == ([], [])
+    assert (fold.take_decided(), fold.waiting.take_returned()) == ([], [])
 
 
 async def test_a_fold_in_memory_has_the_rows_of_one_that_publishes() -> None:
@@ -60,4 +60,4 @@ async def test_a_fold_in_memory_has_the_rows_of_one_that_publishes() -> None:
     fold = Fold(AwayProjection(), GENERATION, numbering=Numbering("own", 1))
     fold.apply_all([message(one, sequence) for sequence, one in enumerate(log, 1)])
     assert rows_of(await fold_until(AwayProjection(), ledger)) == rows_of(fold)
-    assert len(fold.decided) == len(fold.take_returned()) == 100
+    assert len(fold.decided) == len(fold.waiting.take_returned()) == 100

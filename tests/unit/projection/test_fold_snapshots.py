@@ -151,20 +151,14 @@ async def test_only_the_tables_that_somebody_needs_become_rows(taken: Taken) -> 
     assert all(table.is_loaded for table in written.fold.state.tables().values())
 
 
-async def test_of_what_rests_only_the_rows_that_somebody_asks_for_are_made(taken: Taken) -> None:
+async def test_installations_that_ended_are_read_back_where_every_row_is_asked_for(taken: Taken) -> None:
     whole = await taken.snapshots.load(DEVICES, MESSAGES, [], whole=["installation"])
     loaded = await taken.snapshots.load(DEVICES, MESSAGES, [])
     assert whole is not None
     assert loaded is not None
     every, table = (one.fold.state.tables()["installation"] for one in (whole, loaded))
-    ended = [row for row in every.rows.values() if row.valid_to is not None]
-    assert ended
-    assert {key: row for key, row in every.rows.items() if row.valid_to is None} == table.rows
-    for column in ("device", "slot"):
-        value = getattr(ended[0], column)
-        assert sorted(table.where(column, value)) == sorted(every.where(column, value))
-    assert ended[0] in table.rows.values()
-    assert len(table) < len(every)
+    assert any(row.valid_to is not None for row in every.rows.values())
+    assert table.rows == {key: row for key, row in every.rows.items() if row.valid_to is None}
 
 
 async def test_rows_are_found_by_key(taken: Taken) -> None:

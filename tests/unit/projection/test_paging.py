@@ -15,8 +15,8 @@ class Line(NamedTuple):
     number: int
 
 
-FIRST = TableSpec("first", Line, ("name", "number"), retires=("number",), page_by="name")
-SECOND = TableSpec("second", Line, ("name", "number"), retires=("number",), page_by="name", page_after="first")
+FIRST = TableSpec("first", Line, ("name", "number"), retires=("number",), page_by=("name",))
+SECOND = TableSpec("second", Line, ("name", "number"), retires=("number",), page_by=("name",), page_after="first")
 
 
 class Lines(TableState):
@@ -33,7 +33,7 @@ class Asked:
         self.asked: list[set[object]] = []
         self._rows = rows
 
-    async def page(self, _connection: object, keys: Sequence[str]) -> list[Line]:
+    async def page(self, _connection: object, _column: str, keys: Sequence[str]) -> list[Line]:
         self.asked.append(set(keys))
         return [row for row in self._rows if row.name in keys]
 
@@ -42,9 +42,9 @@ def stored() -> dict[str, Asked]:
     return {"second": Asked(SECOND, Line("a", 1), Line("b", 2)), "first": Asked(FIRST, Line("a", 1))}
 
 
-async def paged(rows: dict[str, Asked], *touched: tuple[str, str]) -> Lines:
+async def paged(rows: dict[str, Asked], *names: tuple[str, str]) -> Lines:
     state = Lines()
-    await page_in(cast("Any", None), cast("Any", rows), state, touched)
+    await page_in(cast("Any", None), cast("Any", rows), state, [(table, "name", name) for table, name in names])
     return state
 
 

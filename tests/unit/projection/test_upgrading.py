@@ -18,6 +18,9 @@ from gpuledger.readmodels.projections import DevicesProjection
         (3, 3, 2, Rows.OURS),
         (2, 3, 2, Rows.TAKEN_OVER),
         (1, 3, 2, Rows.OLDER),
+        (2, 4, 2, Rows.TAKEN_OVER),
+        (3, 4, 2, Rows.TAKEN_OVER),
+        (1, 4, 2, Rows.OLDER),
         (4, 3, 2, Rows.NEWER),
     ],
 )

@@ -13,9 +13,9 @@ from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.runtime.clock import system_clock
-from gpuledger.tools.queries.backend import bring_current
+from gpuledger.tools.queries.backend import bring_current, read
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.rows import rows_that_may_differ
 
@@ -60,13 +60,15 @@ def diff(
 
 
 async def _diff(nouns: list[Noun], earlier: datetime, later: datetime, data_dir: DataDir) -> list[RowDict]:
-    found: list[RowDict] = []
-    async with open_backend(data_dir, "diff") as backend:
+    async def ask(connection: AsyncConnection) -> list[RowDict]:
+        found: list[RowDict] = []
+        for noun in nouns:
+            found.extend(differences(noun, *await rows_that_may_differ(connection, noun.source, earlier, later)))
+        return found
+
+    async with open_backend(data_dir, "diff", asks=True) as backend:
         await bring_current(backend)
-        async with read_only(backend.database_url, application_name="gpuledger diff") as connection:
-            for noun in nouns:
-                found.extend(differences(noun, *await rows_that_may_differ(connection, noun.source, earlier, later)))
-    return found
+        return await read(backend, ask, application_name="gpuledger diff")
 
 
 def differences(noun: Noun, before: Sequence[RowDict], after: Sequence[RowDict]) -> Iterator[RowDict]:

@@ -234,7 +234,7 @@ def _of_gpu_pool(pool: str) -> Composed:
 
 async def answer(statement: str, data_dir: DataDir, command: str) -> Result:
     """The columns and rows of one read-only statement, on tables that are up to date."""
-    async with open_backend(data_dir, command) as backend:
+    async with open_backend(data_dir, command, asks=True) as backend:
         return await result_now(backend, statement)
 
 

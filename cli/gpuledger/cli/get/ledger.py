@@ -17,14 +17,14 @@ from gpuledger.cli.get.nouns import Noun
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
 from gpuledger.cli.source import announce_present, show_notes
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.dra.rows import AVAILABILITY, DEVICE_CLASS
 from gpuledger.domain.dra.state import Availability
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.present.source import KubernetesSource
-from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
 from gpuledger.tools.queries.rows import (
@@ -112,11 +112,14 @@ class TableQuery:
         if moment.recorded is not None:
             return await rows_as_recorded(backend, source, await sequence_of(backend, moment.recorded), row_filter)
         await bring_current(backend, named_projections([self.projection]))
-        session = read_only(backend.database_url, application_name="gpuledger get", settings=ROWS_SETTINGS)
-        async with session as connection:
-            if moment.at is not None:
-                return await rows_at(connection, source, moment.at, row_filter)
+        at = moment.at
+
+        async def ask(connection: AsyncConnection) -> Sequence[RowDict]:
+            if at is not None:
+                return await rows_at(connection, source, at, row_filter)
             return await current_rows(connection, source, row_filter)
+
+        return await read(backend, ask, application_name="gpuledger get", settings=ROWS_SETTINGS)
 
     async def note(self, backend: Backend) -> str | None:  # noqa: ARG002 - as the protocol has it
         """Nothing."""
@@ -197,7 +200,7 @@ async def show_rows(
     Raises:
         CliError: there is no row of a requested name.
     """
-    async with open_backend(data_dir, f"get {query.view.kinds}") as backend:
+    async with open_backend(data_dir, f"get {query.view.kinds}", asks=True) as backend:
         rows = await query.read(backend, moment, query.view.needed(output))
         note = await query.note(backend) if moment == NOW else None
     _show(query, rows, output, headers=headers, note=note)
@@ -235,7 +238,7 @@ async def watch_rows(query: LedgerQuery, output: Output, data_dir: Path | None, 
     view, before = steady(query.view), dict[RowKey, RowDict]()
     (projection,) = named_projections([query.projection])
     async with (
-        open_backend(data_dir, f"get {view.kinds} --watch") as backend,
+        open_backend(data_dir, f"get {view.kinds} --watch", asks=True) as backend,
         backend.ledger.read(after=await backend.ledger.head()) as reader,
     ):
         if (note := await query.note(backend)) is not None:

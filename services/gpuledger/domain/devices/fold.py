@@ -187,7 +187,13 @@ class Contradiction(NamedTuple):
 
 
 DEVICE = TableSpec("device", Device, ("device",))
-INSTALLATION = TableSpec("installation", Installation, ("device", "slot", "valid_from"), rests=("valid_to",))
+INSTALLATION: TableSpec[Installation] = TableSpec(
+    "installation",
+    Installation,
+    ("device", "slot", "valid_from"),
+    retires=("valid_to",),
+    page_by=("device", "slot"),
+)
 STRAY = TableSpec("stray", Stray, ("device", "slot", "at", "inserted"))
 FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("source", "epoch", "number"), retires=())
 ERRORS = TableSpec("device_errors", DeviceErrors, ("device", "kind", "cause", "node"))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gpuledger.domain.devices.contradictions import reconcile_overlaps, reconcile_strays
 from gpuledger.domain.devices.fold import (
     IN_SERVICE,
+    INSTALLATION,
     REMOVED,
     RETIRED,
     Device,
@@ -26,7 +27,7 @@ from gpuledger.domain.devices.fold import (
     unseen_slot,
 )
 from gpuledger.domain.devices.history import put_latest, rewrite_from
-from gpuledger.domain.fact import Fact, Handlers
+from gpuledger.domain.fact import AbsentRowsError, Fact, Handlers, Touched
 from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceInserted, DeviceRemoved
 
 
@@ -61,6 +62,20 @@ def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
     device, slot, at, retired = intern(fact.event.subject), intern(data.slot), fact.event.time, data.retired
     if not _end_in_order(state, device, slot, at, retired=retired):
         _repair(state, _removal(device, slot, at, retired=retired))
+
+
+def touched(state: Devices, fact: Fact) -> Touched:
+    """The lives of a device and of a slot, where an event changes what was true before one of them ended."""
+    data = fact.event.data
+    if not isinstance(data, DeviceInserted | DeviceRemoved | DeviceAttached | DeviceDetached):
+        return ()
+    device, slot, at = fact.event.subject, data.slot, fact.event.time
+    passport, place = state.device.rows.get(device), state.slot.rows.get(slot)
+    if passport is None or place is None:
+        return ()
+    if _lies_before(passport.removed_at, at) and _lies_before(place.vacated_at, at):
+        return ()
+    return [(INSTALLATION.name, "device", device), (INSTALLATION.name, "slot", slot)]
 
 
 def pair(marks: Iterable[Stray]) -> Pairing:
@@ -170,6 +185,7 @@ def _lies_before(time: datetime | None, at: datetime) -> bool:
 
 def _repair(state: Devices, mark: Stray) -> None:
     """Pair all facts about the device in this slot again, and update all rows that follow from them."""
+    _require_lives(state, mark.device, mark.slot)
     before, strays = _installations_of(state, mark), _strays_of(state, mark)
     after = pair([mark, *strays, *(part for installation in before for part in _marks_of(installation))])
     was, will_be = set(before), set(after.installations)
@@ -186,6 +202,22 @@ def _repair(state: Devices, mark: Stray) -> None:
     refresh_device(state, mark.device, mark.at)
     refresh_slot(state, mark.slot, mark.at)
     rewrite_from(state, mark.device, mark.slot, mark.at, old)
+
+
+def _require_lives(state: Devices, device: str, slot: str) -> None:
+    """Check that all lives of a device and of a slot are in memory: both count theirs.
+
+    Raises:
+        AbsentRowsError: some that ended have left it.
+    """
+    held, passport, place = state.installation.by, state.device.rows.get(device), state.slot.rows.get(slot)
+    absent = []
+    if passport is not None and len(held["device"].get(device)) < passport.lives:
+        absent.append((INSTALLATION.name, "device", device))
+    if place is not None and len(held["slot"].get(slot)) < place.lives:
+        absent.append((INSTALLATION.name, "slot", slot))
+    if absent:
+        raise AbsentRowsError(absent)
 
 
 def _installations_of(state: Devices, mark: Stray) -> list[Installation]:

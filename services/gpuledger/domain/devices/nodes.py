@@ -1,11 +1,14 @@
-"""Folds nodes: the facts about each, now and at any time."""
+"""Folds nodes: the facts about each, now and at any time.
+
+Versions that are over leave memory, and are read back for a late fact.
+"""
 
 import re
 from datetime import datetime
 from typing import NamedTuple
 
 from gpuledger.api.labels import GFD_PRODUCT, LABEL_DEVICE_COUNT
-from gpuledger.domain.fact import Fact, Handlers, TableState
+from gpuledger.domain.fact import Fact, Handlers, TableState, Touched
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
 from gpuledger.events.node import NodeDecommissioned, NodeGone, NodeObserved, NodeRegistered
@@ -52,7 +55,9 @@ class NodeSlot(NamedTuple):
 
 
 NODE = TableSpec("node", Node, ("node",))
-NODE_HISTORY = TableSpec("node_history", NodeVersion, ("node", "valid_from"))
+NODE_HISTORY: TableSpec[NodeVersion] = TableSpec(
+    "node_history", NodeVersion, ("node", "valid_from"), retires=("valid_to",), page_by=("node",)
+)
 NODE_SLOT = TableSpec("node_slot", NodeSlot, ("node", "slot"))
 SPECS = (NODE, NODE_HISTORY, NODE_SLOT)
 
@@ -64,6 +69,20 @@ class Nodes(TableState):
         self.node = Table(NODE)
         self.history = Table(NODE_HISTORY, "node")
         self.slot = Table(NODE_SLOT)
+
+
+def touched(state: Nodes, fact: Fact) -> Touched:
+    """The versions of a node, where an event is of a time before the latest.
+
+    One of a later time follows on those that are in memory, whatever comes before it in its batch.
+    """
+    node = fact.event.subject
+    if isinstance(fact.event.data, SlotDeclared):
+        return ()
+    versions = state.history.where("node", node)
+    if all(version.valid_from <= fact.event.time for version in versions):
+        return ()
+    return [(NODE_HISTORY.name, "node", node)]
 
 
 def _registered(state: Nodes, fact: Fact, data: NodeRegistered) -> None:

@@ -107,7 +107,7 @@ HISTORY: TableSpec[AllocationRange] = TableSpec(
     AllocationRange,
     ("allocation", "unit", "valid_from"),
     retires=("valid_to",),
-    page_by="allocation",
+    page_by=("allocation",),
     history=CONTAINER_ALLOCATIONS.name,
     by_month="valid_from",
     page_after="container_allocation_report",
@@ -117,7 +117,7 @@ REPORTS: TableSpec[AllocationReport] = TableSpec(
     AllocationReport,
     ("allocation", "reported_at"),
     retires=("until",),
-    page_by="allocation",
+    page_by=("allocation",),
     history=CONTAINER_ALLOCATIONS.name,
 )
 DAY_TOTALS: TableSpec[ContainerDay] = TableSpec(
@@ -159,7 +159,7 @@ def touched(state: Allocations, fact: Fact) -> Touched:
     """The container's past; nothing where it has devices and the fact is later than all reports on it."""
     if _is_next(state, fact.event.subject, fact.event.time):
         return ()
-    return ((HISTORY.name, fact.event.subject), (REPORTS.name, fact.event.subject))
+    return [(spec.name, "allocation", fact.event.subject) for spec in (HISTORY, REPORTS)]
 
 
 def _is_next(state: Allocations, allocation: str, time: datetime) -> bool:

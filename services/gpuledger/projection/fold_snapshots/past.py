@@ -46,7 +46,6 @@ async def fold_on_from(
     fold = loaded.fold
     async for messages in ledger.history(after=fold.sequence, until=until):
         batch = fold.check_all(messages)
-        await loaded.page_in(batch)
-        fold.apply_all_checked(batch)
+        await loaded.take(batch)
         if on_progress:
             on_progress(events_up_to(fold.sequence), events_up_to(until))

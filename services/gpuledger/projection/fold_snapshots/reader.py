@@ -6,8 +6,10 @@ was written is refused with a word, and the one before is tried.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
+from gpuledger.domain.fact import Touched
 from gpuledger.domain.table import Key
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset, Position, is_at_or_after
@@ -28,12 +30,12 @@ from gpuledger.projection.fold_snapshots.manifest import (
     fold_key,
     skips_up_to,
 )
-from gpuledger.projection.fold_snapshots.parquet import ArrowTable
+from gpuledger.projection.fold_snapshots.parquet import ArrowTable, all_rows_of
 from gpuledger.projection.fold_snapshots.pieces import PieceDamagedError, Pieces, all_of
-from gpuledger.projection.fold_snapshots.resting import LiveRows
 from gpuledger.projection.fold_snapshots.retired import RetiredRows
 from gpuledger.projection.fold_snapshots.state import kept_in_pieces, restored
 from gpuledger.projection.fold_snapshots.whole_tables import whole_table
+from gpuledger.projection.paging import fold_paged
 from gpuledger.projection.snapshot import Row
 from gpuledger.runtime.garbage import uncollected
 from gpuledger.runtime.objects import ObjectMissingError, Objects, ObjectsError
@@ -61,24 +63,31 @@ class LoadedFold:
         self.manifest = manifest
         self._pieces = pieces
         self._retired: dict[str, RetiredRows] = {}
-        self._paged: set[tuple[str, Key]] = set()
+        self._paged: set[tuple[str, str, Key]] = set()
 
     @property
     def anchor(self) -> Anchor:
         """The anchor at the fold's position."""
         return self.fold.anchor or self.manifest.anchor
 
-    async def page_in(self, batch: Iterable[Checked]) -> None:
-        """Read back the retired rows that these messages may touch, before they are folded."""
-        if not self.fold.projection.pages:
-            return
-        touched: dict[str, set[Key]] = {}
-        for one in self.fold.touched(batch):
+    async def take(self, batch: Sequence[Checked]) -> None:
+        """Fold messages, with the retired rows that they touch.
+
+        Raises:
+            BadEventError: one does not fold.
+            PieceDamagedError: a piece is not what was written.
+            ObjectsError: one cannot be read.
+        """
+        await fold_paged(self.fold, batch, self._page_in)
+
+    async def _page_in(self, touched: Touched) -> None:
+        values: dict[tuple[str, str], set[Key]] = {}
+        for one in touched:
             if one not in self._paged:
                 self._paged.add(one)
-                touched.setdefault(one[0], set()).add(one[1])
-        for name, values in touched.items():
-            self.fold.state.tables()[name].load((await self.retired(name)).page(values))
+                values.setdefault(one[:2], set()).add(one[2])
+        for (name, column), some in values.items():
+            self.fold.state.tables()[name].load((await self.retired(name)).page(column, some))
 
     async def load_retired(self, name: str) -> None:
         """Have the state hold every row of a table; before anything is folded."""
@@ -191,10 +200,12 @@ class FoldSnapshots:
         manifest = await self.manifest(pieces, place, skipped)
         specs = kept_in_pieces(projection)
         found = await all_of(pieces.columns(_present(manifest.tables[name].live)) for name in specs)
-        rows = {name: LiveRows(spec, parts) for (name, spec), parts in zip(specs.items(), found, strict=True)}
+        rows = {
+            name: partial(all_rows_of, spec, parts) for (name, spec), parts in zip(specs.items(), found, strict=True)
+        }
         generations = self._ledger.generations
         with uncollected():
-            fold = restored(projection, manifest, generations, rows, skipped, is_written=is_written, whole=whole)
+            fold = restored(projection, manifest, generations, rows, skipped, is_written=is_written)
         loaded = LoadedFold(fold, manifest, pieces)
         for name in whole:
             await loaded.load_retired(name)

@@ -22,14 +22,14 @@ class RetiredRows:
         """Add what left memory since."""
         self._parts.append(part)
 
-    def page(self, values: Collection[Key]) -> list[Row]:
-        """The rows whose `page_by` column has one of the values."""
+    def page(self, name: str, values: Collection[Key]) -> list[Row]:
+        """The rows in which a column of `page_by` has one of the values."""
         import pyarrow as pa  # noqa: PLC0415 - with the parts it is imported already
         from pyarrow import compute  # noqa: PLC0415
 
         found = []
         for part in self._parts:
-            column = part.column(self._spec.page_by)
+            column = part.column(name)
             sought = pa.array(list(values), column.type)
             found.append(part.filter(compute.is_in(column, value_set=sought)))
         return self._last_of(found)

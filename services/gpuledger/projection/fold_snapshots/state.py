@@ -1,7 +1,7 @@
 """A fold as rows of its snapshot, and back. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import decode, encode
@@ -12,21 +12,8 @@ from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.manifest import SnapshotManifest
 from gpuledger.projection.snapshot import ENFORCED, SEEN, Row, seen_of, seen_rows
 
-
-class RowsOf(Protocol):
-    """Makes the rows of one table."""
-
-    def all(self) -> Iterable[Row]:
-        """Every row."""
-        ...
-
-    def moving(self) -> Iterable[Row]:
-        """The rows that do not rest."""
-        ...
-
-    def resting(self, column: str, value: object) -> Iterable[Row]:
-        """The rows that rest and have a value in a column."""
-        ...
+RowsOf = Callable[[], Iterable[Row]]
+"""Makes the rows of one table."""
 
 
 class OutstandingDecision(NamedTuple):
@@ -62,13 +49,11 @@ def restored(
     skipped: Iterable[Position],
     *,
     is_written: bool,
-    whole: Collection[str] = (),
 ) -> Fold:
     """The fold as it stood, of the rows of its tables and of `BESIDE`.
 
     Where it `is_written`, retired rows leave memory whenever its changes are taken, and decisions are kept. Elsewhere
-    the rows of a table are made once the fold, or whoever asks, needs any of them; those that rest one by one, but for
-    the tables that are to be `whole`.
+    the rows of a table are made once the fold, or whoever asks, needs any of them.
 
     Raises:
         EventError: a decision does not decode.
@@ -76,25 +61,22 @@ def restored(
     state = projection.new_state()
     for name, table in state.tables().items():
         if is_written:
-            table.load(rows[name].all())
-        elif table.spec.rests and name not in whole:
-            table.never_written()
-            table.load_lazily(rows[name].moving, rows[name].resting)
+            table.load(rows[name]())
         else:
             table.never_written()
-            table.load_lazily(rows[name].all)
-    decisions = [OutstandingDecision(*row) for row in rows[OUTSTANDING.name].all()]
+            table.load_lazily(rows[name])
+    decisions = [OutstandingDecision(*row) for row in rows[OUTSTANDING.name]()]
     fold = Fold(
         projection,
         generations,
         state=state,
-        seen=seen_of(rows[SEEN.name].all()),
+        seen=seen_of(rows[SEEN.name]()),
         expected=[decode(one.data.encode()) for one in decisions if one.data is not None],
         skipped=skipped,
         numbering=NOT_PUBLISHED._replace(next_number=manifest.next_number),
         sequence=manifest.anchor.sequence,
         publishes=is_written,
-        enforced=EnforcedRules(EnforcedRule(*row) for row in rows[ENFORCED.name].all()),
+        enforced=EnforcedRules(EnforcedRule(*row) for row in rows[ENFORCED.name]()),
     )
     fold.events = manifest.events
     fold.waiting.restore([one.id for one in decisions if one.data is None], manifest.changed)

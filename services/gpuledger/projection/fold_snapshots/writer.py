@@ -80,10 +80,9 @@ class SnapshotWriter:
         """
         if not batch:
             return
-        await self._loaded.page_in(batch)
-        self.fold.apply_all_checked(batch)
+        await self._loaded.take(batch)
         self.fold.take_decided()
-        self.fold.take_returned()
+        self.fold.waiting.take_returned()
         self._last = batch[-1]
 
     async def write(self) -> SnapshotManifest:

@@ -14,25 +14,26 @@ import psycopg
 
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.reached import Reached, reached_by
-from gpuledger.db.readonly import SEARCH_PATH, STATEMENT_TIMEOUT_S, query, read_only
+from gpuledger.db.readonly import SEARCH_PATH, STATEMENT_TIMEOUT_S, query
 from gpuledger.db.scratch import LIVE, REPORT, TEMPORARY, Scratch, refuse_present, session_settings, table_name
 from gpuledger.db.sql_text import clock_words
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.domain.fact import Fact
+from gpuledger.domain.fact import PAGES_PER_EVENT_MAX, AbsentRowsError, Fact, State
 from gpuledger.domain.inventory.facts import INVENTORY_REPORT_HOUR
-from gpuledger.events.position import Offset, Position, earliest, events_up_to, is_after, is_same
+from gpuledger.events.position import Generations, Offset, Position, earliest, events_up_to, is_after, is_same
 from gpuledger.projection.checker import Checked
-from gpuledger.projection.definition import Projection
+from gpuledger.projection.definition import Observed, Projection
 from gpuledger.projection.errors import ScratchFullError
 from gpuledger.projection.event_time import CollectedFacts, collector_of, fold_fact, in_log_order
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.begun_tables import begin_tables
+from gpuledger.projection.paging import fold_paged
 from gpuledger.projection.replay import recorded_at, skipped_positions
 from gpuledger.projection.scratch_rows import ScratchRows, kept_tables
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
+from gpuledger.tools.queries.backend import Backend, all_projections, bring_current, read
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import PointInTime, sequence_of
 
@@ -41,6 +42,10 @@ SCRATCH_MIB_MAX: Final = 4096
 
 DISCONNECTED_CHECK_S: Final = 2
 """How soon the server notices that the command is gone while a query runs."""
+
+PRIMARY_FOLDS: Final = (
+    "The past is folded into temporary tables, which a replica does not take: the server in DATABASE_URL answers."
+)
 
 IN_LOG_ORDER: Final = (SourcesProjection.name, SealsProjection.name)
 """Projections that are about recording, and follow the order of the log."""
@@ -82,9 +87,12 @@ async def result_now(backend: Backend, statement: str, bounds: Bounds = BOUNDS) 
     Raises:
         QueryError: PostgreSQL refuses it, or it takes too long.
     """
-    await bring_current(backend)
-    async with read_only(backend.database_url, statement_timeout_s=bounds.timeout_s) as connection:
+
+    async def ask(connection: AsyncConnection) -> Result:
         return await _result(await query(connection, statement))
+
+    await bring_current(backend)
+    return await read(backend, ask, application_name="gpuledger sql", statement_timeout_s=bounds.timeout_s)
 
 
 async def result_then(backend: Backend, statement: str, moment: PointInTime, bounds: Bounds = BOUNDS) -> Result:
@@ -95,6 +103,8 @@ async def result_then(backend: Backend, statement: str, moment: PointInTime, bou
         RequestError: there is no such moment, or it reads what has no past in event time.
         ScratchFullError: the past takes more room than it may.
     """
+    if backend.replica is not None:
+        backend.reporter.message(PRIMARY_FOLDS)
     until = await backend.ledger.head() if moment.recorded is None else await sequence_of(backend, moment.recorded)
     if words := clock_words(statement):
         backend.reporter.message(
@@ -263,7 +273,7 @@ class _Past:
                     if rules is not enforced:
                         projection.follow_rules(state, rules)
                         enforced = rules
-                    fold_fact(projection, state, self._ledger.generations, item)
+                    await _take_fact(projection, state, self._ledger.generations, item, rows)
                 if rows.is_full:
                     await rows.flush()
                 advance(len(batch))
@@ -279,12 +289,25 @@ class _Past:
             raise ScratchFullError("The tables of the past", taken, self._bounds.bytes_max)
 
 
+async def _take_fact(
+    projection: Projection, state: State, generations: Generations, item: Fact | Observed, rows: ScratchRows
+) -> None:
+    """Fold a fact in event time, with the retired rows that its handler turns out to need."""
+    for _ in range(PAGES_PER_EVENT_MAX):
+        try:
+            return fold_fact(projection, state, generations, item)
+        except AbsentRowsError as absent:
+            await rows.page_in(absent.touched)
+    return fold_fact(projection, state, generations, item)
+
+
 async def _take(batch: Sequence[Checked], fold: Fold, rows: ScratchRows | None) -> None:
     """Fold messages, with the retired rows that they touch; nobody publishes what is decided."""
-    if rows is not None and fold.projection.pages:
-        await rows.page_in(fold.touched(batch))
-    fold.apply_all_checked(batch)
+    if rows is None:
+        fold.apply_all_checked(batch)
+    else:
+        await fold_paged(fold, batch, rows.page_in)
     fold.take_decided()
-    fold.take_returned()
+    fold.waiting.take_returned()
     if rows is not None and rows.is_full:
         await rows.flush()

@@ -138,5 +138,5 @@ async def _fold(backend: Backend, fold: Fold, until: Offset, on_position: OnPosi
     async for messages in backend.ledger.history(after=fold.sequence, until=until):
         fold.apply_all(messages)
         fold.take_decided()
-        fold.take_returned()
+        fold.waiting.take_returned()
         on_position(events_up_to(fold.sequence))

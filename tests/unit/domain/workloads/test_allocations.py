@@ -96,11 +96,11 @@ def test_a_different_report_for_the_last_time_considers_the_past() -> None:
     assert ranges(fold) == [("GPU-b", hour(3), None)]
     fact = fact_of(fold, again)
     assert fact is not None
-    assert {name for name, _ in fold.projection.touched(fold.state, fact)} == {
+    assert {name for name, _, _ in fold.projection.touched(fold.state, fact)} == {
         "container_allocation_history",
         "container_allocation_report",
     }
-    for name, _ in fold.projection.touched(fold.state, fact):
+    for name, _, _ in fold.projection.touched(fold.state, fact):
         tables[name].load(row for row in written if isinstance(row, tables[name].spec.row))
     fold.apply(again)
     assert ranges(fold) == [("GPU-a", hour(1), None)]
