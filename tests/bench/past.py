@@ -22,12 +22,13 @@ from bench.processes import percentile_ms
 from bench.raw import client
 from bench.report import Figure
 from gpuledger.cli.get.nouns import DEVICES
+from gpuledger.cli.render import Output
 from gpuledger.db.readonly import read_only
 from gpuledger.ledger.stream import stream_name
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.settings import OBJECTS_URL
 from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.rows import rows_as_recorded, rows_at
+from gpuledger.tools.queries.rows import ROWS_SETTINGS, RowFilter, rows_as_recorded, rows_at
 from gpuledger.tools.timeline import device_timeline
 
 CHILD = Path(__file__).with_name("starting_rows.py")
@@ -82,8 +83,9 @@ async def _commands(data: Past) -> list[Asked]:
 
 
 async def _at(backend: Backend, at: str) -> object:
-    async with read_only(backend.database_url) as connection:
-        return await rows_at(connection, DEVICES.source, datetime.fromisoformat(at))
+    shown = RowFilter(columns=DEVICES.view.needed(Output.TABLE))
+    async with read_only(backend.database_url, settings=ROWS_SETTINGS) as connection:
+        return await rows_at(connection, DEVICES.source, datetime.fromisoformat(at), shown)
 
 
 async def _as_recorded(backend: Backend, position: str) -> object:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from bench import fleet
 from bench.commands import took_s
+from bench.copying import copying
 from bench.report import Figure
 from bench.servers import UnsyncedNats
 from bench.throughput import fill
@@ -91,6 +92,7 @@ async def open_past(sizes: PastSizes) -> AsyncIterator[tuple[Past, list[Figure]]
             objects = (folder / "objects").as_uri()
             backend = Backend(ledger, postgres.url, nats.url, None, objects_url=objects)
             figures = [*await _take(backend, sizes), await _rebuild(backend, sizes)]
+            figures.append(await copying(backend, DevicesProjection(), sizes.label))
             yield Past(backend, nats, sizes), figures
 
 

@@ -76,6 +76,23 @@ async def test_a_table_has_its_indexes_whether_the_rows_came_or_not(url: str) ->
             await connection.execute("INSERT INTO kinds (name) VALUES ('a')")
 
 
+async def test_copied_rows_leave_vacuum_nothing_to_do(url: str) -> None:
+    store, rows = (
+        RowStore(KINDS, "public"),
+        [Kinds(f"text {number}", None, number, None, None, None) for number in range(9)],
+    )
+    async with connect(url, application_name="test") as connection:
+        await connection.execute("SET default_transaction_isolation = 'repeatable read'")
+        await connection.execute(
+            "CREATE TABLE public.kinds "
+            "(name text PRIMARY KEY, text text, number bigint, flag boolean, at timestamptz, total numeric)"
+        )
+        await store.fill(connection, _pieces(rows))
+        await connection.execute("ANALYZE public.kinds")  # counts the pages that all see
+        cursor = await connection.execute("SELECT relpages, relallvisible FROM pg_class WHERE relname = 'kinds'")
+        assert await cursor.fetchone() == (1, 1)
+
+
 async def _pieces(*parts: Sequence[Kinds] | None) -> AsyncIterator[Piece]:
     for part in parts:
         if part is None:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from gpuledger.cli.commands.diff import COMPARED, differences
 from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
+from gpuledger.cli.render import Output
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.domain.devices.fold import DEVICE_HISTORY, OCCUPANCY_HISTORY
+from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.projection.runner import Runner
@@ -23,8 +25,8 @@ from gpuledger.readmodels.projections import (
     NodesProjection,
     WorkloadsProjection,
 )
-from gpuledger.tools.queries.rows import rows_at, rows_that_may_differ
-from support.events import RecordedFact, facts, folded, hour, log_of, numbered
+from gpuledger.tools.queries.rows import RowFilter, rows_at, rows_that_may_differ
+from support.events import IMPORT, RecordedFact, facts, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, publish
 
 PROJECTIONS = (DevicesProjection, NodesProjection, WorkloadsProjection, AllocationsProjection)
@@ -57,6 +59,10 @@ async def _agree(url: str, events: list[Decoded], recorded: list[Decoded], until
             expected = [_shown(noun, row) for row in table.rows.values()]
             found = await rows_at(connection, noun.source, hour(until))
             assert sorted(map(repr, found)) == sorted(map(repr, expected)), noun.view.kind
+            needed = noun.view.needed(Output.TABLE)
+            narrow = await rows_at(connection, noun.source, hour(until), RowFilter(columns=needed))
+            assert set(narrow.names) == set(needed)
+            assert narrow == [{name: row[name] for name in narrow.names} for row in found]
         await _rows_without_versions_agree(connection, hour(until))
         for noun in COMPARED:
             await _differences_agree(connection, noun, hour(until), hour(then))
@@ -72,6 +78,23 @@ async def _rows_without_versions_agree(connection: AsyncConnection, at: datetime
                 await connection.execute(f"TRUNCATE gpuledger_live.{table.name}".encode())
             # Without a row nobody has folded anything, and there are no rows of before either.
             assert await rows_at(connection, noun.source, at) == found
+
+
+async def test_devices_that_have_not_changed_since_need_neither_versions_nor_failures(url: str) -> None:
+    ledger = MemoryLedger()
+    happened = [
+        RecordedFact(IMPORT, "d1", 1, DeviceInserted(slot="s1", serial="a")),
+        RecordedFact(IMPORT, "d1", 2, DeviceFailed(kind="DBE")),
+        RecordedFact(IMPORT, "d2", 3, DeviceInserted(slot="s2")),
+        RecordedFact(IMPORT, "d2", 4, DeviceRemoved(slot="s2")),
+    ]
+    head = await publish(ledger, numbered(happened))
+    await Runner(DevicesProjection(), ledger, url, settings=QUICK).catch_up(head)
+    async with connect(url, application_name="test") as connection:
+        before, found = [await rows_at(connection, DEVICES.source, hour(at)) for at in (3, 4)]
+        await connection.execute("TRUNCATE gpuledger_live.device_history, gpuledger_live.failure")
+        assert await rows_at(connection, DEVICES.source, hour(4)) == found
+        assert await rows_at(connection, DEVICES.source, hour(3)) != before, "one has changed since, and is looked up"
 
 
 async def _differences_agree(connection: AsyncConnection, noun: Noun, earlier: datetime, later: datetime) -> None:

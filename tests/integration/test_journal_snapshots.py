@@ -9,7 +9,6 @@ from gpuledger.edge.watchers.decide import AnyKind, NewFact
 from gpuledger.edge.watchers.journal import Journal, Listener
 from gpuledger.edge.watchers.journal_rows import journal_layout
 from gpuledger.edge.watchers.resources import moduleconfig, nodes
-from gpuledger.edge.watchers.resources.module_refusals import Installation
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeGone, NodeObserved
 from gpuledger.events.payload import Payload
@@ -80,7 +79,7 @@ async def test_a_restart_reads_what_came_since_and_uses_the_numbers_that_are_lef
 
 
 async def test_a_listener_hears_what_was_recorded_before_the_snapshot(counted: CountedReads, url: str) -> None:
-    kind = moduleconfig.kind(Installation({}, ""))
+    kind = moduleconfig.KIND
     heard: list[Payload] = []
     first = KeptJournal(counted, url, kind, heard.append)
     await first.journal.catch_up()

@@ -30,3 +30,13 @@ async def _query_after_the_end(database_url: str) -> None:
         with psycopg.connect(database_url, autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(%s)", [connection.info.backend_pid])
         await query(connection, "SELECT 1")
+
+
+async def test_a_session_has_the_settings_it_is_given_and_still_only_reads(migrated_url: str) -> None:
+    given = {"work_mem": "7MB", "default_transaction_read_only": "off"}
+    async with read_only(migrated_url, settings=given) as connection:
+        shown = [
+            await (await connection.execute(f"SHOW {name}".encode())).fetchone()
+            for name in ("work_mem", "transaction_read_only")
+        ]
+        assert shown == [("7MB",), ("on",)]

@@ -16,7 +16,7 @@ from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import BadEventError
-from gpuledger.projection.fold_snapshots import buckets, writer
+from gpuledger.projection.fold_snapshots import begun_tables, buckets, writer
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
 from gpuledger.projection.fold_snapshots.taking import Hearers, take_snapshots
 from gpuledger.projection.fold_snapshots.writer import FoldSnapshotSettings
@@ -89,6 +89,7 @@ class Taken:
 async def taken(ledger: JetStreamLedger, monkeypatch: pytest.MonkeyPatch) -> Taken:
     monkeypatch.setattr(buckets, "ROWS_PER_BUCKET", 4)
     monkeypatch.setattr(writer, "PART_ROWS_MAX", 6)
+    monkeypatch.setattr(begun_tables, "ROWS_PER_COPY_MAX", 4)
     return Taken(ledger)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, HISTORIES
+from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, HISTORIES, WORKLOAD_ALLOCATIONS
 from gpuledger.domain.table import Changes, Table
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
@@ -20,9 +20,21 @@ from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots import buckets
 from gpuledger.projection.fold_snapshots.check import check_snapshots
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
-from gpuledger.readmodels.projections import AllocationsProjection, AvailabilityProjection
+from gpuledger.readmodels.projections import AllocationsProjection, AvailabilityProjection, WorkloadsProjection
 from properties.test_fold_snapshots import refuse, take_at
-from support.events import GENERATION, RecordedFact, Rows, allocated, event, folded, hour, log_of, numbered, rows_of
+from support.events import (
+    GENERATION,
+    RecordedFact,
+    Rows,
+    allocated,
+    event,
+    folded,
+    hour,
+    log_of,
+    numbered,
+    rows_of,
+    worked,
+)
 from support.fold_snapshots import CountingLedger, MemoryObjects, from_snapshot, from_start, recorded_messages
 
 OPERATOR = "/operators/eva"
@@ -31,6 +43,9 @@ LATER = timedelta(days=400)
 """How long after the facts everything is recorded, so that all of them may be dropped."""
 
 bounds = st.integers(-1, 10)
+
+SHORTENED: Sequence[Projection] = (AllocationsProjection(), AvailabilityProjection(), WorkloadsProjection())
+"""The projections with histories."""
 
 
 def shortened(at: int, number: int = 1, history: str = CONTAINER_ALLOCATIONS.name) -> Decoded:
@@ -107,17 +122,56 @@ def test_what_is_kept_is_what_a_fold_of_all_would_keep(
     assert rows_of(found, positions=False) == expected
 
 
+@given(facts=worked, begins=bounds, data=st.data())
+def test_allocations_of_workloads_are_those_that_a_fold_of_all_would_keep(
+    facts: list[RecordedFact], begins: int, data: st.DataObject
+) -> None:
+    """A new submission moves the day totals of what is kept alone to another owner; what all held stays."""
+    events = data.draw(st.permutations(numbered(facts)))
+    before, after = events[: (place := data.draw(st.integers(0, len(events))))], events[place:]
+    in_time = [one for one in after if one.time >= hour(begins)]
+    expected = rows_of(folded(WorkloadsProjection(), late_log([*before, *in_time])), positions=False)
+    mark = shortened(begins, history=WORKLOAD_ALLOCATIONS.name)
+    found = rows_of(folded(WorkloadsProjection(), late_log([*before, mark, *after])), positions=False)
+    kept = {key: row for key, row in expected.pop("allocation").items() if not ended_before(row, hour(begins))}
+    assert found.pop("allocation") == kept
+    assert of_all_owners(found.pop("allocation_day")) == of_all_owners(expected.pop("allocation_day"))
+    assert found == expected
+
+
+def of_all_owners(days: dict[Any, Any]) -> dict[tuple[datetime, str | None], tuple[int, int]]:
+    """The sums by day and node that are not 0."""
+    sums: dict[tuple[datetime, str | None], tuple[int, int]] = {}
+    for row in days.values():
+        held, held_us = sums.get((row.day, row.node), (0, 0))
+        sums[row.day, row.node] = (held + row.held, held_us + row.held_us)
+    return {key: both for key, both in sums.items() if any(both)}
+
+
+def left_memory_alike(
+    projection: Projection, history: str, facts: list[RecordedFact], begins: list[int], data: st.DataObject
+) -> None:
+    marks = [shortened(at, number, history) for number, at in enumerate(begins, 1)]
+    log = late_log(data.draw(st.permutations([*numbered(facts), *marks])))
+    stored = Stored(projection)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(log)), max_size=6)) | {0, len(log)})
+    for first, end in pairwise(cuts):
+        stored.take(log[first:end])
+    assert stored.kept() == rows_of(folded(projection, log))
+
+
 @given(facts=allocated, begins=st.lists(bounds, min_size=1, max_size=3), data=st.data())
 def test_rows_that_left_memory_are_kept_and_dropped_alike(
     facts: list[RecordedFact], begins: list[int], data: st.DataObject
 ) -> None:
-    marks = [shortened(at, number) for number, at in enumerate(begins, 1)]
-    log = late_log(data.draw(st.permutations([*numbered(facts), *marks])))
-    stored = Stored(AllocationsProjection())
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(log)), max_size=6)) | {0, len(log)})
-    for first, end in pairwise(cuts):
-        stored.take(log[first:end])
-    assert stored.kept() == rows_of(folded(AllocationsProjection(), log))
+    left_memory_alike(AllocationsProjection(), CONTAINER_ALLOCATIONS.name, facts, begins, data)
+
+
+@given(facts=worked, begins=st.lists(bounds, min_size=1, max_size=3), data=st.data())
+def test_rows_of_workloads_that_left_memory_are_kept_and_dropped_alike(
+    facts: list[RecordedFact], begins: list[int], data: st.DataObject
+) -> None:
+    left_memory_alike(WorkloadsProjection(), WORKLOAD_ALLOCATIONS.name, facts, begins, data)
 
 
 @given(facts=allocated, begins=st.lists(bounds, min_size=1, max_size=3), data=st.data())
@@ -132,7 +186,7 @@ def test_of_several_bounds_the_latest_holds(facts: list[RecordedFact], begins: l
 def marks() -> list[Message]:
     """Events that shorten every history, each to the later half of what a recorded log has of it."""
     messages, found = [recorded_later(one) for one in recorded_messages()], dict[str, list[datetime]]()
-    for projection in (AllocationsProjection(), AvailabilityProjection()):
+    for projection in SHORTENED:
         for table in folded(projection, messages).state.tables().values():
             if table.spec.history:
                 ends = [getattr(row, table.spec.ends) for row in table.rows.values()]
@@ -152,12 +206,10 @@ def shortened_recording(at: int) -> list[Message]:
 
 
 MESSAGES = len(recorded_messages())
-both = pytest.mark.parametrize(
-    "projection", [AllocationsProjection(), AvailabilityProjection()], ids=lambda projection: projection.name
-)
+each = pytest.mark.parametrize("projection", SHORTENED, ids=lambda projection: projection.name)
 
 
-@both
+@each
 @settings(max_examples=5, deadline=None)
 @given(at=st.integers(0, MESSAGES), step=st.integers(1, 200))
 def test_a_recorded_log_is_shortened_alike_in_memory_and_in_a_store(projection: Projection, at: int, step: int) -> None:
@@ -169,7 +221,7 @@ def test_a_recorded_log_is_shortened_alike_in_memory_and_in_a_store(projection: 
 
 def test_the_recorded_log_has_something_to_drop_of_every_history() -> None:
     assert len(marks()) == len(HISTORIES)
-    for projection in (AllocationsProjection(), AvailabilityProjection()):
+    for projection in SHORTENED:
         dropped, kept = (rows_of(folded(projection, shortened_recording(MESSAGES)[:end])) for end in (None, MESSAGES))
         for spec in projection.specs:
             assert (len(dropped[spec.name]) < len(kept[spec.name])) == (spec.history is not None), spec.name
@@ -181,7 +233,7 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buckets, "ROWS_PER_BUCKET", 4)
 
 
-@both
+@each
 @pytest.mark.parametrize("at", [50, 200])
 @pytest.mark.usefixtures("small_buckets")
 async def test_snapshots_of_before_and_after_give_the_fold_from_the_start(projection: Projection, at: int) -> None:

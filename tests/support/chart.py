@@ -13,6 +13,7 @@ import orjson
 import pytest
 import yaml
 
+from gpuledger.api.kinds import NFD_COVERAGE
 from support.paths import ROOT
 
 CHART = ROOT / "charts" / "gpuledger"
@@ -138,3 +139,10 @@ def manifests(text: str) -> Manifests:
 def is_hook(obj: Object) -> bool:
     """Whether helm runs it at a moment of its own, and does not count it among the release's objects."""
     return "helm.sh/hook" in (obj["metadata"].get("annotations") or {})
+
+
+def standby(made: Manifests) -> Object:
+    """The CronJob that keeps a Job of the check of labels waiting."""
+    (found,) = (one for one in made.objects if one["metadata"]["name"].startswith(f"{NFD_COVERAGE}-"))
+    assert found["kind"] == "CronJob"
+    return found

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gpuledger.api.kinds import NAMESPACES, Resource
+from gpuledger.api.kinds import DEPLOYMENTS, NAMESPACES, Resource
 from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING, configurations
 from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.settings import SERVICE, AdmissionSettings, WebhookAddress
@@ -21,7 +21,6 @@ from support.pod_files import PodFiles
 from support.servers import short_directory
 from support.up import DEADLINE_S
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 WAIT = ("--timeout", f"{DEADLINE_S:.0f}s")
 HOST = "127.0.0.1"
 

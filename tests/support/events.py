@@ -220,6 +220,9 @@ crowded = st.lists(_crowded_facts, max_size=16)
 allocated = st.lists(allocation_facts, max_size=24, unique_by=_identity)
 """Repeated reports on what two containers have."""
 
+worked = st.lists(workload_facts, max_size=24, unique_by=_identity)
+"""What happens to three workloads."""
+
 _mixed_facts = st.one_of(
     device_facts, device_facts, error_facts, slot_facts, node_facts, workload_facts, workload_facts, allocation_facts
 )

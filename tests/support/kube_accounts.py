@@ -16,18 +16,19 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from gpuledger.api.kinds import SECRETS, Resource
+from gpuledger.api.kinds import JOBS, SECRETS, Resource
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.reflector import ChangeBatch, Listed, Reflector
 from gpuledger.local.kubeapi.admission import ServicePlaces
 from gpuledger.local.kubeapi.errors import ApiError
 from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
+from gpuledger.local.kubeapi.resources import timestamp
 from gpuledger.local.kubeapi.server import ApiServer
+from gpuledger.runtime.clock import system_clock
 from support.kube_fleet import create
 from support.pod_files import PodFiles
 from support.up import COMMAND
 
-JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
 BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True)
 APPLY = "application/apply-patch+yaml"
@@ -119,7 +120,8 @@ THIS_TREE = Image(COMMAND, os.pathsep.join(sys.path))
 
 
 class Kubelet:
-    """Runs the container of every Job, as its account and with its environment, and records how it ended.
+    """Runs the container of every Job that is not suspended, as its account and with its environment, and records how
+    it ended.
 
     `image` is what every container runs, whatever its pod names.
     """
@@ -148,20 +150,20 @@ class Kubelet:
             async for one in events:
                 jobs = one.objects if isinstance(one, Listed) else []
                 if isinstance(one, ChangeBatch):
-                    jobs = [change.object for change in one.changes if change.type == "ADDED"]
+                    jobs = [change.object for change in one.changes if change.type != "DELETED"]
                 for job in jobs:
-                    if job["metadata"]["uid"] not in seen:
+                    if job["metadata"]["uid"] not in seen and not job["spec"]["suspend"]:
                         seen.add(job["metadata"]["uid"])
                         await self._finish(job)
 
     async def _finish(self, job: Object) -> None:
-        metadata, name = job["metadata"], job["metadata"]["name"]
+        metadata, name, begun = job["metadata"], job["metadata"]["name"], timestamp(system_clock())
         self.ran[name] = ran = await self.container(metadata["namespace"], job["spec"]["template"]["spec"], name)
         kinds = ("SuccessCriteriaMet", "Complete") if ran.code == 0 else ("FailureTarget", "Failed")
-        now = metadata["creationTimestamp"]
+        now = timestamp(system_clock())
         conditions = [{"type": kind, "status": "True", "reason": "Ended", "lastTransitionTime": now} for kind in kinds]
         counted = {"succeeded": 1, "completionTime": now} if ran.code == 0 else {"failed": 1}
-        status = {"startTime": now, "conditions": conditions, **counted}
+        status = {"startTime": begun, "conditions": conditions, **counted}
         await self._client.merge_patch(JOBS, name, {"status": status}, metadata["namespace"], subresource="status")
 
     async def environment(self, namespace: str, pod: Object, owner: str) -> dict[str, str]:

@@ -26,14 +26,17 @@ QUICK = StatusWriterSettings(
 
 
 class CountingClient(KubeClient):
-    """Remembers the writes that it sent, and how often it listed GPUDevices."""
+    """Remembers the writes that it sent, what else it asked, and how often it listed GPUDevices."""
 
     written: list[str]
+    asked: list[str]
     lists: int
 
     async def send(self, request: KubeRequest) -> Object:
         if request.method in WRITING:
             self.written.append(f"{request.method} {request.path}")
+        else:
+            self.asked.append(request.what.partition(' "')[0])
         self.lists += request.what.startswith("list gpudevices")
         return await super().send(request)
 
@@ -43,10 +46,10 @@ class CountingClient(KubeClient):
 
 
 @asynccontextmanager
-async def counting(kubeconfig: Path) -> AsyncIterator[CountingClient]:
+async def counting(kubeconfig: Path, kind: type[CountingClient] = CountingClient) -> AsyncIterator[CountingClient]:
     """A client that has counted nothing yet."""
-    client = CountingClient(await load_configuration(kubeconfig))
-    client.written, client.lists = [], 0
+    client = kind(await load_configuration(kubeconfig))
+    client.written, client.asked, client.lists = [], [], 0
     try:
         yield client
     finally:

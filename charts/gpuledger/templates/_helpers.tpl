@@ -102,6 +102,12 @@ because any other one ends with a nil pointer.
 {{- $brought := dict "natsUrl" (include "gpuledger.bringsNats" .) "databaseUrl" (include "gpuledger.bringsPostgres" .) }}
 {{- $switch := dict "natsUrl" "nats.enabled" "databaseUrl" "postgresql.enabled" }}
 {{- with .Values.servers }}
+{{- if and .databaseReadUrl (not .databaseUrl) }}
+{{- fail "servers.databaseReadUrl is about a standby of a PostgreSQL server of your own; give servers.databaseUrl as well, or leave it empty: commands read from the chart's own standbys." }}
+{{- end }}
+{{- if and .databaseReadUrlKey (not .existingSecret) }}
+{{- fail "servers.databaseReadUrlKey is a key of the Secret in servers.existingSecret; name that, or leave it empty." }}
+{{- end }}
 {{- if and .existingSecret (or .natsUrl .databaseUrl) }}
 {{- fail "servers.existingSecret and URLs are both given. Give the name of a Secret, or servers.natsUrl and servers.databaseUrl." }}
 {{- end }}
@@ -188,6 +194,9 @@ wait for them for ever. Without a cluster, as in `helm template`, nothing is fou
 {{- end }}
 {{- with .Values.servers.databaseUrl }}
 {{ $.Values.servers.databaseUrlKey }}: {{ . | quote }}
+{{- end }}
+{{- with .Values.servers.databaseReadUrl }}
+DATABASE_READ_URL: {{ . | quote }}
 {{- end }}
 {{- end }}
 
@@ -354,4 +363,15 @@ are given.
     {{- else }}
     secretKeyRef: {name: {{ index . 2 }}, key: {{ $servers.databaseUrlKey }}}
     {{- end }}
+{{- if include "gpuledger.bringsPostgres" $root }}
+{{- if gt (int $root.Values.postgresql.replicas) 1 }}
+- name: DATABASE_READ_URL
+  valueFrom:
+    secretKeyRef: {name: {{ $own }}, key: DATABASE_READ_URL}
+{{- end }}
+{{- else if or $servers.databaseReadUrl $servers.databaseReadUrlKey }}
+- name: DATABASE_READ_URL
+  valueFrom:
+    secretKeyRef: {name: {{ index . 2 }}, key: {{ $servers.databaseReadUrlKey | default "DATABASE_READ_URL" }}}
+{{- end }}
 {{- end }}

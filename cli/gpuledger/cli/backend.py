@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuledger.cli.render import TerminalReporter, message
+from gpuledger.db.replica import check_replica
 from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.errors import ClosingError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
@@ -22,6 +23,7 @@ from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.preparation import PreparedLedger, prepare_ledger
 from gpuledger.tools.queries.backend import Backend, all_projections
+from gpuledger.tools.queries.replica import Replica
 
 if TYPE_CHECKING:
     from gpuledger.db.migrate import MigrationResult
@@ -32,7 +34,7 @@ OTHER_COMMAND_WAIT_S = 60.0
 
 @asynccontextmanager
 async def open_backend(
-    data_dir: Path | None, command: str, *, begins: bool = False, records: bool = False
+    data_dir: Path | None, command: str, *, begins: bool = False, records: bool = False, asks: bool = False
 ) -> AsyncIterator[Backend]:
     """Find or start the servers, and connect to them.
 
@@ -41,12 +43,13 @@ async def open_backend(
         command: the name that other commands see while this one uses the data directory.
         begins: whether the command may begin a data directory, and make its ledger.
         records: whether the command records events, for which rows and log have to belong together.
+        asks: whether the command only asks, so that the read replica answers where one is named.
 
     Raises:
         LogChangedError: the command records, and the rows in the database follow another log.
     """
     settings = read_settings(os.environ, data_dir)
-    async with open_servers(data_dir, command, begins=begins) as servers, AsyncExitStack() as stack:
+    async with open_servers(data_dir, command, begins=begins, asks=asks) as servers, AsyncExitStack() as stack:
         opening = connect_ledger(
             servers.nats_url,
             name=f"gpuledger {command}",
@@ -58,20 +61,22 @@ async def open_backend(
             async with aclosing(FollowedLog(all_projections(), ledger, servers.database_url)) as followed:
                 stack.enter_context(ledger.relying_on(await followed.confirm()))
         data_directory = None if settings.servers else settings.data_dir
+        reporter, read_url = TerminalReporter(), servers.database_read_url if asks else None
         yield Backend(
             ledger,
             servers.database_url,
             servers.nats_url,
             data_directory,
-            TerminalReporter(),
+            reporter,
             servers.nats_identity,
             settings.objects_url,
+            None if read_url is None else Replica(read_url, ledger, reporter),
         )
 
 
 @asynccontextmanager
 async def open_servers(
-    data_dir: Path | None, command: str, *, begins: bool = False, restores: bool = False
+    data_dir: Path | None, command: str, *, begins: bool = False, restores: bool = False, asks: bool = False
 ) -> AsyncIterator[Servers]:
     """Find or start the servers; see `open_backend`.
 
@@ -80,13 +85,14 @@ async def open_servers(
         command: as `open_backend` takes it.
         begins: as `open_backend` takes it.
         restores: whether the command goes on with a restore, or with closing, that was interrupted.
+        asks: as `open_backend` takes it.
     """
     settings = read_settings(os.environ, data_dir)
     if settings.servers is not None and data_dir is not None:
         message("NATS_URL and DATABASE_URL are set: they are used, and --data-dir is not.")
     async with AsyncExitStack() as stack:
         passed_over = (RestoreInterruptedError, ClosingError) if restores else ()
-        yield await _servers(stack, settings, command, begins=begins, passed_over=passed_over)
+        yield await _servers(stack, settings, command, begins=begins, asks=asks, passed_over=passed_over)
 
 
 def _migrate_if_needed(database_url: str) -> None:
@@ -144,11 +150,14 @@ async def _servers(
     command: str,
     *,
     begins: bool,
+    asks: bool,
     passed_over: tuple[type[Exception], ...] = (),
 ) -> Servers:
     if settings.servers is not None:
         if command == UP:
             await asyncio.to_thread(_migrate_if_needed, settings.servers.database_url)
+        elif asks and settings.servers.database_read_url is not None:
+            await asyncio.to_thread(check_replica, settings.servers.database_read_url)
         else:
             await asyncio.to_thread(check_current, settings.servers.database_url)
         return settings.servers

@@ -96,5 +96,5 @@ async def open_source(
         announce_present()
         yield KubernetesSource(access, namespace)
         return
-    async with open_backend(data_dir, command) as backend:
+    async with open_backend(data_dir, command, asks=True) as backend:
         yield LedgerSource(backend)

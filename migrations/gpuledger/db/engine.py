@@ -165,11 +165,13 @@ def connection_parameters(url: str, application_name: str) -> dict[str, Any]:
 
 
 def place_of(url: str) -> str:
-    """Host, port and database of a URL, for messages."""
+    """Host, port and database of a URL, for messages; hosts with a comma where there are several."""
     given = _parsed(url)
-    host = given.get("host") or given.get("hostaddr") or "the local socket"
-    port = given.get("port") or "5432"
-    return f"{host}:{port}/{given.get('dbname') or given.get('user') or ''}"
+    hosts = str(given.get("host") or given.get("hostaddr") or "the local socket").split(",")
+    ports = str(given.get("port") or "5432").split(",")
+    ports = ports if len(ports) == len(hosts) else ports[:1] * len(hosts)
+    places = ",".join(f"{host}:{port or 5432}" for host, port in zip(hosts, ports, strict=True))
+    return f"{places}/{given.get('dbname') or given.get('user') or ''}"
 
 
 def unavailable(url: str, error: psycopg.Error) -> DatabaseUnavailableError:

@@ -10,6 +10,7 @@ DatabaseError
 ├── DatabaseSchemaError
 │   ├── SchemaOutdatedError
 │   └── SchemaUnknownError
+├── RecoveryConflictError
 └── QueryError
 """
 
@@ -52,6 +53,10 @@ class SchemaOutdatedError(DatabaseSchemaError):
 
 class SchemaUnknownError(DatabaseSchemaError):
     """The schema is that of another, newer build."""
+
+
+class RecoveryConflictError(DatabaseError):
+    """A standby canceled a query time and again, because it was in the way of its primary's changes."""
 
 
 class QueryError(DatabaseError):

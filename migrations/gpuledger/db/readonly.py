@@ -4,13 +4,13 @@ Three things prevent a write, each enough: the reader's role has no right to any
 begun to read, and a statement comes alone. It is no protection against a user with the database's password.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import psycopg
 
-from gpuledger.db.engine import AsyncConnection, connect
+from gpuledger.db.engine import NO_SETTINGS, AsyncConnection, connect
 from gpuledger.db.errors import QueryError
 from gpuledger.db.sql_text import first_word
 from gpuledger.db.views import READER_ROLE
@@ -34,30 +34,59 @@ _MAY_BE_READER = (
 
 @asynccontextmanager
 async def read_only(
-    url: str, *, application_name: str = "gpuledger sql", statement_timeout_s: int = STATEMENT_TIMEOUT_S
+    url: str,
+    *,
+    application_name: str = "gpuledger sql",
+    statement_timeout_s: int = STATEMENT_TIMEOUT_S,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> AsyncIterator[AsyncConnection]:
     """A connection that only reads, in one transaction that shows one moment; rolled back at the end.
+
+    `settings` are further ones of the session.
 
     Without the reader's role, or the permission to take it, the read-only transaction has to do.
 
     Raises:
         DatabaseUnavailableError: no connection can be made, or it is lost.
     """
-    settings = {
+    session = reader_session(
+        url, application_name=application_name, statement_timeout_s=statement_timeout_s, settings=settings
+    )
+    async with session as connection, one_moment(connection):
+        yield connection
+
+
+@asynccontextmanager
+async def reader_session(
+    url: str,
+    *,
+    application_name: str,
+    statement_timeout_s: int = STATEMENT_TIMEOUT_S,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> AsyncIterator[AsyncConnection]:
+    """A session whose transactions only read, as the reader where it may; raises as `read_only` does."""
+    of_session = {
+        **settings,
         **READ_ONLY,
         "statement_timeout": f"{statement_timeout_s}s",
         "lock_timeout": f"{LOCK_TIMEOUT_S}s",
         "search_path": SEARCH_PATH,
     }
-    async with connect(url, application_name=application_name, settings=settings) as connection:
+    async with connect(url, application_name=application_name, settings=of_session) as connection:
         await become_reader(connection)
-        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        await connection.execute("SELECT 1")
-        try:
-            yield connection
-        finally:
-            if not connection.broken:
-                await connection.rollback()
+        yield connection
+
+
+@asynccontextmanager
+async def one_moment(connection: AsyncConnection) -> AsyncIterator[None]:
+    """One transaction of such a session, which shows one moment; rolled back at the end."""
+    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    await connection.execute("SELECT 1")
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            await connection.rollback()
 
 
 async def query(connection: AsyncConnection, statement: str) -> psycopg.AsyncCursor[tuple[Any, ...]]:

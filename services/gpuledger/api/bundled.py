@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 NATS_URL_KEY: Final = "NATS_URL"
 DATABASE_URL_KEY: Final = "DATABASE_URL"
+DATABASE_READ_URL_KEY: Final = "DATABASE_READ_URL"
 CREDENTIALS_KEY: Final = "nats.creds"
 PASSWORD_KEY: Final = "password"  # noqa: S105 - the name of a key
 REPLICATION_KEY: Final = "replication"

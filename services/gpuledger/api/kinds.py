@@ -55,7 +55,9 @@ NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
+JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CRDS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 
@@ -101,6 +103,8 @@ LEDGER_CONFIG_MAP_NAMESPACE: Final = "kube-system"
 MODULE_CONFIG: Final = "gpu-control-plane"
 NODE_FEATURE_RULE: Final = "deckhouse-gpu-kernel-os"
 NFD_COVERAGE: Final = "gpu-nfd-coverage"
+"""The Job and CronJob that compare the labels of nodes; a name of the CronJob that keeps one waiting begins so."""
+
 NFD_VERSION_MIN: Final = (0, 17)
 
 PRINTED_CATEGORY: Final = "gpu"

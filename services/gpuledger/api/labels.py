@@ -30,6 +30,12 @@ ANNOTATION_CLUSTER_ASSIGNMENT: Final = f"{CLUSTER_GPU_GROUP}/assignment"
 ANNOTATION_RETIRED: Final = f"{GPU_GROUP}/retired"
 """On GPUDevices: `true` has the device withdrawn once its card is missing."""
 
+ANNOTATION_REPLICAS: Final = "gpuledger.io/replicas"
+"""On our own Deployments: how many pods the chart gives them where no setting says otherwise."""
+
+COVERAGE_JOBS: Final = "app.kubernetes.io/part-of=gpuledger,app.kubernetes.io/component=nfd-coverage"
+"""Selects the Jobs that compare the labels of nodes, as the chart labels them."""
+
 POOL_FINALIZER: Final = f"{GPU_GROUP}/pool"
 """On pools: they stay until nothing of them is left on any node."""
 

@@ -185,11 +185,17 @@ def _edge(
     kubeconfig: Path | None, client: KubeClient, parts: EdgeParts, settings: Settings, followed: FollowedLog
 ) -> Edge:
     ledger, database_url = parts.ledger, parts.database_url
-    limits = StatusWriterSettings(components=settings.components)
+    limits = StatusWriterSettings(
+        components=settings.components,
+        deployments=settings.deployments,
+        coverage_namespace=settings.coverage_namespace,
+    )
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(
-        components_namespace=settings.components.namespace, module=settings.module, release=settings.release
+        components_namespace=settings.components.namespace,
+        module=settings.module,
+        is_scaled=bool(settings.deployments),
     )
     work: list[Work] = [watch(client, ledger, database_url, followed, settings=watchers), writer.run()]
     if webhooks is not None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from gpuledger.events.allocation import AllocationObserved
+from gpuledger.events.workload import WorkloadScheduled
 
 KEPT_MIN: Final = timedelta(days=31)
 """How much of a history stays at least, counted from the time when it is shortened.
@@ -36,8 +37,9 @@ CONTAINER_ALLOCATIONS: Final = History(
 )
 DEVICE_ALLOCATIONS: Final = History("device_allocation", None, "Which claim held which device.")
 POOL_AVAILABILITY: Final = History("pool_availability", None, "How many devices of a DRA pool were in which state.")
+WORKLOAD_ALLOCATIONS: Final = History("allocation", WorkloadScheduled.AGGREGATE, "Which workload held which device.")
 HISTORIES: Final[Mapping[str, History]] = {
-    one.name: one for one in (CONTAINER_ALLOCATIONS, DEVICE_ALLOCATIONS, POOL_AVAILABILITY)
+    one.name: one for one in (CONTAINER_ALLOCATIONS, DEVICE_ALLOCATIONS, POOL_AVAILABILITY, WORKLOAD_ALLOCATIONS)
 }
 
 

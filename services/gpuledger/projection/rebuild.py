@@ -34,6 +34,7 @@ from gpuledger.projection.fold_snapshots.reader import FoldSnapshots, LoadedFold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold, skipped_positions
 from gpuledger.projection.rows import create_like
+from gpuledger.projection.shadow_rows import ShadowRows
 from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.backoff import Retries
@@ -86,7 +87,7 @@ async def rebuild(
     async with _rebuilding(projection, database_url) as connection:
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
         with seldom_collected():
-            await work.begin(None if accept_loss else snapshots, accept_loss=accept_loss)
+            await work.begin(None if accept_loss else snapshots, database_url, accept_loss=accept_loss)
             await work.catch_up()
             result = await work.swap()
         await work.offer_numbers(database_url)
@@ -121,7 +122,7 @@ async def upgrade(
         await confirm_log(projection, ledger, served)
         work = _Rebuild(projection, ledger, connection, new_id, on_progress or (lambda _done, _total: None))
         with seldom_collected():
-            await work.begin(snapshots, accept_loss=False)
+            await work.begin(snapshots, database_url, accept_loss=False)
             for attempt in range(1, SWAPS_MAX + 1):
                 await work.catch_up()
                 try:
@@ -232,7 +233,7 @@ class _Rebuild:
         self._fold: Fold
         self._begun: Checkpoint
 
-    async def begin(self, snapshots: FoldSnapshots | None, *, accept_loss: bool) -> None:
+    async def begin(self, snapshots: FoldSnapshots | None, database_url: str, *, accept_loss: bool) -> None:
         """Make the shadow tables, with the rows of a snapshot where there is one."""
         before = await self._live.checkpoint()
         self._accepts_loss = accept_loss
@@ -243,22 +244,21 @@ class _Rebuild:
             shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
             await create_like(self._connection, shadow, served, spec.by_month)
         self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
-        loaded = await self._loaded(snapshots)
+        loaded = await self._loaded(snapshots, database_url)
         if loaded is None:
             self._fold, self._begun = await new_fold(self._projection, self._ledger), self._checkpoint
         else:
             await self._begin_at(loaded)
         self._fold.decision_bytes_max = self._ledger.message_bytes_max
 
-    async def _loaded(self, snapshots: FoldSnapshots | None) -> LoadedFold | None:
+    async def _loaded(self, snapshots: FoldSnapshots | None, database_url: str) -> LoadedFold | None:
         """The fold at a snapshot whose rows the new tables have; None: they have none.
 
         A fold from the start stops where a decision is one that the ledger would not take: none begins behind that.
         """
         skipped = await skipped_positions(self._ledger)
-        loaded = await begin_tables(
-            self._projection, snapshots, await self._target(), skipped, lambda _loaded: self._next
-        )
+        shadow = ShadowRows(self._next, self._checkpoint, database_url)
+        loaded = await begin_tables(self._projection, snapshots, await self._target(), skipped, lambda _: shadow)
         bytes_max = self._ledger.message_bytes_max
         if loaded is not None and any(is_too_large(event, bytes_max) for event in loaded.fold.outstanding()):
             await self._next.empty()

@@ -5,7 +5,7 @@ events led to it. Rows travel as one array a column, which fits into one round t
 driver nothing per value; very many are copied.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from operator import itemgetter
@@ -27,6 +27,9 @@ ROWS_PER_FETCH = 10_000
 
 COPIED_ROWS_MIN = 10_000
 """From this many rows on PostgreSQL takes less time for COPY, which takes more of ours, and more round trips."""
+
+_SEES_WHAT_IS_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+"""Whatever a database's default is: who waits for a table has to see who has begun meanwhile."""
 
 _REPLACED, _ADDED = SQL("{0} = excluded.{0}"), SQL("{0} = kept.{0} + excluded.{0}")
 
@@ -94,7 +97,8 @@ class RowStore(Generic[R]):
             name: page.format(self._select, Identifier(name), SQL(types[name])).as_bytes() for name in spec.page_by
         }
         self._copy = SQL("COPY {} ({}) FROM STDIN").format(self.table, columns)
-        self._copy_csv = SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(self.table, columns)
+        options = SQL("FORMAT csv" if self.months is not None else "FORMAT csv, FREEZE")  # no partition takes it
+        self._copy_csv = SQL("COPY {} ({}) FROM STDIN ({})").format(self.table, columns, options)
         self._stage = SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
             Identifier(f"changed_{spec.name}"), columns, self.table
         )
@@ -129,24 +133,39 @@ class RowStore(Generic[R]):
         elif changes.new:
             await connection.execute(self._insert, columns_of(changes.new))
 
-    async def fill(self, connection: AsyncConnection[Any], pieces: AsyncIterator[Piece]) -> None:
-        """Write all rows of a table that is empty.
+    async def fill(
+        self,
+        connection: AsyncConnection[Any],
+        pieces: AsyncIterator[Piece],
+        confirm: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """Write all rows of a table that is empty, in one transaction.
 
         Indexes are made at the end: filled row by row, they take five times as long for some million rows whose keys
-        come in no order. A piece that cannot be had leaves the table empty.
+        come in no order. A piece that cannot be had leaves the table empty. Rows are frozen as they come, for nobody
+        else sees the table until the end: so vacuum has nothing to do, and an index alone answers at once. `confirm`
+        is awaited once nobody else can take the table, and raises where it is another's by then.
         """
-        indexes = await _drop_indexes(connection, self.table)
+        piece = await anext(pieces, None)  # whoever waits for it within a transaction stops vacuum
+        if piece is None:
+            return
         try:
-            async for piece in pieces:
-                await self._make_months(connection, piece)
-                async with connection.cursor() as cursor, cursor.copy(self._copy_csv) as copy:
-                    await copy.write(piece.rows)
-        except Exception:
-            if not connection.broken:
+            async with connection.transaction():
+                await connection.execute(_SEES_WHAT_IS_COMMITTED)
                 await self.empty(connection)
+                if confirm is not None:
+                    await confirm()
+                indexes = await _drop_indexes(connection, self.table)
+                while piece is not None:
+                    await self._make_months(connection, piece)
+                    async with connection.cursor() as cursor, cursor.copy(self._copy_csv) as copy:
+                        await copy.write(piece.rows)
+                    piece = await anext(pieces, None)
                 await _execute_all(connection, indexes)
+        except BaseException:
+            if self.months is not None:
+                self.months.forget()
             raise
-        await _execute_all(connection, indexes)
 
     async def _make_months(self, connection: AsyncConnection[Any], piece: Piece) -> None:
         if self.months is not None:

@@ -46,6 +46,11 @@ class ScratchRows:
         """The tables that are kept."""
         return list(self._rows)
 
+    @property
+    def filled_at_once(self) -> int:
+        """One: temporary tables are those of a session."""
+        return 1
+
     async def fill(self, table: str, pieces: AsyncIterator[Piece]) -> None:
         """Write all rows of a table that is empty; see `RowStore.fill`."""
         await self._rows[table].fill(self._connection, self._watched(pieces))

@@ -127,9 +127,9 @@ class ProjectionStore:
         """The tables."""
         return list(self._rows)
 
-    async def fill(self, table: str, pieces: AsyncIterator[Piece]) -> None:
-        """Write all rows of a table that is empty; see `RowStore.fill`."""
-        await self._rows[table].fill(self.connection, pieces)
+    async def fill(self, table: str, pieces: AsyncIterator[Piece], ours: Checkpoint) -> None:
+        """Write all rows of a table that is empty; see `RowStore.fill`. Raises as `flush`."""
+        await self._rows[table].fill(self.connection, pieces, lambda: self.session_of(ours))
 
     async def empty(self) -> None:
         """Remove every row of every table."""

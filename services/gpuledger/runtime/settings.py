@@ -26,6 +26,9 @@ PARTITIONS = "GPULEDGER_PARTITIONS"
 """How many partitions a new ledger has; one that is there keeps its own."""
 
 DATABASE_URL = "DATABASE_URL"
+DATABASE_READ_URL = "DATABASE_READ_URL"
+"""The PostgreSQL server, such as a standby, that answers commands which only ask; without it that of `DATABASE_URL`."""
+
 DATA_DIR = "GPULEDGER_DATA_DIR"
 OBJECTS_URL = "GPULEDGER_OBJECTS_URL"
 """Where the object store is: file:/folder or s3://bucket/prefix."""
@@ -42,7 +45,12 @@ POSTGRES_BIN = "GPULEDGER_POSTGRES_BIN"
 METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
 COMPONENTS = "GPULEDGER_COMPONENTS"
 MODULE_SETTINGS = "GPULEDGER_MODULE_SETTINGS"
-HELM_RELEASE = "GPULEDGER_HELM_RELEASE"
+DEPLOYMENTS = "GPULEDGER_DEPLOYMENTS"
+"""The Deployments that the services run in, `NAMESPACE/NAME`, with commas; the chart sets it."""
+
+COVERAGE_NAMESPACE = "GPULEDGER_COVERAGE_NAMESPACE"
+"""Where a Job waits that compares the labels of nodes; the chart sets it where it keeps one."""
+
 ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
 NAMESPACE = "GPULEDGER_NAMESPACE"
 KUBECONFIG = "KUBECONFIG"
@@ -94,13 +102,15 @@ ANONYMOUS: Final = NatsIdentity()
 class Servers:
     """Real servers to use in place of embedded ones, and the files that log us in to NATS.
 
-    `nats_replicas` is how many replicas the stream must have; None leaves it to the cluster.
+    `nats_replicas` is how many replicas the stream must have; None leaves it to the cluster. `database_read_url` is the
+    read replica's; without it `database_url` answers everything.
     """
 
     nats_url: str
     database_url: str
     nats_identity: NatsIdentity = ANONYMOUS
     nats_replicas: int | None = None
+    database_read_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,16 @@ class ComponentSettings:
     runtime_class: str = ""
     pull_secrets: tuple[str, ...] = ()
     label_nodes: bool = False
+
+
+class OwnDeployment(NamedTuple):
+    """A Deployment that the services run in."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"Deployment {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +185,11 @@ class Settings:
     """The settings of one process. Without `servers`, embedded ones run under `data_dir`.
 
     `kubeconfig` names a real cluster, which replaces the embedded API server. Without it a pod with a service account
-    (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them;
-    `release` is that of the Helm chart, `NAMESPACE/NAME`, and empty without the chart. `objects_url` is the object
-    store's; embedded servers have it below `data_dir` where none is named, and others then have none. With `archive`,
-    `up` closes generations of the log by itself. `partitions` is how many a new ledger has; None: one.
+    (`has_service_account`) uses its own cluster. `module` are the module's settings where no ModuleConfig has them.
+    `objects_url` is the object store's; embedded servers have it below `data_dir` where none is named, and others then
+    have none. With `archive`, `up` closes generations of the log by itself. `partitions` is how many a new ledger has;
+    None: one. `deployments` are the chart's, in which the services run; without the chart there are none.
+    `coverage_namespace` is where the chart keeps a Job waiting that compares the labels of nodes.
     """
 
     data_dir: Path
@@ -179,10 +200,11 @@ class Settings:
     components: ComponentSettings = ComponentSettings()
     webhooks: WebhookSettings = WebhookSettings()
     module: Mapping[str, Any] = field(default_factory=dict)
-    release: str = ""
     objects_url: str | None = None
     archive: ArchiveSettings | None = None
     partitions: int | None = None
+    deployments: tuple[OwnDeployment, ...] = ()
+    coverage_namespace: str | None = None
 
     @property
     def has_cluster(self) -> bool:
@@ -194,15 +216,9 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
     """The settings in force. Named servers take precedence over a data directory.
 
     Raises:
-        SettingsError: only one of the two servers is named, or the log is to be archived nowhere.
+        SettingsError: only one of the two servers is named, or another variable cannot be used.
     """
-    nats_url, database_url = environ.get(NATS_URL), environ.get(DATABASE_URL)
-    servers = None
-    if nats_url or database_url:
-        if not (nats_url and database_url):
-            given, missing = (NATS_URL, DATABASE_URL) if nats_url else (DATABASE_URL, NATS_URL)
-            raise SettingsError(f"{given} is set but {missing} is not; set both, or neither for embedded servers.")
-        servers = Servers(nats_url, database_url, read_nats_identity(environ), _replicas(environ))
+    servers = _servers(environ)
     chosen = data_dir or Path(environ.get(DATA_DIR) or DEFAULT_DATA_DIR)
     return Settings(
         chosen.expanduser().absolute(),
@@ -213,11 +229,25 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         read_components(environ.get(COMPONENTS)),
         WebhookSettings(environ.get(ADMISSION_LISTEN) or None, environ.get(NAMESPACE) or DEFAULT_NAMESPACE),
         _module(environ.get(MODULE_SETTINGS)),
-        environ.get(HELM_RELEASE) or "",
         environ.get(OBJECTS_URL) or (None if servers else objects_folder(chosen).as_uri()),
         _archive(environ),
         _partitions(environ),
+        _deployments(environ.get(DEPLOYMENTS) or ""),
+        environ.get(COVERAGE_NAMESPACE) or None,
     )
+
+
+def _servers(environ: Mapping[str, str]) -> Servers | None:
+    nats_url, database_url = environ.get(NATS_URL), environ.get(DATABASE_URL)
+    read_url = environ.get(DATABASE_READ_URL) or None
+    if nats_url and database_url:
+        return Servers(nats_url, database_url, read_nats_identity(environ), _replicas(environ), read_url)
+    if nats_url or database_url:
+        given, missing = (NATS_URL, DATABASE_URL) if nats_url else (DATABASE_URL, NATS_URL)
+        raise SettingsError(f"{given} is set but {missing} is not; set both, or neither for embedded servers.")
+    if read_url:
+        raise SettingsError(f"{DATABASE_READ_URL} is set but {NATS_URL} and {DATABASE_URL} are not; set all three.")
+    return None
 
 
 def _archive(environ: Mapping[str, str]) -> ArchiveSettings | None:
@@ -307,6 +337,13 @@ def _partitions(environ: Mapping[str, str]) -> int | None:
     if not text.isdecimal() or not 1 <= int(text) <= PARTITIONS_MAX:
         raise SettingsError(f"{PARTITIONS} is {text!r}; it is a number from 1 to {PARTITIONS_MAX}, or unset: one.")
     return int(text)
+
+
+def _deployments(text: str) -> tuple[OwnDeployment, ...]:
+    given = [one.partition("/") for one in text.split(",") if one]
+    if wrong := ["".join(one) for one in given if not all(one) or "/" in one[2]]:
+        raise SettingsError(f"{DEPLOYMENTS} names {wrong[0]!r}; a Deployment is NAMESPACE/NAME, several have commas.")
+    return tuple(OwnDeployment(namespace, name) for namespace, _, name in given)
 
 
 def _file(environ: Mapping[str, str], name: str) -> Path | None:

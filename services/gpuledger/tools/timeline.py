@@ -6,17 +6,18 @@ from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, NODES
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.devices.fold import CONTRADICTION, INSTALLATION
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.inventory.state import GPU_DEVICE
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceBreakGlassUsed, DeviceStateChanged
 from gpuledger.events.position import ORIGIN, Generations, Position, order
 from gpuledger.tools.cluster import KubeEvent
-from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
 from gpuledger.tools.queries.devices import RecordedEvent, identify, recorded_events, registered_as
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.pools import PoolName, assignments_of, current_pools, find_pool
-from gpuledger.tools.queries.rows import RowDict, rows_where, slots_of
+from gpuledger.tools.queries.rows import rows_where, slots_of
 
 DEVICES_MAX = 256
 """Devices whose events a node's timeline holds."""
@@ -46,10 +47,13 @@ async def node_timeline(backend: Backend, name: str) -> Timeline:
     """The events of a node, of the devices while they were in its slots, and decisions about its GPUDevices."""
     await bring_current(backend, named_projections(["devices", "inventory"]))
     rows = event_rows(backend, await recorded_events(backend, "node", name))
-    async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
+
+    async def ask(connection: AsyncConnection) -> tuple[set[str], list[RowDict], list[RowDict]]:
         slots = {str(row["slot"]) for row in await slots_of(connection, name)}
         installed = await rows_where(connection, INSTALLATION, {"slot": sorted(slots)})
-        registered = await rows_where(connection, GPU_DEVICE, {"node": name})
+        return slots, installed, await rows_where(connection, GPU_DEVICE, {"node": name})
+
+    slots, installed, registered = await read(backend, ask, application_name="gpuledger timeline")
     devices = sorted({str(row["device"]) for row in installed})
     here: list[RecordedEvent] = []
     for device in devices[:DEVICES_MAX]:
@@ -131,11 +135,14 @@ def _row(
 
 
 async def _contradictions(backend: Backend, devices: Sequence[str]) -> list[RowDict]:
-    found: dict[tuple[object, ...], RowDict] = {}
-    async with read_only(backend.database_url, application_name="gpuledger timeline") as connection:
+    async def ask(connection: AsyncConnection) -> dict[tuple[object, ...], RowDict]:
+        rows: dict[tuple[object, ...], RowDict] = {}
         for column in ("subject", "first", "second"):
             for row in await rows_where(connection, CONTRADICTION, {column: list(devices)}):
-                found[tuple(row.values())] = row
+                rows[tuple(row.values())] = row
+        return rows
+
+    found = await read(backend, ask, application_name="gpuledger timeline")
     return [
         _contradiction_row(row, device)
         for device in devices

@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kinds import CRDS, NAMESPACES, NFD_COVERAGE, NODE_FEATURE_RULES, NODES, SECRETS, Resource
+from gpuledger.api.kinds import (
+    CRDS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    NFD_COVERAGE,
+    NODE_FEATURE_RULES,
+    NODES,
+    SECRETS,
+    Resource,
+)
 from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.db.revision import check_current
 from gpuledger.edge.kube import crds
 from gpuledger.runtime.settings import COMPONENT_NAMES
 from support.chart import NAME, NAMESPACE, WITH_SECRET, needs_helm, render
-from support.chart_cluster import DEPLOYMENTS, Cluster
-from support.kube_accounts import JOBS, Permission
+from support.chart_cluster import Cluster
+from support.kube_accounts import Permission
 from support.kube_fleet import create, label_like_nfd
 from support.rights import beyond, granted, unused
 from support.uninstalling import LEFT_OF_POOLS, THEIRS, finalizers, leave_behind, names
@@ -62,7 +72,8 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     assert brought.log.count("created") == len(crds.shipped())
     check_current(database_url)
     assert await cluster.names(JOBS) == set()
-    assert await cluster.names(SERVICE_ACCOUNTS) == await cluster.names(SECRETS) == {NAME}
+    assert await cluster.names(SECRETS) == {NAME}
+    assert await cluster.names(SERVICE_ACCOUNTS) == {NAME, f"{NAME}-nfd-coverage"}
     assert await cluster.names(BUDGETS) == {NAME, *BUDGETED}
 
     upgraded = await cluster.helm("upgrade", {**values, "replicas": 1})
@@ -70,7 +81,7 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     assert "nothing to migrate" in cluster.kubelet.ran[f"{NAME}-migrate"].log
     assert cluster.kubelet.ran[f"{NAME}-crds"].log.count("unchanged") == len(crds.shipped())
     assert (await cluster.client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["replicas"] == 1
-    assert await cluster.names(BUDGETS) == BUDGETED
+    assert await cluster.names(BUDGETS) == {NAME, *BUDGETED}
 
     await leave_behind(cluster.client, NAMESPACE)
     await cluster.have_webhooks()

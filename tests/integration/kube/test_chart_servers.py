@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from gpuledger.api.bundled import PARTS
-from gpuledger.api.kinds import SECRETS
+from gpuledger.api.kinds import DEPLOYMENTS, JOBS, SECRETS
 from gpuledger.runtime.settings import METRICS_LISTEN
 from support.chart import IMAGE, NAME, NAMESPACE, needs_helm, render
-from support.chart_cluster import DEPLOYMENTS, HOST, Cluster
+from support.chart_cluster import HOST, Cluster
 from support.chart_servers import ChartServers, PodProcess, pod_process
-from support.kube_accounts import JOBS
 from support.kube_fleet import STORAGE_CLASSES, create, create_storage_class
 from support.pods.controllers import CLAIMS
 from support.rights import beyond, granted, unused

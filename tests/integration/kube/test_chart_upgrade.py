@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuledger.api.kinds import CONFIG_MAPS, DAEMON_SETS, GPU_DEVICES, SECRETS, Resource
+from gpuledger.api.kinds import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, GPU_DEVICES, JOBS, SECRETS, Resource
 from gpuledger.edge.kube.client import KubeClient
 from support.chart import (
     CHART,
@@ -31,9 +31,9 @@ from support.chart import (
     needs_helm,
     template,
 )
-from support.chart_cluster import DEPLOYMENTS, Cluster, serving
+from support.chart_cluster import Cluster, serving
 from support.first_chart import FirstChart, first_chart
-from support.kube_accounts import BINDINGS, JOBS, ROLES, THIS_TREE, Image
+from support.kube_accounts import BINDINGS, ROLES, THIS_TREE, Image
 from support.kube_fleet import label_like_nfd
 from support.paths import ROOT
 from support.up import DEADLINE_S

@@ -320,6 +320,8 @@ async def test_commands_that_build_objects(kubectl: Kubectl) -> None:
     await kubectl("create", "quota", "q", "--hard=pods=1,cpu=500m")
     await kubectl("create", "priorityclass", "pc", "--value=10")
     await kubectl("set", "image", "deployment/d", "nginx=nginx:2")
+    assert "scaled" in await kubectl("scale", "deployment", "d", "--current-replicas=0", "--replicas=3")
+    assert await kubectl("get", "deployment", "d", "-o", "jsonpath={.spec.replicas}") == "3"
 
 
 async def test_access_is_reviewed(kubectl: Kubectl) -> None:

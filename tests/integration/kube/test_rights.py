@@ -17,10 +17,12 @@ from gpuledger.api.kinds import (
     CLUSTER_GPU_POOLS,
     CONTROLLER_TLS_SECRET,
     DAEMON_SETS,
+    DEPLOYMENTS,
     EVENTS,
     GPU_DEVICES,
     GPU_NODE_STATES,
     GPU_POOLS,
+    JOBS,
     MODULE_CONFIG,
     MODULE_CONFIGS,
     NODE_FEATURES,
@@ -51,9 +53,13 @@ POOLS: dict[Resource, dict[str, str]] = {GPU_POOLS: {"namespace": NAMESPACE}, CL
 """The kinds of pools, with where an object of theirs lies."""
 
 RENEWED = {Permission("update", "", "secrets", name, NAMESPACE) for name in (CA_SECRET, CONTROLLER_TLS_SECRET)}
-SELDOM = {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED
-"""What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted, and
-certificates are renewed months later."""
+STARTED = {Permission(verb, JOBS.group, JOBS.plural, "", NAMESPACE) for verb in ("list", "patch")}
+PARTS = ("components", "admission", "ledger", "scaling", "coverage")
+"""The roles that the services have beside the one of their name."""
+
+SELDOM = {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED | STARTED
+"""What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted,
+certificates are renewed months later, and a Job is started after minutes (test_coverage_jobs.py)."""
 
 
 @pytest.mark.long
@@ -73,7 +79,7 @@ async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster
     assert (verified.returncode, b"ClusterGPUPool/" in verified.stdout) == (1, True), verified
     requested, rules = (
         cluster.requested_by(NAME),
-        granted(render(values), NAME, f"{NAME}-components", f"{NAME}-admission", f"{NAME}-ledger"),
+        granted(render(values), NAME, *(f"{NAME}-{one}" for one in PARTS)),
     )
     assert (beyond(requested, rules), unused(requested | SELDOM, rules)) == (set(), set())
     assert cluster.server.refused == []
@@ -92,7 +98,7 @@ async def test_disabled_parts_request_nothing(cluster: Cluster, values: dict[str
         await eventually(partial(_have_a_status, cluster.client, GPU_DEVICES, 1))
         await _make_and_leave_a_pool(cluster.client)
     requested, made = cluster.requested_by(NAME), render(values)
-    assert made.names("Role") == {f"{NAME}-ledger", f"{NAME}-uninstall"}
+    assert made.names("Role") == {f"{NAME}-{one}" for one in ("ledger", "scaling", "coverage", "uninstall")}
     assert beyond(requested, granted(made, NAME, f"{NAME}-ledger")) == set()
     assert cluster.server.refused == []
 
@@ -116,8 +122,9 @@ async def _live(client: KubeClient) -> None:
     await eventually(partial(_are_labelled, client, {NODE, "w2"}))
     await eventually(partial(_is_counted_after_meddling, client))
     off = {"bootstrap": {name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")}}
-    await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": off}})
+    await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": off | {"highAvailability": False}}})
     await eventually(partial(_are_components, client, 0))
+    await eventually(partial(_is_one_pod, client))
     await client.delete(NODE_FEATURES, "w2", "default")
     await client.delete(NODES, "w2")
     await client.delete(RESOURCE_SLICES, "w2")
@@ -157,6 +164,11 @@ async def _are_components(client: KubeClient, number: int) -> bool:
     """Whether there are so many DaemonSets beside that of the agents, which is Helm's."""
     names = {one["metadata"]["name"] for one in (await client.list(DAEMON_SETS)).items}
     return len(names - {"gpu-node-agent"}) == number
+
+
+async def _is_one_pod(client: KubeClient) -> bool:
+    """Whether the services scaled the Deployment of which the chart makes two pods."""
+    return bool((await client.get(DEPLOYMENTS, NAME, NAMESPACE))["spec"]["replicas"] == 1)
 
 
 async def _are_labelled(client: KubeClient, nodes: set[str]) -> bool:

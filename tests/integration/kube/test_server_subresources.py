@@ -16,6 +16,7 @@ from support.kube_http import (
 
 PODS = f"{DEFAULT}/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/default/statefulsets"
 SCALE: Json = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
 PATHS = {"specReplicasPath": ".spec.wanted.count", "statusReplicasPath": ".status.count"}
 
@@ -34,7 +35,7 @@ def pod(name: str) -> Json:
 @pytest.mark.embedded_only("it says what the embedded server does not implement")
 async def test_a_scale_is_not_implemented(scaled: Api) -> None:
     await scaled.made(THINGS, thing("t", {"wanted": {"count": 1}}))
-    for path in (f"{THINGS}/t/scale", f"{DEPLOYMENTS}/d/scale"):
+    for path in (f"{THINGS}/t/scale", f"{STATEFUL_SETS}/d/scale"):
         assert (await scaled("GET", path)).code == 501
 
 
@@ -60,6 +61,65 @@ async def test_a_scale_of_a_custom_resource_cannot_be_applied(scaled: Api) -> No
     assert (await scaled("PATCH", path, thing("t"), media=APPLY)).code == 400
     assert (await scaled("PATCH", f"{THINGS}/t/scale", scale, media=APPLY)).code == 422
     assert (await scaled("PATCH", path.replace("/t/", "/none/"), scale, media=APPLY)).code == 404
+
+
+@pytest.fixture
+async def deployed(api: Api) -> Json:
+    """A Deployment `d` of two replicas."""
+    spec = {
+        "replicas": 2,
+        "selector": {"matchLabels": {"b": "y", "a": "x"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]},
+        "template": {"metadata": {"labels": {"a": "x", "b": "y", "c": ""}}, "spec": pod("p")["spec"]},
+    }
+    return await api.made(DEPLOYMENTS, {"metadata": {"name": "d", "labels": {"one": "more"}}, "spec": spec})
+
+
+async def test_the_scale_of_a_deployment_has_its_identity_and_its_replicas(api: Api, deployed: Json) -> None:
+    found = (await api("GET", f"{DEPLOYMENTS}/d/scale")).body
+    metadata = deployed["metadata"]
+    assert (found["kind"], found["apiVersion"], found["spec"]) == ("Scale", "autoscaling/v1", {"replicas": 2})
+    assert found["metadata"] == {
+        name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    }
+    assert found["status"] == {"replicas": 0, "selector": "a=x,b=y,c"}
+    assert (await api("GET", f"{DEPLOYMENTS}/none/scale")).code == 404
+
+
+async def test_a_patch_of_a_scale_changes_the_replicas_alone(api: Api, deployed: Json) -> None:
+    patch = {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 3}, "status": {"replicas": 9}}
+    answer = await api("PATCH", f"{DEPLOYMENTS}/d/scale?fieldManager=scaler", patch, media=MERGE)
+    assert (answer.code, answer.body["spec"], answer.body["status"]["replicas"]) == (200, {"replicas": 3}, 0)
+    after = (await api("GET", f"{DEPLOYMENTS}/d")).body
+    assert after["spec"] == deployed["spec"] | {"replicas": 3}
+    assert (after["metadata"]["labels"], after["metadata"]["generation"]) == ({"one": "more"}, 2)
+    (entry,) = (one for one in after["metadata"]["managedFields"] if one["manager"] == "scaler")
+    assert (entry["operation"], entry["subresource"], entry["apiVersion"]) == ("Update", "scale", "apps/v1")
+    assert entry["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
+
+
+async def test_a_scale_of_an_earlier_version_is_a_conflict_and_zero_shows_nothing(api: Api, deployed: Json) -> None:
+    path, version = f"{DEPLOYMENTS}/d/scale", deployed["metadata"]["resourceVersion"]
+    to = {"metadata": {"resourceVersion": version}, "spec": {"replicas": 0}}
+    assert (await api("PATCH", path, to, media=MERGE)).body["spec"] == {}
+    assert (await api("PATCH", path, to, media=MERGE)).code == 409
+    scale = (await api("GET", path)).body
+    assert (await api("PUT", path, scale | {"spec": {"replicas": 1}})).body["spec"] == {"replicas": 1}
+    assert (await api("PUT", path, scale | {"spec": {"replicas": 4}})).code == 409
+
+
+@pytest.mark.parametrize(
+    ("patch", "code"),
+    [
+        ({"spec": {"replicas": -1}}, 422),
+        ({"spec": {"replicas": "two"}}, 422),
+        ({"metadata": {"name": "other"}}, 400),
+        ({"kind": "Deployment"}, 422),
+    ],
+)
+async def test_a_scale_that_cannot_be_is_refused(api: Api, deployed: Json, patch: Json, code: int) -> None:
+    answer = await api("PATCH", f"{DEPLOYMENTS}/d/scale", patch, media=MERGE)
+    assert answer.code == code, answer
+    assert (await api("GET", f"{DEPLOYMENTS}/d")).body["spec"] == deployed["spec"]
 
 
 async def test_a_status_changes_nothing_else_of_a_custom_resource(scaled: Api) -> None:

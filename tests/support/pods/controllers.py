@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-from gpuledger.api.kinds import DAEMON_SETS, NAMESPACES, NODES, PODS, Resource
+from gpuledger.api.kinds import DAEMON_SETS, DEPLOYMENTS, JOBS, NAMESPACES, NODES, PODS, Resource
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from gpuledger.runtime.clock import system_clock
@@ -12,8 +12,6 @@ from support.kube_fleet import STORAGE_CLASSES, create
 from support.pods import workloads
 from support.pods.workloads import Plan
 
-JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
 VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume")

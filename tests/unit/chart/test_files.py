@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import yaml
 
-from gpuledger.edge.watchers.resources.module_refusals import HIGH_AVAILABILITY
 from support.chart import CHART, Object
 from support.paths import ROOT
 
@@ -23,13 +22,6 @@ def test_every_value_is_in_the_schema_and_in_the_documentation_with_its_default(
     guide = (ROOT / "docs" / "installing.md").read_text()
     table = re.findall(r"^\| `([A-Za-z.]+)` \| `(.*?)` \|", guide, re.MULTILINE)
     assert [(name, yaml.safe_load(default)) for name, default in table] == list(_leaves(values, schema))
-
-
-def test_the_guide_names_what_the_chart_alone_can_put_in_force() -> None:
-    guide = (ROOT / "docs" / "installing.md").read_text()
-    (row,) = re.findall(rf"^\| `settings.{HIGH_AVAILABILITY}` \|.*$", guide, re.MULTILINE)
-    assert "in force through this value alone" in row
-    assert "alerts/GPUModuleSettingsNotInForce.md" in row
 
 
 def _leaves(values: Object, schema: Object, path: str = "") -> Iterator[tuple[str, object]]:

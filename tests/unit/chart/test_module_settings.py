@@ -1,13 +1,18 @@
 """The module's settings among the chart's values: who gets them, which are refused, and what high availability is."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
 
+from gpuledger.api.labels import ANNOTATION_REPLICAS
+from gpuledger.edge.statuswriter.desired.replicas import Availability, scaled_to
 from gpuledger.edge.watchers.resources import moduleconfig
-from gpuledger.runtime.settings import HELM_RELEASE, MODULE_SETTINGS, read_settings
-from support.chart import CHART, NAME, NAMESPACE, RELEASE, WITH_SECRET, needs_helm, render
+from gpuledger.runtime.settings import DEPLOYMENTS, MODULE_SETTINGS, OwnDeployment, SettingsError, read_settings
+from support.chart import CHART, NAME, NAMESPACE, WITH_SECRET, needs_helm, render
+from support.kube_accounts import Permission
+from support.rights import granted
 
 pytestmark = needs_helm
 
@@ -18,9 +23,9 @@ def test_the_services_get_the_modules_settings_and_the_schema_is_the_services_ow
         "env"
     ]
     settings = read_settings(
-        {one["name"]: one["value"] for one in env if one["name"] in (MODULE_SETTINGS, HELM_RELEASE)}
+        {one["name"]: one["value"] for one in env if one["name"] in (MODULE_SETTINGS, DEPLOYMENTS)}
     )
-    assert settings.release == f"{NAMESPACE}/{RELEASE}"
+    assert settings.deployments == (OwnDeployment(NAMESPACE, NAME),)
     assert settings.module == given
     assert moduleconfig.understand(settings.module).problems == ()
     shipped = orjson.loads((CHART / "values.schema.json").read_bytes())["properties"]["settings"]
@@ -45,4 +50,43 @@ def test_high_availability_is_two_pods_on_different_nodes(
     nodes, zones = spec["template"]["spec"]["topologySpreadConstraints"]
     assert (spec["replicas"], nodes["whenUnsatisfiable"]) == (pods, spread)
     assert (nodes["topologyKey"], zones["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
-    assert (NAME in made.names("PodDisruptionBudget")) is (pods > 1)
+    assert made.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize("available", [None, True, False])
+@pytest.mark.parametrize("replicas", [0, 1, 2, 3])
+def test_the_services_scale_each_deployment_as_the_chart_would(available: bool | None, replicas: int) -> None:
+    """Whether people set it in the chart or in a ModuleConfig, there are as many pods."""
+    settings = {} if available is None else {"highAvailability": available}
+    processes = {"apart": {"only": ["devices"], "replicas": replicas}}
+    values = {**WITH_SECRET, "replicas": max(replicas, 1), "processes": processes}
+    made, given = render({**values, "settings": settings}), render(values)
+    for name, number in ((NAME, max(replicas, 1)), (f"{NAME}-apart", replicas)):
+        before = given.one("Deployment", name)
+        assert before["spec"]["replicas"] == number
+        assert before["metadata"]["annotations"][ANNOTATION_REPLICAS] == str(number)
+        state = Availability()
+        state.observe(datetime(2026, 1, 1, tzinfo=UTC), available)
+        scaled = scaled_to(state.latest, given=number, present=number)
+        assert made.one("Deployment", name)["spec"]["replicas"] == (number if scaled is None else scaled)
+        (_, *spread) = made.one("Deployment", name)["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        assert spread
+
+
+def test_the_services_may_scale_their_own_deployments_and_nothing_more() -> None:
+    made = render({**WITH_SECRET, "processes": {"apart": {"only": ["devices"]}}})
+    names = {NAME, f"{NAME}-apart"}
+    assert granted(made, f"{NAME}-scaling") == {
+        Permission(verb, "apps", resource, name, NAMESPACE)
+        for verb, resource in (("get", "deployments"), ("patch", "deployments/scale"))
+        for name in names
+    }
+    (container,) = made.one("Deployment")["spec"]["template"]["spec"]["containers"]
+    (env,) = (one["value"] for one in container["env"] if one["name"] == DEPLOYMENTS)
+    assert {one.name for one in read_settings({DEPLOYMENTS: env}).deployments} == names
+
+
+@pytest.mark.parametrize("text", ["gpuledger", "/x", "a/", "a/b/c", "a/b,c"])
+def test_a_deployment_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="NAMESPACE/NAME"):
+        read_settings({DEPLOYMENTS: text})

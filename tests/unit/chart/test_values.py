@@ -44,6 +44,7 @@ from support.chart import (
     is_hook,
     needs_helm,
     render,
+    standby,
     template,
 )
 
@@ -80,8 +81,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 COMPONENTS = {app for app, component in COMPONENT_BY_APP.items() if component in COMPONENT_NAMES}
 ALWAYS = {
-    "ClusterRole", "ClusterRoleBinding", "Deployment", "Job", "PodDisruptionBudget", "Role", "RoleBinding", "Service",
-    "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    "ClusterRole", "ClusterRoleBinding", "CronJob", "Deployment", "Job", "PodDisruptionBudget", "Role", "RoleBinding",
+    "Service", "ServiceAccount", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
 POLICIES = {"gpu-control-plane-restricted-access", "gpu-control-plane-automatic-approval"}
 RESTRICTED_ACCESS_KINDS = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -92,6 +93,8 @@ LOG_JOBS = {
 }
 HOOKS = {f"{NAME}-{job}" for job in ("crds", "unhook", "uninstall")}
 """The jobs with an account that is there only while they run."""
+
+JOB_SUFFIXES = ("migrate", "crds", "unhook", "uninstall")
 
 pytestmark = needs_helm
 
@@ -115,12 +118,12 @@ def test_lint_finds_nothing(case: str) -> None:
         ("urls", {"Secret"}, set()),
         ("one-replica", set(), set()),
         ("rules", {"PrometheusRule"}, set()),
-        ("components-of-others", set(), {"PodDisruptionBudget"}),
+        ("components-of-others", set(), set()),
         ("no-admission", set(), RESTRICTED_ACCESS_KINDS),
         ("one-shot-coverage", {"Secret"}, set()),
-        ("scheduled-coverage", {"CronJob"}, set()),
-        ("log-proof", {"CronJob"}, set()),
-        ("log-archive", {"CronJob"}, set()),
+        ("scheduled-coverage", set(), set()),
+        ("log-proof", set(), set()),
+        ("log-archive", set(), set()),
         ("service-monitor", {"ServiceMonitor", "PodMonitor"}, set()),
         ("exporter-of-others", {"ServiceMonitor"}, set()),
         ("dashboards", {"ConfigMap"}, set()),
@@ -130,7 +133,7 @@ def test_which_kinds_there_are(case: str, more: set[str], less: set[str]) -> Non
     made = render(CASES[case])
     assert made.kinds() == ALWAYS - less | more
     is_once = case == "one-shot-coverage"
-    always = {f"{NAME}-{job}" for job in ("migrate", "crds", "unhook", "uninstall")}
+    always = {f"{NAME}-{job}" for job in JOB_SUFFIXES}
     assert made.names("Job") == always | ({NFD_COVERAGE} if is_once else set())
 
 
@@ -138,6 +141,7 @@ def test_what_pods_run(made: Manifests) -> None:
     ran = {one["metadata"]["name"]: template["spec"]["containers"][0]["args"] for one, template in made.templates()}
     coverage = {NFD_COVERAGE: ["nfd", "coverage"]} if NFD_COVERAGE in ran else {}
     assert ran == {
+        standby(made)["metadata"]["name"]: ["nfd", "coverage"],
         NAME: ["up", "--listen", "0.0.0.0:8080"],
         f"{NAME}-migrate": ["migrate"],
         f"{NAME}-crds": ["crds", "install"],
@@ -249,7 +253,7 @@ def test_roles_name_what_the_code_names() -> None:
     names = {name for one in made.objects for rule in one.get("rules") or () for name in rule.get("resourceNames", ())}
     kinds = {crd["metadata"]["name"] for crd in crds.shipped()}
     ours = {WEBHOOKS, CA_SECRET, CONTROLLER_TLS_SECRET, LEDGER_CONFIG_MAP}
-    assert names == kinds | ours | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG, *COMPONENTS}
+    assert names == kinds | ours | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG, NAME, *COMPONENTS}
     assert made.one("Role", f"{NAME}-components")["metadata"]["namespace"] == NAMESPACE
     assert made.one("Role", f"{NAME}-ledger")["metadata"]["namespace"] == LEDGER_CONFIG_MAP_NAMESPACE
 
@@ -310,9 +314,10 @@ def test_every_object_has_the_standard_labels(made: Manifests) -> None:
 def test_names(given: dict[str, str], release: str, expected: str) -> None:
     made = render({**WITH_URLS, **given, "nfdCoverage": {"enabled": True}}, release)
     names = {one["metadata"]["name"] for one in made.objects}
-    assert names == {expected, NFD_COVERAGE, SERVICE, *POLICIES, *ROLES_OF_PEOPLE, *COMPONENTS} | {
+    waiting = standby(made)["metadata"]["name"]
+    assert names == {expected, NFD_COVERAGE, waiting, SERVICE, *POLICIES, *ROLES_OF_PEOPLE, *COMPONENTS} | {
         f"{expected}-{suffix}"
-        for suffix in ("migrate", "crds", "components", "nfd-coverage", "admission", "unhook", "uninstall", "ledger")
+        for suffix in (*JOB_SUFFIXES, "components", "coverage", "nfd-coverage", "admission", "ledger", "scaling")
     }
     assert max(map(len, names)) <= 63
 

@@ -4,7 +4,7 @@ import io
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gpuledger.cli.render import Column, Console, Output, View, render
-from gpuledger.cli.render.values import cell, json_text
+from gpuledger.cli.render.rows import LINES_PER_WRITE_MAX
+from gpuledger.cli.render.values import cell, cells, json_text
+from gpuledger.tools.queries.found_rows import FoundRows
 
 
 class _Pair(NamedTuple):
@@ -44,7 +46,8 @@ def test_every_cell_of_a_table_stands_padded_below_its_heading(
     values: list[tuple[object, object, object]], headers: bool
 ) -> None:
     columns = (Column("a"), Column("number", right=True), Column("long heading"))
-    rows = [dict(zip([one.field for one in columns], row, strict=True)) for row in values]
+    fields = [one.field for one in columns]
+    rows = [dict(zip(fields, row, strict=True)) for row in values]
     texts = [[one.heading for one in columns]] if headers else []
     texts += [[cell(row[one.field], one) for one in columns] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
@@ -54,6 +57,23 @@ def test_every_cell_of_a_table_stands_padded_below_its_heading(
         return f"{row[0]}{first}   {second}{row[1]}   {row[2]}{third}".rstrip(" ")
 
     expected = "".join(f"{line(row)}\n" for row in texts)
-    out = io.StringIO()
-    render(rows, View("thing", columns), Output.TABLE, headers=headers, console=Console(out, io.StringIO()))
-    assert out.getvalue() == expected
+    for given_rows in (rows, FoundRows(fields, values)):
+        out = io.StringIO()
+        render(given_rows, View("thing", columns), Output.TABLE, headers=headers, console=Console(out, io.StringIO()))
+        assert out.getvalue() == expected
+
+
+KINDS: tuple[st.SearchStrategy[Any], ...] = (TEXTS, st.integers(), st.booleans(), st.datetimes())
+ONE_TYPE = st.sampled_from(KINDS).flatmap(lambda kind: st.lists(st.none() | kind))
+
+
+@given(ONE_TYPE)
+def test_a_column_of_one_type_has_the_texts_of_its_cells(values: list[object]) -> None:
+    assert cells(values, Column("a")) == [cell(value, Column("a")) for value in values]
+    assert cells(values, Column("a", format=repr)) == [cell(value, Column("a", format=repr)) for value in values]
+
+
+def test_lines_beyond_those_of_one_write_are_all_there() -> None:
+    out, rows = io.StringIO(), [{"a": number} for number in range(2 * LINES_PER_WRITE_MAX + 1)]
+    render(rows, View("thing", (Column("a"),)), Output.TABLE, console=Console(out, io.StringIO()))
+    assert out.getvalue() == "".join(f"{text}\n" for text in ("A", *range(len(rows))))

@@ -91,6 +91,17 @@ def test_an_invalid_address_of_the_webhooks_is_refused_before_anything_starts(
 SERVERS = {"NATS_URL": "nats://a", "DATABASE_URL": "postgresql://b/c"}
 
 
+def test_a_read_replica_goes_with_its_primary() -> None:
+    servers = read_settings({**SERVERS, "DATABASE_READ_URL": "postgresql://s/c"}).servers
+    assert servers is not None
+    assert (servers.database_url, servers.database_read_url) == ("postgresql://b/c", "postgresql://s/c")
+    servers = read_settings({**SERVERS, "DATABASE_READ_URL": ""}).servers
+    assert servers is not None
+    assert servers.database_read_url is None
+    with pytest.raises(SettingsError, match="DATABASE_READ_URL is set but NATS_URL and DATABASE_URL are not"):
+        read_settings({"DATABASE_READ_URL": "postgresql://s/c"})
+
+
 def test_who_services_are_to_nats(tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("CREDENTIALS", "CA", "CERTIFICATE", "KEY")}
     for file in files.values():

@@ -23,7 +23,14 @@ import typer
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import Console, quiet_pipe
-from gpuledger.runtime.settings import DATA_DIR, DATABASE_URL, KUBECONFIG, KUBERNETES_SERVICE_HOST, NATS_URL
+from gpuledger.runtime.settings import (
+    DATA_DIR,
+    DATABASE_READ_URL,
+    DATABASE_URL,
+    KUBECONFIG,
+    KUBERNETES_SERVICE_HOST,
+    NATS_URL,
+)
 from gpuledger.tools.importers.sample import write_titan_sample
 from gpuledger.tools.importers.titan import COLUMNS
 
@@ -71,7 +78,7 @@ class Stage:
         self.console = console
         self.folder = folder
         self.data_dir = folder / "data"
-        others = {NATS_URL, DATABASE_URL, KUBECONFIG, KUBERNETES_SERVICE_HOST}
+        others = {NATS_URL, DATABASE_URL, DATABASE_READ_URL, KUBECONFIG, KUBERNETES_SERVICE_HOST}
         self._environ = {name: value for name, value in os.environ.items() if name not in others}
         self._environ |= {DATA_DIR: str(self.data_dir), "PYTHONUNBUFFERED": "1"}
 

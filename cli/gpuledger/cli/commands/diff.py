@@ -1,6 +1,6 @@
 """`gpuledger diff`: the differences between two moments."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -13,10 +13,11 @@ from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.runtime.clock import system_clock
-from gpuledger.tools.queries.backend import bring_current
-from gpuledger.tools.queries.rows import RowDict, rows_that_may_differ
+from gpuledger.tools.queries.backend import bring_current, read
+from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import rows_that_may_differ
 
 COMPARED = (DEVICES, SLOTS, NODES, WORKLOADS, ALLOCATIONS, CONTRADICTIONS)
 """Failures are left out: they are events, and only become more."""
@@ -59,16 +60,18 @@ def diff(
 
 
 async def _diff(nouns: list[Noun], earlier: datetime, later: datetime, data_dir: DataDir) -> list[RowDict]:
-    found: list[RowDict] = []
-    async with open_backend(data_dir, "diff") as backend:
+    async def ask(connection: AsyncConnection) -> list[RowDict]:
+        found: list[RowDict] = []
+        for noun in nouns:
+            found.extend(differences(noun, *await rows_that_may_differ(connection, noun.source, earlier, later)))
+        return found
+
+    async with open_backend(data_dir, "diff", asks=True) as backend:
         await bring_current(backend)
-        async with read_only(backend.database_url, application_name="gpuledger diff") as connection:
-            for noun in nouns:
-                found.extend(differences(noun, *await rows_that_may_differ(connection, noun.source, earlier, later)))
-    return found
+        return await read(backend, ask, application_name="gpuledger diff")
 
 
-def differences(noun: Noun, before: list[RowDict], after: list[RowDict]) -> Iterator[RowDict]:
+def differences(noun: Noun, before: Sequence[RowDict], after: Sequence[RowDict]) -> Iterator[RowDict]:
     """A row for each difference: what appeared, disappeared or changed."""
     old = {tuple(row[name] for name in noun.spec.key): row for row in before}
     new = {tuple(row[name] for name in noun.spec.key): row for row in after}

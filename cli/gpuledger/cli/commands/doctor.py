@@ -27,6 +27,7 @@ from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.doctor import Check, DatabaseChecks, LedgerChecks, Status, failed, ok, warning
 from gpuledger.tools.module_settings import module_check
 from gpuledger.tools.queries.backend import all_projections
+from gpuledger.tools.replica_checks import replica_check
 
 VIEW = View("check", (Column("check"), Column("status"), Column("detail")), name_key="check")
 
@@ -64,6 +65,8 @@ async def _servers(servers: Servers, data_dir: Path | None) -> AsyncIterator[Che
             yield await module_check(log.ledger)
         async for check in DatabaseChecks(servers.database_url, all_projections(), log).run():
             yield check
+        if servers.database_read_url is not None:
+            yield await replica_check(servers.database_read_url, all_projections(), log.ledger)
 
 
 PYTHON_MIN = (3, 11)

@@ -13,7 +13,7 @@ from gpuledger.cli.run import run
 from gpuledger.cli.times import format_time, parse_time
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools import history_retention
-from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.found_rows import RowDict
 
 app = typer.Typer(help="Since when histories are kept; shorten them.", no_args_is_help=True)
 

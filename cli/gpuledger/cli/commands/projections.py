@@ -31,7 +31,7 @@ from gpuledger.tools.projections import (
     verify_projections,
 )
 from gpuledger.tools.queries.backend import Backend, named_projections
-from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.found_rows import RowDict
 
 if TYPE_CHECKING:
     from gpuledger.edge.statuswriter.reconcile.verify import KubeVerification

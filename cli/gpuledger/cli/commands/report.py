@@ -20,7 +20,7 @@ from gpuledger.cli.render.plot_terminal import coloured, plain, terminal_lines
 from gpuledger.cli.run import run
 from gpuledger.db.views import REPORTS, view_of
 from gpuledger.runtime.clock import system_clock
-from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.sql import Result, result_now
 
 ABOUT_POOLS = ("device-allocations", "availability", "exhausted", "never-released")
@@ -234,7 +234,7 @@ def _of_gpu_pool(pool: str) -> Composed:
 
 async def answer(statement: str, data_dir: DataDir, command: str) -> Result:
     """The columns and rows of one read-only statement, on tables that are up to date."""
-    async with open_backend(data_dir, command) as backend:
+    async with open_backend(data_dir, command, asks=True) as backend:
         return await result_now(backend, statement)
 
 

@@ -15,7 +15,7 @@ from gpuledger.projection.fold_snapshots.check import CheckedSnapshot
 from gpuledger.projection.fold_snapshots.retention import Collected
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools import snapshots
-from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.found_rows import RowDict
 
 app = typer.Typer(help="Snapshots of all folds, where --as-recorded and what-if begin.", no_args_is_help=True)
 

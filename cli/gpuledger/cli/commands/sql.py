@@ -73,7 +73,7 @@ def sql(
 
 
 async def _result(statement: str, moment: PointInTime, bounds: Bounds, data_dir: Path | None) -> Result:
-    async with open_backend(data_dir, "sql") as backend:
+    async with open_backend(data_dir, "sql", asks=True) as backend:
         if moment == NOW:
             return await result_now(backend, statement, bounds)
         return await result_then(backend, statement, moment, bounds)

@@ -122,7 +122,7 @@ def _noun(kind: str) -> Noun:
 
 
 async def _timeline(noun: Noun | None, name: str, pool: PoolName | None, data_dir: Path | None) -> Timeline:
-    async with open_backend(data_dir, "timeline") as backend:
+    async with open_backend(data_dir, "timeline", asks=True) as backend:
         if pool is not None:
             return await pool_timeline(backend, pool)
         return await (device_timeline if noun is DEVICES else node_timeline)(backend, name)

@@ -116,7 +116,7 @@ def _show(page: Page | None, kind: str, name: str) -> None:
 
 
 async def _device(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
-    async with open_backend(data_dir, "describe") as backend:
+    async with open_backend(data_dir, "describe", asks=True) as backend:
         await bring_current(backend)
         facts = await read_device(backend, name)
         if facts is None:
@@ -161,7 +161,7 @@ async def _slice(name: str, at: datetime | None, data_dir: DataDir, access: Kube
 
 
 async def _pool(name: PoolName, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
-    async with open_backend(data_dir, "describe") as backend:
+    async with open_backend(data_dir, "describe", asks=True) as backend:
         facts = await read_pool(backend, name)
     if facts is None:
         return None

@@ -24,16 +24,17 @@ from gpuledger.cli.describe.sections import (
 )
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.devices.fold import FAILURE, INSTALLATION, SLOT
 from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
 from gpuledger.domain.inventory.status import device_status
 from gpuledger.domain.workloads.fold import ALLOCATION
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
-from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.backend import Backend, read
 from gpuledger.tools.queries.devices import DeviceIdentity, identify
-from gpuledger.tools.queries.rows import RowDict, has_table, row_of, rows_where
+from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import has_table, row_of, rows_where
 
 LIVES = (Column("Slot", "slot"), Column("From", "valid_from"), Column("To", "valid_to"), Column("Retired", "retired"))
 ALLOCATIONS = (
@@ -76,7 +77,8 @@ async def read_device(backend: Backend, name: str) -> DeviceDescription | None:
     identity = await identify(backend, name)
     if identity is None:
         return None
-    async with read_only(backend.database_url, application_name="gpuledger describe") as connection:
+
+    async def ask(connection: AsyncConnection) -> DeviceDescription:
         inventory: list[RowDict] = []
         if await has_table(connection, GPU_DEVICE):
             inventory += await rows_where(connection, GPU_DEVICE, {"name": identity.objects})
@@ -97,6 +99,8 @@ async def read_device(backend: Backend, name: str) -> DeviceDescription | None:
             await rows_where(connection, ALLOCATION, cards, newest=["valid_from"], limit=ROWS_SHOWN),
             await holders_of(connection, ids),
         )
+
+    return await read(backend, ask, application_name="gpuledger describe")
 
 
 async def read_device_objects(client: KubeClient, facts: DeviceDescription) -> DeviceObjects:

@@ -22,7 +22,7 @@ from gpuledger.cli.describe.sections import (
 )
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page, Tree
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.bootstrap.state import GPU_NODE_PREPARATION, NodePhase
 from gpuledger.domain.devices.fold import DEVICE, FAILURE
 from gpuledger.domain.devices.nodes import NODE
@@ -34,8 +34,9 @@ from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
 from gpuledger.tools.present.devices import decisions_of
-from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.rows import RowDict, has_table, row_of, rows_where, slots_of
+from gpuledger.tools.queries.backend import Backend, read
+from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import has_table, row_of, rows_where, slots_of
 
 SLOTS = (
     Column("Slot", "slot"),
@@ -104,8 +105,9 @@ class NodeObjects(NamedTuple):
 
 async def read_node(backend: Backend, name: str) -> NodeDescription:
     """What the ledger has about a node."""
-    here = {"node": name}
-    async with read_only(backend.database_url, application_name="gpuledger describe") as connection:
+
+    async def ask(connection: AsyncConnection) -> NodeDescription:
+        here = {"node": name}
         row = await rows_where(connection, NODE, here)
         slots = await slots_of(connection, name)
         names = [slot["slot"] for slot in slots]
@@ -127,6 +129,8 @@ async def read_node(backend: Backend, name: str) -> NodeDescription:
             await decisions_on(connection, [str(one["name"]) for one in gpu_devices]),
             await rows_where(connection, ALLOCATION, here),
         )
+
+    return await read(backend, ask, application_name="gpuledger describe")
 
 
 def unrecorded_node(name: str) -> NodeDescription:

@@ -22,8 +22,8 @@ from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_o
 from gpuledger.tools.explain.excluded_devices import ExcludedDevice, excluded_devices
 from gpuledger.tools.explain.pools import PodUse, uses_of
 from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.pools import PoolName, current_pools, find_pool
-from gpuledger.tools.queries.rows import RowDict
 
 DEVICES = (
     Column("Name", "name"),

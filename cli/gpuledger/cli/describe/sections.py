@@ -15,7 +15,8 @@ from gpuledger.domain.inventory.state import GpuDevice
 from gpuledger.domain.pools.pools import GPU_DEVICE_ASSIGNMENT, Assignment
 from gpuledger.domain.workloads.allocations import ALLOCATION, HISTORY
 from gpuledger.tools.cluster import KubeEvent
-from gpuledger.tools.queries.rows import RowDict, row_of, rows_where
+from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import row_of, rows_where
 
 ROWS_SHOWN = 20
 """Rows of a page's table; the newest come first, and `get` or `sql` show all."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gpuledger.cli.render import Column, Output, View
 from gpuledger.domain.dra.state import Availability
 from gpuledger.tools.queries.availability import claim_rows, pool_rows, slice_rows
-from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.found_rows import RowDict
 
 NAME = "name"
 

@@ -17,16 +17,23 @@ from gpuledger.cli.get.nouns import Noun
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
 from gpuledger.cli.source import announce_present, show_notes
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.dra.rows import AVAILABILITY, DEVICE_CLASS
 from gpuledger.domain.dra.state import Availability
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.present.source import KubernetesSource
-from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
-from gpuledger.tools.queries.rows import RowDict, RowFilter, current_rows, rows_as_recorded, rows_at
+from gpuledger.tools.queries.rows import (
+    ROWS_SETTINGS,
+    RowFilter,
+    current_rows,
+    rows_as_recorded,
+    rows_at,
+)
 from gpuledger.tools.queries.slice_statuses import staleness
 from gpuledger.tools.queries.source import LedgerSource
 
@@ -60,8 +67,8 @@ class LedgerQuery(Protocol):
         """The full names of the rows to show; all rows, if there are none."""
         ...
 
-    async def read(self, backend: Backend, moment: PointInTime) -> list[RowDict]:
-        """Read the rows as of a moment."""
+    async def read(self, backend: Backend, moment: PointInTime, columns: Sequence[str] = ()) -> Sequence[RowDict]:
+        """Read the rows as of a moment; `columns` are those that are needed, all where none are given."""
         ...
 
     async def note(self, backend: Backend) -> str | None:
@@ -76,7 +83,7 @@ class LedgerQuery(Protocol):
         """The name of a row."""
         ...
 
-    def laid_out(self, rows: list[RowDict], output: Output) -> list[RowDict]:
+    def laid_out(self, rows: Sequence[RowDict], output: Output) -> Sequence[RowDict]:
         """The rows as an output needs them."""
         ...
 
@@ -99,16 +106,20 @@ class TableQuery:
         """The projection that keeps the table."""
         return self.noun.projection
 
-    async def read(self, backend: Backend, moment: PointInTime) -> list[RowDict]:
+    async def read(self, backend: Backend, moment: PointInTime, columns: Sequence[str] = ()) -> Sequence[RowDict]:
         """Read the rows as of a moment: from the table, the history function, or a fold of the log."""
-        source, row_filter = self.noun.source, RowFilter(self.names, self.where)
+        source, row_filter = self.noun.source, RowFilter(self.names, self.where, columns)
         if moment.recorded is not None:
             return await rows_as_recorded(backend, source, await sequence_of(backend, moment.recorded), row_filter)
         await bring_current(backend, named_projections([self.projection]))
-        async with read_only(backend.database_url, application_name="gpuledger get") as connection:
-            if moment.at is not None:
-                return await rows_at(connection, source, moment.at, row_filter)
+        at = moment.at
+
+        async def ask(connection: AsyncConnection) -> Sequence[RowDict]:
+            if at is not None:
+                return await rows_at(connection, source, at, row_filter)
             return await current_rows(connection, source, row_filter)
+
+        return await read(backend, ask, application_name="gpuledger get", settings=ROWS_SETTINGS)
 
     async def note(self, backend: Backend) -> str | None:  # noqa: ARG002 - as the protocol has it
         """Nothing."""
@@ -122,7 +133,7 @@ class TableQuery:
         """The name of a row."""
         return row[self.view.name_key]
 
-    def laid_out(self, rows: list[RowDict], output: Output) -> list[RowDict]:  # noqa: ARG002 - as the protocol has it
+    def laid_out(self, rows: Sequence[RowDict], output: Output) -> Sequence[RowDict]:  # noqa: ARG002 - as the protocol has it
         """The rows as they are."""
         return rows
 
@@ -145,7 +156,12 @@ class AvailabilityQuery:
         """The projection of the state."""
         return "availability"
 
-    async def read(self, backend: Backend, moment: PointInTime) -> list[RowDict]:
+    async def read(
+        self,
+        backend: Backend,
+        moment: PointInTime,
+        columns: Sequence[str] = (),  # noqa: ARG002 - as the protocol has it
+    ) -> Sequence[RowDict]:
         """Evaluate the rows as of a moment."""
         return self.rows_of(await LedgerSource(backend).availability(moment))
 
@@ -166,7 +182,7 @@ class AvailabilityQuery:
         """The name of a row."""
         return self.noun.name_of(row)
 
-    def laid_out(self, rows: list[RowDict], output: Output) -> list[RowDict]:
+    def laid_out(self, rows: Sequence[RowDict], output: Output) -> Sequence[RowDict]:
         """The rows with what only tables have, or as names alone."""
         return self.noun.shown(rows, output)
 
@@ -184,8 +200,8 @@ async def show_rows(
     Raises:
         CliError: there is no row of a requested name.
     """
-    async with open_backend(data_dir, f"get {query.view.kinds}") as backend:
-        rows = await query.read(backend, moment)
+    async with open_backend(data_dir, f"get {query.view.kinds}", asks=True) as backend:
+        rows = await query.read(backend, moment, query.view.needed(output))
         note = await query.note(backend) if moment == NOW else None
     _show(query, rows, output, headers=headers, note=note)
 
@@ -203,13 +219,15 @@ async def show_present_rows(query: AvailabilityQuery, access: KubeAccess, output
     _show(query, query.rows_of(state), output, headers=headers)
 
 
-def _show(query: LedgerQuery, rows: list[RowDict], output: Output, *, headers: bool, note: str | None = None) -> None:
+def _show(
+    query: LedgerQuery, rows: Sequence[RowDict], output: Output, *, headers: bool, note: str | None = None
+) -> None:
     view = query.view
     if rows or not query.names:
         render(query.laid_out(rows, output), view, output, headers=headers)
     if note is not None:
         message(note)
-    found = set(map(query.name, rows))
+    found = set(map(query.name, rows)) if query.names else set()
     for name in query.names:
         if name not in found:
             raise CliError(f"{view.kind} {name!r} was not found", f"List them with `gpuledger get {view.kinds}`")
@@ -220,7 +238,7 @@ async def watch_rows(query: LedgerQuery, output: Output, data_dir: Path | None, 
     view, before = steady(query.view), dict[RowKey, RowDict]()
     (projection,) = named_projections([query.projection])
     async with (
-        open_backend(data_dir, f"get {view.kinds} --watch") as backend,
+        open_backend(data_dir, f"get {view.kinds} --watch", asks=True) as backend,
         backend.ledger.read(after=await backend.ledger.head()) as reader,
     ):
         if (note := await query.note(backend)) is not None:

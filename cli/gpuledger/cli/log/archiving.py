@@ -241,7 +241,7 @@ async def _write(
     from gpuledger.tools.archive.write import write_archive  # noqa: PLC0415
 
     archive = open_archive(location)
-    async with open_backend(data_dir, "log archive write") as backend:
+    async with open_backend(data_dir, "log archive write", asks=tables_at is not None) as backend:
         return await write_archive(backend, archive, before, tables_at)
 
 

@@ -9,14 +9,14 @@ from gpuledger.cli.log.rows import UNDECODABLE, Row, event_name
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, progress, render
 from gpuledger.cli.run import run
-from gpuledger.db.engine import connect
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import events_up_to
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.tools.queries.backend import Backend, bring_current, named_projections
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
 
 GROUPS_MAX = 1_000
 """How many events, and sources, are counted by name; a hostile log may hold any number."""
@@ -110,7 +110,7 @@ def stats(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_head
 
 async def _stats(data_dir: Path | None) -> list[Row]:
     statistics = Statistics()
-    async with open_backend(data_dir, "log stats") as backend:
+    async with open_backend(data_dir, "log stats", asks=True) as backend:
         with progress("Counting", total=events_up_to(await backend.ledger.head()), unit="events") as advance:
             async for batch in backend.ledger.history():
                 for message in batch:
@@ -173,8 +173,10 @@ def gaps(data_dir: DataDir = None, output: OutputFormat = Output.TABLE, no_heade
 
 
 async def _gaps(data_dir: Path | None) -> list[Row]:
-    async with open_backend(data_dir, "log gaps") as backend:
+    async def ask(connection: AsyncConnection) -> list[Row]:
+        cursor = await connection.execute(_QUERY.encode())
+        return [dict(zip(_KEYS, row, strict=True)) for row in await cursor.fetchall()]
+
+    async with open_backend(data_dir, "log gaps", asks=True) as backend:
         await bring_current(backend, named_projections(["sources"]))
-        async with connect(backend.database_url, application_name="gpuledger log gaps") as connection:
-            cursor = await connection.execute(_QUERY.encode())
-            return [dict(zip(_KEYS, row, strict=True)) for row in await cursor.fetchall()]
+        return await read(backend, ask, application_name="gpuledger log gaps")

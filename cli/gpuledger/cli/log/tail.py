@@ -121,14 +121,14 @@ def tail(
 
 
 async def _show(data_dir: Path | None, selected: EventFilter, lines: int, output: Output, *, headers: bool) -> None:
-    async with open_backend(data_dir, "log tail") as backend:
+    async with open_backend(data_dir, "log tail", asks=True) as backend:
         last = await last_about(backend, selected, lines)
         render((row_of(message, backend.ledger.generations) for message in last), VIEW, output, headers=headers)
 
 
 async def _follow(data_dir: Path | None, selected: EventFilter, lines: int, output: Output, *, headers: bool) -> None:
     view = steady(VIEW)
-    async with open_backend(data_dir, "log tail --follow") as backend:
+    async with open_backend(data_dir, "log tail --follow", asks=True) as backend:
         ledger = backend.ledger
         head = await ledger.head()
         batch = list(await last_about(backend, selected, lines, head))
@@ -189,7 +189,7 @@ def show(what: What, data_dir: DataDir = None, output: Format = Output.YAML, no_
 
 
 async def _find(data_dir: Path | None, what: str) -> list[Row]:
-    async with open_backend(data_dir, "log show") as backend:
+    async with open_backend(data_dir, "log show", asks=True) as backend:
         if is_typed(what):
             generation, sequence = parse_position(what)
             found = backend.ledger.generations.of(sequence) if generation is None else generation

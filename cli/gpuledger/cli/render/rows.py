@@ -8,7 +8,7 @@ that say so: for programs, every row is one line.
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import chain, islice, repeat, zip_longest
 from operator import add
 from textwrap import wrap
 from typing import Final
@@ -19,9 +19,13 @@ from gpuledger.cli.errors import CliError, ExitCode, visible
 from gpuledger.cli.render.terminal import Console, message, quiet_pipe
 from gpuledger.cli.render.values import NONE, cell, cells, csv_field, is_number, json_text, yaml_item
 from gpuledger.cli.render.view import Column, Output, View, columns_of
+from gpuledger.tools.queries.found_rows import FoundRows
 
 GAP: Final = "   "
 JSON_INDENT: Final = "  "
+LINES_PER_WRITE_MAX: Final = 1_000
+"""So many lines of a table are written at once; one by one, to write them takes longer than to make them."""
+
 WRAPPED_CHARS_MIN: Final = 32
 """A column that wraps is no narrower than that, however narrow the terminal."""
 
@@ -57,15 +61,16 @@ def render(
         raise CliError("These rows have no names", hint, ExitCode.USAGE)
     console = console or Console.standard()
     with quiet_pipe(console.out):
-        for piece in _pieces(iter(rows), view, output, headers, console):
+        for piece in _pieces(rows, view, output, headers, console):
             console.out.write(piece)
             if live:
                 console.out.flush()
 
 
 def _pieces(
-    rows: Iterator[Mapping[str, object]], view: View, output: Output, headers: bool, console: Console
+    found: Iterable[Mapping[str, object]], view: View, output: Output, headers: bool, console: Console
 ) -> Iterator[str]:
+    rows = iter(found)
     first = next(rows, None)
     if first is None:
         message(f"No {view.kinds} found.", console)
@@ -74,7 +79,8 @@ def _pieces(
     rows = chain((first,), rows)
     match output:
         case Output.TABLE | Output.WIDE:
-            yield from _table(rows, view.shown(output) or _found(first), headers, console)
+            held = found if isinstance(found, FoundRows) else list(rows)
+            yield from _table(held, view.shown(output) or _found(first), headers, console)
         case Output.JSON:
             yield from _json(rows)
         case Output.JSONL:
@@ -101,14 +107,14 @@ def _found(row: Mapping[str, object]) -> tuple[Column, ...]:
 
 
 def _table(
-    rows: Iterable[Mapping[str, object]],
+    rows: Sequence[Mapping[str, object]],
     columns: tuple[Column, ...],
     headers: bool,
     console: Console,
 ) -> Iterator[str]:
     """Texts are made and padded column by column, which for 100,000 rows takes a fraction of the time by cells."""
-    paint, held = _paint(console), list(rows)
-    texts = [cells(_values(held, column.field), column) for column in columns]
+    paint = _paint(console)
+    texts = [cells(_values(rows, column.field), column) for column in columns]
     headings = [visible(column.heading) for column in columns]
     measured = [[heading, *some] if headers else some for heading, some in zip(headings, texts, strict=True)]
     longest = [max(_cells_of(some)) for some in measured]
@@ -123,8 +129,8 @@ def _table(
             yield from _lines([[text] for text in part], columns, widths, paint)
 
 
-def _values(rows: Iterable[Mapping[str, object]], field: str) -> Iterator[object]:
-    return (row.get(field) for row in rows)
+def _values(rows: Sequence[Mapping[str, object]], field: str) -> Sequence[object]:
+    return rows.column(field) if isinstance(rows, FoundRows) else [row.get(field) for row in rows]
 
 
 def _fitted(widths: list[int], columns: tuple[Column, ...], width: int | None) -> list[int]:
@@ -156,11 +162,14 @@ def _lines(
         _padded(some, width, paint, right=column.right)
         for some, column, width in zip(texts, columns, widths, strict=True)
     ]
-    for line in map(GAP.join, zip(*padded, strict=True)):
-        yield f"{line.rstrip(' ')}\n"
+    lines = map(str.rstrip, map(GAP.join, zip(*padded, strict=True)), repeat(" "))
+    while some := list(islice(lines, LINES_PER_WRITE_MAX)):
+        yield "".join(map(add, some, repeat("\n")))
 
 
 def _padded(texts: Sequence[str], width: int, paint: Callable[[str], str], *, right: bool) -> list[str]:
+    if paint is str and "".join(texts).isascii():
+        return list(map(str.rjust if right else str.ljust, texts, repeat(width)))
     spaces = [" " * (width - taken) for taken in _cells_of(texts)]
     painted = texts if paint is str else list(map(paint, texts))
     return list(map(add, spaces, painted) if right else map(add, painted, spaces))

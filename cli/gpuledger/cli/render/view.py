@@ -66,6 +66,15 @@ class View:
         """The columns of this view's table in that output."""
         return tuple(column for column in self.columns if output is Output.WIDE or not column.wide)
 
+    def needed(self, output: Output) -> tuple[str, ...]:
+        """The keys of the rows that this output shows, the name among them; none: whatever keys they have."""
+        if output is Output.NAME:
+            return (self.name_key,) if self.name_key else ()
+        if output not in (Output.TABLE, Output.WIDE) or not self.columns:
+            return ()
+        keys = (*(column.field for column in self.shown(output)), self.name_key)
+        return tuple(dict.fromkeys(key for key in keys if key))
+
 
 def columns_of(keys: Iterable[str]) -> tuple[Column, ...]:
     """Columns for rows whose keys come with the rows, such as those of a query."""

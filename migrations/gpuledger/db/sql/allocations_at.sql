@@ -9,7 +9,7 @@ BEGIN ATOMIC
         allocation.gpu_milli,
         CASE WHEN allocation.valid_to <= at THEN allocation.valid_to END
     FROM gpuledger_live.allocation AS allocation
-    WHERE allocation.valid_from <= at;
+    WHERE report.is_kept('allocation', at) AND allocation.valid_from <= at;
 END;
 
 COMMENT ON FUNCTION report.allocations_at(timestamptz) IS

@@ -1,6 +1,7 @@
 CREATE FUNCTION report.devices_at(at timestamptz) RETURNS SETOF gpuledger_live.device
 LANGUAGE sql STABLE
 BEGIN ATOMIC
+    -- In the order of the key: look-ups of neighbours share the pages of an index.
     SELECT
         device.device,
         coalesce(version.state, 'Unplaced'),
@@ -13,22 +14,36 @@ BEGIN ATOMIC
         device.first_seen_at,
         version.removed_at,
         coalesce(version.lives, 0),
-        coalesce(failed.failures, 0),
-        failed.last_failed_at
-    FROM gpuledger_live.device AS device
+        CASE WHEN unchanged.failures THEN device.failures ELSE failed.failures END,
+        CASE WHEN unchanged.failures THEN device.last_failed_at ELSE failed.last_failed_at END
+    FROM (SELECT * FROM gpuledger_live.device ORDER BY device) AS device
+    -- What has not changed since the moment is as it is now, without a look-up.
+    CROSS JOIN LATERAL (
+        SELECT
+            coalesce(greatest(device.in_service_since, device.removed_at) <= at, true) AS placement,
+            coalesce(device.last_failed_at <= at, true) AS failures
+    ) AS unchanged
     LEFT JOIN LATERAL (
-        SELECT history.*
-        FROM gpuledger_live.device_history AS history
-        WHERE history.device = device.device AND history.valid_from <= at
-        ORDER BY history.valid_from DESC
-        LIMIT 1
+        SELECT
+            device.state, device.slot, device.in_service_since, device.places, device.serial, device.uuid,
+            device.model, device.removed_at, device.lives
+        WHERE unchanged.placement
+        UNION ALL
+        (
+            SELECT
+                history.state, history.slot, history.in_service_since, history.places, history.serial, history.uuid,
+                history.model, history.removed_at, history.lives
+            FROM gpuledger_live.device_history AS history
+            WHERE history.device = device.device AND history.valid_from <= at AND NOT unchanged.placement
+            ORDER BY history.valid_from DESC
+            LIMIT 1
+        )
     ) AS version ON true
-    LEFT JOIN (
-        SELECT failure.device, count(*) AS failures, max(failure.failed_at) AS last_failed_at
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS failures, max(failure.failed_at) AS last_failed_at
         FROM gpuledger_live.failure AS failure
-        WHERE failure.failed_at <= at
-        GROUP BY failure.device
-    ) AS failed ON failed.device = device.device
+        WHERE failure.device = device.device AND failure.failed_at <= at AND NOT unchanged.failures
+    ) AS failed
     WHERE device.first_seen_at <= at AND report.has_versions()
     UNION ALL
     -- Rows of a build that kept no versions.
@@ -49,7 +64,7 @@ BEGIN ATOMIC
         device.first_seen_at,
         life.removed_at,
         coalesce(life.lives, 0),
-        coalesce(failed.failures, 0),
+        failed.failures,
         failed.last_failed_at
     FROM gpuledger_live.device AS device
     LEFT JOIN (
@@ -72,12 +87,11 @@ BEGIN ATOMIC
         FROM report.installations_at(devices_at.at) AS installation
         GROUP BY installation.device
     ) AS life ON life.device = device.device
-    LEFT JOIN (
-        SELECT failure.device, count(*) AS failures, max(failure.failed_at) AS last_failed_at
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS failures, max(failure.failed_at) AS last_failed_at
         FROM gpuledger_live.failure AS failure
-        WHERE failure.failed_at <= at
-        GROUP BY failure.device
-    ) AS failed ON failed.device = device.device
+        WHERE failure.device = device.device AND failure.failed_at <= at
+    ) AS failed
     WHERE device.first_seen_at <= at AND NOT report.has_versions();
 END;
 

@@ -4,12 +4,14 @@ A workload may be scheduled many times. Each scheduling lasts until the next one
 before it; so a workload that is scheduled after its end runs again, and an end at the same time as a scheduling ends
 it. Facts may come in any order: allocations depend on the set of them. Ended workloads leave memory, and are read back
 for a late event. Allocations that ended are in the day totals, under the owner and class that the workload has now.
+Where their history was shortened, what was dropped stays there under those of then.
 """
 
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handler, Handlers, TableState, Touched
+from gpuledger.domain.histories import WORKLOAD_ALLOCATIONS
 from gpuledger.domain.table import Sum, Table, TableSpec
 from gpuledger.domain.workloads.day_totals import changes_of, holder_of
 from gpuledger.events.payload import BIGINT_MAX
@@ -96,7 +98,12 @@ WORKLOAD: TableSpec[Workload] = TableSpec(
     page_by=("workload",),
 )
 ALLOCATION: TableSpec[Allocation] = TableSpec(
-    "allocation", Allocation, ("workload", "device", "valid_from"), retires=("valid_to",), page_by=("workload",)
+    "allocation",
+    Allocation,
+    ("workload", "device", "valid_from"),
+    retires=("valid_to",),
+    page_by=("workload",),
+    history=WORKLOAD_ALLOCATIONS.name,
 )
 WORKLOAD_FACT: TableSpec[WorkloadFact] = TableSpec(
     "workload_fact", WorkloadFact, ("workload", "kind", "happened_at"), retires=(), page_by=("workload",)

@@ -34,7 +34,9 @@ from gpuledger.edge.statuswriter.metrics.slices import SliceMetrics
 from gpuledger.edge.statuswriter.metrics.writer import ACTIVE, BOOTSTRAP_ERRORS, HANDLER_ERRORS, registered
 from gpuledger.edge.statuswriter.objects import Kind
 from gpuledger.edge.statuswriter.ownership import Ownership
+from gpuledger.edge.statuswriter.reconcile.coverage_starter import CoverageStarter
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
+from gpuledger.edge.statuswriter.reconcile.scaler import Scaler
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings, WriteContext
@@ -209,6 +211,8 @@ class _Leader:
         self._recorder = EventRecorder(context, _breaker(context, settings.events_per_s, settings.events_burst))
         breaker = _breaker(context, settings.writes_per_s, settings.writes_burst)
         self._writer = ObjectWriter(context, self._planner, self._queue, breaker, self._recorder)
+        self._coverage = CoverageStarter(context, self._desired, breaker, lambda one: self._announce([one]))
+        self._scaler = Scaler(context, self._desired, breaker, self._writer.announce, self._writer.enqueue)
 
     def collectors(self) -> list[Collector]:
         """Metrics that are computed from the fold and the queue."""
@@ -249,7 +253,10 @@ class _Leader:
         """Everything that runs side by side."""
         writers = [self._writer.run() for _ in range(self._context.settings.writes_at_once_max)]
         informers = [Informer(kind, self._context, self._planner, self._writer).run() for kind in self._kinds]
-        return [self._follow_ledger(), self._recorder.run(), self._check_pools(), *informers, *writers]
+        others = [self._recorder.run(), self._check_pools(), self._scaler.run()]
+        if (namespace := self._context.settings.coverage_namespace) is not None:
+            others.append(self._coverage.run(namespace))
+        return [self._follow_ledger(), *others, *informers, *writers]
 
     async def _check_pools(self) -> None:
         """From time to time, announce nodes without a pool, and those whose inventory stays incomplete."""
@@ -278,15 +285,16 @@ class _Leader:
                 self._writer.enqueue(key, messages[0].recorded_ns)
         elif was_enabled:
             self._disable()
-        self._enqueue_components(messages)
+        self._settings_applied(messages)
         if self._was_enabled:
             self._announce(occurrences)
 
-    def _enqueue_components(self, messages: list[Message]) -> None:
-        """Components follow from the settings alone."""
+    def _settings_applied(self, messages: list[Message]) -> None:
+        """Components and the numbers of pods follow from the settings alone."""
         settings = self._desired.settings_in_force()
         if settings != self._settings_before:
             self._settings_before = settings
+            self._scaler.settings_changed()
             for key in self._planner.components.every_key():
                 self._writer.enqueue(key, messages[0].recorded_ns)
 

@@ -9,7 +9,7 @@ from gpuledger.edge.statuswriter.events.series import EVENT_AGE_MAX_S
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.backoff import Backoff, Jitter
 from gpuledger.runtime.clock import Clock
-from gpuledger.runtime.settings import ComponentSettings
+from gpuledger.runtime.settings import ComponentSettings, OwnDeployment
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,14 @@ class StatusWriterSettings:
     `without_pool_grace_s` is how long a node's GPUs are ready without a pool before an Event says so.
     `coverage_after_s` is how long a node's inventory is incomplete before an Event says which of its labels differ from
     those that the NodeFeatureRule derives; it is less than `event_age_max_s`.
+    `coverage_namespace` is where a Job waits that compares all labels; None where no chart keeps one. It is started by
+    then, `coverage_check_s` is how often the writer looks, and `coverage_repeat_s` how soon one runs again for nodes of
+    which nothing else is recorded.
     `event_age_max_s` is how old an occurrence may be to become an Event, EVENT_AGE_MAX_S at most.
     `ownership_check_s` is how often the writer looks which ledger the cluster belongs to, and so how long it may go on
     after another ledger took the cluster over.
+    `deployments` are those that we run in, where the chart installed them; `scale_check_s` is how often their numbers
+    of pods are compared with the settings.
     `reclaim_pause_s` is how long who had a cluster lets others claim it, who look more often than that.
     """
 
@@ -40,6 +45,9 @@ class StatusWriterSettings:
     slice_writes_burst: int = 250
     without_pool_grace_s: float = 30.0
     coverage_after_s: float = 300.0
+    coverage_namespace: str | None = None
+    coverage_check_s: float = 30.0
+    coverage_repeat_s: float = 86_400.0
     orphan_grace_s: float = 0.5
     relist_period_s: float = 600.0
     lock_check: LockCheck = field(default_factory=LockCheck)
@@ -54,6 +62,8 @@ class StatusWriterSettings:
     ownership_check_s: float = 5.0
     reclaim_pause_s: float = 60.0
     snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
+    deployments: tuple[OwnDeployment, ...] = ()
+    scale_check_s: float = 30.0
     components: ComponentSettings = field(default_factory=ComponentSettings)
     backoff: Backoff = field(default_factory=Backoff)
     restart_backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))

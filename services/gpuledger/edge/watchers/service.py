@@ -120,7 +120,7 @@ class AllWatchers:
         self._in_force = SettingsInForce()
         self._context = replace(context, resync_period_s=self._in_force.resync_period_s)
         self._ledger = ledger
-        self._module = moduleconfig.kind(Installation(context.settings.module, context.settings.release))
+        self._module = moduleconfig.kind(Installation(context.settings.module, context.settings.is_scaled))
         self._new_id = new_id
         self._database_url = database_url
         self._snapshots: list[Snapshots] = []

@@ -78,7 +78,7 @@ class WatcherSettings:
     module's setting `inventory.resyncPeriod`. The Nodes wait for a first list of the settings for `first_list_s`, and
     then use those in the ledger. Components run in `components_namespace`; pods in other namespaces do not count,
     whoever created them. `module` are the module's settings as the installation gives them; those of a ModuleConfig
-    take precedence. `release` is that of the Helm chart, `NAMESPACE/NAME`; empty where no chart installed us.
+    take precedence. `is_scaled`: the status writer scales the Deployments that we run in.
     """
 
     audit_interval_s: float | None = None
@@ -88,7 +88,7 @@ class WatcherSettings:
     backoff: Backoff = field(default_factory=Backoff)
     components_namespace: str = NAMESPACE
     module: Mapping[str, Any] = field(default_factory=dict)
-    release: str = ""
+    is_scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

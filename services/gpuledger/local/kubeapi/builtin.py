@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Required, TypedDict, Unpack
 
+from gpuledger.local.kubeapi import deployment_scales
 from gpuledger.local.kubeapi.builtin_events import core_event, events_v1
 from gpuledger.local.kubeapi.builtin_shapes import shape, write
 from gpuledger.local.kubeapi.crds import CrdStrategy
@@ -199,8 +200,7 @@ _WORKLOADS = (
         "deployments",
         "deploy",
         categories=_ALL,
-        sub=("status",),
-        lacks=("scale",),
+        sub=(deployment_scales.SUBRESOURCE, "status"),
         strategy=StoredStrategy(core_workloads.DEPLOYMENT_SPEC, {}, template=core_workloads.TEMPLATE),
     ),
     _apps.namespaced(

@@ -8,7 +8,8 @@ from functools import partial
 
 from aiohttp import web
 
-from gpuledger.local.kubeapi import answers, bodies, decoding, scales
+from gpuledger.edge.kube.schema.causes import Object
+from gpuledger.local.kubeapi import answers, bodies, decoding, deployment_scales, scales
 from gpuledger.local.kubeapi.actions import action_of
 from gpuledger.local.kubeapi.errors import ApiError, PlainError, bad_request, method_not_allowed, not_implemented
 from gpuledger.local.kubeapi.negotiation import Representation, not_acceptable
@@ -30,6 +31,8 @@ from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.store import Store, copy_of, key_of
 from gpuledger.local.kubeapi.watching import watch
 from gpuledger.local.kubeapi.writing import Change, Writer
+
+_SCALE_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch"}
 
 Endpoint = Callable[[web.Request, ApiRequest, Representation], Awaitable[web.StreamResponse]]
 
@@ -62,6 +65,8 @@ class ResourceEndpoints:
             raise method_not_allowed(http.method.lower())
         if request.target.subresource in request.target.resource.lacks:
             raise await self._lacking(http, request)
+        if deployment_scales.is_of_deployment(request.target):
+            endpoint = self._scale
         return await endpoint(http, request, form)
 
     @property
@@ -122,7 +127,7 @@ class ResourceEndpoints:
         _require_verb(request, "update")
         options = write_options(_query(http), http.headers.get("User-Agent", ""), "UpdateOptions")
         obj = bodies.read_object(await http.read(), http.headers.get("Content-Type", ""), request, options)
-        stored, is_new = await self._writer.update(request, lambda _: copy_of(obj), options)
+        stored, is_new = await self._writer.update(request, _instead(obj), options)
         return answers.one(stored, request, form, _query(http), code=201 if is_new else 200)
 
     async def _patch(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
@@ -139,6 +144,31 @@ class ResourceEndpoints:
             change = bodies.patched(body, content_type, request, options)
         stored, is_new = await self._writer.update(request, change, options, applies=applies, is_patch=True)
         return answers.one(stored, request, form, query, code=201 if is_new else 200)
+
+    async def _scale(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
+        """The scale of a Deployment: read, replaced or patched."""
+        target, query = request.target, _query(http)
+        verb = _SCALE_VERBS.get(http.method)
+        if verb is None:
+            raise method_not_allowed(http.method.lower())
+        if form.kind or form.is_yaml:
+            raise not_implemented("a scale in any form but JSON")
+        if verb == "get":
+            return answers.status(deployment_scales.scale_of(self._writer.found(target)), request, 200)
+        body, content_type = await http.read(), http.headers.get("Content-Type", "")
+        if _applies(content_type):
+            raise not_implemented("an apply of a scale")
+        read, agent = deployment_scales.scale_request(request), http.headers.get("User-Agent", "")
+        if verb == "update":
+            options = write_options(query, agent, "UpdateOptions")
+            change = _instead(bodies.read_object(body, content_type, read, options))
+        else:
+            refuse_force(query)
+            options = write_options(query, agent, "PatchOptions")
+            change = bodies.patched(body, content_type, read, options)
+        scaling = deployment_scales.scaling(target, change)
+        stored, _ = await self._writer.update(request, scaling, options, is_patch=verb == "patch")
+        return answers.status(deployment_scales.scale_of(stored), request, 200)
 
     async def _delete(self, http: web.Request, request: ApiRequest, form: Representation) -> web.StreamResponse:
         query, body = _query(http), await http.read()
@@ -200,6 +230,11 @@ class ResourceEndpoints:
             yield
         finally:
             self._watches.discard(task)
+
+
+def _instead(obj: Object) -> Change:
+    """The change that puts an object in the place of any other."""
+    return lambda _: copy_of(obj)
 
 
 def _query(http: web.Request) -> Query:

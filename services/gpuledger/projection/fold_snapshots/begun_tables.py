@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import Final, Protocol
 
 from gpuledger.events.position import Offset, Position, back
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold_snapshots.parquet import csv_of, months_in
+from gpuledger.projection.fold_snapshots.pieces import all_of
 from gpuledger.projection.fold_snapshots.reader import REFUSED_MAX, UNUSABLE, FoldSnapshots, LoadedFold
 from gpuledger.projection.rows import Piece
 from gpuledger.runtime.objects import ObjectsError
 from gpuledger.runtime.tasks import abandon
+
+ROWS_PER_COPY_MAX: Final = 100_000
+"""So many rows are text at a time, some tens of megabytes, while PostgreSQL takes as many before them."""
 
 
 class EmptyTables(Protocol):
@@ -20,6 +24,11 @@ class EmptyTables(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """Those that are to have rows."""
+        ...
+
+    @property
+    def filled_at_once(self) -> int:
+        """How many may be filled at a time."""
         ...
 
     async def fill(self, table: str, pieces: AsyncIterator[Piece]) -> None:
@@ -70,16 +79,23 @@ async def begin_tables(
 
 
 async def _copy(loaded: LoadedFold, tables: EmptyTables) -> None:
-    for name in tables.names:
-        async with aclosing(_pieces(loaded, name)) as pieces, aclosing(_one_ahead(pieces)) as ahead:
+    """Fill the tables, the largest first: indexes of one are made while rows of another are read."""
+    free = asyncio.Semaphore(tables.filled_at_once)
+
+    async def fill(name: str) -> None:
+        async with free, aclosing(_pieces(loaded, name)) as pieces, aclosing(_one_ahead(pieces)) as ahead:
             await tables.fill(name, ahead)
+
+    await all_of(map(fill, sorted(tables.names, key=loaded.rows_of, reverse=True)))
 
 
 async def _pieces(loaded: LoadedFold, name: str) -> AsyncGenerator[Piece, None]:
     by_month = loaded.fold.state.tables()[name].spec.by_month
     async for columns in loaded.whole(name):
-        times = () if by_month is None else months_in(columns, by_month)
-        yield Piece(await asyncio.to_thread(csv_of, columns), times)
+        for start in range(0, columns.num_rows, ROWS_PER_COPY_MAX):
+            some = columns.slice(start, ROWS_PER_COPY_MAX)
+            times = () if by_month is None else months_in(some, by_month)
+            yield Piece(await asyncio.to_thread(csv_of, some), times)
 
 
 async def _one_ahead(pieces: AsyncIterator[Piece]) -> AsyncGenerator[Piece, None]:

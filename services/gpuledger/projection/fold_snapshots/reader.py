@@ -101,6 +101,10 @@ class LoadedFold:
         async for columns in whole_table(self._pieces, spec, self.manifest.tables.get(name, TablePieces())):
             yield columns
 
+    def rows_of(self, name: str) -> int:
+        """How many rows of a table the snapshot has, those among them that later ones replaced."""
+        return sum(one.rows for one in self.manifest.tables.get(name, TablePieces()).refs())
+
     async def retired(self, name: str) -> RetiredRows:
         """The retired rows of a table.
 

@@ -3,6 +3,7 @@
 Rows that retired are more than memory has room for, so a piece is held at a time, and of all pieces only the keys.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
@@ -38,12 +39,16 @@ async def whole_table(pieces: Pieces, spec: TableSpec[Any], table: TablePieces) 
     last = await _last_places(pieces, spec, parts) if _returns(spec) else None
     for part in parts:
         (columns,) = await pieces.columns([part.ref])
-        if last is not None:
-            columns = _at(columns, last, part.first)
-        if part.is_retired:
-            columns = _present(columns)
+        columns = await asyncio.to_thread(_that_count, columns, part, last)
         if columns.num_rows:
             yield columns.select(list(spec.columns))
+
+
+def _that_count(columns: ArrowTable, part: _Part, last: Any) -> ArrowTable:  # noqa: ANN401 - an array of the library
+    """The rows of a piece that count; `last` are the places of those that do, if not all do."""
+    if last is not None:
+        columns = _at(columns, last, part.first)
+    return _present(columns) if part.is_retired else columns
 
 
 def _returns(spec: TableSpec[Any]) -> bool:
@@ -68,11 +73,15 @@ async def _last_places(pieces: Pieces, spec: TableSpec[Any], parts: Sequence[_Pa
     keys = []
     for part in parts:
         (columns,) = await pieces.columns([part.ref], spec.key)
-        places = pa.array(range(part.first, part.first + part.ref.rows), pa.int64())
+        places = pa.arange(part.first, part.first + part.ref.rows)
         keys.append(columns.append_column(_PLACE, places))
     if not keys:
         return pa.array([], pa.int64())
-    last = concatenated(*keys).group_by(list(spec.key)).aggregate([(_PLACE, "max")])
+    return await asyncio.to_thread(_last_of, concatenated(*keys), spec.key)
+
+
+def _last_of(keys: ArrowTable, names: Sequence[str]) -> Any:  # noqa: ANN401
+    last = keys.group_by(list(names)).aggregate([(_PLACE, "max")])
     return last.column(f"{_PLACE}_max").combine_chunks().sort()
 
 

@@ -29,7 +29,7 @@ from gpuledger.tools.archive.events_file import schema as events_schema
 from gpuledger.tools.archive.manifest import Manifest, TableEntry, key_of
 from gpuledger.tools.archive.store import Archive
 from gpuledger.tools.errors import ToolError
-from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.sql import Result, distinct
 
 SEARCH_PATH: Final = "main,report,gpuledger_live"

@@ -16,14 +16,13 @@ import pyarrow.parquet as pq
 from psycopg.sql import SQL, Composed, Identifier
 
 from gpuledger.db.engine import AsyncConnection
-from gpuledger.db.readonly import read_only
 from gpuledger.db.views import REPORTS, view_of
 from gpuledger.events.position import number_of
 from gpuledger.projection.checkpoint import LIVE, live_checkpoints, schema_of
 from gpuledger.tools.archive.events_file import COMPRESSION, COMPRESSION_LEVEL
 from gpuledger.tools.archive.manifest import TABLES, Manifest, TableEntry
 from gpuledger.tools.archive.store import NAME, Archive
-from gpuledger.tools.queries.backend import Backend, all_projections
+from gpuledger.tools.queries.backend import Backend, all_projections, read
 
 ROWS_PER_GROUP: Final = 32_768
 PART_BYTES_MAX: Final = 64 << 20
@@ -60,16 +59,19 @@ async def archive_tables(backend: Backend, archive: Archive, now: datetime) -> M
     What was there is deleted once the manifest names the new ones.
     """
     manifest = await archive.begin(backend.ledger.identity)
-    relations, entries = _relations(), list[TableEntry]()
-    session = read_only(backend.database_url, application_name=NAME, statement_timeout_s=STATEMENT_TIMEOUT_S)
-    async with session as connection:
-        at = await _positions(connection)
+    relations = _relations()
+
+    async def copy_all(connection: AsyncConnection) -> list[TableEntry]:
+        at, entries = await _positions(connection), list[TableEntry]()
         with backend.reporter.progress("Archiving tables", total=len(relations), unit="tables") as advance:
             for one in relations:
                 copy = _Copy(archive, manifest.generation, one, f"{TABLES}/{now:%Y%m%dT%H%M%SZ}", at[one.projection])
                 async for entry in copy.parts(connection):
                     entries.append(entry)
                 advance()
+        return entries
+
+    entries = await read(backend, copy_all, application_name=NAME, statement_timeout_s=STATEMENT_TIMEOUT_S)
     replaced = manifest.with_tables(entries, now)
     await archive.save(replaced)
     await archive.sweep(replaced)

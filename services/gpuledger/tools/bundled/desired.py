@@ -4,7 +4,7 @@ What is there is kept: a password never changes by itself, and a certificate onl
 Secret holds its own login and nothing of others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,6 +17,7 @@ from gpuledger.api.bundled import (
     CREDENTIALS_KEY,
     DATABASE,
     DATABASE_CLIENTS,
+    DATABASE_READ_URL_KEY,
     DATABASE_URL_KEY,
     DATABASE_USER,
     ISSUER_KEY,
@@ -52,6 +53,9 @@ _POSTGRES: Final = Profile("gpuledger PostgreSQL", SERVER_LIFE, is_peer=True)
 _LOCAL: Final = ("localhost", "127.0.0.1")
 """For commands in the server's own pod, and those of `kubectl port-forward`."""
 
+_ANY_STANDBY: Final = "target_session_attrs=prefer-standby&load_balance_hosts=random"
+"""Of three servers one that follows, and the leader while none does; the chart uses that URL where there are three."""
+
 Data = Mapping[str, bytes]
 Draw = Callable[[], bytes]
 """Draws 32 bytes that nobody can guess."""
@@ -69,9 +73,10 @@ def desired_secrets(
     if servers.postgres:
         made[POSTGRES_PART] = _postgres(current.get(POSTGRES_PART, {}), servers, authority, now, draw)
         password = made[POSTGRES_PART][PASSWORD_KEY].decode()
-        address = f"{servers.postgres_host}:{POSTGRES_PORT}"
+        leader = _database_url(password, (servers.postgres_host,))
+        members = f"{_database_url(password, servers.postgres_peers())}?{_ANY_STANDBY}"
         for data in clients.values():
-            data[DATABASE_URL_KEY] = f"postgresql://{DATABASE_USER}:{password}@{address}/{DATABASE}".encode()
+            data |= {DATABASE_URL_KEY: leader.encode(), DATABASE_READ_URL_KEY: members.encode()}
     return made | clients
 
 
@@ -107,6 +112,11 @@ def _postgres(before: Data, servers: BundledServers, authority: Pair, now: datet
     certificate = serving_at(_pair(before), authority, hosts, now, _POSTGRES)
     keys = (PASSWORD_KEY, REPLICATION_KEY, REWIND_KEY)
     return certificate.data() | {key: before.get(key) or draw().hex().encode() for key in keys}
+
+
+def _database_url(password: str, hosts: Iterable[str]) -> str:
+    addresses = ",".join(f"{host}:{POSTGRES_PORT}" for host in hosts)
+    return f"postgresql://{DATABASE_USER}:{password}@{addresses}/{DATABASE}"
 
 
 def _raw_seed(data: Data) -> bytes | None:

@@ -24,7 +24,7 @@ from gpuledger.events.position import Offset, order
 from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.projections import AvailabilityProjection
 from gpuledger.tools.queries.backend import Backend, bring_current, folded, folded_past, load_state
-from gpuledger.tools.queries.rows import RowDict
+from gpuledger.tools.queries.found_rows import RowDict
 
 
 async def current_availability(backend: Backend, *, without: Collection[str] = ()) -> Availability:

@@ -5,17 +5,17 @@ progress through the `Reporter`.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from gpuledger.db.engine import AsyncConnection, connect
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import NO_SETTINGS, AsyncConnection, connect
+from gpuledger.db.readonly import STATEMENT_TIMEOUT_S, read_only
 from gpuledger.domain.table import Table
-from gpuledger.events.position import ORIGIN, Generations, Offset, events_up_to, lag
+from gpuledger.events.position import Generations, Offset, events_up_to, lag
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.projection.checkpoint import LIVE, live_checkpoints, schema_of
+from gpuledger.projection.checkpoint import LIVE, Checkpoint, live_checkpoints, schema_of
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.past import past_fold
@@ -27,6 +27,7 @@ from gpuledger.readmodels.projections import read_models
 from gpuledger.runtime.objects import open_objects
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
 from gpuledger.tools.errors import RequestError
+from gpuledger.tools.queries.replica import Replica, as_of, reached
 from gpuledger.tools.reporting import SILENT, Reporter
 
 CURRENT_WAIT_S = 15.0
@@ -38,13 +39,15 @@ POLL_S = 0.02
 PROJECT_AGAIN_S = 1.0
 """How often it is tried again to project here, because the running projector may have ended."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Backend:
     """An open ledger and database. `data_dir` is the data directory of embedded servers, None for real ones.
 
     With `nats_identity` a tool opens the ledger once more, such as an archived generation. `objects_url` is where
-    snapshots are; None: nowhere.
+    snapshots are; None: nowhere. A command that only asks has the `replica` that answers it, where there is one.
     """
 
     ledger: JetStreamLedger
@@ -54,6 +57,7 @@ class Backend:
     reporter: Reporter = SILENT
     nats_identity: NatsIdentity = ANONYMOUS
     objects_url: str | None = None
+    replica: Replica | None = None
 
     @property
     def snapshots(self) -> FoldSnapshots | None:
@@ -96,29 +100,68 @@ def named_projections(names: Sequence[str]) -> list[Projection]:
 async def bring_current(backend: Backend, projections: Sequence[Projection] | None = None) -> None:
     """Wait until the tables hold everything that is in the log now; where nobody projects, do it here.
 
-    A projector that does not get there in time is reported; the rows are then as of its checkpoint.
+    A projector that does not get there in time is reported; the rows are then as of its checkpoint. A replica is waited
+    for where its rows are read, and nobody projects for it here.
     """
     head = await backend.ledger.head()
+    if backend.replica is not None:
+        backend.replica.require(projections or all_projections(), head)
+        return
     async with connect(backend.database_url, application_name="gpuledger position") as connection:
         for projection in projections or all_projections():
             position = _Position(connection, projection, backend.ledger.generations, head)
             if await position.lag() == 0:
                 continue
-            if lag := await _project(backend, position):
-                backend.reporter.message(
-                    f"Projection {projection.name} is {lag} events behind the log; "
-                    "what follows is as of its checkpoint."
-                )
+            if events := await _project(backend, position):
+                checkpoint = await position.checkpoint()
+                backend.reporter.message(await as_of(backend.ledger, [projection.name], events, checkpoint))
+
+
+async def read(
+    backend: Backend,
+    work: Callable[[AsyncConnection], Awaitable[T]],
+    *,
+    application_name: str,
+    statement_timeout_s: int = STATEMENT_TIMEOUT_S,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> T:
+    """What `work` makes of one moment of the rows, over a connection that only reads: to a replica, where one answers.
+
+    `settings` are further ones of the session. There it may run several times, so that it keeps nothing of a time that
+    did not end.
+
+    Raises:
+        DatabaseUnavailableError: no connection can be made, or it is lost.
+        RecoveryConflictError: the replica canceled it each time.
+    """
+    if backend.replica is not None:
+        return await backend.replica.read(
+            work, application_name=application_name, statement_timeout_s=statement_timeout_s, settings=settings
+        )
+    session = read_only(
+        backend.database_url,
+        application_name=application_name,
+        statement_timeout_s=statement_timeout_s,
+        settings=settings,
+    )
+    async with session as connection:
+        return await work(connection)
 
 
 async def load_state(backend: Backend, state: HasTables, *, without: Collection[str] = ()) -> None:
     """Fill a new state with the current rows, except for the tables named in `without`; it must never be written."""
+    tables = [table for name, table in state.tables().items() if name not in without]
+
+    async def rows_of_all(connection: AsyncConnection) -> list[list[list[Any]]]:
+        stores = [RowStore(table.spec, schema_of(LIVE)) for table in tables]
+        return [[list(rows) async for rows in store.live(connection)] for store in stores]
+
     for table in state.tables().values():
         table.never_written()
-    async with read_only(backend.database_url, application_name="gpuledger state") as connection:
-        for table in (table for name, table in state.tables().items() if name not in without):
-            async for rows in RowStore(table.spec, schema_of(LIVE)).live(connection):
-                table.load(rows)
+    found = await read(backend, rows_of_all, application_name="gpuledger state")
+    for table, batches in zip(tables, found, strict=True):
+        for rows in batches:
+            table.load(rows)
 
 
 async def folded(backend: Backend, projection: Projection, until: Offset | None = None) -> Fold:
@@ -175,7 +218,9 @@ class _Position(NamedTuple):
 
     async def lag(self) -> int | None:
         """How many events up to `head` have no rows yet; None where the projection has never started."""
-        checkpoint = (await live_checkpoints(self.connection, [self.projection])).get(self.projection.name)
-        if checkpoint is None:
-            return None
-        return lag(checkpoint.position if self.generations.has(checkpoint.at) else ORIGIN, self.head)
+        checkpoint = await self.checkpoint()
+        return None if checkpoint is None else lag(reached(checkpoint, self.generations), self.head)
+
+    async def checkpoint(self) -> Checkpoint | None:
+        """Up to where the rows are true."""
+        return (await live_checkpoints(self.connection, [self.projection])).get(self.projection.name)

@@ -8,16 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.devices.fold import DEVICE
 from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceDetected, DeviceIdentified
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
 from gpuledger.tools.errors import ToolError
-from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.backend import Backend, read
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.named_events import messages_about
-from gpuledger.tools.queries.rows import RowDict, rows_where
+from gpuledger.tools.queries.rows import rows_where
 
 IDS_MAX = 64
 """Ids that one device may have; more than that is a chain of mistakes, and is not followed further."""
@@ -106,10 +107,13 @@ async def _of_object(backend: Backend, found: DeviceIdentity) -> DeviceIdentity:
 
 
 async def _device_row(backend: Backend, name: str) -> RowDict | None:
-    async with read_only(backend.database_url, application_name="gpuledger describe") as connection:
+    async def ask(connection: AsyncConnection) -> list[RowDict]:
         rows: list[RowDict] = []
         for column in ("device", "uuid", "serial"):
             rows = rows or await rows_where(connection, DEVICE, {column: name}, limit=SHOWN_MAX)
+        return rows
+
+    rows = await read(backend, ask, application_name="gpuledger describe")
     if len(rows) > 1:
         several = ", ".join(str(row["device"]) for row in rows)
         raise ToolError(f"{name!r} is the serial number or UUID of several devices", f"Name one of {several}")

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gpuledger.db.readonly import read_only
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.event_index import INDEXED_EVENT, SharedName, shared_name
 from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, is_origin, lag, order
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
@@ -17,7 +17,7 @@ from gpuledger.events.subjects import aggregate_filter, may_share, parse_subject
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.checkpoint import LIVE, live_checkpoints, schema_of
 from gpuledger.readmodels.projections import EventIndexProjection
-from gpuledger.tools.queries.backend import Backend, bring_current
+from gpuledger.tools.queries.backend import Backend, bring_current, read
 
 READS_AT_ONCE: Final = 64
 """How many single messages the server is asked for at a time."""
@@ -109,7 +109,8 @@ async def _at(
 
 async def _indexed(backend: Backend, names: Collection[SharedName]) -> IndexedPositions:
     projection, ledger = EventIndexProjection(), backend.ledger
-    async with read_only(backend.database_url, application_name="gpuledger index") as connection:
+
+    async def ask(connection: AsyncConnection) -> IndexedPositions:
         checkpoint = (await live_checkpoints(connection, [projection])).get(projection.name)
         if checkpoint is None or checkpoint.ledger_id != ledger.identity.ledger_id:
             return IndexedPositions((), ORIGIN)
@@ -117,7 +118,9 @@ async def _indexed(backend: Backend, names: Collection[SharedName]) -> IndexedPo
             return IndexedPositions((), ORIGIN)
         digests = [one.digest for one in names]
         rows = await (await connection.execute(_POSITIONS.encode(), (digests,))).fetchall()
-    return IndexedPositions([position for (position,) in rows], checkpoint.position)
+        return IndexedPositions([position for (position,) in rows], checkpoint.position)
+
+    return await read(backend, ask, application_name="gpuledger index")
 
 
 def _about(names: Collection[SharedName], messages: Iterable[Message]) -> Iterator[Message]:

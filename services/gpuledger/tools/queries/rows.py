@@ -21,15 +21,18 @@ from gpuledger.events.position import Offset
 from gpuledger.projection.enforced_store import kept_since
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.queries.backend import Backend, folded_past, named_projections
+from gpuledger.tools.queries.found_rows import FoundRows, RowDict
 
 LIVE = "gpuledger_live"
+ROWS_SETTINGS: Mapping[str, str] = {"jit": "off", "work_mem": "32MB"}
+"""Of a session that reads all rows of a kind: 100,000 are sorted in memory, and a query of many look-ups is not
+compiled first, which takes longer than it saves."""
+
 ROWS_MAX = 10_000
 """Rows that a page is made of at most."""
 
 CHANGED_KEYS_MAX = 10_000
 """Up to so many changed keys two moments are compared by looking these up; beyond, all rows of both are read."""
-
-RowDict = Mapping[str, object]
 
 
 class ChangedIn(NamedTuple):
@@ -79,25 +82,31 @@ class RowSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which rows of a source: those with these names, where some are given, and with these values in columns."""
+    """Which rows of a source: those with these names, where some are given, and with these values in columns.
+
+    `columns` are those that the caller needs; all that a user sees, where none are given.
+    """
 
     names: Sequence[str] = ()
     where: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[str] = ()
+
+    def columns_of(self, source: RowSource) -> tuple[str, ...]:
+        """The columns to read, in the order of the source."""
+        return tuple(name for name in source.columns if not self.columns or name in self.columns)
 
 
 ALL = RowFilter()
 
 
-async def current_rows(
-    connection: AsyncConnection[Any], source: RowSource, row_filter: RowFilter = ALL
-) -> list[RowDict]:
+async def current_rows(connection: AsyncConnection[Any], source: RowSource, row_filter: RowFilter = ALL) -> FoundRows:
     """The rows of now."""
     return await _select(connection, source, Identifier(LIVE, source.spec.name), row_filter)
 
 
 async def rows_at(
     connection: AsyncConnection[Any], source: RowSource, at: datetime, row_filter: RowFilter = ALL
-) -> list[RowDict]:
+) -> FoundRows:
     """The rows as they were at a time.
 
     Raises:
@@ -109,29 +118,30 @@ async def rows_at(
 
 async def rows_that_may_differ(
     connection: AsyncConnection[Any], source: RowSource, earlier: datetime, later: datetime
-) -> tuple[list[RowDict], list[RowDict]]:
+) -> tuple[FoundRows, FoundRows]:
     """The rows of two moments, without most of those that are the same at both; raises as `rows_at`."""
     await _check_kept(connection, source, min(earlier, later))
     changed = CHANGED_IN[source.at or ""]
     keys = await _changed_keys(connection, changed, min(earlier, later), max(earlier, later))
     values = {changed.key: keys} if len(keys) <= CHANGED_KEYS_MAX else {}
     before, after = [
-        await _select_where(connection, source, _relation_at(source, at), values) for at in (earlier, later)
+        await _select_where(connection, source, _relation_at(source, at), values, source.columns)
+        for at in (earlier, later)
     ]
     return before, after
 
 
 async def rows_as_recorded(
     backend: Backend, source: RowSource, sequence: Offset, row_filter: RowFilter = ALL
-) -> list[RowDict]:
+) -> FoundRows:
     """The rows that the log up to a sequence amounts to, folded in memory from the nearest snapshot on."""
     (projection,) = named_projections([source.projection])
     fold = await folded_past(backend, projection, sequence, whole=[source.spec.name])
     table = fold.state.tables()[source.spec.name]
     places = {name: place for place, name in enumerate(source.spec.columns)}
     rows = sorted(_chosen(table.rows.values(), row_filter, source, places), key=_values(source.order, places))
-    columns, shown = source.columns, _values(source.columns, places)
-    return [dict(zip(columns, shown(row), strict=True)) for row in rows]
+    columns = row_filter.columns_of(source)
+    return FoundRows(columns, list(map(_values(columns, places), rows)))
 
 
 def _chosen(
@@ -170,7 +180,7 @@ async def rows_where(
     query = SQL("SELECT {} FROM {} WHERE {} ORDER BY {} LIMIT {}").format(
         columns, table, _condition(where), order, Literal(limit)
     )
-    return await _dicts(connection, query, spec.columns)
+    return list(await _found(connection, query, spec.columns))
 
 
 async def slots_of(connection: AsyncConnection[Any], node: str) -> list[RowDict]:
@@ -184,7 +194,7 @@ async def slots_of(connection: AsyncConnection[Any], node: str) -> list[RowDict]
         Literal(place_of(node, "")),
         Literal(ROWS_MAX),
     )
-    return await _dicts(connection, query, SLOT.columns)
+    return list(await _found(connection, query, SLOT.columns))
 
 
 async def has_table(connection: AsyncConnection[Any], spec: TableSpec[Any]) -> bool:
@@ -202,11 +212,11 @@ def row_of(spec: TableSpec[R], found: RowDict) -> R:
 
 async def _select(
     connection: AsyncConnection[Any], source: RowSource, relation: Composable, row_filter: RowFilter
-) -> list[RowDict]:
+) -> FoundRows:
     values: dict[str, object] = dict(row_filter.where)
     if row_filter.names:
         values[source.name_key] = list(row_filter.names)
-    return await _select_where(connection, source, relation, values)
+    return await _select_where(connection, source, relation, values, row_filter.columns_of(source))
 
 
 async def _check_kept(connection: AsyncConnection[Any], source: RowSource, at: datetime) -> None:
@@ -238,22 +248,26 @@ async def _changed_keys(
     query = SQL("SELECT DISTINCT key FROM ({}) AS changed LIMIT {}").format(
         SQL(" UNION ALL ").join(parts), Literal(CHANGED_KEYS_MAX + 1)
     )
-    return [row["key"] for row in await _dicts(connection, query, ("key",))]
+    return list((await _found(connection, query, ("key",))).column("key"))
 
 
 async def _select_where(
-    connection: AsyncConnection[Any], source: RowSource, relation: Composable, values: Mapping[str, object]
-) -> list[RowDict]:
+    connection: AsyncConnection[Any],
+    source: RowSource,
+    relation: Composable,
+    values: Mapping[str, object],
+    columns: Sequence[str],
+) -> FoundRows:
     where = SQL(" WHERE {}").format(_condition(values)) if values else SQL("")
     query = SQL("SELECT {} FROM {}{} ORDER BY {}").format(
-        _identifiers(source.columns), relation, where, _identifiers(source.order)
+        _identifiers(columns), relation, where, _identifiers(source.order)
     )
-    return await _dicts(connection, query, source.columns)
+    return await _found(connection, query, columns)
 
 
-async def _dicts(connection: AsyncConnection[Any], query: Composed, columns: Sequence[str]) -> list[RowDict]:
+async def _found(connection: AsyncConnection[Any], query: Composed, columns: Sequence[str]) -> FoundRows:
     cursor = await connection.execute(query)
-    return [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
+    return FoundRows(columns, await cursor.fetchall())
 
 
 def _condition(where: Mapping[str, object]) -> Composable:

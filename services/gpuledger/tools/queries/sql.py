@@ -14,7 +14,7 @@ import psycopg
 
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.db.reached import Reached, reached_by
-from gpuledger.db.readonly import SEARCH_PATH, STATEMENT_TIMEOUT_S, query, read_only
+from gpuledger.db.readonly import SEARCH_PATH, STATEMENT_TIMEOUT_S, query
 from gpuledger.db.scratch import LIVE, REPORT, TEMPORARY, Scratch, refuse_present, session_settings, table_name
 from gpuledger.db.sql_text import clock_words
 from gpuledger.deciders.seals.projection import SealsProjection
@@ -33,15 +33,19 @@ from gpuledger.projection.replay import recorded_at, skipped_positions
 from gpuledger.projection.scratch_rows import ScratchRows, kept_tables
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
+from gpuledger.tools.queries.backend import Backend, all_projections, bring_current, read
+from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import PointInTime, sequence_of
-from gpuledger.tools.queries.rows import RowDict
 
 SCRATCH_MIB_MAX: Final = 4096
 """How much room the past of one query may take, unless it is given another bound."""
 
 DISCONNECTED_CHECK_S: Final = 2
 """How soon the server notices that the command is gone while a query runs."""
+
+PRIMARY_FOLDS: Final = (
+    "The past is folded into temporary tables, which a replica does not take: the server in DATABASE_URL answers."
+)
 
 IN_LOG_ORDER: Final = (SourcesProjection.name, SealsProjection.name)
 """Projections that are about recording, and follow the order of the log."""
@@ -83,9 +87,12 @@ async def result_now(backend: Backend, statement: str, bounds: Bounds = BOUNDS) 
     Raises:
         QueryError: PostgreSQL refuses it, or it takes too long.
     """
-    await bring_current(backend)
-    async with read_only(backend.database_url, statement_timeout_s=bounds.timeout_s) as connection:
+
+    async def ask(connection: AsyncConnection) -> Result:
         return await _result(await query(connection, statement))
+
+    await bring_current(backend)
+    return await read(backend, ask, application_name="gpuledger sql", statement_timeout_s=bounds.timeout_s)
 
 
 async def result_then(backend: Backend, statement: str, moment: PointInTime, bounds: Bounds = BOUNDS) -> Result:
@@ -96,6 +103,8 @@ async def result_then(backend: Backend, statement: str, moment: PointInTime, bou
         RequestError: there is no such moment, or it reads what has no past in event time.
         ScratchFullError: the past takes more room than it may.
     """
+    if backend.replica is not None:
+        backend.reporter.message(PRIMARY_FOLDS)
     until = await backend.ledger.head() if moment.recorded is None else await sequence_of(backend, moment.recorded)
     if words := clock_words(statement):
         backend.reporter.message(

@@ -231,32 +231,18 @@ def test_more_than_an_event_can_hold_is_counted() -> None:
     assert fields[-1].startswith("settings|69 more settings cannot be used")
 
 
-@pytest.mark.parametrize(
-    ("installed", "asked", "in_force"),
-    [
-        ({}, True, "the chart's number of pods"),
-        ({"highAvailability": True}, False, "true, as the chart has it"),
-        ({"highAvailability": False}, True, "false, as the chart has it"),
-    ],
-)
-def test_high_availability_is_in_force_through_the_chart_alone(installed: Any, asked: bool, in_force: str) -> None:
-    (one,) = in_vain({"highAvailability": asked}, Installation(installed, "gpu-system/ledger"))
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("installed", [{}, {"highAvailability": True}, {"highAvailability": False}])
+def test_high_availability_is_in_force_where_the_services_scale_themselves(installed: Any, asked: bool) -> None:
+    assert in_vain({"highAvailability": asked}, Installation(installed, is_scaled=True)) == []
+
+
+@pytest.mark.parametrize(("asked", "number"), [(True, "true"), (False, "false")])
+def test_without_the_chart_nobody_puts_high_availability_in_force(asked: bool, number: str) -> None:
+    (one,) = in_vain({"highAvailability": asked})
     field, problem, instead = one.split("|")
-    assert (field, instead) == ("highAvailability", in_force)
-    command = "helm --namespace gpu-system upgrade ledger charts/gpuledger --reset-then-reuse-values"
-    assert f"`{command} --set settings.highAvailability={str(asked).lower()}`" in problem
-
-
-def test_high_availability_as_the_chart_has_it_is_in_force() -> None:
-    for installed in (True, False):
-        given = {"highAvailability": installed}
-        assert in_vain(given, Installation(given, "gpu-system/ledger")) == []
-    assert in_vain({}, Installation({"highAvailability": True}, "gpu-system/ledger")) == []
-
-
-def test_without_the_chart_no_command_is_named() -> None:
-    (one,) = in_vain({"highAvailability": True})
-    assert "helm" not in one
+    assert (field, instead) == ("highAvailability", "what runs now")
+    assert problem.startswith(f"highAvailability is {number}, but these services run in no Deployment of the chart")
 
 
 @pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist"])

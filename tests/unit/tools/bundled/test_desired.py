@@ -92,12 +92,24 @@ def test_servers_of_a_cluster_may_show_their_certificates_to_each_other(part: st
     [
         (SERVERS._replace(nats=False), {"nats", "agents", "callout"}, "NATS_URL"),
         (SERVERS._replace(postgres=False), {"postgres"}, "DATABASE_URL"),
+        (SERVERS._replace(postgres=False), {"postgres"}, "DATABASE_READ_URL"),
     ],
 )
 def test_a_server_of_somebody_else_gets_nothing(servers: BundledServers, absent: set[str], key: str) -> None:
     made = desired({}, servers)
     assert set(made) == set(PARTS) - absent
     assert all(key not in data for data in made.values())
+
+
+def test_each_client_may_read_from_a_member_that_follows() -> None:
+    made = desired({})
+    password = made["postgres"]["password"].decode()
+    hosts = ",".join(f"{host}:5432" for host in SERVERS.postgres_peers())
+    expected = f"postgresql://gpuledger:{password}@{hosts}/gpuledger?target_session_attrs=prefer-standby"
+    for client in ("services", "operator", "reader"):
+        assert made[client]["DATABASE_READ_URL"].decode().startswith(expected)
+    names = certificate(made["postgres"]).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert set(SERVERS.postgres_peers()) <= set(names.get_values_for_type(x509.DNSName))
 
 
 def test_a_clock_that_went_back_replaces_what_does_not_hold_yet() -> None:

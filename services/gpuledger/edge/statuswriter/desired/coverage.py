@@ -2,7 +2,8 @@
 
 The inventory stays incomplete where a rule does not cover a card, so the difference belongs where people look: in the
 message of InventoryComplete while that is False, and after a while in an Event. Only what the ledger has is compared,
-the PCI devices of GPUs' classes in a NodeFeature and the node's labels; `gpuledger nfd coverage` compares all features.
+the PCI devices of GPUs' classes in a NodeFeature and the node's labels; `gpuledger nfd coverage` compares all features,
+and runs as a Job by then (`coverage_jobs.py`).
 Where agents stand in for Node Feature Discovery there is nothing to compare.
 """
 
@@ -130,6 +131,18 @@ class LabelCoverage:
         row = self._source.get(MODULE_CONFIG)
         return row is None or row.expects_features
 
+    def overdue(self, now: datetime, after: timedelta) -> Mapping[str, datetime]:
+        """The nodes whose inventory stays incomplete for so long, and since when each needs to be checked (again)."""
+        if not self._expects_features:
+            return {}
+        found: dict[str, datetime] = {}
+        for node, began in self.incomplete.rows.items():
+            changed = self.changed.get(node)
+            since = began.at + after
+            if since <= now:
+                found[node] = since if changed is None else max(since, changed.at)
+        return found
+
     def result(self, node: str, rule: Document) -> str:
         """What is wrong with the node's labels, in sentences; empty where nobody is to set any."""
         if not self._expects_features:
@@ -187,9 +200,8 @@ class CoverageChecks:
         """Results that were not announced yet."""
         incomplete, now = self._coverage.incomplete, self._clock()
         self._announced = {node: one for node, one in self._announced.items() if incomplete.get(node) == one[0]}
-        for node, began in list(incomplete.rows.items()):
-            if began.at + self._after > now:
-                continue
+        for node in self._coverage.overdue(now, self._after):
+            began = incomplete.rows[node]
             note, before = self._coverage.result(node, self._rule), self._announced.get(node)
             if note and before != (began, note):
                 self._announced[node] = (began, note)

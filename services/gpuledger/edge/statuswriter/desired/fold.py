@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from gpuledger.api.conditions import (
-    MODULE_CONFIGURED,
     PREREQUISITE_NOT_MET,
     ConditionStatus,
     NodeConditionType,
@@ -24,6 +23,7 @@ from gpuledger.edge.statuswriter.desired.module import HANDLERS as MODULE_HANDLE
 from gpuledger.edge.statuswriter.desired.module import news_of
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import DevicePartitions, pool_key
+from gpuledger.edge.statuswriter.desired.replicas import HANDLERS as AVAILABILITY_HANDLERS
 from gpuledger.edge.statuswriter.desired.since import since
 from gpuledger.edge.statuswriter.desired.state import WITHDRAWN, DesiredState
 from gpuledger.edge.statuswriter.events.series import Occurrence
@@ -95,6 +95,7 @@ _FOLD: Handlers = _combined(
     within("instances", INSTANCE_HANDLERS),
     within("coverage", COVERAGE_HANDLERS),
     within("module_check", MODULE_HANDLERS),
+    within("availability", AVAILABILITY_HANDLERS),
     within("slices", SLICE_HANDLERS),
 )
 
@@ -208,10 +209,9 @@ def _settings_changed(state: DesiredState, fact: Fact, data: SettingsChanged) ->
     before = state.module_check.latest
     _fold(state, fact, data)
     now = state.module_check.latest
-    news = news_of(before, now)
-    if news is None or now is None or now.status is None:
+    note = news_of(before, now)
+    if note is None or now is None:
         return
-    note = f"{MODULE_CONFIGURED} is {now.status}: {now.reason}. {news}".strip()
     key = Key(Kind.MODULE, fact.event.subject)
     _announce(state, fact, key, EventReason.CONDITION_CHANGED, note, note, is_warning=bool(now.in_vain))
 

@@ -60,6 +60,13 @@ class ModuleConfigured(NamedTuple):
         return shown | {"observedGeneration": self.generation}
 
 
+class Refused(NamedTuple):
+    """A setting that the cluster refuses to put in force, and since when."""
+
+    setting: SettingNotInForce
+    at: datetime
+
+
 MODULE_CONFIGURED_ROW: Final = TableSpec("module_configured", ModuleConfigured, ("module",))
 
 
@@ -70,6 +77,7 @@ class ModuleCheck(TableState):
         self.module = Table(MODULE_CONFIGURED_ROW)
         self.module.never_written()
         self._is_touched = False
+        self._refused: Refused | None = None
 
     @property
     def latest(self) -> ModuleConfigured | None:
@@ -85,9 +93,32 @@ class ModuleCheck(TableState):
         """The module, where it has the condition."""
         return [] if self.condition() is None else [MODULE_CONFIG]
 
+    @property
+    def shown(self) -> ModuleConfigured | None:
+        """What the latest settings say, with the one that the cluster refuses to put in force."""
+        latest, refused = self.latest, self._refused
+        if latest is None or latest.generation is None or refused is None:
+            return latest
+        listed = [one.model_dump() for one in (*latest.not_in_force, refused.setting)]
+        changed_at = latest.changed_at if latest.in_vain else refused.at
+        return latest._replace(in_vain=json_text(listed), changed_at=changed_at)
+
     def condition(self) -> Document | None:
         """The condition to show."""
-        return None if self.latest is None else self.latest.condition()
+        return None if self.shown is None else self.shown.condition()
+
+    def refuse(self, setting: SettingNotInForce | None, now: datetime) -> bool:
+        """Show a setting that the cluster refuses to put in force, or none; whether that is news.
+
+        What a cluster refuses at present is no fact about the settings, so the ledger does not have it.
+        """
+        before = self._refused
+        if (before and before.setting) == setting:
+            return False
+        at = now if before is None else before.at
+        self._refused = None if setting is None else Refused(setting, at)
+        self._is_touched = True
+        return True
 
     def observe(self, at: datetime, data: SettingsChanged) -> None:
         """Take the settings, unless later ones are there already."""
@@ -119,7 +150,8 @@ def news_of(before: ModuleConfigured | None, now: ModuleConfigured | None) -> st
     was = () if before is None else before.not_in_force
     if now is None or now.status is None or now.not_in_force == was:
         return None
-    return message_of(now.not_in_force)
+    news = message_of(now.not_in_force)
+    return f"{MODULE_CONFIGURED} is {now.status}: {now.reason}. {news}".strip()
 
 
 def _settings_changed(state: ModuleCheck, fact: Fact, data: SettingsChanged) -> None:

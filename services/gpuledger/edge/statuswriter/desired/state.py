@@ -27,6 +27,7 @@ from gpuledger.edge.statuswriter.desired.coverage import LabelCoverage
 from gpuledger.edge.statuswriter.desired.instances import MigInstances
 from gpuledger.edge.statuswriter.desired.module import ModuleCheck
 from gpuledger.edge.statuswriter.desired.pools import PoolUsage, desired_pool, pool_key
+from gpuledger.edge.statuswriter.desired.replicas import Availability
 from gpuledger.edge.statuswriter.desired.since import by_node
 from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desired_slice
 from gpuledger.edge.statuswriter.desired.young import YoungOccurrences
@@ -70,6 +71,7 @@ class DesiredState(Inventory):
         self.instances = MigInstances()
         self.coverage = LabelCoverage()
         self.module_check = ModuleCheck()
+        self.availability = Availability()
         self.slices = PresentAvailability()
         self._slice_settings_before = self._slice_settings()
         self._withdrawn = Table(WITHDRAWN)
@@ -82,7 +84,7 @@ class DesiredState(Inventory):
         """All that a snapshot has to have."""
         parts = (self.bootstrap, self.pools, self.pool_usage, self.instances, self.coverage, self.module_check)
         tables = dict(super().tables())
-        for part in (*parts, self.slices, self.occurrences):
+        for part in (*parts, self.availability, self.slices, self.occurrences):
             tables |= part.tables()
         return tables
 

@@ -22,10 +22,10 @@ class Refused(NamedTuple):
 
 
 class Installation(NamedTuple):
-    """The settings as the installation gives them, and the release of the chart, `NAMESPACE/NAME`, where one did."""
+    """The settings as the installation gives them, and whether it lets us scale the Deployments that we run in."""
 
     settings: Mapping[str, Any]
-    release: str = ""
+    is_scaled: bool = False
 
 
 def no_object(given: object) -> Iterator[Refused]:
@@ -34,23 +34,16 @@ def no_object(given: object) -> Iterator[Refused]:
         yield Refused("settings", f"settings is {shown(given)}, and not an object", "every default")
 
 
-def by_chart_alone(installed: Installation, given: Mapping[str, Any]) -> Iterator[Refused]:
-    """High availability is how many pods there are, and on which nodes: only who installed them changes that."""
-    asked, present = given.get(HIGH_AVAILABILITY), installed.settings.get(HIGH_AVAILABILITY)
-    if not isinstance(asked, bool) or asked == present:
-        return
-    if not installed.release:
-        how = "the chart alone sets it, and these services were installed without it"
-        yield Refused(HIGH_AVAILABILITY, f"{HIGH_AVAILABILITY} is {as_json(asked)}, but {how}", "what runs now")
-        return
-    namespace, _, name = installed.release.rpartition("/")
-    command = (
-        f"helm --namespace {namespace} upgrade {name} charts/gpuledger --reset-then-reuse-values "
-        f"--set settings.{HIGH_AVAILABILITY}={as_json(asked)}"
-    )
-    instead = CHART_DECIDES if present is None else f"{as_json(present)}, as the chart has it"
-    problem = f"{HIGH_AVAILABILITY} is {as_json(asked)}, but the chart alone sets how many pods run where: `{command}`"
-    yield Refused(HIGH_AVAILABILITY, problem, instead)
+def not_scaled(installed: Installation, given: Mapping[str, Any]) -> Iterator[Refused]:
+    """High availability is how many pods there are, which somebody else decides where no chart installed us."""
+    available = given.get(HIGH_AVAILABILITY)
+    if (
+        isinstance(available, bool)
+        and not installed.is_scaled
+        and available != installed.settings.get(HIGH_AVAILABILITY)
+    ):
+        how = "these services run in no Deployment of the chart, and cannot change how many of them there are"
+        yield Refused(HIGH_AVAILABILITY, f"{HIGH_AVAILABILITY} is {as_json(available)}, but {how}", "what runs now")
 
 
 def recorded(refused: Iterable[Refused]) -> list[dict[str, str]]:

@@ -35,8 +35,8 @@ from gpuledger.edge.watchers.resources.module_refusals import (
     Installation,
     Refused,
     as_json,
-    by_chart_alone,
     no_object,
+    not_scaled,
     recorded,
 )
 from gpuledger.edge.watchers.resources.selectors import labels_selected
@@ -111,7 +111,7 @@ def read(installed: Installation, obj: Object) -> ObjectPart:
     spec = mapping(obj, "spec")
     given = spec.get("settings")
     found = understand(_over(installed.settings, mapping(given)), spec.get("enabled"))
-    refused = [*no_object(given), *found.refused, *by_chart_alone(installed, mapping(given))]
+    refused = [*no_object(given), *found.refused, *not_scaled(installed, mapping(given))]
     content = found.values | {
         "generation": number(mapping(obj, "metadata").get("generation"), BIGINT_MAX),
         "not_in_force": recorded(refused),
