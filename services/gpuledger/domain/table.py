@@ -6,6 +6,7 @@ know who writes the rows and reads nothing itself: the caller of the fold loads 
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -164,6 +165,7 @@ class Table(Generic[R]):
         self._indexed = indexed
         self._make_indexes()
         self._forgets = spec.retires == ()
+        self._retiring = tuple(map(spec.columns.index, spec.retires or ()))
         self._was_stored: dict[Key, bool] = {}
         self._paged_in: dict[Key, None] = {}
         self._is_written = True
@@ -302,7 +304,7 @@ class Table(Generic[R]):
             elif was_stored:
                 changes.gone.append(key)
         if self.spec.retires is not None:
-            self._evict({**self._was_stored, **self._paged_in})
+            self._evict(chain(self._was_stored, self._paged_in))
         self._was_stored, self._paged_in = {}, {}
         return changes
 
@@ -315,4 +317,7 @@ class Table(Generic[R]):
                     index.remove(key, row)
 
     def _has_retired(self, row: R) -> bool:
-        return all(getattr(row, column) is not None for column in self.spec.retires or ())
+        for position in self._retiring:  # noqa: SIM110 - a generator takes thrice as long, for every row written
+            if row[position] is None:
+                return False
+        return True

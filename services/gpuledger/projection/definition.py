@@ -135,8 +135,8 @@ class Projection:
 
     name: ClassVar[str]
     version: ClassVar[int]
-    same_rows_as: ClassVar[int | None] = None
-    """The first version of older builds whose rows are the same, so that they are taken over as they are.
+    same_rows_as: ClassVar[tuple[int, ...]] = ()
+    """The versions of older builds whose rows are the same, so that they are taken over as they are.
 
     An older build does not know this version, and stands aside: for what goes with the rows has changed.
     """
@@ -189,7 +189,7 @@ class Projection:
 
     def takes_over(self, version: int) -> bool:
         """Whether rows of a version are those of this one, or are made so without another fold of the log."""
-        return (self.same_rows_as or self.version) <= version <= self.version
+        return version in (self.version, *self.same_rows_as)
 
     def new_state(self) -> Any:  # noqa: ANN401 - each has its own state, which is a `State`
         """An empty state."""

@@ -4,7 +4,7 @@ They are written seldom, and not with the rows: a projection that is behind lear
 which events did not count, and one that is ahead reads the few events in between again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -73,7 +73,7 @@ async def read_refused(connection: AsyncConnection[Any]) -> dict[Offset, str | N
 
 
 async def read_seen_of_older_builds(
-    connection: AsyncConnection[Any], identity: LedgerIdentity, versions: Mapping[str, int]
+    connection: AsyncConnection[Any], identity: LedgerIdentity, versions: Sequence[tuple[str, int]]
 ) -> tuple[StoredNumbers, Seen] | None:
     """The numbers that older builds kept with the rows of a projection, of the one that is least far.
 
@@ -86,7 +86,13 @@ async def read_seen_of_older_builds(
         "AND last_position = position AND last_digest IS NOT NULL "
         "AND EXISTS (SELECT FROM gpuledger.seen WHERE seen.projection = name AND seen.edition = 'live') "
         "ORDER BY position LIMIT 1",
-        (list(versions), list(versions.values()), identity.ledger_id, identity.generation, PARTITION),
+        (
+            [name for name, _ in versions],
+            [version for _, version in versions],
+            identity.ledger_id,
+            identity.generation,
+            PARTITION,
+        ),
     )
     found = await cursor.fetchone()
     if found is None:

@@ -60,7 +60,7 @@ class SharedNumbers:
         """`projections` are those whose older builds may have left numbers."""
         self._ledger = ledger
         self._database_url = database_url
-        self._older = {one.name: one.same_rows_as for one in projections if one.same_rows_as is not None}
+        self._older = [(one.name, version) for one in projections for version in one.same_rows_as]
         self._numbers: LogNumbers | None = None
         self._stored: StoredNumbers | None = None
         self._is_whole = False

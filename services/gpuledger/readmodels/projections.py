@@ -24,7 +24,7 @@ class DevicesProjection(Projection):
 
     name = "devices"
     version = 6
-    same_rows_as = 4
+    same_rows_as = (4, 5)
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices
@@ -39,7 +39,7 @@ class NodesProjection(Projection):
 
     name = "nodes"
     version = 3
-    same_rows_as = 1
+    same_rows_as = (1, 2)
     specs = nodes.SPECS
     handlers = nodes.HANDLERS
     pages = True
@@ -55,7 +55,7 @@ class WorkloadsProjection(Projection):
 
     name = "workloads"
     version = 3
-    same_rows_as = 2
+    same_rows_as = (2,)
     specs = workloads.SPECS
     handlers = workloads.HANDLERS
     pages = True

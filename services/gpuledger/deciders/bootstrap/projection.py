@@ -20,7 +20,7 @@ class BootstrapProjection(Projection):
 
     name = "bootstrap"
     version = 7
-    same_rows_as = 6
+    same_rows_as = (6,)
     specs = bootstrap_facts.SPECS
     handlers = bootstrap_folds.HANDLERS
     state_class = bootstrap_facts.BootstrapFacts

@@ -16,7 +16,7 @@ class SealsProjection(Projection):
 
     name = "seals"
     version = 3
-    same_rows_as = 2
+    same_rows_as = (2,)
     specs = chain.SPECS
     handlers = chain.HANDLERS
     state_class = chain.Seals

@@ -14,7 +14,7 @@ class SourcesProjection(Projection):
 
     name = "sources"
     version = 7
-    same_rows_as = 6
+    same_rows_as = (6,)
     specs = sources.SPECS
     handlers = sources.HANDLERS
     state_class = sources.Sources

@@ -268,6 +268,23 @@ def passport(previous: Device, installations: list[Installation]) -> Device:
     )
 
 
+def with_open_lives(previous: Device, mark: Stray, held: list[Installation]) -> Device:
+    """The passport after the latest insertion or removal of a device, which has these open installations now."""
+    current = max(held, key=_began, default=None)
+    return previous._replace(
+        state=IN_SERVICE if current else RETIRED if mark.retired else REMOVED,
+        slot=current.slot if current else None,
+        in_service_since=current.valid_from if current else None,
+        places=len(held),
+        serial=mark.serial or previous.serial,
+        uuid=mark.uuid or previous.uuid,
+        model=mark.model or previous.model,
+        first_seen_at=min(mark.at, previous.first_seen_at),
+        removed_at=previous.removed_at if mark.inserted else mark.at,
+        lives=previous.lives + mark.inserted,
+    )
+
+
 def refresh_device(state: Devices, device: str, seen_at: datetime) -> None:
     """Bring a device's passport in line with its installations."""
     previous = state.device.get(device) or unseen_device(device, seen_at)
@@ -296,6 +313,18 @@ def occupied(previous: Slot, installations: list[Installation]) -> Slot:
             (installation.valid_to for installation in installations if installation.valid_to is not None),
             default=None,
         ),
+    )
+
+
+def occupied_after(previous: Slot, mark: Stray, held: list[Installation]) -> Slot:
+    """The row after the latest insertion into a slot or removal from it, which has these occupants now."""
+    current = max(held, key=_entered, default=None)
+    return previous._replace(
+        device=current.device if current else None,
+        occupants=len(held),
+        lives=previous.lives + mark.inserted,
+        first_seen_at=min(mark.at, previous.first_seen_at),
+        vacated_at=previous.vacated_at if mark.inserted else mark.at,
     )
 
 

@@ -21,10 +21,12 @@ from gpuledger.domain.devices.fold import (
     Installation,
     Slot,
     Stray,
+    occupied_after,
     refresh_device,
     refresh_slot,
     unseen_device,
     unseen_slot,
+    with_open_lives,
 )
 from gpuledger.domain.devices.history import put_latest, rewrite_from
 from gpuledger.domain.fact import AbsentRowsError, Fact, Handlers, Touched
@@ -54,14 +56,14 @@ def inserted(state: Devices, fact: Fact, data: DeviceInserted) -> None:
         intern(event.epoch),
     )
     if not _begin_in_order(state, installation):
-        _repair(state, _insertion_of(installation))
+        _take(state, _insertion_of(installation))
 
 
 def removed(state: Devices, fact: Fact, data: DeviceRemoved) -> None:
     """End an installation, or keep a removal that fits none as a stray."""
     device, slot, at, retired = intern(fact.event.subject), intern(data.slot), fact.event.time, data.retired
     if not _end_in_order(state, device, slot, at, retired=retired):
-        _repair(state, _removal(device, slot, at, retired=retired))
+        _take(state, _removal(device, slot, at, retired=retired))
 
 
 def touched(state: Devices, fact: Fact) -> Touched:
@@ -136,7 +138,10 @@ def _begin_in_order(state: Devices, installation: Installation) -> bool:
 
 
 def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retired: bool) -> bool:
-    """End the device's only installation, later than all facts and without contradictions; False where it is not so."""
+    """End the device's only open installation, later than all facts; False where it is not so.
+
+    What it contradicts, if anything, has ended before, and so has each such contradiction.
+    """
     passport, place = state.device.rows.get(device), state.slot.rows.get(slot)
     if passport is None or place is None or passport.slot != slot or passport.places != 1 or place.occupants != 1:
         return False
@@ -145,8 +150,7 @@ def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retir
     began = passport.in_service_since
     if began is None or not (_lies_before(began, at) and _lies_before(passport.removed_at, at)):
         return False
-    contradicted = state.contradiction.by["subject"]
-    if contradicted.get(slot) or contradicted.get(device) or not _lies_before(place.vacated_at, at):
+    if not _lies_before(place.vacated_at, at):
         return False
     state.installation.put(_end(state.installation.rows[device, slot, began], at, retired=retired))
     gone = Device(
@@ -169,6 +173,33 @@ def _end_in_order(state: Devices, device: str, slot: str, at: datetime, *, retir
     return True
 
 
+def _take_latest(state: Devices, mark: Stray) -> bool:
+    """Begin or end a life beside others that are open, later than all facts; False where it is not so, or a stray.
+
+    Lives that ended have ended before, so neither it nor its contradictions depend on them: only their numbers count.
+    """
+    device, slot, at = mark.device, mark.slot, mark.at
+    passport = state.device.rows.get(device) or unseen_device(device, at)
+    place = state.slot.rows.get(slot) or unseen_slot(slot, at)
+    if _has_strays(state, device) or not (_lies_before(passport.removed_at, at) and _lies_before(place.vacated_at, at)):
+        return False
+    mine, inside = _open_lives(state, "device", device), _open_lives(state, "slot", slot)
+    old = [life for life in mine if life.slot == slot]
+    if mark.inserted == bool(old) or any(life.valid_from >= at for life in (*mine, *inside)):
+        return False
+    new = [_begin(mark)] if mark.inserted else [_end(life, at, retired=mark.retired) for life in old]
+    for life in new:
+        state.installation.put(life)
+    reconcile_overlaps(state, old, new)
+    moved = with_open_lives(passport, mark, _open_lives(state, "device", device))
+    _put(state, moved, occupied_after(place, mark, _open_lives(state, "slot", slot)), at)
+    return True
+
+
+def _open_lives(state: Devices, column: str, value: str) -> list[Installation]:
+    return [life for life in state.installation.where(column, value) if life.valid_to is None]
+
+
 def _put(state: Devices, device: Device, slot: Slot, at: datetime) -> None:
     state.device.put(device)
     state.slot.put(slot)
@@ -181,6 +212,11 @@ def _has_strays(state: Devices, device: str) -> bool:
 
 def _lies_before(time: datetime | None, at: datetime) -> bool:
     return time is None or time < at
+
+
+def _take(state: Devices, mark: Stray) -> None:
+    if not _take_latest(state, mark):
+        _repair(state, mark)
 
 
 def _repair(state: Devices, mark: Stray) -> None:
