@@ -71,13 +71,18 @@ async def devices(backend: Backend) -> list[str]:
     return await read(backend, work, application_name="gpuledger test")
 
 
-async def test_rows_are_awaited_on_the_replica(
-    backend: Backend, replica_url: str, url: str, standby: StandbyServer
-) -> None:
+async def fall_behind(backend: Backend, url: str, standby: StandbyServer) -> None:
+    """Let the primary have an event more than the standby, whose replay pauses."""
     await replayed(url, standby)
     pause_replay(standby)
     await publish(backend.ledger, [failed("d2", 3)])
     await bring_current(backend, [DevicesProjection()])
+
+
+async def test_rows_are_awaited_on_the_replica(
+    backend: Backend, replica_url: str, url: str, standby: StandbyServer
+) -> None:
+    await fall_behind(backend, url, standby)
     asking, lines = on(replica_url, backend, wait_s=60)
     task = asyncio.create_task(devices(asking))
 
@@ -94,10 +99,7 @@ async def test_rows_are_awaited_on_the_replica(
 async def test_a_replica_that_does_not_get_there_says_how_far_it_is(
     backend: Backend, replica_url: str, url: str, standby: StandbyServer
 ) -> None:
-    await replayed(url, standby)
-    pause_replay(standby)
-    await publish(backend.ledger, [failed("d2", 3)])
-    await bring_current(backend, [DevicesProjection()])
+    await fall_behind(backend, url, standby)
     asking, lines = on(replica_url, backend, wait_s=0)
     assert await devices(asking) == ["d1"]
     behind, replay = lines.lines

@@ -48,7 +48,7 @@ async def messages_about(
     """The messages about one aggregate, or about all of its kind, in the order of the log; `event` keeps those of one.
 
     Raises:
-        DatabaseUnavailableError: names share a subject, and the index cannot be read.
+        DatabaseUnavailableError: the index has such names, and cannot be read.
     """
     subjects = _of_event(aggregate_filter(aggregate, name), event)
     if name is not None and aggregate in INDEXED:
