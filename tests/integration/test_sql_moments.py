@@ -12,6 +12,7 @@ from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILUR
 from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.errors import RequestError
 from gpuledger.tools.queries.backend import Backend, all_projections, named_projections
 from gpuledger.tools.queries.moments import PointInTime
 from gpuledger.tools.queries.sql import ABOUT_RECORDING, result_now, result_then
@@ -54,6 +55,19 @@ async def _agree(url: str, noun: Noun, recorded: list[Decoded], length: int, unt
 
 def _happened(events: list[Decoded], until: int) -> list[Decoded]:
     return sorted((event for event in events if event.time <= hour(until)), key=lambda event: event.time)
+
+
+@pytest.mark.parametrize("name", sorted(ABOUT_RECORDING))
+async def test_tables_about_recording_have_no_history_in_event_time(name: str, migrated_url: str) -> None:
+    backend = Backend(MemoryLedger(), migrated_url, "", None)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match=f"{name} is about recording"):
+        await result_then(backend, f"SELECT * FROM gpuledger_live.{name}", PointInTime(hour(1)))
+
+
+def test_tables_of_messages_are_about_recording() -> None:
+    """A fold in event time has facts alone, so tables that are made of messages would be empty there."""
+    made_of_messages = {spec.name for one in all_projections() if one.reads for spec in one.specs}
+    assert made_of_messages <= ABOUT_RECORDING
 
 
 @pytest.mark.long

@@ -19,6 +19,7 @@ from gpuledger.db.scratch import LIVE, REPORT, TEMPORARY, Scratch, refuse_presen
 from gpuledger.db.sql_text import clock_words
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.domain.event_index import INDEXED_EVENT
 from gpuledger.domain.fact import PAGES_PER_EVENT_MAX, AbsentRowsError, Fact, State
 from gpuledger.domain.inventory.facts import INVENTORY_REPORT_HOUR
 from gpuledger.events.position import Generations, Offset, Position, earliest, events_up_to, is_after, is_same
@@ -51,7 +52,11 @@ IN_LOG_ORDER: Final = (SourcesProjection.name, SealsProjection.name)
 """Projections that are about recording, and follow the order of the log."""
 
 ABOUT_RECORDING: Final = frozenset(
-    (*(spec.name for kind in (SourcesProjection, SealsProjection) for spec in kind.specs), INVENTORY_REPORT_HOUR.name)
+    (
+        *(spec.name for kind in (SourcesProjection, SealsProjection) for spec in kind.specs),
+        INVENTORY_REPORT_HOUR.name,
+        INDEXED_EVENT.name,
+    )
 )
 """Tables that are about recording, and have no past in event time."""
 
