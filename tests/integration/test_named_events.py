@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuledger.cli.log.tail import filter_of, last_about
+from gpuledger.domain.event_index import IndexedName
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.envelope import parse
 from gpuledger.events.pod import PodGone, PodObserved
@@ -17,6 +18,7 @@ from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.subjects import SHARED, aggregate_filter, parse_subject, shared_subject
 from gpuledger.ledger.api import Message, Outgoing
+from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
@@ -127,6 +129,14 @@ async def test_an_index_that_lacks_devices_is_not_asked_for_one(cards: Backend, 
     expected = await scanned(cards.ledger, "device", CARD)
     assert expected
     assert await looked_up(cards, "device", CARD) == expected
+
+
+async def test_an_event_that_the_index_has_and_the_log_lacks_is_an_error(cards: Backend) -> None:
+    position = number_of(await cards.ledger.head()) + 1
+    digest = IndexedName("device", CARD).digest
+    execute(cards.database_url, f"INSERT INTO gpuledger_live.indexed_event VALUES ({digest}, {position})")
+    with pytest.raises(LogRestoredError, match=f"has no event at 1/{position}, where one was read"):
+        await looked_up(cards, "device", CARD)
 
 
 async def test_an_index_that_is_far_behind_is_brought_to_the_head_first(
