@@ -25,7 +25,7 @@ from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import EventIndexProjection
 from gpuledger.tools.queries import named_events
 from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.named_events import messages_about, shared_messages_about
+from gpuledger.tools.queries.named_events import messages_about, messages_about_each, shared_messages_about
 from gpuledger.tools.queries.pools import requesting_pods
 from support.events import event, hour, outgoing
 from support.ledgers import everything
@@ -120,6 +120,28 @@ async def test_the_events_about_a_device_are_read_where_the_index_has_them(
     monkeypatch.setattr(cards.ledger, "history", history_behind)
     assert await looked_up(cards, "device", CARD, event_name) == expected
     assert asked == [number_of(head) - 10]
+
+
+@pytest.mark.parametrize("event_name", ["", "failed"])
+@pytest.mark.parametrize("names", [["d1"], ["d1", "d2", "nobody"], []])
+async def test_the_events_about_several_devices_are_found_by_one_look_up(
+    cards: Backend, names: list[str], event_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everyone = [one for one in await everything(cards.ledger) if event_name in one.subject.split(".")[-1]]
+    asked = list[int]()
+    indexed = named_events._indexed
+
+    async def counted(*options: Any, **others: Any) -> named_events.IndexedPositions:
+        found = await indexed(*options, **others)
+        asked.append(len(found.positions))
+        return found
+
+    monkeypatch.setattr(named_events, "_indexed", counted)
+    found = await messages_about_each(cards, "device", names, event_name)
+    assert {name: [in_microseconds(one) for one in messages] for name, messages in found.items()} == {
+        name: [in_microseconds(one) for one in everyone if parse(one.data).subject == name] for name in names
+    }
+    assert len(asked) == (1 if names else 0)
 
 
 @pytest.mark.parametrize("change", ["version = 1", "ledger_id = 'another'"])

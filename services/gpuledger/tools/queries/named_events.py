@@ -22,6 +22,9 @@ from gpuledger.tools.queries.backend import Backend, bring_current, read
 COMPARED_MAX: Final = 10_000
 """How many events behind the index's checkpoint are compared; for more the index is brought to the head first."""
 
+NAMES_SHOWN_MAX: Final = 4
+"""How many names a message about deleted events shows."""
+
 INDEXED_SINCE: Final = 2
 """The version of the index since which it has the events about devices, nodes and pools."""
 
@@ -48,7 +51,7 @@ async def messages_about(
     """
     subjects = _of_event(aggregate_filter(aggregate, name), event)
     if name is not None and aggregate in INDEXED:
-        if found := await _by_index(backend, IndexedName(aggregate, name), event):
+        if found := (await messages_about_each(backend, aggregate, [name], event))[name]:
             yield found
         return
     if name is None or not await names_share(backend.ledger, [aggregate]):
@@ -62,17 +65,28 @@ async def messages_about(
         yield sorted(found, key=_order)
 
 
-async def _by_index(backend: Backend, name: IndexedName, event: str) -> list[Message]:
-    """The messages about a name of an indexed aggregate; the server finds those behind the index's checkpoint.
+async def messages_about_each(
+    backend: Backend, aggregate: str, names: Collection[str], event: str = ""
+) -> dict[str, list[Message]]:
+    """The messages about each of several names of an indexed aggregate, as `messages_about` gives those about one.
 
-    Where the index does not have such names yet, that is all of them.
+    One look-up finds them all; the server finds those behind the index's checkpoint, or all of them where the index
+    does not have such names yet.
     """
-    names = {name}
-    indexed = await _indexed(backend, names, since=INDEXED_SINCE)
-    found = [one for one in await _at(backend, indexed.positions, names, None) if _is_of_event(one, event)]
-    subjects = _of_event(aggregate_filter(*name), event)
-    async for messages in backend.ledger.history(indexed.checkpoint, subject_filter=subjects):
-        found += _about(names, messages)
+    found: dict[str, list[Message]] = {one: [] for one in names}
+    indexed_names = {IndexedName(aggregate, one) for one in names}
+    if not indexed_names:
+        return found
+    indexed = await _indexed(backend, indexed_names, since=INDEXED_SINCE)
+    messages = await _at(backend, indexed.positions, indexed_names, None)
+    one_name = next(iter(found)) if len(found) == 1 else None
+    subjects = _of_event(aggregate_filter(aggregate, one_name), event)
+    async for behind in backend.ledger.history(indexed.checkpoint, subject_filter=subjects):
+        messages += _about(indexed_names, behind)
+    for one in messages:
+        about = indexed_name(one.subject, one.data)
+        if about is not None and _is_of_event(one, event):
+            found[about.name].append(one)
     return found
 
 
@@ -131,7 +145,8 @@ async def _at(
         deleted += messages.count(None)
         found = [*_about(names, (one for one in messages if one is not None)), *found]
     if deleted:
-        about = ", ".join(sorted(f"{one.aggregate} {one.name}" for one in names))
+        shown = sorted(f"{one.aggregate} {one.name}" for one in names)[:NAMES_SHOWN_MAX]
+        about = ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
         backend.reporter.message(
             f"Retention has deleted {deleted:,} events about {about} from the archive; the others follow. "
             "`gpuledger log archive list` shows which months."
