@@ -23,9 +23,11 @@ from gpuledger.ledger.partitions import Upto, is_behind, together, written
 from gpuledger.ledger.publish import EXPECTED_STREAM
 from gpuledger.ledger.queries import unless_denied
 from gpuledger.ledger.read import OrderedReader, reading
-from gpuledger.ledger.refusal import refusal_of
+from gpuledger.ledger.refusal import PublishRefusal, refusal_of
+from gpuledger.ledger.storage import NO_STORAGE_CODES
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.tasks import abandon
+from gpuledger.runtime.telemetry import STORAGE_REFUSALS
 
 EXPECTED_LAST: Final = "Nats-Expected-Last-Sequence"
 
@@ -60,6 +62,8 @@ class Sequencer:
         self._is_denied = False
         self.appended = 0
         """How many messages of the order are this one's."""
+        self.problem = ""
+        """Why the server takes no message of the order, if that was so when it was last asked."""
 
     def call(self) -> None:
         """Append what stays out of the log, unless that is forbidden here."""
@@ -127,6 +131,7 @@ class Sequencer:
         """The last message of the order, which may be ours, or the one before; None if it is another's."""
         headers = {EXPECTED_LAST: str(last.number), EXPECTED_STREAM: self._order.stream}
         client, subject = self._connection.client, self._order.subject
+        refusal: PublishRefusal | None = None
         with suppress(NatsError, TimeoutError):
             answer = await unless_denied(
                 self._connection,
@@ -134,10 +139,14 @@ class Sequencer:
                 {subject},
                 ADVICE,
             )
-            if refusal_of(answer) is None:
+            refusal = refusal_of(answer)
+            if refusal is None:
                 self.appended += 1
+                self.problem = ""
                 return Entry(orjson.loads(answer.data)["seq"], upto)
+            STORAGE_REFUSALS.inc(refusal.code in NO_STORAGE_CODES)
         found = await self._order.last()
+        self.problem = refusal.reason if refusal and found == last else ""
         if found == last:
             await asyncio.sleep(APPEND_AGAIN_S)
         return found if found in (last, Entry(last.number + 1, upto)) else None
