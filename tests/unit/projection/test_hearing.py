@@ -136,6 +136,7 @@ def test_what_passes_by_changes_the_position_alone(
 def test_a_fold_looks_only_at_what_it_hears(monkeypatch: pytest.MonkeyPatch, numbers: LogNumbers | None) -> None:
     fold, batch = Fold(DevicesProjection(), GENERATION, numbers=numbers), checked(log_of("nd" * 50))
     fold.apply_all_checked(batch[:2])
+    assert fold._hearing.heard(batch[2:], fold._numbers, fold._agreed) == batch[3::2]
     looked_at: list[Checked] = []
     monkeypatch.setattr(fold, "_apply", looked_at.append)
     fold.apply_all_checked(batch[2:])
