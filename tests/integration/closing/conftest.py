@@ -11,10 +11,16 @@ from support.ledgers import make_ledger
 
 
 @pytest.fixture
-async def servers(fresh_nats: NatsServer, url: str, monkeypatch: pytest.MonkeyPatch) -> Servers:
+def partitions() -> int:
+    """How many partitions the ledger has; a test's parameter of this name takes its place."""
+    return 1
+
+
+@pytest.fixture
+async def servers(fresh_nats: NatsServer, url: str, partitions: int, monkeypatch: pytest.MonkeyPatch) -> Servers:
     monkeypatch.setenv("NATS_URL", fresh_nats.url)
     monkeypatch.setenv("DATABASE_URL", url)
-    await make_ledger(fresh_nats.url)
+    await make_ledger(fresh_nats.url, partitions=partitions)
     return Servers(fresh_nats.url, url)
 
 
