@@ -124,6 +124,17 @@ async def test_single_messages_of_a_closed_generation_are_found(log: Log) -> Non
     assert await log.ledger.last_sequence(DEVICE) == 3
 
 
+async def test_messages_of_several_generations_are_found_in_order(log: Log) -> None:
+    for number in (1, 3, 5):
+        await log.ledger.publish_many([outgoing(number), outgoing(number + 1)])
+        await log.close()
+    await log.ledger.publish(outgoing(7))
+    found = await log.ledger.messages_at([1, 4, 5, 6, 7])
+    assert numbers_of([one for one in found if one is not None]) == [1, 4, 5, 6, 7]
+    with pytest.raises(LogRestoredError, match="ends at 4/7 and has no event at 4/9"):
+        await log.ledger.messages_at([1, 9])
+
+
 async def test_an_event_of_a_closed_generation_is_confirmed_by_its_digest(log: Log) -> None:
     await log.ledger.publish_many([outgoing(1), outgoing(2)])
     await log.close()

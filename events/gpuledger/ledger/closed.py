@@ -4,7 +4,8 @@ Nothing here changes any more, so nothing is confirmed again and again: who need
 log was verifies it. Archives are read by whoever brings an `Archives`; the log itself does not know their format.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 from nats.js.errors import NotFoundError
@@ -23,19 +24,13 @@ from gpuledger.events.position import (
     number_of,
 )
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Message
+from gpuledger.ledger.api import MESSAGES_AT_ONCE, Message
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import GenerationError, LogCutError
 from gpuledger.ledger.generation_log import GenerationLog
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
-from gpuledger.ledger.stream import (
-    Generation,
-    generation_of,
-    has_begun,
-    ledger_streams,
-    stream_info,
-    stream_name,
-)
+from gpuledger.ledger.stream import Generation, generation_of, has_begun, ledger_streams, stream_info, stream_name
+from gpuledger.runtime.tasks import results_of
 
 SILENCE_MAX_S: Final = 60.0
 """How long the stream of a closed generation may send nothing of what it holds."""
@@ -62,6 +57,13 @@ class Archives(Protocol):
         Raises:
             GenerationError: the archive is not there, or not whole.
             LedgerUnavailableError: the object store does not answer.
+        """
+        ...
+
+    async def messages_at(self, closed: ClosedGeneration, sequences: Sequence[Offset]) -> list[Message | None]:
+        """The messages at places in a generation, in their order; None for each that retention has deleted.
+
+        The places follow each other in the log. Raises as `messages` does.
         """
         ...
 
@@ -123,6 +125,27 @@ class ClosedGenerations:
         async for messages in self._archives_of(one).messages(one, back(sequence, 1), sequence, ALL):
             return messages[0]
         return None
+
+    async def messages_at(self, sequences: Sequence[Offset]) -> list[Message | None]:
+        """The messages at places that they had; see `gpuledger.ledger.api.Ledger.messages_at`."""
+        found: list[Message | None] = []
+        for one, group in groupby(sequences, self._at):
+            places = list(group)
+            if one is None:
+                raise LogCutError(f"no closed generation has the place {number_of(places[0]):,}, where one was read")
+            found += await self._messages_of(one, places)
+        return found
+
+    async def _messages_of(self, one: ClosedGeneration, sequences: Sequence[Offset]) -> list[Message | None]:
+        if log := await self._log_here(one):
+            found = await results_of(log.message_at, sequences, at_once_max=MESSAGES_AT_ONCE)
+            absent = [at for at, message in zip(sequences, found, strict=True) if message is None]
+            if not absent:
+                return found
+            if await self._log_here(one):
+                stream = stream_name(one.generation)
+                raise LogCutError(f"{stream} has no event at {Position(one.generation, absent[0])}, where one was read")
+        return await self._archives_of(one).messages_at(one, sequences)
 
     async def anchor_at(self, sequence: Offset) -> Anchor:
         """The anchor at a place in one of them.

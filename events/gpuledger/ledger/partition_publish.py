@@ -154,7 +154,9 @@ class PartitionedPublisher(GenerationPublisher):
             async with asyncio.timeout(self._timeout_s):
                 await tail.reaches(partition, number)
         except TimeoutError as error:
+            why = self._log.sequencer.problem
             raise PublishError(
                 f"The event was recorded in {self._streams[partition]}, and was not put into the log within "
-                f"{self._timeout_s:g} s. Start `gpuledger up`, which does that. Publishing it again is safe."
+                f"{self._timeout_s:g} s{f': {why}' if why else '. Start `gpuledger up`, which does that'}. "
+                "Publishing it again is safe."
             ) from error

@@ -23,9 +23,11 @@ from gpuledger.ledger.partitions import Upto, is_behind, together, written
 from gpuledger.ledger.publish import EXPECTED_STREAM
 from gpuledger.ledger.queries import unless_denied
 from gpuledger.ledger.read import OrderedReader, reading
-from gpuledger.ledger.refusal import refusal_of
+from gpuledger.ledger.refusal import PublishRefusal, refusal_of
+from gpuledger.ledger.storage import NO_STORAGE_CODES
 from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.tasks import abandon
+from gpuledger.runtime.telemetry import STORAGE_REFUSALS
 
 EXPECTED_LAST: Final = "Nats-Expected-Last-Sequence"
 
@@ -63,6 +65,8 @@ class Sequencer:
         self._is_denied = False
         self.appended = 0
         """How many messages of the order are this one's."""
+        self.problem = ""
+        """Why the server takes no message of the order, if that was so when it was last asked."""
 
     def call(self) -> None:
         """Append what stays out of the log, unless that is forbidden here."""
@@ -128,18 +132,22 @@ class Sequencer:
 
     async def _append(self, last: Entry, upto: Upto) -> Entry | None:
         """The last message of the order, which may be ours, or the one before; None if it is another's."""
-        appended = await _append(self._connection, self._order, last, upto)
+        appended, refusal = await _append(self._connection, self._order, last, upto)
         if appended is not None:
             self.appended += 1
+            self.problem = ""
             return appended
         found = await self._order.last()
+        self.problem = refusal.reason if refusal and found == last else ""
         if found == last:
             await asyncio.sleep(APPEND_AGAIN_S)
         return found if found in (last, Entry(last.number + 1, upto)) else None
 
 
-async def _append(connection: Connection, order: Order, last: Entry, upto: Upto) -> Entry | None:
-    """The message that the server appended behind the last one; None where it did not, or nobody knows.
+async def _append(
+    connection: Connection, order: Order, last: Entry, upto: Upto
+) -> tuple[Entry | None, PublishRefusal | None]:
+    """The message that the server appended behind the last one; None where it did not, with its refusal if it answers.
 
     Raises:
         PermissionDeniedError: we may not.
@@ -148,9 +156,12 @@ async def _append(connection: Connection, order: Order, last: Entry, upto: Upto)
     with suppress(NatsError, TimeoutError):
         request = connection.client.request(order.subject, written(upto), timeout=REQUEST_ATTEMPT_S, headers=headers)
         answer = await unless_denied(connection, request, {order.subject}, ADVICE)
-        if refusal_of(answer) is None:
-            return Entry(orjson.loads(answer.data)["seq"], upto)
-    return None
+        refusal = refusal_of(answer)
+        if refusal is None:
+            return Entry(orjson.loads(answer.data)["seq"], upto), None
+        STORAGE_REFUSALS.inc(refusal.code in NO_STORAGE_CODES)
+        return None, refusal
+    return None, None
 
 
 async def append_rest(connection: Connection, order: Order, lengths: Lengths) -> Upto:
@@ -161,13 +172,16 @@ async def append_rest(connection: Connection, order: Order, lengths: Lengths) ->
         PublishError: the server did not take it within the bound.
         LedgerUnavailableError: the server does not answer.
     """
+    why = ""
     for _ in range(APPENDS_MAX):
         last, found = await order.last(), await lengths()
         if not is_behind(last.upto, found):
             return last.upto
-        if await _append(connection, order, last, together(last.upto, found)) is None:
+        appended, refusal = await _append(connection, order, last, together(last.upto, found))
+        if appended is None:
+            why = f": {refusal.reason}" if refusal else ""
             await asyncio.sleep(APPEND_AGAIN_S)
-    raise PublishError(f"{order.stream} did not take the rest of the order of the log. Try again.")
+    raise PublishError(f"{order.stream} did not take the rest of the order of the log{why}. Try again.")
 
 
 class _Heads:

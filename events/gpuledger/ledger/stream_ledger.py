@@ -245,6 +245,13 @@ class JetStreamLedger(Ledger):
             return await self._closed.message_at(sequence)
         return await self._log.message_at(sequence)
 
+    async def messages_at(self, sequences: Sequence[Offset]) -> list[Message | None]:
+        """See `gpuledger.ledger.api.Ledger.messages_at`."""
+        are_here = [(one, self._is_here(one)) for one in sequences]
+        closed = iter(await self._closed.messages_at([one for one, is_here in are_here if not is_here]))
+        current = iter(await super().messages_at([one for one, is_here in are_here if is_here]))
+        return [next(current if is_here else closed) for _, is_here in are_here]
+
     async def go_on(self) -> bool:
         """Go on in the generation behind this one, if it was closed; False where there is none yet.
 

@@ -17,7 +17,7 @@ from psycopg import AsyncConnection
 from psycopg.sql import Identifier
 
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
+from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold, unlock_all
 from gpuledger.db.views import keep_views_async, recreate_views_async
 from gpuledger.domain.fact import changed_rows
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
@@ -187,6 +187,7 @@ async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterato
             ) from error
         finally:
             await _leave_nothing(connection, projection, database_url)
+            await unlock_all(connection)
 
 
 def _rebuild_lock(projection: Projection) -> str:

@@ -8,16 +8,15 @@ complete.
 import asyncio
 import getpass
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-import psycopg
 
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import try_lock
+from gpuledger.db.locks import try_lock, unlock_all
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of, parse
 from gpuledger.events.errors import EventError
@@ -118,11 +117,7 @@ def _skip_events(skips: list[tuple[Position, str]]) -> list[Outgoing]:
 
 @asynccontextmanager
 async def _no_writers(database_url: str) -> AsyncIterator[None]:
-    """Keep every process from folding the log into rows and decisions, for the length of the block.
-
-    The locks are released before the session ends, which PostgreSQL takes its time for: who imports again finds them
-    free.
-    """
+    """Keep every process from folding the log into rows and decisions, for the length of the block."""
     async with connect(database_url, application_name=NAME) as connection:
         try:
             for projection in all_projections():
@@ -131,8 +126,7 @@ async def _no_writers(database_url: str) -> AsyncIterator[None]:
                     raise ToolBusyError(f"Projection {projection.name} is being written by another process", hint)
             yield
         finally:
-            with suppress(psycopg.Error):
-                await connection.execute("SELECT pg_advisory_unlock_all()")
+            await unlock_all(connection)
 
 
 async def _check_sizes(archive: Path, limit: int) -> None:

@@ -7,13 +7,13 @@ import pytest
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.settings import Servers
 from support.cli import Cli, Run, aside
-from support.ledgers import make_ledger
+from support.ledgers import make_ledger, run_partitions
 
 
 @pytest.fixture
 def partitions() -> int:
     """How many partitions the ledger has; a test's parameter of this name takes its place."""
-    return 1
+    return run_partitions()
 
 
 @pytest.fixture
