@@ -27,7 +27,7 @@ from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.publish import HEADER_BYTES_MAX, message_bytes_max
-from gpuledger.ledger.restoring import begin_restore, end_restore, restored
+from gpuledger.ledger.restoring import begin_restore, end_restore
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import random_id, system_clock
@@ -156,14 +156,14 @@ async def _publish(ledger: Ledger, archive: Path, header: Header, recorded: int,
     with reporter.progress("Restoring", total=header.events, unit="events") as advance:
         advance(min(recorded, header.events))
         while chunk := list(islice(incoming, MESSAGES_PER_PUBLISH)):
-            await ledger.publish_many([restored(_outgoing(one, prefix), generation) for one in chunk])
+            await ledger.publish_many([_outgoing(one, prefix) for one in chunk])
             advance(len(chunk))
     if generation == header.generation and not header.begun:
         return 0
     skips = _skips_of(archive, header, generation)
     missing = skips[max(0, recorded - header.events) :]
     if missing:
-        await ledger.publish_many([restored(one, generation) for one in _skip_events(missing)])
+        await ledger.publish_many(_skip_events(missing))
     return len(skips)
 
 
