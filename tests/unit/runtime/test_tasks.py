@@ -62,7 +62,7 @@ async def test_the_first_failure_ends_the_work_on_other_items() -> None:
 
     with pytest.raises(ValueError, match="one"):
         await results_of(work, range(5), at_once_max=2)
-    assert ended == [0, 2]
+    assert sorted(ended) in ([0], [0, 2])
 
 
 class SlowEnd:
