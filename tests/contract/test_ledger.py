@@ -1,23 +1,15 @@
 """What every ledger does, in memory and in JetStream alike."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 import pytest
 
 from gpuledger.events.envelope import decode
-from gpuledger.events.position import Offset, number_of
 from gpuledger.events.source import SourceCompleted, SourceMessageIdTaken
-from gpuledger.ledger.api import MESSAGES_AT_ONCE, Expected, Ledger, Message, Outgoing, Receipt
-from gpuledger.ledger.errors import (
-    LedgerUnavailableError,
-    LogCutError,
-    LogRestoredError,
-    PartitionedError,
-    PublishError,
-    SequenceConflictError,
-)
+from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt
+from gpuledger.ledger.errors import LedgerUnavailableError, PartitionedError, PublishError, SequenceConflictError
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.ledger.own import OwnEvents, publish_own
 from gpuledger.ledger.partitioned import PartitionedLedger
@@ -26,9 +18,8 @@ from support.events import event
 from support.events import outgoing as as_outgoing
 from support.ledgers import (
     DEADLINE_S,
+    SEVERAL_PARTITIONS,
     everything,
-    jetstream_ledger,
-    memory_ledger,
     numbers_of,
     outgoing,
     read_count,
@@ -39,20 +30,7 @@ MANY = 20
 """More than go one by one."""
 
 DEVICE = "ledger.svc.test.device.d.>"
-PARTITIONS = 4
 OF_ALL_ORIGINS = "ledger.*.*.device.d.>"
-
-
-@pytest.fixture(params=["memory", "jetstream", "partitions"])
-async def ledger(request: pytest.FixtureRequest) -> AsyncIterator[Ledger]:
-    if request.param == "memory":
-        async with memory_ledger() as in_memory:
-            yield in_memory
-    else:
-        partitions = PARTITIONS if request.param == "partitions" else 1
-        url = request.getfixturevalue("clean_nats_url")
-        async with jetstream_ledger(url, partitions=partitions) as in_jetstream:
-            yield in_jetstream
 
 
 async def test_an_empty_ledger_has_no_head_and_no_history(ledger: Ledger) -> None:
@@ -300,46 +278,11 @@ async def test_a_closed_reader_is_an_error(ledger: Ledger) -> None:
         await reader.next_batch()
 
 
-async def test_a_message_is_found_at_its_sequence(ledger: Ledger) -> None:
-    await ledger.publish_many([outgoing(1), outgoing(2)])
-    found = await ledger.message_at(2)
-    assert found is not None
-    (expected,) = await everything(ledger, after=1)
-    assert (found.subject, found.data, found.sequence) == expected[:3]
-    assert found.recorded_ns // 1000 == expected.recorded_ns // 1000
-    assert [await ledger.message_at(sequence) for sequence in (0, 3)] == [None, None]
-
-
-async def test_messages_are_found_at_all_their_sequences(ledger: Ledger) -> None:
-    await ledger.publish_many([outgoing(number) for number in range(1, 2 * MESSAGES_AT_ONCE)])
-    sequences = [1, 2, 5, *range(40, 2 * MESSAGES_AT_ONCE)]
-    assert numbers_of([one for one in await ledger.messages_at(sequences) if one is not None]) == sequences
-    assert await ledger.messages_at([]) == []
-
-
-async def test_a_log_that_ends_before_a_message_that_it_had_was_restored(ledger: Ledger) -> None:
-    await ledger.publish_many([outgoing(1), outgoing(2)])
-    with pytest.raises(LogRestoredError, match="it ends at 1/2 and has no event at 1/3, where one was read"):
-        await ledger.messages_at([1, 3])
-
-
-async def test_a_log_without_a_message_that_it_had_was_cut(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    await ledger.publish_many([outgoing(1), outgoing(2), outgoing(3)])
-    message_at = ledger.message_at
-
-    async def lacks_the_second(sequence: Offset) -> Message | None:
-        return None if number_of(sequence) == 2 else await message_at(sequence)
-
-    monkeypatch.setattr(ledger, "message_at", lacks_the_second)
-    with pytest.raises(LogCutError, match="it ends at 1/3 and has no event at 1/2, where one was read"):
-        await ledger.messages_at([1, 2, 3])
-
-
 def _another(message: Outgoing) -> Outgoing:
     """Another origin's message with the id of one, where the server compares ids: in the same partition."""
-    partition = partition_of(message.subject, PARTITIONS)
+    partition = partition_of(message.subject, SEVERAL_PARTITIONS)
     origins = (f"ledger.svc.test{number}" for number in count())
-    origin = next(one for one in origins if partition_of(one, PARTITIONS) == partition)
+    origin = next(one for one in origins if partition_of(one, SEVERAL_PARTITIONS) == partition)
     return Outgoing(f"{origin}.device.d.happened", message.id, b"7")
 
 

@@ -27,6 +27,9 @@ DEADLINE_S = 60.0
 HEARTBEAT_S = 0.1
 """The shortest that the server allows."""
 
+SEVERAL_PARTITIONS = 4
+"""Of ledgers of tests about partitions."""
+
 
 def run_partitions() -> int:
     """How many partitions the ledgers of this run have where a test does not say (see `--partitions` of pytest)."""

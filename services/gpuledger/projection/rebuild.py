@@ -1,9 +1,8 @@
 """Blue/green rebuild: new rows grow in shadow tables while the old ones serve, then both change places.
 
-They begin with those of the nearest snapshot of this version where there is one, and else with the first event.
-
-The swap is one transaction that also makes the views anew, because views follow a table and not its name. The old
-rows stay as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
+They begin with those of the nearest snapshot of this version where there is one, and else with the first event. The
+swap is one transaction that also makes the views anew, because views follow a table and not its name. The old rows stay
+as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
 """
 
 import asyncio
