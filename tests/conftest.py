@@ -18,6 +18,7 @@ from hypothesis import settings
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer
 from gpuledger.runtime.garbage import YOUNG_OBJECTS_MAX
+from gpuledger.runtime.settings import PARTITIONS
 from gpuledger.runtime.telemetry import LOGGERS
 from support import servers
 from support.thoroughness import EXAMPLES, EXAMPLES_LONG
@@ -34,6 +35,31 @@ for name in ("NATS_URL", "DATABASE_URL", "KUBECONFIG", "KUBERNETES_SERVICE_HOST"
 if threading.current_thread() is threading.main_thread():
     # A shell lets what it starts in the background ignore SIGINT, and so would the commands that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option by which the same tests run on ledgers of several partitions."""
+    parser.addoption(
+        "--partitions", type=int, default=1, help="how many partitions ledgers have, where a test does not say (1)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The ledgers that tests make, and commands and `up` that they start, read the variable."""
+    os.environ.pop(PARTITIONS, None)
+    if (partitions := config.getoption("--partitions")) > 1:
+        os.environ[PARTITIONS] = str(partitions)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip, with their reasons, the tests that are about a ledger of one stream."""
+    for item in items:
+        if (mark := item.get_closest_marker("one_stream")) is None:
+            continue
+        if len(mark.args) != 1:
+            raise pytest.UsageError(f"{item.nodeid}: one_stream takes one argument, the reason")
+        if config.getoption("--partitions") > 1:
+            item.add_marker(pytest.mark.skip(reason=f"needs one partition: {mark.args[0]}"))
 
 
 EXIT_MAX_S: Final = 60.0

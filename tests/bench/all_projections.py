@@ -5,6 +5,7 @@ same log read and parsed once by one process.
 """
 
 import asyncio
+from collections import defaultdict
 from contextlib import suppress
 from time import perf_counter, process_time
 from typing import NamedTuple
@@ -15,8 +16,9 @@ from bench.servers import unsynced_nats
 from gpuledger.db.migrate import migrate
 from gpuledger.events.envelope import parse
 from gpuledger.events.position import Offset, is_at_or_after
-from gpuledger.ledger.api import Ledger
-from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.api import Ledger, Outgoing
+from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.ledger.partitions import partition_of
 from gpuledger.projection.supervision import Supervision
 from gpuledger.tools.queries.backend import all_projections
 from support.servers import fresh_database
@@ -73,7 +75,7 @@ async def all_at_once(database_url: str, sizes: AllProjectionsSizes = FULL) -> l
 
 async def _pace(database_url: str, sizes: AllProjectionsSizes) -> Pace:
     with unsynced_nats() as server:
-        async with connect_ledger(server.url, name="bench") as ledger:
+        async with connect_ledger(server.url, name="bench", puts_in_order=True) as ledger:
             last = await _publish(ledger, sizes)
             parsed_per_s = await read_once(ledger, sizes.events)
             began_s = process_time()
@@ -81,10 +83,14 @@ async def _pace(database_url: str, sizes: AllProjectionsSizes) -> Pace:
             return Pace(sizes.events / took_s, sizes.events / (process_time() - began_s), parsed_per_s)
 
 
-async def _publish(ledger: Ledger, sizes: AllProjectionsSizes) -> Offset:
+async def _publish(ledger: JetStreamLedger, sizes: AllProjectionsSizes) -> Offset:
+    """All partitions side by side, as agents publish; each in the order of its agents' events."""
     messages = list(recorded(sizes.agents, sizes.events))
     for start in range(0, len(messages), PUBLISHED_AT_ONCE):
-        await ledger.publish_many(messages[start : start + PUBLISHED_AT_ONCE])
+        by_partition: dict[int, list[Outgoing]] = defaultdict(list)
+        for message in messages[start : start + PUBLISHED_AT_ONCE]:
+            by_partition[partition_of(message.subject, ledger.partitions)].append(message)
+        await asyncio.gather(*(ledger.publish_many(some) for some in by_partition.values()))
     return await ledger.head()
 
 

@@ -19,12 +19,13 @@ import psutil
 from bench.commands import Taken, command, program, took_s
 from bench.past_data import Past, PastSizes, open_past
 from bench.processes import percentile_ms
-from bench.raw import client
 from bench.report import Figure
 from gpuledger.cli.get.nouns import DEVICES
 from gpuledger.cli.render import Output
 from gpuledger.db.readonly import read_only
-from gpuledger.ledger.stream import stream_name
+from gpuledger.ledger.connect import connected
+from gpuledger.ledger.partition_size import log_size
+from gpuledger.ledger.stream import stream_info, stream_name
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.settings import OBJECTS_URL
 from gpuledger.tools.queries.backend import Backend
@@ -131,9 +132,9 @@ async def _start(backend: Backend, sizes: PastSizes) -> list[Figure]:
 
 
 async def _memory(data: Past) -> Figure:
-    async with client(data.nats.url) as connection:
-        info = await connection.jetstream().stream_info(stream_name(1))
-    name, log_mb = f"memory of NATS, {data.sizes.label}", int(info.state.bytes) / 1e6
+    async with connected(data.nats.url, name="bench") as connection:
+        size = await log_size(connection, 1, await stream_info(connection, stream_name(1)))
+    name, log_mb = f"memory of NATS, {data.sizes.label}", size.size_bytes / 1e6
     return Figure(name, _resident_mb(data.nats), "MB", "its log", log_mb, NATS_MB_MAX, is_ratio=False)
 
 

@@ -59,9 +59,10 @@ class Figure:
         }
 
 
-def show(figures: Sequence[Figure]) -> None:
-    """Print the table."""
-    table = Table(title="gpuledger: figures of this run, each beside its ceiling or peer")
+def show(figures: Sequence[Figure], partitions: int = 1) -> None:
+    """Print the table; `partitions` is how many the ledgers of the run had."""
+    ledgers = "" if partitions == 1 else f", on ledgers of {partitions} partitions"
+    table = Table(title=f"gpuledger: figures of this run, each beside its ceiling or peer{ledgers}")
     for name, justify in _COLUMNS.items():
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for figure in figures:

@@ -78,6 +78,7 @@ from bench.subjects import SubjectsSizes, subjects
 from bench.throughput import projecting, publishing
 from gpuledger.db.migrate import migrate
 from gpuledger.runtime.garbage import short_walks
+from gpuledger.runtime.settings import PARTITIONS as PARTITIONS_VARIABLE
 from support import servers
 
 
@@ -175,7 +176,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", action="append", choices=NAMES, help="only these figures")
     parser.add_argument("--log", type=int, metavar="EVENTS", help="events in the longer log of `restarting` and `past`")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="where `past` keeps its data, and finds it again")
+    parser.add_argument("--partitions", type=int, default=1, help="how many partitions new ledgers have (1)")
     given = parser.parse_args(arguments)
+    os.environ[PARTITIONS_VARIABLE] = str(given.partitions)
     logging.getLogger("gpuledger").setLevel(logging.WARNING)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     sizes, began = QUICK if given.quick else FULL, perf_counter()
@@ -185,9 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.data:
         sizes = replace(sizes, past=sizes.past._replace(folder=given.data))
     figures = run(sizes, given.only or NAMES)
-    show(figures)
-    about = {"quick": given.quick, "seed": fleet.SEED, "sizes": asdict(sizes), "seconds": perf_counter() - began}
-    write(figures, about)
+    show(figures, given.partitions)
+    about = {"quick": given.quick, "seed": fleet.SEED, "sizes": asdict(sizes), "partitions": given.partitions}
+    write(figures, {**about, "seconds": perf_counter() - began})
 
 
 def run(sizes: Sizes, names: Iterable[str]) -> list[Figure]:

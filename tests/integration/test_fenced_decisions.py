@@ -21,6 +21,7 @@ from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import system_clock
 from support.deciders import AwayProjection
 from support.events import event, outgoing
+from support.ledger_double import LedgerDouble
 from support.projections import QUICK, assert_true, execute, publish, reaches, running
 from support.runners import Failing, decided
 from support.waiting import eventually
@@ -71,11 +72,11 @@ async def leading(runner: Runner) -> AsyncIterator[None]:
         assert not any(task.done() for task in tasks)
 
 
-class Outrun(JetStreamLedger):
+class Outrun(LedgerDouble):
     """A ledger into which another leader records the same decisions, or `some`, just before ours arrive."""
 
     def __init__(self, ledger: JetStreamLedger, epoch: str, times: int, *, first: int = 2, some: int = 100) -> None:
-        vars(self).update(vars(ledger))
+        super().__init__(ledger)
         self._numbering = ((epoch, number) for number in count(first))
         self._some = some
         self.times = times
@@ -141,11 +142,11 @@ async def test_who_follows_a_leader_that_met_another_one_publishes_what_that_one
     await assert_away(ledger, url, 9, 1, 2, 3, 4)
 
 
-class Late(JetStreamLedger):
+class Late(LedgerDouble):
     """A ledger whose head is read just before a message arrives that was sent long ago."""
 
     def __init__(self, ledger: JetStreamLedger, late: Sequence[Outgoing]) -> None:
-        vars(self).update(vars(ledger))
+        super().__init__(ledger)
         self.late = late
 
     async def head(self) -> Offset:

@@ -82,7 +82,7 @@ async def test_nobody_begins_in_an_older_copy_of_the_log(fresh_nats: NatsServer,
         await fold(ledger, url, range(6, 11))
     put_back(fresh_nats, tmp_path / "copy")
     async with jetstream_ledger(fresh_nats.url) as ledger, followed_by_devices(ledger, url) as followed:
-        with pytest.raises(LogRestoredError, match="ends at 1/5, but it was read up to 1/10"):
+        with pytest.raises(LogRestoredError, match=r"ends at 1/5\D+ 1/10"):
             await followed.while_followed(lambda: pytest.fail("it began"))
 
 

@@ -30,6 +30,7 @@ from gpuledger.runtime.clock import system_clock
 from support import servers
 from support.deciders import AWAY_AT_MOST, AwayProjection
 from support.events import event, outgoing
+from support.ledger_double import LedgerDouble
 from support.ledgers import everything
 from support.projections import QUICK, assert_true, execute, publish, reaches, running, stop, table
 from support.runners import Failing, Moving, decided
@@ -286,11 +287,11 @@ async def test_another_content_under_a_decisions_id_stops(
             await Runner(Later(), ledger, replica, settings=QUICK).run()
 
 
-class Forgetful(JetStreamLedger):
+class Forgetful(LedgerDouble):
     """A ledger that acknowledges a decision and keeps nothing of it, as one that was restored from a back-up."""
 
     def __init__(self, ledger: JetStreamLedger) -> None:
-        vars(self).update(vars(ledger))
+        super().__init__(ledger)
 
     async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
         head = number_of(await self.head())

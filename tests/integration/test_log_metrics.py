@@ -17,6 +17,7 @@ from gpuledger.ledger.closing import Closing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.ledger.partitions import partition_streams
 from gpuledger.ledger.storage import StorageUse
 from gpuledger.projection.runner import Runner
 from support.ledgers import new_ledger
@@ -81,19 +82,26 @@ async def fill(ledger: JetStreamLedger) -> None:
         await ledger.publish(Outgoing("ledger.svc.test.node.n.large", f"{number}", b"x" * PART_BYTES))
 
 
-async def limit_stream(url: str, max_bytes: int) -> None:
+async def limit_streams(ledger: JetStreamLedger, url: str, max_bytes: int) -> None:
+    """Each stream that holds events."""
+    several = ledger.partitions > 1
     async with connected(url, name="operator") as connection:
-        info = await connection.jetstream.stream_info("LEDGER_1")
-        await connection.jetstream.update_stream(info.config.evolve(max_bytes=max_bytes))
+        for stream in partition_streams("LEDGER_1", ledger.partitions) if several else ["LEDGER_1"]:
+            info = await connection.jetstream.stream_info(stream)
+            await connection.jetstream.update_stream(info.config.evolve(max_bytes=max_bytes))
 
 
+@pytest.mark.parametrize("partitions", [None, 4])
 @pytest.mark.parametrize("scope", ["server", "account", "stream"])
-async def test_storage_that_is_exhausted_is_measured(scope: str, url: str) -> None:
+async def test_storage_that_is_exhausted_is_measured(scope: str, partitions: int | None, url: str) -> None:
     """The server's own limit is in no answer, and shows only in what it refuses."""
     with limited(scope) as server:
-        async with new_ledger(server.url, publish_timeout_s=1.0) as ledger, measuring(ledger, url):
+        async with (
+            new_ledger(server.url, partitions, publish_timeout_s=1.0) as ledger,
+            measuring(ledger, url),
+        ):
             if scope == "stream":
-                await limit_stream(server.url, LIMIT_BYTES)
+                await limit_streams(ledger, server.url, LIMIT_BYTES)
             before = refusals()
             with pytest.raises(PublishError, match=r"insufficient resources|exceeded"):
                 await fill(ledger)
@@ -114,7 +122,7 @@ async def test_storage_that_is_exhausted_is_measured(scope: str, url: str) -> No
 async def test_a_limit_that_is_raised_lets_what_waits_be_recorded(url: str) -> None:
     with limited("stream") as server:
         async with new_ledger(server.url) as ledger:
-            await limit_stream(server.url, PART_BYTES)
+            await limit_streams(ledger, server.url, PART_BYTES)
             before = refusals()
             waiting = asyncio.create_task(
                 ledger.publish(Outgoing("ledger.svc.test.node.n.large", "1", b"x" * PART_BYTES))
@@ -124,7 +132,7 @@ async def test_a_limit_that_is_raised_lets_what_waits_be_recorded(url: str) -> N
                 return refusals() > before
 
             await eventually(refused)
-            await limit_stream(server.url, LIMIT_BYTES)
+            await limit_streams(ledger, server.url, LIMIT_BYTES)
             assert (await waiting).sequence == 1
 
 

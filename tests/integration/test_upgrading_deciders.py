@@ -22,6 +22,7 @@ from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import ProjectionStore
 from support.deciders import AwayProjection, AwayState
 from support.events import event
+from support.ledger_double import LedgerDouble
 from support.projections import QUICK, assert_true, execute, publish, reaches, running
 from support.runners import Failing, decided
 from support.waiting import eventually
@@ -41,13 +42,13 @@ class NewerAway(AwayProjection):
                 yield Decision(row.registered_by, None, row.node, fact.event.time, NodeDecommissioned())
 
 
-class Interrupted(JetStreamLedger):
+class Interrupted(LedgerDouble):
     """The ledger; something else happens while the first decisions are on their way, or when they have arrived."""
 
     def __init__(
         self, ledger: JetStreamLedger, meanwhile: Callable[[], Awaitable[None]], *, arrives_first: bool
     ) -> None:
-        vars(self).update(vars(ledger))
+        super().__init__(ledger)
         self._meanwhile: Callable[[], Awaitable[None]] | None = meanwhile
         self._arrives_first = arrives_first
 

@@ -16,6 +16,7 @@ from gpuledger.projection.runner import Runner
 from gpuledger.projection.verify import Verification, verify
 from gpuledger.readmodels.projections import DevicesProjection
 from support.events import event, hour
+from support.ledger_double import LedgerDouble
 from support.projections import QUICK, dead_rows_kept, execute, publish
 
 HEAD = 8
@@ -31,11 +32,11 @@ async def url(ledger: JetStreamLedger, migrated_url: str) -> str:
     return migrated_url
 
 
-class Interrupted(JetStreamLedger):
+class Interrupted(LedgerDouble):
     """The ledger, with something that happens while its history is folded."""
 
     def __init__(self, ledger: JetStreamLedger, happens: Callable[[], Awaitable[None]]) -> None:
-        vars(self).update(vars(ledger))
+        super().__init__(ledger)
         self._happens = happens
 
     async def history(

@@ -8,13 +8,14 @@ from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Message, Reader
 from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import JetStreamLedger
+from support.ledger_double import LedgerDouble
 
 
-class CountedReads(JetStreamLedger):
+class CountedReads(LedgerDouble):
     """The ledger, and how many messages its readers have got since the last `restart`."""
 
     def __init__(self, ledger: JetStreamLedger) -> None:
-        vars(self).update(vars(ledger))
+        super().__init__(ledger)
         self.read_messages = 0
 
     def restart(self) -> None:

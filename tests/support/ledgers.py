@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,15 +15,25 @@ from gpuledger.ledger import partition_streams
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Reader
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import NoLedgerError
+from gpuledger.ledger.generation_publish import StreamPublisher
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.ledger.publish import Publisher
 from gpuledger.ledger.stream import open_current
 from gpuledger.runtime.clock import random_id
-from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
+from gpuledger.runtime.settings import ANONYMOUS, PARTITIONS, NatsIdentity
 
 DEADLINE_S = 60.0
 HEARTBEAT_S = 0.1
 """The shortest that the server allows."""
+
+SEVERAL_PARTITIONS = 4
+"""Of ledgers of tests about partitions."""
+
+
+def run_partitions() -> int:
+    """How many partitions the ledgers of this run have where a test does not say (see `--partitions` of pytest)."""
+    return int(os.environ.get(PARTITIONS, "1"))
 
 
 @asynccontextmanager
@@ -39,11 +50,18 @@ async def jetstream_ledger(url: str, **settings: Any) -> AsyncIterator[JetStream
 
 
 @asynccontextmanager
-async def new_ledger(url: str, partitions: int = 1, **settings: Any) -> AsyncIterator[JetStreamLedger]:
-    """The ledger of a NATS server, made where there is none."""
+async def new_ledger(url: str, partitions: int | None = None, **settings: Any) -> AsyncIterator[JetStreamLedger]:
+    """The ledger of a NATS server, made where there is none; `partitions` as of `make_ledger`."""
     await make_ledger(url, settings.get("identity", ANONYMOUS), partitions)
     async with connect_ledger(url, **{"name": "test", **settings}) as ledger:
         yield ledger
+
+
+def publisher_of(ledger: JetStreamLedger) -> Publisher:
+    """What publishes single messages of a ledger of one partition."""
+    publisher = ledger._publishing._publisher
+    assert isinstance(publisher, StreamPublisher)
+    return publisher._publisher.one_by_one
 
 
 def make_ledger_blocking(url: str) -> None:
@@ -52,13 +70,13 @@ def make_ledger_blocking(url: str) -> None:
         thread.submit(asyncio.run, make_ledger(url)).result()
 
 
-async def make_ledger(url: str, identity: NatsIdentity = ANONYMOUS, partitions: int = 1) -> None:
-    """See to it that there is a ledger, as `gpuledger migrate` does."""
+async def make_ledger(url: str, identity: NatsIdentity = ANONYMOUS, partitions: int | None = None) -> None:
+    """See to it that there is a ledger, as `gpuledger migrate` does; without `partitions` it has the run's number."""
     async with connected(url, name="test", timeout_s=DEADLINE_S, identity=identity) as connection:
         try:
             await open_current(connection)
         except NoLedgerError:
-            await partition_streams.make_ledger(connection, random_id(), partitions=partitions)
+            await partition_streams.make_ledger(connection, random_id(), partitions=partitions or run_partitions())
 
 
 def outgoing(number: int, *, aggregate: str = "device", aggregate_id: str = "d", id_prefix: str = "e") -> Outgoing:

@@ -11,6 +11,7 @@ from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
 from support.events import AGENT, event, outgoing
+from support.ledger_double import LedgerDouble
 from support.ledgers import everything
 
 
@@ -35,11 +36,11 @@ class Moving:
         return system_clock() + self.ahead
 
 
-class Failing(JetStreamLedger):
+class Failing(LedgerDouble):
     """The ledger, until a test has publishing fail: before anything was recorded, or behind it."""
 
     def __init__(self, ledger: JetStreamLedger) -> None:
-        vars(self).update(vars(ledger))
+        super().__init__(ledger)
         self.fails: str | None = None
         self.fails_after: int | None = None
         self.tried: list[list[str]] = []

@@ -1,9 +1,8 @@
 """Blue/green rebuild: new rows grow in shadow tables while the old ones serve, then both change places.
 
-They begin with those of the nearest snapshot of this version where there is one, and else with the first event.
-
-The swap is one transaction that also makes the views anew, because views follow a table and not its name. The old
-rows stay as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
+They begin with those of the nearest snapshot of this version where there is one, and else with the first event. The
+swap is one transaction that also makes the views anew, because views follow a table and not its name. The old rows stay
+as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ import structlog
 from psycopg import AsyncConnection
 
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
+from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold, unlock_all
 from gpuledger.db.views import keep_views_async, recreate_views_async
 from gpuledger.domain.fact import changed_rows
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
@@ -192,6 +191,7 @@ async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterato
             ) from error
         finally:
             await _leave_nothing(connection, projection, database_url)
+            await unlock_all(connection)
 
 
 async def _leave_nothing(connection: AsyncConnection[Any], projection: Projection, database_url: str) -> None:
