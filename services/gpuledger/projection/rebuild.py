@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import psycopg
 import structlog
 from psycopg import AsyncConnection
-from psycopg.sql import Identifier
 
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold, unlock_all
@@ -21,18 +20,24 @@ from gpuledger.db.views import keep_views_async, recreate_views_async
 from gpuledger.domain.fact import changed_rows
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
-from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
+from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint
 from gpuledger.projection.continuity import confirm_log, follows_log
+from gpuledger.projection.contraction import create_shadows
 from gpuledger.projection.decision_size import is_too_large
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.editions import drop_edition, drop_tables, move_edition, renew_edition
+from gpuledger.projection.editions import (
+    drop_edition,
+    drop_tables,
+    move_edition,
+    rebuild_lock,
+    renew_edition,
+)
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.begun_tables import begin_tables
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots, LoadedFold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold, skipped_positions
-from gpuledger.projection.rows import create_like
 from gpuledger.projection.shadow_rows import ShadowRows
 from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import Decider, ProjectionStore
@@ -172,7 +177,7 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
 async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterator[AsyncConnection[Any]]:
     name = f"gpuledger rebuild {projection.name}"
     async with connect(database_url, application_name=name) as connection:
-        if await try_hold(connection, _rebuild_lock(projection)) is None:
+        if await try_hold(connection, rebuild_lock(projection)) is None:
             raise RebuildBusyError(
                 f"Another rebuild of projection {projection.name} is running; wait for it or cancel it."
             )
@@ -189,10 +194,6 @@ async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterato
             await unlock_all(connection)
 
 
-def _rebuild_lock(projection: Projection) -> str:
-    return f"rebuild:{projection.name}"
-
-
 async def _leave_nothing(connection: AsyncConnection[Any], projection: Projection, database_url: str) -> None:
     """Drop the new tables; over another connection only with the lock again, or they may be those of another rebuild.
 
@@ -207,7 +208,7 @@ async def _leave_nothing(connection: AsyncConnection[Any], projection: Projectio
     with suppress(psycopg.Error, OSError):
         async with connect(database_url, application_name="gpuledger clean-up") as another:
             async with asyncio.timeout(CLEAN_UP_WAIT_MAX_S):
-                await stand_by(another, _rebuild_lock(projection))
+                await stand_by(another, rebuild_lock(projection))
             await drop_edition(another, projection, NEXT)
 
 
@@ -240,9 +241,7 @@ class _Rebuild:
         self._is_same_log = before is None or await follows_log(
             self._projection, self._ledger, before, accept_loss=accept_loss
         )
-        for spec in self._projection.specs:
-            shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
-            await create_like(self._connection, shadow, served, spec.by_month)
+        await create_shadows(self._connection, self._projection)
         self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
         loaded = await self._loaded(snapshots, database_url)
         if loaded is None:
