@@ -33,8 +33,8 @@ def url(migrated_url: str) -> str:
 
 @pytest.fixture
 async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
-    """An empty ledger."""
-    async with jetstream_ledger(clean_nats_url) as ledger:
+    """An empty ledger, whose partitions come into the log as with `up`."""
+    async with jetstream_ledger(clean_nats_url, puts_in_order=True) as ledger:
         yield ledger
 
 

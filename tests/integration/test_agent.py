@@ -235,7 +235,7 @@ async def test_the_command_records_and_ends_in_an_orderly_way(
     options = ("--node", "w1", "--nats-url", clean_nats_url, "--exporter", exporter.url)
     here = ("--state-dir", str(tmp_path / "state"), "--kubelet-dir", str(tmp_path), "--hardware", "simulated:2xH100")
     kinds = {NodeAgentStarted, NodeMonitoringObserved, NodeDevicesObserved}
-    async with jetstream_ledger(clean_nats_url) as ledger:
+    async with jetstream_ledger(clean_nats_url, puts_in_order=True) as ledger:
         process = await asyncio.create_subprocess_exec(
             *COMMAND, "agent", "run", *options, *here, env=environment(tmp_path), stderr=subprocess.PIPE
         )
@@ -270,7 +270,8 @@ async def test_the_agent_of_a_node_without_cards_or_driver_is_healthy_and_silent
     process = await asyncio.create_subprocess_exec(
         *COMMAND, "agent", "run", *options, *here, env=environment(tmp_path), stderr=subprocess.PIPE
     )
-    async with asyncio.timeout(DEADLINE_S), jetstream_ledger(clean_nats_url) as ledger, ledger.read() as reader:
+    opening = jetstream_ledger(clean_nats_url, puts_in_order=True)
+    async with asyncio.timeout(DEADLINE_S), opening as ledger, ledger.read() as reader:
         surveys: list[NodeDevicesObserved] = []
         while not surveys:
             found = [decoded(message).data for message in await reader.next_batch()]

@@ -27,7 +27,7 @@ from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.clock import system_clock
 from support.exporter import exporter_text
 from support.kubelet import FakeKubelet, a_kubelet
-from support.ledgers import DEADLINE_S, everything, jetstream_ledger
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger, sequencing
 from support.outbox import Recorded, recorded
 from support.paths import ROOT
 from support.servers import short_directory
@@ -283,8 +283,7 @@ async def a_place(
         root = stack.enter_context(short_directory())
         kubelet = await stack.enter_async_context(a_kubelet(root))
         exporter = await stack.enter_async_context(an_exporter())
-        async with jetstream_ledger(nats.url):
-            pass
+        await stack.enter_async_context(sequencing(nats.url))
         given = {"GPULEDGER_EXPORTER_URL": exporter, **(environ or {})}
         agent = AgentProcess(root, url or nats.url, hardware=hardware, **given)
         stack.push_async_callback(agent.kill)

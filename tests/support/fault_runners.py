@@ -111,7 +111,9 @@ async def project(starter: Starter, nats_url: str, database_url: str) -> None:
         group.create_task(process.obey())
         while True:
             try:
-                async with connect_ledger(nats_url, name="runners", heartbeat_s=HEARTBEAT_S) as ledger:
+                async with connect_ledger(
+                    nats_url, name="runners", heartbeat_s=HEARTBEAT_S, puts_in_order=True
+                ) as ledger:
                     await asyncio.gather(*(process.keep_running(ledger, one) for one in projections()))
             except LedgerUnavailableError as error:
                 print(error, file=sys.stderr, flush=True)

@@ -17,6 +17,7 @@ from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import NoLedgerError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.memory import MemoryLedger
+from gpuledger.ledger.partitions import in_partition, partition_of
 from gpuledger.ledger.stream import open_current
 from gpuledger.runtime.clock import random_id
 from gpuledger.runtime.settings import ANONYMOUS, PARTITIONS, NatsIdentity
@@ -50,6 +51,16 @@ async def new_ledger(url: str, partitions: int | None = None, **settings: Any) -
     await make_ledger(url, settings.get("identity", ANONYMOUS), partitions)
     async with connect_ledger(url, **{"name": "test", **settings}) as ledger:
         yield ledger
+
+
+@asynccontextmanager
+async def sequencing(url: str) -> AsyncIterator[None]:
+    """The ledger is made where there is none; meanwhile what its partitions record comes into the log, as with `up`."""
+    async with jetstream_ledger(url, puts_in_order=True) as ledger:
+        if ledger.partitions > 1:
+            yield
+            return
+    yield
 
 
 def make_ledger_blocking(url: str) -> None:
@@ -95,7 +106,9 @@ async def read_count(reader: Reader, count: int) -> list[Message]:
 
 
 def publish_raw(nats_url: str, subject: bytes, data: bytes) -> None:
-    """Publish what no library of ours would, as whoever holds a connection can."""
+    """Publish what no library of ours would, as whoever holds a connection can, into the log of such a subject."""
+    stored, partitions = subject.decode(errors="surrogateescape"), run_partitions()
+    subject = in_partition(stored, partition_of(stored, partitions), partitions).encode(errors="surrogateescape")
     address = urlsplit(nats_url)
     words = {"verbose": False, "pedantic": False, "user": address.username, "pass": address.password}
     with socket.create_connection((address.hostname, address.port)) as connection:

@@ -16,7 +16,7 @@ from gpuledger.events.position import Offset, number_of
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import kept_stream
-from gpuledger.ledger.errors import LedgerError, LogCutError
+from gpuledger.ledger.errors import LedgerError, LogCutError, LogRestoredError, PublishError
 from gpuledger.ledger.partitions import Upto, blocks_between, order_subject, parse_upto, read_upto
 from gpuledger.ledger.read import OrderedReader, reading
 from gpuledger.ledger.single import message_at
@@ -51,6 +51,12 @@ class Order:
         self.nothing: Upto = (0,) * generation.partitions
         self._connection = connection
         self._kept: OrderedDict[int, Upto] = OrderedDict()
+        self._times_connected = connection.times_connected
+
+    @property
+    def times_connected(self) -> int:
+        """What is remembered holds for one connection: before the next, the server may have got another store."""
+        return self._connection.times_connected
 
     async def last(self) -> Entry:
         """The last one; the number is 0 where there is none.
@@ -98,6 +104,9 @@ class Order:
     async def _entry(self, number: int) -> Upto:
         if number == 0:
             return self.nothing
+        if self._times_connected != self.times_connected:
+            self._kept.clear()
+            self._times_connected = self.times_connected
         kept = self._kept.get(number)
         if kept is None:
             try:
@@ -130,16 +139,19 @@ class OrderTail:
         self._news = asyncio.Event()
         self._failure: LedgerError | None = None
         self._task: asyncio.Task[None] | None = None
+        self._times_connected = 0
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Follow, if it does not yet.
+        """Follow, if it does not yet over this connection.
 
         Raises:
             LedgerUnavailableError: the server does not answer.
         """
         async with self._starting:
-            if self._task is None or self._task.done():
+            if self._task is None or self._task.done() or self._is_over:
+                await self.aclose()
+                self._times_connected = self._order.times_connected
                 last = await self._order.last()
                 self._recent, self._failure = [last.upto], None
                 self._task = asyncio.create_task(self._follow(last), name="order of the log")
@@ -148,6 +160,11 @@ class OrderTail:
         """Stop."""
         if self._task is not None:
             await abandon(self._task)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether there was another connection when it began."""
+        return self._times_connected != self._order.times_connected
 
     @property
     def upto(self) -> Upto:
@@ -160,10 +177,13 @@ class OrderTail:
         Raises:
             LedgerError: the order cannot be read any more.
         """
-        while self.upto[partition] < number:
-            if self._failure is not None:
+        while self._is_over or self.upto[partition] < number:
+            if self._is_over:
+                await self.start()
+            elif self._failure is not None:
                 raise self._failure
-            await self._news.wait()
+            else:
+                await self._news.wait()
 
     async def places_of(self, partition: int, numbers: Sequence[int]) -> list[Offset]:
         """The places in the log of messages of a partition that are in it."""
@@ -177,7 +197,7 @@ class OrderTail:
 
     async def _step_of(self, partition: int, number: int) -> tuple[Upto, Upto]:
         recent = self._recent
-        if recent[0][partition] < number:
+        if recent[0][partition] < number <= recent[-1][partition]:
             at = bisect_left(recent, number, key=lambda upto: upto[partition])
             return recent[at - 1], recent[at]
         step = await self._order.step_of(partition, number)
@@ -188,9 +208,12 @@ class OrderTail:
     async def _follow(self, last: Entry) -> None:
         try:
             async with AsyncExitStack() as stack:
-                reader = await stack.enter_async_context(reading(self._make_reader(last.number)))
+                # Nobody relies on what is read here: what was published may be lost with a store that is put back.
+                reader = await stack.enter_async_context(reading(self._make_reader(last.number), is_relied_on=False))
                 while True:
                     self._take(await reader.next_batch())
+        except LogRestoredError as error:
+            self._failure = PublishError(f"Meanwhile the store was put back: {error} Publishing it again is safe.")
         except LedgerError as error:
             self._failure = error
         finally:

@@ -10,7 +10,7 @@ more than the server's own window (32 MiB). No message may be handed out twice o
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
@@ -350,11 +350,11 @@ class OrderedReader:
 
 
 @asynccontextmanager
-async def reading(reader: OrderedReader) -> AsyncIterator[OrderedReader]:
-    """The reader, delivering while the block runs."""
+async def reading(reader: OrderedReader, *, is_relied_on: bool = True) -> AsyncIterator[OrderedReader]:
+    """The reader, delivering while the block runs; where it is relied on, as of `OrderedReader.guarding`."""
     task = asyncio.create_task(reader.supervise(), name="ledger reader")
     try:
-        with reader.guarding():
+        with reader.guarding() if is_relied_on else nullcontext():
             yield reader
     finally:
         reader.fail(LedgerUnavailableError("The reader was closed."))

@@ -60,16 +60,22 @@ class Sequencer:
         self._called = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_denied = False
+        self._heads: _Heads | None = None
         self.appended = 0
         """How many messages of the order are this one's."""
         self.problem = ""
         """Why the server takes no message of the order, if that was so when it was last asked."""
 
     def call(self) -> None:
-        """Append what stays out of the log, unless that is forbidden here."""
+        """Append what stays out of the log, unless that is forbidden here.
+
+        Who appends already looks whether the order still is the one that it goes on: a store may have been put back.
+        """
         if self._is_denied:
             return
         self._called.set()
+        if self._heads is not None:
+            self._heads.doubt()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="sequencer")
 
@@ -114,14 +120,19 @@ class Sequencer:
             LedgerError: a partition cannot be read.
         """
         last = await self._order.last()
-        heads = _Heads(last.upto)
+        heads = self._heads = _Heads(last.upto)
         async with AsyncExitStack() as stack:
+            stack.callback(setattr, self, "_heads", None)
             for partition, number in enumerate(last.upto):
                 reader = await stack.enter_async_context(reading(self._make_reader(partition, number)))
                 task = asyncio.create_task(heads.follow(partition, reader))
                 stack.push_async_callback(abandon, task)
             while True:
                 upto = together(last.upto, await heads.beyond(last.upto))
+                if heads.is_doubted():
+                    if await self._order.last() != last:
+                        return
+                    continue
                 appended = await self._append(last, upto)
                 if appended is None:
                     return
@@ -159,6 +170,17 @@ class _Heads:
         self._heads = list(upto)
         self._news = asyncio.Event()
         self._failure: LedgerError | None = None
+        self._doubted = False
+
+    def doubt(self) -> None:
+        """Have `beyond` return, whatever has arrived."""
+        self._doubted = True
+        self._news.set()
+
+    def is_doubted(self) -> bool:
+        """Whether there was a doubt since this was asked last."""
+        doubted, self._doubted = self._doubted, False
+        return doubted
 
     async def follow(self, partition: int, reader: OrderedReader) -> None:
         """Take what a partition has, until cancelled or until it fails."""
@@ -172,8 +194,8 @@ class _Heads:
             self._news.set()
 
     async def beyond(self, upto: Upto) -> Upto:
-        """Wait for something that is not in the log; what each partition has by then."""
-        while not is_behind(upto, tuple(self._heads)):
+        """Wait for something that is not in the log, or for a doubt; what each partition has by then."""
+        while not is_behind(upto, tuple(self._heads)) and not self._doubted:
             if self._failure is not None:
                 raise self._failure
             self._news.clear()
