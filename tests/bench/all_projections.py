@@ -76,16 +76,16 @@ async def all_at_once(database_url: str, sizes: AllProjectionsSizes = FULL) -> l
 async def _pace(database_url: str, sizes: AllProjectionsSizes) -> Pace:
     with unsynced_nats() as server:
         async with connect_ledger(server.url, name="bench", puts_in_order=True) as ledger:
-            last = await _publish(ledger, sizes)
+            last = await publish(ledger, sizes.agents, sizes.events)
             parsed_per_s = await read_once(ledger, sizes.events)
             began_s = process_time()
             took_s = await project(ledger, database_url, last)
             return Pace(sizes.events / took_s, sizes.events / (process_time() - began_s), parsed_per_s)
 
 
-async def _publish(ledger: JetStreamLedger, sizes: AllProjectionsSizes) -> Offset:
-    """All partitions side by side, as agents publish; each in the order of its agents' events."""
-    messages = list(recorded(sizes.agents, sizes.events))
+async def publish(ledger: JetStreamLedger, agents: int, events: int) -> Offset:
+    """Record the events of agents, all partitions side by side, each in the order of its agents'; returns the head."""
+    messages = list(recorded(agents, events))
     for start in range(0, len(messages), PUBLISHED_AT_ONCE):
         by_partition: dict[int, list[Outgoing]] = defaultdict(list)
         for message in messages[start : start + PUBLISHED_AT_ONCE]:

@@ -71,6 +71,9 @@ from bench.scale import ScaleSizes, scale
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
+from bench.sharing import FULL as SHARING
+from bench.sharing import QUICK as QUICK_SHARING
+from bench.sharing import SharingSizes, sharing
 from bench.sql_at import sql_at
 from bench.subjects import FULL as SUBJECTS
 from bench.subjects import QUICK as QUICK_SUBJECTS
@@ -99,6 +102,7 @@ class Sizes:
     pools: PoolsSizes = POOLS
     agents: AgentsSizes = AGENTS
     all_projections: AllProjectionsSizes = ALL_PROJECTIONS
+    sharing: SharingSizes = SHARING
     resting: RestingSizes = RESTING
     agent: AgentSizes = AGENT
     setting_up: SettingUpSizes = SETTING_UP
@@ -128,6 +132,7 @@ QUICK = Sizes(
     pools=QUICK_POOLS,
     agents=QUICK_AGENTS,
     all_projections=QUICK_ALL_PROJECTIONS,
+    sharing=QUICK_SHARING,
     resting=QUICK_RESTING,
     agent=QUICK_AGENT,
     setting_up=QUICK_SETTING_UP,
@@ -152,6 +157,7 @@ NAMES = (
     "pools",
     "agents",
     "all-projections",
+    "sharing",
     "resting",
     "agent",
     "setting-up",
@@ -227,6 +233,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
         "all-projections": lambda: all_at_once(database_url, sizes.all_projections),
+        "sharing": lambda: sharing(database_url, sizes.sharing, sizes.rounds),
         "resting": lambda: resting(database_url, sizes.resting),
         "agent": lambda: agent(sizes.agent),
         "setting-up": lambda: _setting_up(database_url, sizes),

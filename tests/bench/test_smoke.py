@@ -24,6 +24,7 @@ FIGURES |= {
     "peak memory of a start of admission",
     "11 projections in one process",
     "11 projections at rest",
+    "an event, ",
     "sql --as-recorded",
     "sql --at",
     "an event in the log",

@@ -20,7 +20,7 @@ from gpuledger.ledger.gate import PublishGate
 from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.local.servers.nats import NatsServer
-from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing
+from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing, publisher_of
 from support.servers import short_directory
 from support.waiting import eventually
 
@@ -109,7 +109,7 @@ async def test_what_a_busy_server_refuses_is_sent_again(
 
 
 async def test_a_batch_is_not_tried_before_a_closed_gate(ledger: JetStreamLedger) -> None:
-    gate = ledger._publishing._publisher.one_by_one.gate
+    gate = publisher_of(ledger).gate
     gate.close("no leader")
     receipts = await ledger.publish_many([outgoing(number) for number in range(BATCH_MESSAGES_MIN)])
     assert [receipt.sequence for receipt in receipts] == list(range(1, BATCH_MESSAGES_MIN + 1))
@@ -119,7 +119,7 @@ async def test_a_batch_is_not_tried_before_a_closed_gate(ledger: JetStreamLedger
 async def test_a_probe_that_is_lost_while_leaders_change_is_soon_sent_again(
     ledger: JetStreamLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publisher = ledger._publishing._publisher.one_by_one
+    publisher = publisher_of(ledger)
     publisher.gate = PublishGate(3_600.0)  # it notices no silence
     publisher.gate.close("no leader")
     client, lost = ledger._connection.client, list[str]()

@@ -1,7 +1,7 @@
 """What every ledger does, in memory and in JetStream alike."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 import pytest
@@ -18,9 +18,8 @@ from support.events import event
 from support.events import outgoing as as_outgoing
 from support.ledgers import (
     DEADLINE_S,
+    SEVERAL_PARTITIONS,
     everything,
-    jetstream_ledger,
-    memory_ledger,
     numbers_of,
     outgoing,
     read_count,
@@ -31,20 +30,7 @@ MANY = 20
 """More than go one by one."""
 
 DEVICE = "ledger.svc.test.device.d.>"
-PARTITIONS = 4
 OF_ALL_ORIGINS = "ledger.*.*.device.d.>"
-
-
-@pytest.fixture(params=["memory", "jetstream", "partitions"])
-async def ledger(request: pytest.FixtureRequest) -> AsyncIterator[Ledger]:
-    if request.param == "memory":
-        async with memory_ledger() as in_memory:
-            yield in_memory
-    else:
-        partitions = PARTITIONS if request.param == "partitions" else 1
-        url = request.getfixturevalue("clean_nats_url")
-        async with jetstream_ledger(url, partitions=partitions) as in_jetstream:
-            yield in_jetstream
 
 
 async def test_an_empty_ledger_has_no_head_and_no_history(ledger: Ledger) -> None:
@@ -292,21 +278,11 @@ async def test_a_closed_reader_is_an_error(ledger: Ledger) -> None:
         await reader.next_batch()
 
 
-async def test_a_message_is_found_at_its_sequence(ledger: Ledger) -> None:
-    await ledger.publish_many([outgoing(1), outgoing(2)])
-    found = await ledger.message_at(2)
-    assert found is not None
-    (expected,) = await everything(ledger, after=1)
-    assert (found.subject, found.data, found.sequence) == expected[:3]
-    assert found.recorded_ns // 1000 == expected.recorded_ns // 1000
-    assert [await ledger.message_at(sequence) for sequence in (0, 3)] == [None, None]
-
-
 def _another(message: Outgoing) -> Outgoing:
     """Another origin's message with the id of one, where the server compares ids: in the same partition."""
-    partition = partition_of(message.subject, PARTITIONS)
+    partition = partition_of(message.subject, SEVERAL_PARTITIONS)
     origins = (f"ledger.svc.test{number}" for number in count())
-    origin = next(one for one in origins if partition_of(one, PARTITIONS) == partition)
+    origin = next(one for one in origins if partition_of(one, SEVERAL_PARTITIONS) == partition)
     return Outgoing(f"{origin}.device.d.happened", message.id, b"7")
 
 

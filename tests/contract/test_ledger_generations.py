@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from gpuledger.events.position import Position
 from gpuledger.ledger.api import Expected, Ledger
 from gpuledger.ledger.atomic import AtomicPublisher
-from gpuledger.ledger.closing import begin_next, beginning, fence, open_next
+from gpuledger.ledger.closing import begin_next, fence, open_next
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import LogRestoredError, SequenceConflictError
 from gpuledger.ledger.identity import Anchor
@@ -21,6 +22,11 @@ from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of
 
 DEVICE = "ledger.*.*.device.d.>"
 POD = "ledger.*.*.pod.>"
+OWN_DEVICE = "ledger.svc.test.device.d.>"
+OWN_POD = "ledger.svc.test.pod.>"
+"""Of one origin: what is expected of several partitions has to be about one of them."""
+
+PARTITIONS = pytest.mark.parametrize("partitions", [1, 4])
 LINK = "a" * 64
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -32,15 +38,16 @@ class Log(NamedTuple):
     close: Callable[[], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory", "jetstream"])
+@pytest.fixture(params=["memory", 1, 4])
 async def log(request: pytest.FixtureRequest) -> AsyncIterator[Log]:
+    """In memory, or of so many partitions."""
     if request.param == "memory":
         memory = MemoryLedger()
         yield Log(memory, lambda: memory.close_generation("/archive", LINK))
         return
     url = request.getfixturevalue("clean_nats_url")
     async with AsyncExitStack() as stack:
-        ledger = await stack.enter_async_context(jetstream_ledger(url))
+        ledger = await stack.enter_async_context(jetstream_ledger(url, partitions=request.param))
 
         async def close() -> None:
             await close_generation(url, ledger.generation)
@@ -117,6 +124,17 @@ async def test_single_messages_of_a_closed_generation_are_found(log: Log) -> Non
     assert await log.ledger.last_sequence(DEVICE) == 3
 
 
+async def test_messages_of_several_generations_are_found_in_order(log: Log) -> None:
+    for number in (1, 3, 5):
+        await log.ledger.publish_many([outgoing(number), outgoing(number + 1)])
+        await log.close()
+    await log.ledger.publish(outgoing(7))
+    found = await log.ledger.messages_at([1, 4, 5, 6, 7])
+    assert numbers_of([one for one in found if one is not None]) == [1, 4, 5, 6, 7]
+    with pytest.raises(LogRestoredError, match="ends at 4/7 and has no event at 4/9"):
+        await log.ledger.messages_at([1, 9])
+
+
 async def test_an_event_of_a_closed_generation_is_confirmed_by_its_digest(log: Log) -> None:
     await log.ledger.publish_many([outgoing(1), outgoing(2)])
     await log.close()
@@ -133,17 +151,19 @@ async def test_what_is_expected_of_a_closed_generation_holds_in_the_next(log: Lo
     await log.ledger.publish_many([outgoing(1), outgoing(2, aggregate="pod"), outgoing(3)])
     await log.close()
     with pytest.raises(SequenceConflictError):
-        await log.ledger.publish(outgoing(4), Expected(DEVICE, 1))
-    assert (await log.ledger.publish(outgoing(5), Expected(DEVICE, 3))).sequence == 4
+        await log.ledger.publish(outgoing(4), Expected(OWN_DEVICE, 1))
+    assert (await log.ledger.publish(outgoing(5), Expected(OWN_DEVICE, 3))).sequence == 4
     with pytest.raises(SequenceConflictError):
-        await log.ledger.publish(outgoing(6), Expected(DEVICE, 3))
+        await log.ledger.publish(outgoing(6), Expected(OWN_DEVICE, 3))
     many = [outgoing(number, aggregate="pod") for number in range(100, 130)]
-    receipts = await log.ledger.publish_many(many, Expected(POD, 2))
+    receipts = await log.ledger.publish_many(many, Expected(OWN_POD, 2))
     assert [one.sequence for one in receipts] == list(range(5, 35))
 
 
-async def test_nobody_has_to_be_told_that_a_generation_was_closed(clean_nats_url: str) -> None:
-    async with jetstream_ledger(clean_nats_url) as ledger, jetstream_ledger(clean_nats_url) as other:
+@PARTITIONS
+async def test_nobody_has_to_be_told_that_a_generation_was_closed(clean_nats_url: str, partitions: int) -> None:
+    opening = partial(jetstream_ledger, clean_nats_url, partitions=partitions)
+    async with opening() as ledger, opening() as other:
         await ledger.publish(outgoing(1))
         async with other.read() as reader:
             await read_count(reader, 1)
@@ -155,21 +175,24 @@ async def test_nobody_has_to_be_told_that_a_generation_was_closed(clean_nats_url
         assert numbers_of(await everything(other)) == list(range(1, 50))
 
 
-async def test_a_repeat_that_begins_a_generation_is_no_conflict(clean_nats_url: str) -> None:
-    async with jetstream_ledger(clean_nats_url) as ledger, connected(clean_nats_url, name="test") as connection:
+@PARTITIONS
+async def test_a_repeat_that_begins_a_generation_is_no_conflict(clean_nats_url: str, partitions: int) -> None:
+    opening = jetstream_ledger(clean_nats_url, partitions=partitions)
+    async with opening as ledger, connected(clean_nats_url, name="test") as connection:
         await ledger.publish(outgoing(1))
         await fence(connection, 1, "/archive", NOON)
         identity = await begin_next(connection, 1, "/archive", LINK)
         async with connect_ledger(clean_nats_url, name="test", generation=2) as following:
-            await following.publish(beginning(outgoing(1, id_prefix="repeated"), 2))
+            await following.publish(outgoing(1, id_prefix="repeated"))
         await open_next(connection, identity)
-        assert (await ledger.publish(outgoing(2), Expected(DEVICE, 1))).sequence == 3
+        assert (await ledger.publish(outgoing(2), Expected(OWN_DEVICE, 1))).sequence == 3
         with pytest.raises(SequenceConflictError):
-            await ledger.publish(outgoing(3), Expected(DEVICE, 1))
+            await ledger.publish(outgoing(3), Expected(OWN_DEVICE, 1))
 
 
+@PARTITIONS
 async def test_who_publishes_while_another_goes_on_goes_on_too(
-    clean_nats_url: str, monkeypatch: pytest.MonkeyPatch
+    clean_nats_url: str, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever waits for the other finds nothing left to go on to, and publishes there all the same."""
     both, calls = asyncio.Event(), 0
@@ -186,7 +209,7 @@ async def test_who_publishes_while_another_goes_on_goes_on_too(
         await both.wait()
         await really_start(self)
 
-    async with jetstream_ledger(clean_nats_url) as ledger:
+    async with jetstream_ledger(clean_nats_url, partitions=partitions) as ledger:
         await ledger.publish(outgoing(1))
         await close_generation(clean_nats_url, 1)
         monkeypatch.setattr(JetStreamLedger, "go_on", go_on)

@@ -127,7 +127,7 @@ async def test_a_place_of_another_partition_is_not_what_was_expected(ledger: Par
 async def test_a_reader_begins_where_the_log_goes_on_while_it_looks(ledger: PartitionedLedger) -> None:
     """The event comes into the log between its two questions."""
     await ledger.publish(of("n1", 1))
-    order, looks = ledger._order, 0
+    order, looks = ledger.log.order, 0
 
     class Late(Order):
         async def step_at(self, place: Offset) -> Step | None:
@@ -135,7 +135,7 @@ async def test_a_reader_begins_where_the_log_goes_on_while_it_looks(ledger: Part
             looks += 1
             return None if looks == 1 else await order.step_at(place)
 
-    ledger._order = Late(ledger._connection, ledger._generation)
+    ledger.log.order = Late(ledger._connection, ledger._generation)
     async with ledger.read() as reader:
         assert [one.data for one in await reader.next_batch()] == [b"n1 1"]
     assert looks == 2

@@ -94,8 +94,6 @@ async def test_the_log_is_proven_archived_and_shown(ledger: JetStreamLedger, cli
 @pytest.mark.parametrize(
     ("command", "what"),
     [
-        (("log", "archive", "close", "PATH", "--yes"), "Closing a generation"),
-        (("log", "backup", "PATH"), "Backing up the log"),
         (("log", "import", "PATH", "--yes"), "Restoring"),
     ],
 )

@@ -27,6 +27,7 @@ from gpuledger.local.servers.errors import (
     ForeignDataDirError,
     PortTakenError,
 )
+from gpuledger.local.servers.go_memory import EMBEDDED_BYTES, LIMIT
 from gpuledger.local.servers.lock import LockHolder
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer
@@ -108,6 +109,10 @@ class TestNats:
         pid = fresh_nats.pid
         fresh_nats.start()
         assert fresh_nats.pid == pid
+
+    def test_its_memory_has_a_soft_limit(self, fresh_nats: NatsServer) -> None:
+        environment = Path(f"/proc/{fresh_nats.pid}/environ").read_bytes().split(b"\0")
+        assert f"{LIMIT}={os.environ.get(LIMIT, EMBEDDED_BYTES)}".encode() in environment
 
     def test_refuses_a_wrong_password(self, fresh_nats: NatsServer) -> None:
         with pytest.raises(LedgerUnavailableError, match="Authorization"):

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 
 from gpuledger.cli.get.nouns import NOUNS
 from gpuledger.compose.snapshots import SnapshotPauses, SnapshotService
-from gpuledger.db.engine import connect
-from gpuledger.db.locks import SNAPSHOTS_LOCK, try_hold
+from gpuledger.db.engine import AsyncConnection, connect
+from gpuledger.db.locks import SNAPSHOTS_LOCK, try_hold, try_lock
 from gpuledger.events.position import number_of
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -177,6 +178,22 @@ async def test_one_process_takes_them_at_a_time(backend: Backend) -> None:
         assert await try_hold(connection, SNAPSHOTS_LOCK)
         with pytest.raises(ToolBusyError, match="Another process takes snapshots"):
             await snapshots.take(backend, [], also_last=True)
+
+
+async def test_the_lock_is_free_before_the_session_ends(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL takes its time to notice that a session is closed, so the next command could find the lock taken."""
+    was_free: list[bool] = []
+
+    @asynccontextmanager
+    async def observed(url: str, *, application_name: str) -> AsyncIterator[AsyncConnection]:
+        async with connect(url, application_name=application_name) as connection:
+            yield connection
+            async with connect(url, application_name="another") as another:
+                was_free.append(await try_lock(another, SNAPSHOTS_LOCK))
+
+    monkeypatch.setattr(snapshots, "connect", observed)
+    await snapshots.take(backend, [], also_last=True, settings=EVERY_150)
+    assert was_free == [True]
 
 
 async def test_without_an_object_store_a_command_says_what_to_set(recorded: JetStreamLedger, url: str) -> None:

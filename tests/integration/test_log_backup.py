@@ -8,9 +8,11 @@ import orjson
 import pytest
 
 from gpuledger.events.position import Offset, events_up_to, is_after, is_at_or_after
+from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedError, StreamConfigError
+from gpuledger.ledger.errors import NoLedgerError, PermissionDeniedError, RestoreInterruptedError, StreamConfigError
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.partitions import partition_streams
 from gpuledger.ledger.permissions import Role
 from gpuledger.ledger.snapshot import ABOUT, DATA, load_stream
 from gpuledger.ledger.stream import begin_generation, create_ledger
@@ -69,6 +71,41 @@ async def test_a_copy_is_taken_while_others_publish(
     async with jetstream_ledger(empty_nats.url) as ledger:
         assert numbers_of(await everything(ledger)) == list(range(events_up_to(last)))
     assert is_at_or_after(last, 20_000)
+
+
+async def test_partitions_come_back_with_their_order(
+    clean_nats_url: str, empty_nats: NatsServer, tmp_path: Path
+) -> None:
+    """Nobody finds a ledger before the order is back; what was recorded while the copy was taken is there or is not."""
+    folder = tmp_path / "copy"
+    async with jetstream_ledger(clean_nats_url, partitions=4) as ledger:
+        await ledger.publish_many([of(number) for number in range(200)])
+        before = await everything(ledger)
+        publishing = asyncio.create_task(ledger.publish_many([of(number) for number in range(200, 400)]))
+        copied = await save(clean_nats_url, folder)
+        await publishing
+        after = await everything(ledger)
+    assert [name for name, _ in copied] == ["LEDGER_1", *partition_streams("LEDGER_1", 4)]
+    async with connected(empty_nats.url, name="test") as connection:
+        await load_stream(connection, folder / "LEDGER_1_P2OF4", lambda _: None)
+    with pytest.raises(NoLedgerError):
+        async with connect_ledger(empty_nats.url, name="reader"):
+            pass
+    assert await restore(empty_nats.url, folder) == [*copied[1:], copied[0]]
+    async with jetstream_ledger(empty_nats.url) as ledger:
+        assert ledger.partitions == 4
+        restored = await everything(ledger)
+        assert restored[:200] == before
+        assert restored == after[: len(restored)]
+        assert is_after((await ledger.publish(of(500))).sequence, len(restored))
+    (folder / "LEDGER_1_P3OF4" / ABOUT).unlink()
+    with pytest.raises(StreamConfigError, match="holds no complete copy"):
+        await restore(empty_nats.url, folder)
+
+
+def of(number: int) -> Outgoing:
+    """A message of one of ten nodes, which are in all of four partitions."""
+    return Outgoing(f"ledger.node.n{number % 10}.device.d.happened", f"e-{number}", str(number).encode())
 
 
 async def two_generations(url: str, folder: Path) -> None:

@@ -18,9 +18,9 @@ from gpuledger.events.position import Offset, Position, is_same
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedError
+from gpuledger.ledger.intake import SUBJECT_BYTES_MAX
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.permissions import Role
-from gpuledger.ledger.restoring import SUBJECT_BYTES_MAX
 from gpuledger.ledger.stream import archive_subject
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner, writer_lock

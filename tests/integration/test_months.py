@@ -10,7 +10,6 @@ from gpuledger.db.engine import connect
 from gpuledger.domain.table import Changes
 from gpuledger.domain.workloads.allocations import HISTORY as RANGES
 from gpuledger.domain.workloads.allocations import AllocationRange
-from gpuledger.events.allocation import AllocatedDevices, AllocationEnded, AllocationObserved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -26,8 +25,9 @@ from gpuledger.projection.rows import RowStore
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.readmodels.projections import AllocationsProjection, AvailabilityProjection
 from gpuledger.runtime.backoff import Backoff, Retries
+from support.containers import ended, held
 from support.dra_facts import MEMORY, allocated, device, fact_at, published, released
-from support.events import AGENT, event, hour, numbered
+from support.events import event, hour, numbered
 from support.fold_snapshots import MemoryObjects
 from support.month_tables import BOTH, TABLE, at, catch_up, names, partitions, pods, sweep
 from support.paths import ROOT
@@ -43,21 +43,6 @@ class EarlierAllocations(AllocationsProjection):
     specs = tuple(  # type: ignore[assignment]
         spec._replace(by_month=None, page_after=None) for spec in AllocationsProjection.specs
     )
-
-
-def held(number: int, name: str, since: float) -> Decoded:
-    data = AllocationObserved(
-        node="n1",
-        namespace="ns",
-        pod=name,
-        container="c",
-        resources=(AllocatedDevices(resource="r", devices=(f"GPU-{name}",)),),
-    )
-    return event(data, f"n1/ns/{name}/c", number=number, at=since, source=AGENT)
-
-
-def ended(number: int, name: str, until: float) -> Decoded:
-    return event(AllocationEnded(), f"n1/ns/{name}/c", number=number, at=until, source=AGENT)
 
 
 def shortened(before: float, number: int = 1) -> Decoded:

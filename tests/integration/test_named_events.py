@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuledger.cli.log.tail import filter_of, last_about
+from gpuledger.domain.event_index import IndexedName
 from gpuledger.events.claim import ClaimReleased
 from gpuledger.events.envelope import parse
 from gpuledger.events.pod import PodGone, PodObserved
@@ -17,13 +18,14 @@ from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.subjects import SHARED, aggregate_filter, parse_subject, shared_subject
 from gpuledger.ledger.api import Message, Outgoing
+from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import EventIndexProjection
 from gpuledger.tools.queries import named_events
 from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.named_events import messages_about, shared_messages_about
+from gpuledger.tools.queries.named_events import messages_about, messages_about_each, shared_messages_about
 from gpuledger.tools.queries.pools import requesting_pods
 from support.events import event, hour, outgoing
 from support.ledgers import everything
@@ -120,6 +122,28 @@ async def test_the_events_about_a_device_are_read_where_the_index_has_them(
     assert asked == [number_of(head) - 10]
 
 
+@pytest.mark.parametrize("event_name", ["", "failed"])
+@pytest.mark.parametrize("names", [["d1"], ["d1", "d2", "nobody"], []])
+async def test_the_events_about_several_devices_are_found_by_one_look_up(
+    cards: Backend, names: list[str], event_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everyone = [one for one in await everything(cards.ledger) if event_name in one.subject.split(".")[-1]]
+    asked = list[int]()
+    indexed = named_events._indexed
+
+    async def counted(*options: Any, **others: Any) -> named_events.IndexedPositions:
+        found = await indexed(*options, **others)
+        asked.append(len(found.positions))
+        return found
+
+    monkeypatch.setattr(named_events, "_indexed", counted)
+    found = await messages_about_each(cards, "device", names, event_name)
+    assert {name: [in_microseconds(one) for one in messages] for name, messages in found.items()} == {
+        name: [in_microseconds(one) for one in everyone if parse(one.data).subject == name] for name in names
+    }
+    assert len(asked) == (1 if names else 0)
+
+
 @pytest.mark.parametrize("change", ["version = 1", "ledger_id = 'another'"])
 async def test_an_index_that_lacks_devices_is_not_asked_for_one(cards: Backend, change: str) -> None:
     execute(cards.database_url, f"UPDATE gpuledger.projection SET {change}")
@@ -127,6 +151,14 @@ async def test_an_index_that_lacks_devices_is_not_asked_for_one(cards: Backend, 
     expected = await scanned(cards.ledger, "device", CARD)
     assert expected
     assert await looked_up(cards, "device", CARD) == expected
+
+
+async def test_an_event_that_the_index_has_and_the_log_lacks_is_an_error(cards: Backend) -> None:
+    position = number_of(await cards.ledger.head()) + 1
+    digest = IndexedName("device", CARD).digest
+    execute(cards.database_url, f"INSERT INTO gpuledger_live.indexed_event VALUES ({digest}, {position})")
+    with pytest.raises(LogRestoredError, match=f"has no event at 1/{position}, where one was read"):
+        await looked_up(cards, "device", CARD)
 
 
 async def test_an_index_that_is_far_behind_is_brought_to_the_head_first(

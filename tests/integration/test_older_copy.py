@@ -22,7 +22,7 @@ from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.writer import RowWriter
 from support.events import AGENT, outgoing
-from support.ledgers import everything, new_ledger, read_count
+from support.ledgers import everything, new_ledger, publisher_of, read_count
 from support.log_copies import keep_copy, put_back
 from support.projections import QUICK, publish, running
 from support.runners import failures, unfit
@@ -64,7 +64,7 @@ async def test_what_waits_before_a_closed_gate_is_not_published_into_the_older_c
     fresh_nats: NatsServer, tmp_path: Path
 ) -> None:
     async with longer_than_copy(fresh_nats, tmp_path / "copy") as ledger:
-        gate = ledger._publishing._publisher.one_by_one.gate
+        gate = publisher_of(ledger).gate
 
         async def waits() -> bool:
             return bool(gate._waiting)
@@ -109,7 +109,7 @@ async def test_what_waits_for_a_stream_that_is_away_is_not_published_into_an_old
 
 
 async def is_closed(ledger: JetStreamLedger) -> bool:
-    return not ledger._publishing._publisher.one_by_one.gate.is_open
+    return not publisher_of(ledger).gate.is_open
 
 
 @pytest.mark.parametrize("count", [1, 40])

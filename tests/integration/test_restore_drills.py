@@ -1,5 +1,6 @@
 """The drills of docs/operations.md for the loss of either server or both: the very commands, on real servers."""
 
+import base64
 import os
 import re
 import subprocess
@@ -12,7 +13,9 @@ import orjson
 import psycopg
 import pytest
 
+from gpuledger.ledger.partitions import in_partition, order_subject, parse_upto, partition_of
 from gpuledger.local.servers.postgres_binaries import find_binaries
+from support.ledgers import run_partitions
 from support.paths import ROOT
 from support.servers import nats_answer, nats_server, postgres_server
 from support.up import COMMAND, Up, environment, eventually, gpuledger, running_up
@@ -86,10 +89,16 @@ class Site(NamedTuple):
         ]
         file.write_bytes(b"".join(orjson.dumps(fact) + b"\n" for fact in facts))
         self.gpuledger("import", "jsonl", str(file))
-        nats_answer(self.nats_url, f"ledger.node.n{number}.device.d.broken", b"no event")
+        subject, partitions = f"ledger.node.n{number}.device.d.broken", run_partitions()
+        taken = in_partition(subject, partition_of(subject, partitions), partitions)
+        nats_answer(self.nats_url, taken, b"no event")
 
     def head(self) -> int:
         """The last position of the log."""
+        if (partitions := run_partitions()) > 1:
+            asked = orjson.dumps({"last_by_subj": order_subject(1)})
+            message = nats_answer(self.nats_url, "$JS.API.STREAM.MSG.GET.LEDGER_1", asked)["message"]
+            return sum(parse_upto(base64.b64decode(message["data"]), partitions) or ())
         state = nats_answer(self.nats_url, "$JS.API.STREAM.INFO.LEDGER_1")["state"]
         return int(state["last_seq"])
 

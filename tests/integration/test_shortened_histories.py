@@ -8,7 +8,6 @@ import pytest
 from gpuledger.db.engine import connect
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.histories import CONTAINER_ALLOCATIONS
-from gpuledger.events.allocation import AllocatedDevices, AllocationEnded, AllocationObserved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
 from gpuledger.events.position import is_origin, number_of
@@ -24,6 +23,7 @@ from gpuledger.projection.replay import fold_until
 from gpuledger.projection.runner import Runner
 from gpuledger.projection.store import ProjectionStore
 from gpuledger.readmodels.projections import AllocationsProjection
+from support.containers import ended, held
 from support.events import AGENT, event, hour
 from support.fold_snapshots import MemoryObjects
 from support.projections import QUICK, QUICK_SERVICE, assert_true, execute, publish, running, table
@@ -38,27 +38,12 @@ CONTAINERS = 400
 """Enough for several pages."""
 
 
-def held(number: int, name: str, at: float) -> Decoded:
-    data = AllocationObserved(
-        node="n1",
-        namespace="ns",
-        pod=name,
-        container="c",
-        resources=(AllocatedDevices(resource="r", devices=(f"GPU-{name}",)),),
-    )
-    return event(data, f"n1/ns/{name}/c", number=number, at=LONG_AGO + at, source=AGENT)
-
-
-def ended(number: int, name: str, at: float) -> Decoded:
-    return event(AllocationEnded(), f"n1/ns/{name}/c", number=number, at=LONG_AGO + at, source=AGENT)
-
-
 def facts() -> list[Decoded]:
     """Containers that have a card for an hour, one after the other, and one that has one throughout."""
-    found = [held(1, "always", 0)]
+    found = [held(1, "always", LONG_AGO)]
     for number in range(CONTAINERS):
-        found.append(held(2 * number + 2, f"p{number}", number))
-        found.append(ended(2 * number + 3, f"p{number}", number + 1))
+        found.append(held(2 * number + 2, f"p{number}", LONG_AGO + number))
+        found.append(ended(2 * number + 3, f"p{number}", LONG_AGO + number + 1))
     return found
 
 
@@ -120,7 +105,7 @@ async def test_a_late_fact_of_before_is_refused_with_its_reason(ledger: JetStrea
     await publish(ledger, [*facts(), shortened(300)])
     await catch_up(ledger, url)
     before = table(url, "container_allocation_day"), table(url, "container_allocation")
-    late = await publish(ledger, [held(NEXT, "late", 299.5), held(NEXT + 1, "in-time", 300)])
+    late = await publish(ledger, [held(NEXT, "late", LONG_AGO + 299.5), held(NEXT + 1, "in-time", LONG_AGO + 300)])
     await catch_up(ledger, url)
     ((position, reason),) = table(url, "rejection", "position, reason")
     assert position == late - 1
@@ -232,7 +217,7 @@ async def test_who_was_fenced_deletes_nothing(ledger: JetStreamLedger, url: str)
 
 async def test_a_bound_that_leaves_too_little_is_cut_where_it_is_folded(ledger: JetStreamLedger, url: str) -> None:
     """The command refuses it; should somebody record it all the same, agents can still report of the last month."""
-    await publish(ledger, [held(1, "always", 0), shortened(24 * 365 * 1_000)])
+    await publish(ledger, [held(1, "always", LONG_AGO), shortened(24 * 365 * 1_000)])
     await catch_up(ledger, url)
     rows: Sequence[tuple[int, int]] = execute(
         url,
@@ -248,7 +233,9 @@ async def test_a_service_follows_rules_and_bounds_alike(ledger: JetStreamLedger,
     await publish(ledger, facts())
     async with running(Runner(SourcesProjection(), ledger, url, settings=QUICK_SERVICE)):
         await until(lambda: bool(execute(url, "SELECT 1 FROM gpuledger.enforced_rule WHERE rule = 'bounds'")))
-    await publish(ledger, [shortened(300), ended(NEXT, "always", 299), ended(NEXT + 1, "always", 399)])
+    await publish(
+        ledger, [shortened(300), ended(NEXT, "always", LONG_AGO + 299), ended(NEXT + 1, "always", LONG_AGO + 399)]
+    )
     await catch_up(ledger, url)
     assert table(url, "container_allocation") == []
     assert len(table(url, "rejection")) == 1

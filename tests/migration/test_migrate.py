@@ -11,6 +11,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.dialects.postgresql import JSONB
 
 from gpuledger.db import migrate as migrating
 from gpuledger.db.errors import (
@@ -21,6 +22,7 @@ from gpuledger.db.errors import (
     SchemaOutdatedError,
     SchemaUnknownError,
 )
+from gpuledger.db.json_columns import JSON_COLUMNS
 from gpuledger.db.locks import lock_key
 from gpuledger.db.migrate import alembic_config, migrate
 from gpuledger.db.revision import (
@@ -117,7 +119,7 @@ def test_settings_of_the_first_revision_get_what_later_ones_know(database_url: s
         ).fetchall()
     assert rows == [("gpu", "Manual", 30, "Full", True)]
     if schema == "gpuledger_live":
-        assert _differences(database_url) == []
+        assert _differences_of_an_older_one(database_url) == []
 
 
 @pytest.mark.parametrize("schema", ["gpuledger_live", "gpuledger_next", "gpuledger_prev"])
@@ -142,7 +144,7 @@ def test_renamed_tables_keep_their_rows_in_every_edition(database_url: str, sche
         ).fetchall()
     assert rows == [("d", "s", "serial", "model", "/test", "1")]
     assert left == []
-    assert _differences(database_url) == [] or schema != "gpuledger_live"
+    assert _differences_of_an_older_one(database_url) == [] or schema != "gpuledger_live"
 
 
 def test_copies_of_tables_are_renamed_with_them(database_url: str) -> None:
@@ -313,6 +315,15 @@ def _differences(database_url: str) -> list[object]:
         differences: list[object] = compare_metadata(context, tables.metadata)
     engine.dispose()
     return differences
+
+
+def _differences_of_an_older_one(database_url: str) -> list[object]:
+    """The differences, but for documents that have to stay text, as a build of before may come back."""
+    found = _differences(database_url)
+    texts = [one for one in found if isinstance(one, list) and isinstance(one[0][6], JSONB)]
+    places = {(table, column) for ((_, _, table, column, *_),) in texts}
+    assert places == {(table, column) for table, columns in JSON_COLUMNS.items() for column in columns}
+    return [one for one in found if one not in texts]
 
 
 def _live_tables() -> list[str]:

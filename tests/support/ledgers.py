@@ -15,9 +15,11 @@ from gpuledger.ledger import partition_streams
 from gpuledger.ledger.api import Ledger, Message, Outgoing, Reader
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import NoLedgerError
+from gpuledger.ledger.generation_publish import StreamPublisher
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.ledger.partitions import in_partition, partition_of
+from gpuledger.ledger.publish import Publisher
 from gpuledger.ledger.stream import open_current
 from gpuledger.runtime.clock import random_id
 from gpuledger.runtime.settings import ANONYMOUS, PARTITIONS, NatsIdentity
@@ -25,6 +27,9 @@ from gpuledger.runtime.settings import ANONYMOUS, PARTITIONS, NatsIdentity
 DEADLINE_S = 60.0
 HEARTBEAT_S = 0.1
 """The shortest that the server allows."""
+
+SEVERAL_PARTITIONS = 4
+"""Of ledgers of tests about partitions."""
 
 
 def run_partitions() -> int:
@@ -51,6 +56,13 @@ async def new_ledger(url: str, partitions: int | None = None, **settings: Any) -
     await make_ledger(url, settings.get("identity", ANONYMOUS), partitions)
     async with connect_ledger(url, **{"name": "test", **settings}) as ledger:
         yield ledger
+
+
+def publisher_of(ledger: JetStreamLedger) -> Publisher:
+    """What publishes single messages of a ledger of one partition."""
+    publisher = ledger._publishing._publisher
+    assert isinstance(publisher, StreamPublisher)
+    return publisher._publisher.one_by_one
 
 
 @asynccontextmanager

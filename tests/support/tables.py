@@ -25,9 +25,10 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.types import TypeEngine
 
+from gpuledger.db.json_columns import JSON_COLUMNS
 from gpuledger.db.revision import BOOKKEEPING
 from gpuledger.domain import event_index
 from gpuledger.domain.bootstrap import facts as bootstrap_facts
@@ -131,7 +132,7 @@ def _projected(spec: TableSpec[Any]) -> Table:
     table = Table(
         spec.name,
         metadata,
-        *(_column(name, hints[name], ADDED.get(f"{spec.name}.{name}")) for name in spec.columns),
+        *(_column(spec.name, name, hints[name]) for name in spec.columns),
         PrimaryKeyConstraint(*spec.key),
         schema=LIVE,
     )
@@ -145,10 +146,11 @@ def _projected(spec: TableSpec[Any]) -> Table:
     return table
 
 
-def _column(name: str, hint: Any, default: str | None) -> Column[Any]:
+def _column(table: str, name: str, hint: Any) -> Column[Any]:
     kinds = get_args(hint) or (hint,)
     (kind,) = (kind for kind in kinds if kind is not NoneType)
-    return Column(name, _TYPES[kind], nullable=NoneType in kinds, server_default=default)
+    type_ = JSONB() if name in JSON_COLUMNS.get(table, ()) else _TYPES[kind]
+    return Column(name, type_, nullable=NoneType in kinds, server_default=ADDED.get(f"{table}.{name}"))
 
 
 for _specs in PROJECTIONS.values():

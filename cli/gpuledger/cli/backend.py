@@ -6,7 +6,7 @@ embedded servers that run for as long as the command.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.errors import ClosingError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
+from gpuledger.projection.contraction import contract_documents
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Servers, Settings, read_settings
@@ -119,6 +120,16 @@ async def migrated(data_dir: Path | None, partitions: int | None = None) -> "tup
     starting = embedded_servers(settings.data_dir, command="migrate", now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
     async with starting as servers:
         return await _migrate_all(Servers(servers.endpoints.nats_url, servers.endpoints.database_url), partitions)
+
+
+async def contracted(data_dir: Path | None) -> Sequence[str]:
+    """Make documents that an earlier build has left as text jsonb; returns the tables.
+
+    Raises:
+        NotContractedError: an older build can come back, or somebody reads the tables for too long.
+    """
+    async with open_servers(data_dir, "migrate") as servers:
+        return await contract_documents(all_projections(), servers.database_url)
 
 
 async def confirm_migrated(data_dir: Path | None) -> None:

@@ -11,6 +11,7 @@ from gpuledger.cli.app import app
 from gpuledger.cli.deferral import defer_imports
 from gpuledger.cli.errors import CliError, report
 from gpuledger.cli.render.terminal import ReaderLeftError, ending_with_reader
+from gpuledger.runtime.garbage import ending_unwalked
 
 PROGRAM = "gpuledger"
 INTERRUPTED = 130
@@ -20,8 +21,8 @@ NO_FILES = ":4"
 
 def main() -> None:
     """Run the command line. kubectl finds it as its plugin, under the name `kubectl-gpuledger`."""
-    defer_imports()
-    with ending_with_reader():
+    with ending_unwalked(), ending_with_reader():
+        defer_imports()
         _run()
 
 
@@ -45,7 +46,12 @@ def _run() -> None:
 
 def complete() -> None:
     """Print completions of the last word, one per line; kubectl runs this as `kubectl_complete-gpuledger`."""
-    defer_imports()
+    with ending_unwalked():
+        defer_imports()
+        _complete()
+
+
+def _complete() -> None:
     words = [PROGRAM, *sys.argv[1:]]
     os.environ |= {
         f"_{PROGRAM.upper()}_COMPLETE": "complete_bash",

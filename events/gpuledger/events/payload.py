@@ -29,9 +29,12 @@ def truncated(text: str) -> str:
 
 
 class Payload(BaseModel):
-    """The data of an event. Unknown fields are ignored, so that an older build reads a newer event."""
+    """The data of an event. Unknown fields are ignored, so that an older build reads a newer event.
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    What validates and serializes a type is built when the first event of it comes: no process meets all of them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     AGGREGATE: ClassVar[str]
     EVENT: ClassVar[str]

@@ -6,14 +6,21 @@ Two implementations pass one suite of contract tests: JetStream (`gpuledger.ledg
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from gpuledger.events.position import ORIGIN, Generations, Offset, earliest, is_at_or_after, latest
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.errors import LogRestoredError
+from gpuledger.ledger.errors import LogCutError, LogRestoredError
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
+from gpuledger.runtime.tasks import results_of
 
 MESSAGES_PER_BATCH_MAX = 4096
+
+MESSAGES_AT_ONCE: Final = 64
+"""How many single messages the server is asked for at a time.
+
+It answers such requests with a worker for each of its processors, whichever connection they come by.
+"""
 
 HISTORY_CHECK_S = 5.0
 """How long the reading of the past may stand still before its end is confirmed."""
@@ -215,6 +222,29 @@ class Ledger(LedgerWriter, Protocol):
     async def message_at(self, sequence: Offset) -> Message | None:
         """The message at a sequence; None where there is none."""
         ...
+
+    async def messages_at(self, sequences: Sequence[Offset]) -> list[Message | None]:
+        """The messages at sequences that the log had, in their order; None for each that retention has deleted.
+
+        Retention deletes months of an archive, and leaves a tombstone there. Nothing else explains an absence.
+
+        Raises:
+            LogChangedError: the log ends before one, or lacks it.
+            GenerationError: one is in a closed generation that is neither here nor in its archive.
+        """
+        return list(await results_of(self._message_there, sequences, at_once_max=MESSAGES_AT_ONCE))
+
+    async def _message_there(self, sequence: Offset) -> Message:
+        found = await self.message_at(sequence)
+        if found is None:
+            raise await self._absent(sequence)
+        return found
+
+    async def _absent(self, sequence: Offset) -> LogRestoredError | LogCutError:
+        """Why the log has no message at a sequence that it had."""
+        head, position = await self.head(), self.generations.position
+        absent = f"it ends at {position(head)} and has no event at {position(sequence)}, where one was read"
+        return (LogCutError if is_at_or_after(head, sequence) else LogRestoredError)(absent)
 
     async def history(
         self, after: Offset = ORIGIN, until: Offset | None = None, subject_filter: str = ALL

@@ -4,7 +4,8 @@ Nothing here changes any more, so nothing is confirmed again and again: who need
 log was verifies it. Archives are read by whoever brings an `Archives`; the log itself does not know their format.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 from nats.js.errors import NotFoundError
@@ -23,13 +24,13 @@ from gpuledger.events.position import (
     number_of,
 )
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Message
+from gpuledger.ledger.api import MESSAGES_AT_ONCE, Message
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import GenerationError, LogCutError
-from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of, identity_of
-from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader, reading
-from gpuledger.ledger.single import last_sequence, recorded_at
-from gpuledger.ledger.stream import Generation, ledger_streams, stream_name
+from gpuledger.ledger.generation_log import GenerationLog
+from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
+from gpuledger.ledger.stream import Generation, generation_of, has_begun, ledger_streams, stream_info, stream_name
+from gpuledger.runtime.tasks import results_of
 
 SILENCE_MAX_S: Final = 60.0
 """How long the stream of a closed generation may send nothing of what it holds."""
@@ -59,6 +60,17 @@ class Archives(Protocol):
         """
         ...
 
+    async def messages_at(self, closed: ClosedGeneration, sequences: Sequence[Offset]) -> list[Message | None]:
+        """The messages at places in a generation, in their order; None for each that retention has deleted.
+
+        The places follow each other in the log. Raises as `messages` does.
+        """
+        ...
+
+
+OpenLog = Callable[[Generation], GenerationLog]
+"""Opens the log of a closed generation, whose streams are there."""
+
 
 class ClosedGenerations:
     """The generations before a ledger's current one, in one numbering with it."""
@@ -68,14 +80,12 @@ class ClosedGenerations:
         connection: Connection,
         identity: LedgerIdentity,
         archives: Archives | None,
-        *,
-        heartbeat_s: float = IDLE_HEARTBEAT_S,
-        restore_timeout_s: float = RESTORE_TIMEOUT_S,
+        open_log: OpenLog,
     ) -> None:
         self._connection = connection
         self._archives = archives
-        self._heartbeat_s = heartbeat_s
-        self._restore_timeout_s = restore_timeout_s
+        self._open_log = open_log
+        self._logs: dict[int, GenerationLog] = {}
         self._closed: dict[int, ClosedGeneration] = {}
         self.follow(identity)
 
@@ -98,8 +108,8 @@ class ClosedGenerations:
             begin, end = latest([after, one.behind]), earliest(until, one.end)
             if is_at_or_after(begin, end):
                 continue
-            if await self._is_here(one):
-                batches = self._stream_history(one, begin, end, subject_filter)
+            if log := await self._log_here(one):
+                batches = _log_history(log, begin, end, subject_filter)
             else:
                 batches = self._archives_of(one).messages(one, begin, end, subject_filter)
             async for messages in batches:
@@ -110,11 +120,32 @@ class ClosedGenerations:
         one = self._at(sequence)
         if one is None:
             return None
-        if await self._is_here(one):
-            return await recorded_at(self._connection, stream_name(one.generation), sequence)
+        if log := await self._log_here(one):
+            return await log.message_at(sequence)
         async for messages in self._archives_of(one).messages(one, back(sequence, 1), sequence, ALL):
             return messages[0]
         return None
+
+    async def messages_at(self, sequences: Sequence[Offset]) -> list[Message | None]:
+        """The messages at places that they had; see `gpuledger.ledger.api.Ledger.messages_at`."""
+        found: list[Message | None] = []
+        for one, group in groupby(sequences, self._at):
+            places = list(group)
+            if one is None:
+                raise LogCutError(f"no closed generation has the place {number_of(places[0]):,}, where one was read")
+            found += await self._messages_of(one, places)
+        return found
+
+    async def _messages_of(self, one: ClosedGeneration, sequences: Sequence[Offset]) -> list[Message | None]:
+        if log := await self._log_here(one):
+            found = await results_of(log.message_at, sequences, at_once_max=MESSAGES_AT_ONCE)
+            absent = [at for at, message in zip(sequences, found, strict=True) if message is None]
+            if not absent:
+                return found
+            if await self._log_here(one):
+                stream = stream_name(one.generation)
+                raise LogCutError(f"{stream} has no event at {Position(one.generation, absent[0])}, where one was read")
+        return await self._archives_of(one).messages_at(one, sequences)
 
     async def anchor_at(self, sequence: Offset) -> Anchor:
         """The anchor at a place in one of them.
@@ -133,9 +164,10 @@ class ClosedGenerations:
         Archives are not searched: a generation begins with repeats of what is asked for in this way.
         """
         for one in sorted(self._closed.values(), reverse=True):
-            if not await self._is_here(one):
+            log = await self._log_here(one)
+            if log is None:
                 break
-            last = await last_sequence(self._connection, stream_name(one.generation), subject_filter)
+            last = await log.last_sequence(subject_filter)
             if not is_origin(last):
                 return last
         return ORIGIN
@@ -144,12 +176,15 @@ class ClosedGenerations:
         found = (one for one in self._closed.values() if is_after(sequence, one.behind))
         return next((one for one in found if is_at_or_after(one.end, sequence)), None)
 
-    async def _is_here(self, one: ClosedGeneration) -> bool:
+    async def _log_here(self, one: ClosedGeneration) -> GenerationLog | None:
+        """Its log while its stream is there, else None."""
         try:
-            await self._connection.request(lambda: self._connection.jetstream.stream_info(stream_name(one.generation)))
+            info = await stream_info(self._connection, stream_name(one.generation))
         except NotFoundError:
-            return False
-        return True
+            return None
+        if one.generation not in self._logs:
+            self._logs[one.generation] = self._open_log(generation_of(one.generation, info))
+        return self._logs[one.generation]
 
     def _archives_of(self, one: ClosedGeneration) -> Archives:
         if self._archives is None:
@@ -159,30 +194,24 @@ class ClosedGenerations:
             )
         return self._archives
 
-    async def _stream_history(
-        self, one: ClosedGeneration, after: Offset, until: Offset, subject_filter: str
-    ) -> AsyncIterator[list[Message]]:
-        end = until
-        if subject_filter != ALL:
-            end = earliest(until, await last_sequence(self._connection, stream_name(one.generation), subject_filter))
-            if is_at_or_after(after, end):
+
+async def _log_history(
+    log: GenerationLog, after: Offset, until: Offset, subject_filter: str
+) -> AsyncIterator[list[Message]]:
+    end = until
+    if subject_filter != ALL:
+        end = earliest(until, await log.last_sequence(subject_filter))
+        if is_at_or_after(after, end):
+            return
+    async with log.reading(after, subject_filter) as reader:
+        while batch := await reader.next_batch(timeout_s=SILENCE_MAX_S):
+            selected = [message for message in batch if is_at_or_after(end, message.sequence)]
+            if selected:
+                yield selected
+            if is_at_or_after(batch[-1].sequence, end):
                 return
-        reader = OrderedReader(
-            self._connection,
-            stream_name(one.generation),
-            after,
-            subject_filter,
-            heartbeat_s=self._heartbeat_s,
-            restore_timeout_s=self._restore_timeout_s,
-        )
-        async with reading(reader):
-            while batch := await reader.next_batch(timeout_s=SILENCE_MAX_S):
-                selected = [message for message in batch if is_at_or_after(end, message.sequence)]
-                if selected:
-                    yield selected
-                if is_at_or_after(batch[-1].sequence, end):
-                    return
-        raise LogCutError(f"{stream_name(one.generation)} does not show its event at {Position(one.generation, end)}")
+    generation = log.generation
+    raise LogCutError(f"{generation.stream} does not show its event at {Position(generation.number, end)}")
 
 
 async def continuing_generation(connection: Connection, before: LedgerIdentity) -> Generation | None:
@@ -193,10 +222,11 @@ async def continuing_generation(connection: Connection, before: LedgerIdentity) 
     """
     streams = await ledger_streams(connection)
     newest = max(streams, default=0)
-    if newest <= before.generation or streams[newest].config.subjects != [ALL]:
+    if newest <= before.generation or not has_begun(newest, streams[newest]):
         return None
-    identity = identity_of(streams[newest].config.metadata, newest)
+    found = generation_of(newest, streams[newest])
+    identity = found.identity
     if identity is None or identity.ledger_id != before.ledger_id:
         return None
     at = before.generations.begun[-1]
-    return Generation(newest, current=True, identity=identity) if at in identity.generations.begun else None
+    return found._replace(current=True, intake="") if at in identity.generations.begun else None

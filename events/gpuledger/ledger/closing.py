@@ -1,24 +1,29 @@
 """Closes a generation of the log, and begins the next one behind it, in the same numbering.
 
 Each step can be repeated, and each leaves the log whole: the streams' metadata say how far closing has got, so that
-whoever was killed goes on. From `fence` to `open_next` nobody records anything: publishers find no ledger and wait.
+whoever was killed goes on. From `fence` to `open_next` nobody records anything: publishers find no ledger and wait. The
+next generation has as many partitions as the one before; the metadata are those of the stream of their order.
 Only `delete_closed` deletes a stream, whose generation has to be closed, and whose archive its caller has proven.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from nats.js.api import SubjectTransform
+from nats.js.api import StreamConfig, StreamInfo
 
 from gpuledger.events.position import number_of
-from gpuledger.events.subjects import ALL, ROOT
-from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import ClosingError, NoLedgerError
 from gpuledger.ledger.identity import Closed, Continued, LedgerIdentity, identity_of, metadata_of
+from gpuledger.ledger.intake import stream_intake
+from gpuledger.ledger.open_log import end_of, open_log
+from gpuledger.ledger.partition_closing import change, close_partitions, ends_of, open_partitions
+from gpuledger.ledger.partition_streams import create_partitions
+from gpuledger.ledger.partitions import counted_partitions, partitions_of
 from gpuledger.ledger.permissions import CLOSING_ROOT
+from gpuledger.ledger.single import all_streams
 from gpuledger.ledger.stream import (
     BEGINNING,
     CLOSED,
@@ -26,15 +31,12 @@ from gpuledger.ledger.stream import (
     archive_subject,
     check_current,
     create_generation,
+    generation_of,
     ledger_streams,
-    refuse_partitioned,
     stream_info,
     stream_name,
-    successor_of,
     update_stream_config,
 )
-
-_LEDGER_PREFIX: Final = f"{ROOT}."
 
 
 class ClosingStep(StrEnum):
@@ -81,7 +83,6 @@ async def closing_state(connection: Connection) -> Closing:
     if not streams:
         raise NoLedgerError(f"There is no ledger at {connection.address}. Make it with `gpuledger migrate`.")
     newest = max(streams)
-    refuse_partitioned(streams[newest], "Closing a generation")
     metadata = streams[newest].config.metadata or {}
     if CLOSED in metadata:
         return Closing(newest, metadata[CLOSED], has_next=False, since=_closed_at(metadata))
@@ -100,22 +101,30 @@ def _closed_at(metadata: Mapping[str, str]) -> datetime | None:
 async def fence(connection: Connection, generation: int, location: str, at: datetime) -> None:
     """Take a generation's subjects away: what it holds now is all that it will ever hold. It stays readable.
 
+    One that was interrupted goes on, and keeps its time.
+
     Raises:
         StreamConfigError: the server refuses.
+        PublishError: the server did not take the rest of the order of its partitions.
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
     config = (await stream_info(connection, stream_name(generation))).config
-    metadata = {**(config.metadata or {}), CLOSED: location, CLOSED_AT: at.isoformat()}
-    await update_stream_config(connection, config.evolve(subjects=[archive_subject(generation)], metadata=metadata))
+    metadata = {CLOSED: location, CLOSED_AT: at.isoformat(), **(config.metadata or {})}
+    marked = config.evolve(metadata=metadata)
+    if partitions_of(metadata) == 1:
+        await change(connection, marked.evolve(subjects=[archive_subject(generation)]))
+    else:
+        await close_partitions(connection, generation, marked)
 
 
 async def begin_next(connection: Connection, generation: int, location: str, link: str) -> LedgerIdentity:
-    """Create the generation behind a closed one, which takes what `beginning` gives it and nothing else.
+    """Create the generation behind a closed one, which takes what whoever opens it now records, and nothing else.
 
     `link` is the link of the chain of digests at the end of the closed one.
 
     Raises:
         ClosingError: the closed one is not closed, or has no id.
+        LogLostError: a stream of its partitions is there, with events and without their order.
         StreamConfigError: the server refuses.
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
@@ -123,23 +132,24 @@ async def begin_next(connection: Connection, generation: int, location: str, lin
     before = identity_of(info.config.metadata, generation)
     if before is None or CLOSED not in (info.config.metadata or {}):
         raise ClosingError(f"Generation {generation} is not closed.")
-    successor = await successor_of(connection, info, generation, before.ledger_id)
+    end = await end_of(connection, generation_of(generation, info))
     ended = Closed(generation, number_of(before.behind), location)
     closed = () if before.continued is None else before.continued.closed
-    assert successor.predecessor is not None, "it has the one that was closed"
-    continued = Continued((*closed, ended), before.beginning, link, number_of(successor.predecessor.head))
-    identity = successor._replace(continued=continued)
-    subject = f"{CLOSING_ROOT}.{identity.generation}.>"
-    await create_generation(
-        connection,
-        identity,
-        info.config.num_replicas,
-        lambda config: config.evolve(
-            subjects=[subject],
-            subject_transform=SubjectTransform(src=subject, dest=ALL),
-            metadata={**(config.metadata or {}), BEGINNING: location},
-        ),
-    )
+    continued = Continued((*closed, ended), before.beginning, link, number_of(end.head))
+    identity = LedgerIdentity(before.ledger_id, generation + 1, end, continued)
+
+    def begun(config: StreamConfig) -> StreamConfig:
+        return config.evolve(metadata={**(config.metadata or {}), BEGINNING: location})
+
+    if partitions_of(info.config.metadata) > 1:
+        ends = await ends_of(connection, generation, info)
+        replicas = info.config.num_replicas
+        await create_partitions(connection, identity, replicas, ends, intake=CLOSING_ROOT, adapt=begun)
+    else:
+        intake = stream_intake(identity.generation, CLOSING_ROOT)
+        await create_generation(
+            connection, identity, info.config.num_replicas, lambda config: begun(intake.configured(config))
+        )
     return identity
 
 
@@ -156,11 +166,6 @@ async def next_identity(connection: Connection, generation: int) -> LedgerIdenti
     return identity
 
 
-def beginning(message: Outgoing, generation: int) -> Outgoing:
-    """The message under the subject by which a generation records it before it takes events of others."""
-    return message._replace(subject=f"{CLOSING_ROOT}.{generation}.{message.subject.removeprefix(_LEDGER_PREFIX)}")
-
-
 async def open_next(connection: Connection, identity: LedgerIdentity) -> None:
     """Have everybody record events in the generation; what it holds now is its beginning.
 
@@ -168,14 +173,27 @@ async def open_next(connection: Connection, identity: LedgerIdentity) -> None:
         StreamConfigError: the server refuses.
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
-    info = await stream_info(connection, stream_name(identity.generation))
+    generation = identity.generation
+    info = await stream_info(connection, stream_name(generation))
+    begun = await _with_beginning(connection, identity, info)
+    config = info.config.evolve(metadata={**(info.config.metadata or {}), **metadata_of(begun)})
+    opened = config.evolve(metadata={key: one for key, one in (config.metadata or {}).items() if key != BEGINNING})
+    if partitions_of(info.config.metadata) > 1:
+        await change(connection, config)  # readers go on here before any partition takes events of others
+        await open_partitions(connection, generation, info)
+        await change(connection, opened)
+    else:
+        await update_stream_config(connection, stream_intake(generation).configured(opened))
+
+
+async def _with_beginning(connection: Connection, identity: LedgerIdentity, info: StreamInfo) -> LedgerIdentity:
+    """The identity of a generation whose beginning is complete; one that was interrupted has it in its metadata."""
     assert identity.continued is not None, "it goes on from a closed one"
-    begun = identity._replace(continued=identity.continued._replace(carried=info.state.last_seq))
-    metadata = {key: value for key, value in (info.config.metadata or {}).items() if key != BEGINNING}
-    await update_stream_config(
-        connection,
-        info.config.evolve(subjects=[ALL], subject_transform=None, metadata={**metadata, **metadata_of(begun)}),
-    )
+    found = identity_of(info.config.metadata, identity.generation)
+    if found is not None and found.has_beginning:
+        return found
+    head = await open_log(connection, generation_of(identity.generation, info)).head()
+    return identity._replace(continued=identity.continued._replace(carried=number_of(head)))
 
 
 async def delete_closed(connection: Connection, identity: LedgerIdentity, generation: int) -> None:
@@ -190,3 +208,20 @@ async def delete_closed(connection: Connection, identity: LedgerIdentity, genera
     if generation not in [one.generation for one in closed] or CLOSED not in (info.config.metadata or {}):
         raise ClosingError(f"Generation {generation} was not closed, so nothing may delete its stream.")
     await connection.request(lambda: connection.jetstream.delete_stream(stream_name(generation)))
+    await delete_left(connection, generation)
+
+
+async def delete_left(connection: Connection, generation: int) -> bool:
+    """Delete what a deletion that was interrupted left of a closed generation: partitions without their order.
+
+    Returns:
+        Whether there was anything.
+
+    Raises:
+        LedgerUnavailableError: the server does not answer, or refuses permission.
+    """
+    stream, streams = stream_name(generation), await all_streams(connection)
+    names = [] if stream in streams else [one for one in streams if counted_partitions(stream, one)]
+    for name in names:
+        await connection.request(lambda one=name: connection.jetstream.delete_stream(one))  # type: ignore[misc]
+    return bool(names)

@@ -12,7 +12,7 @@ import orjson
 
 from gpuledger.events.digests import NOTHING, digest_of
 from gpuledger.events.envelope import ATTRIBUTE_LENGTH_MAX
-from gpuledger.events.position import ORIGIN, Generations, Offset, number_of
+from gpuledger.events.position import ORIGIN, Generations, Offset, is_after, number_of
 
 _ID: Final = "gpuledger.io/ledger-id"
 _PREDECESSOR_HEAD: Final = "gpuledger.io/predecessor-head"
@@ -76,6 +76,11 @@ class LedgerIdentity(NamedTuple):
     def behind(self) -> Offset:
         """The place behind which the generation begins."""
         return ORIGIN if self.predecessor is None or self.continued is None else self.predecessor.head
+
+    @property
+    def has_beginning(self) -> bool:
+        """Whether it goes on from a closed generation, and has its first messages, which repeat what is asked for."""
+        return self.continued is not None and is_after(self.continued.carried, self.behind)
 
     @property
     def generations(self) -> Generations:

@@ -1,23 +1,22 @@
 """Opens the ledger in JetStream: one stream a generation, or several partitions and their order."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NamedTuple
+from contextlib import asynccontextmanager
 
-from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.closed import Archives, ClosedGenerations
 from gpuledger.ledger.connect import CONNECT_TIMEOUT_S, Connection, connected, refuse_old_server
 from gpuledger.ledger.continuity import LogGuard
+from gpuledger.ledger.generation_log import Times
 from gpuledger.ledger.identity import LedgerIdentity
+from gpuledger.ledger.open_log import open_log
 from gpuledger.ledger.partition_streams import check_partitions
 from gpuledger.ledger.partitioned import PartitionedLedger
 from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S
 from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S
+from gpuledger.ledger.sequencer import append_rest
 from gpuledger.ledger.stream import Generation, open_current, open_generation
 from gpuledger.ledger.stream_ledger import JetStreamLedger
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity
-from gpuledger.runtime.tasks import abandon
 
 __all__ = ["JetStreamLedger", "connect_ledger"]
 
@@ -54,19 +53,13 @@ async def connect_ledger(
     async with connected(url, name=name, timeout_s=connect_timeout_s, identity=identity) as connection:
         refuse_old_server(connection)
         found = await _found(connection, generation, replicas)
-        times = _Times(publish_timeout_s, heartbeat_s, restore_timeout_s)
+        times = Times(publish_timeout_s, heartbeat_s, restore_timeout_s)
         if found.partitions > 1:
-            opening = _several_partitions(connection, found, times, puts_in_order=puts_in_order)
+            ledger = await _several_partitions(connection, found, archives, times, puts_in_order=puts_in_order)
         else:
-            opening = _one_partition(connection, found, archives, times, follows=generation is None)
-        async with opening as ledger:
+            ledger = _one_partition(connection, found, archives, times)
+        async with ledger.running(follows=generation is None):
             yield ledger
-
-
-class _Times(NamedTuple):
-    publish_timeout_s: float
-    heartbeat_s: float
-    restore_timeout_s: float
 
 
 async def _found(connection: Connection, generation: int | None, replicas: int | None) -> Generation:
@@ -75,30 +68,25 @@ async def _found(connection: Connection, generation: int | None, replicas: int |
     return await open_generation(connection, generation)
 
 
-@asynccontextmanager
 async def _several_partitions(
-    connection: Connection, found: Generation, times: _Times, *, puts_in_order: bool
-) -> AsyncIterator[JetStreamLedger]:
+    connection: Connection, found: Generation, archives: Archives | None, times: Times, *, puts_in_order: bool
+) -> JetStreamLedger:
     await check_partitions(connection, found)
-    ledger = PartitionedLedger(connection, found, **times._asdict())
-    async with ledger.running(puts_in_order=puts_in_order):
-        yield ledger
+    closed = ClosedGenerations(connection, _identity(found), archives, lambda one: open_log(connection, one, times))
+    ledger = PartitionedLedger(connection, found, closed, times, puts_in_order=puts_in_order)
+    await ledger.confirm()
+    if found.intake:
+        await append_rest(connection, ledger.log.order, ledger.log.lengths)  # of a command that was interrupted
+    return ledger
 
 
-@asynccontextmanager
-async def _one_partition(
-    connection: Connection, found: Generation, archives: Archives | None, times: _Times, *, follows: bool
-) -> AsyncIterator[JetStreamLedger]:
-    publish_timeout_s, heartbeat_s, restore_timeout_s = times
-    log = found.identity or LedgerIdentity("", found.number)
-    closed = ClosedGenerations(connection, log, archives, heartbeat_s=heartbeat_s, restore_timeout_s=restore_timeout_s)
-    guard = None if found.identity is None else LogGuard(connection, log, closed.anchor_at)
-    publisher = AtomicPublisher(connection, found.stream, guard=guard, timeout_s=publish_timeout_s)
-    await publisher.start()
-    ledger = JetStreamLedger(connection, found, publisher, guard=guard, closed=closed, **times._asdict())
-    async with AsyncExitStack() as stack:
-        if guard is not None:
-            stack.enter_context(connection.on_departure(guard.doubt))
-        if follows:
-            stack.push_async_callback(abandon, asyncio.create_task(ledger.follow_generations()))
-        yield ledger
+def _one_partition(
+    connection: Connection, found: Generation, archives: Archives | None, times: Times
+) -> JetStreamLedger:
+    closed = ClosedGenerations(connection, _identity(found), archives, lambda one: open_log(connection, one, times))
+    guard = None if found.identity is None else LogGuard(connection, found.identity, closed.anchor_at)
+    return JetStreamLedger(connection, found, closed, times, guard)
+
+
+def _identity(found: Generation) -> LedgerIdentity:
+    return found.identity or LedgerIdentity("", found.number)

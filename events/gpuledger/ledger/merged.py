@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from gpuledger.events.position import NEVER, Offset, is_after, next_after, number_of
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Message
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
-from gpuledger.ledger.identity import Anchor
+from gpuledger.ledger.identity import Anchor, anchor_of
 from gpuledger.ledger.merge import Merge
 from gpuledger.ledger.order import Order, Step
 from gpuledger.ledger.partitions import counts_at, read_upto
@@ -66,6 +66,19 @@ class MergedReader:
         self._news = asyncio.Event()
         self._room = {partition: asyncio.Event() for partition in (None, *partitions)}
         self._failure: BaseException | None = None
+        self._is_woken = False
+        self._last: Message | None = None
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """The anchor at the last message that was handed out, or the one that was given."""
+        last = self._last
+        return self._anchor if last is None else anchor_of(last.sequence, last.subject, last.data)
+
+    def wake(self) -> None:
+        """Have `next_batch` return, with nothing if nothing has arrived."""
+        self._is_woken = True
+        self._news.set()
 
     async def next_batch(self, limit: int = MESSAGES_PER_BATCH_MAX, timeout_s: float | None = None) -> list[Message]:
         """See `gpuledger.ledger.api.Reader.next_batch`."""
@@ -74,11 +87,15 @@ class MergedReader:
         while True:
             self._news.clear()
             if batch := self._take(limit):
+                self._last = batch[-1]
                 return batch
             if self._failure is not None:
                 if isinstance(self._failure, LogChangedError):
                     raise self._failure
                 raise LedgerUnavailableError(str(self._failure)) from self._failure
+            if self._is_woken:
+                self._is_woken = False
+                return []
             if not self._is_whole and await self._look():
                 continue
             try:

@@ -48,7 +48,7 @@ class Order:
     def __init__(self, connection: Connection, generation: Generation) -> None:
         self.stream = generation.stream
         self.subject = order_subject(generation.number)
-        self.nothing: Upto = (0,) * generation.partitions
+        self.nothing: Upto = generation.before
         self._connection = connection
         self._kept: OrderedDict[int, Upto] = OrderedDict()
         self._times_connected = connection.times_connected

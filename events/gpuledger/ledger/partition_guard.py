@@ -11,6 +11,7 @@ from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard, confirm_anchor, confirmed_stream, settled_head
 from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
+from gpuledger.ledger.stream import Generation
 
 AnchorAt = Callable[[Offset], Awaitable[Anchor | None]]
 """Gives the anchor at a place in the log."""
@@ -45,12 +46,16 @@ class StreamGuard(LogGuard):
 class PartitionedGuard(LogGuard):
     """Confirms all streams of a log, and events of it by their places in the log."""
 
-    def __init__(
-        self, connection: Connection, identity: LedgerIdentity, streams: Sequence[StreamGuard], anchor_at: AnchorAt
-    ) -> None:
-        super().__init__(connection, identity)
-        self._streams = streams
+    def __init__(self, connection: Connection, generation: Generation, anchor_at: AnchorAt) -> None:
+        super().__init__(connection, generation.identity or LedgerIdentity("", generation.number))
+        self._current = generation.number
+        self._streams: Sequence[StreamGuard] = ()
         self._anchor_at = anchor_at
+
+    def watch(self, generation: Generation, streams: Sequence[StreamGuard]) -> None:
+        """Confirm these streams from now on, unless they are of an earlier generation than those."""
+        if generation.number >= self._current:
+            self._current, self._streams = generation.number, streams
 
     @property
     def is_confirmed(self) -> bool:

@@ -1,22 +1,26 @@
-"""The streams of a ledger of several partitions: made once, checked whenever it is opened, and never altered.
+"""The streams of a generation of several partitions: made once, and checked whenever it is opened.
 
-The partitions' streams are made first and the order's last, so until all are there, there is no ledger.
+The partitions' streams are made first and the order's last, so until all are there, there is no such generation. Only
+the commands that close one or fill one alter what its streams take.
 """
 
-from nats.js.api import StreamConfig, StreamInfo, SubjectTransform
+from collections.abc import Callable
+
+from nats.js.api import StreamConfig, StreamInfo
 from nats.js.errors import NotFoundError
 
-from gpuledger.events.subjects import ALL
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import LogLostError, StreamConfigError
 from gpuledger.ledger.identity import LedgerIdentity, identity_of, metadata_of
+from gpuledger.ledger.intake import stream_intake
 from gpuledger.ledger.partitions import (
+    Upto,
+    before_metadata,
     count_metadata,
     number_metadata,
     order_subject,
     partition_stream,
     partitions_of,
-    prefix_of,
 )
 from gpuledger.ledger.stream import (
     Generation,
@@ -34,14 +38,22 @@ from gpuledger.ledger.stream_check import refuse_differences
 from gpuledger.runtime.settings import PARTITIONS_MAX
 
 
-def partition_config(generation: int, partition: int, partitions: int, replicas: int = 1) -> StreamConfig:
-    """The configuration that the stream of a partition must have: a stored subject begins as with one partition."""
-    source = f"{prefix_of(partition)}{ALL}"
-    return stream_config(generation, replicas).evolve(
-        name=partition_stream(stream_name(generation), partition, partitions),
-        subjects=[source],
-        subject_transform=SubjectTransform(src=source, dest=ALL),
+def partition_config(
+    generation: int, partition: int, partitions: int, replicas: int = 1, *, intake: str = ""
+) -> StreamConfig:
+    """The configuration that the stream of a partition must have: a stored subject begins as with one partition.
+
+    `intake` is the generation's.
+    """
+    config = stream_config(generation, replicas).evolve(
+        name=partition_stream(stream_name(generation), partition, partitions)
     )
+    return stream_intake(generation, intake, partition).configured(config)
+
+
+def closed_config(config: StreamConfig, generation: int, partition: int) -> StreamConfig:
+    """The configuration of the stream of a partition that takes no more events; nobody publishes there."""
+    return config.evolve(subjects=[f"archived.{generation}P{partition}.>"], subject_transform=None)
 
 
 async def make_ledger(
@@ -65,7 +77,7 @@ async def make_ledger(
         return made
     if partitions is None or partitions == 1:
         return await create_ledger(connection, ledger_id, replicas)
-    return await _create(connection, LedgerIdentity(ledger_id, 1), replicas, partitions)
+    return await create_partitions(connection, LedgerIdentity(ledger_id, 1), replicas, (0,) * partitions)
 
 
 def refuse_other_number(found: int, asked: int | None) -> None:
@@ -82,7 +94,9 @@ def refuse_other_number(found: int, asked: int | None) -> None:
 
 
 async def check_partitions(connection: Connection, generation: Generation) -> list[StreamInfo]:
-    """Accept the streams of a generation's partitions if events can be read from them and written to them.
+    """Accept the streams of a generation's partitions if events can be read from them.
+
+    Where the generation takes the events of everybody, these can be written to them, too.
 
     Raises:
         LogLostError: one is gone.
@@ -96,34 +110,55 @@ async def check_partitions(connection: Connection, generation: Generation) -> li
             info = await stream_info(connection, name)
         except NotFoundError as error:
             raise LogLostError(f"NATS at {connection.address} has no stream {name}") from error
-        replicas = info.config.num_replicas or 1
-        required = partition_config(generation.number, partition, generation.partitions, replicas)
-        refuse_differences(info.config, required)
-        if info.config.subject_transform != required.subject_transform:
-            raise StreamConfigError(f"The stream {name} does not store the subjects of a ledger. Restore it.")
+        if generation.current and not generation.intake:
+            _check_partition(info, generation, partition)
         check_whole(info)
         found.append(info)
     return found
 
 
-async def _create(
-    connection: Connection, identity: LedgerIdentity, replicas: int | None, partitions: int
+def _check_partition(info: StreamInfo, generation: Generation, partition: int) -> None:
+    """Accept the stream of a partition of a generation that takes the events of everybody."""
+    replicas = info.config.num_replicas or 1
+    required = partition_config(generation.number, partition, generation.partitions, replicas)
+    refuse_differences(info.config, required)
+    if info.config.subject_transform != required.subject_transform:
+        raise StreamConfigError(f"The stream {required.name} does not store the subjects of a ledger. Restore it.")
+
+
+async def create_partitions(
+    connection: Connection,
+    identity: LedgerIdentity,
+    replicas: int | None,
+    before: Upto,
+    *,
+    intake: str = "",
+    adapt: Callable[[StreamConfig], StreamConfig] | None = None,
 ) -> Generation:
+    """Create the streams of a generation; `before` is how many messages each partition had in those before it.
+
+    `intake` is the generation's, and `adapt` makes the configuration of the order's stream another one.
+
+    Raises:
+        StreamConfigError: the server refuses, or takes no ledger of so many partitions.
+        LogLostError: a partition's stream is there, with events and without their order.
+        LedgerUnavailableError: the server does not answer, or refuses permission.
+    """
+    partitions, generation = len(before), identity.generation
     if not 1 < partitions <= PARTITIONS_MAX:
         raise StreamConfigError(f"A ledger has 1 to {PARTITIONS_MAX} partitions, not {partitions}.")
-    for partition in range(partitions):
-        config = partition_config(identity.generation, partition, partitions)
-        config = config.evolve(metadata={**metadata_of(identity), **number_metadata(partition)})
-        await _create_partition(connection, config, replicas)
-    return await create_generation(
-        connection,
-        identity,
-        replicas,
-        lambda config: config.evolve(
-            subjects=[order_subject(identity.generation)],
-            metadata={**(config.metadata or {}), **count_metadata(partitions)},
-        ),
-    )
+    shared = {**metadata_of(identity), **before_metadata(before)}
+    for partition, number in enumerate(before):
+        config = partition_config(generation, partition, partitions, intake=intake)
+        config = config.evolve(metadata={**shared, **number_metadata(partition)})
+        await _create_partition(connection, config.evolve(first_seq=number + 1) if number else config, replicas)
+
+    def ordered(config: StreamConfig) -> StreamConfig:
+        metadata = {**(config.metadata or {}), **shared, **count_metadata(partitions)}
+        config = config.evolve(subjects=[order_subject(generation)], first_seq=None, metadata=metadata)
+        return config if adapt is None else adapt(config)
+
+    return await create_generation(connection, identity, replicas, ordered)
 
 
 async def _create_partition(connection: Connection, config: StreamConfig, replicas: int | None) -> None:
@@ -133,13 +168,15 @@ async def _create_partition(connection: Connection, config: StreamConfig, replic
     except NotFoundError:
         await create_stream(connection, config, replicas)
         return
-    if found.state.last_seq:
+    if found.state.messages:
         identity = identity_of(found.config.metadata, 1)
         raise LogLostError(
-            f"NATS at {connection.address} has {config.name} with {found.state.last_seq:,} events of the ledger "
+            f"NATS at {connection.address} has {config.name} with {found.state.messages:,} events of the ledger "
             f"{identity.ledger_id if identity else 'without an id'}, and no stream with their order"
         )
-    await update_stream_config(connection, config.evolve(num_replicas=found.config.num_replicas))
+    is_ours = (config.metadata or {}).items() <= (found.config.metadata or {}).items()
+    if not (is_ours and found.config.subjects == config.subjects):
+        await update_stream_config(connection, config.evolve(num_replicas=found.config.num_replicas))
 
 
 async def _replicate(connection: Connection, generation: Generation, replicas: int) -> None:

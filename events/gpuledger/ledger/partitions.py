@@ -32,6 +32,9 @@ _COUNT: Final = "gpuledger.io/partitions"
 _NUMBER: Final = "gpuledger.io/partition"
 """In the metadata of a partition's stream: which one it is, counted from 0."""
 
+_BEFORE: Final = "gpuledger.io/partitions-before"
+"""In the metadata of the streams of a generation behind a closed one: how many messages each partition had by then."""
+
 Upto = tuple[int, ...]
 """By partition: how many of its messages are in the log."""
 
@@ -85,6 +88,30 @@ def count_metadata(partitions: int) -> dict[str, str]:
 def number_metadata(partition: int) -> dict[str, str]:
     """The metadata of a partition's stream."""
     return {_NUMBER: str(partition)}
+
+
+def before_metadata(before: Upto) -> dict[str, str]:
+    """The metadata of the streams of a generation whose partitions go on behind so many messages."""
+    return {_BEFORE: written(before).decode()} if any(before) else {}
+
+
+def before_of(metadata: Mapping[str, str] | None) -> Upto:
+    """How many messages each partition had before the generation whose order's metadata these are."""
+    nothing = (0,) * partitions_of(metadata)
+    return _before(metadata) or nothing
+
+
+def stream_behind(metadata: Mapping[str, str] | None) -> int | None:
+    """Behind which of its own numbers a stream of several partitions begins; None: it is the one stream of its log."""
+    given = metadata or {}
+    if _NUMBER in given:
+        before = _before(given)
+        return before[int(given[_NUMBER])] if before else 0
+    return 0 if _COUNT in given else None
+
+
+def _before(metadata: Mapping[str, str] | None) -> Upto:
+    return tuple(orjson.loads((metadata or {}).get(_BEFORE, "[]")))
 
 
 def partition_of(subject: str, partitions: int) -> int:

@@ -6,14 +6,13 @@ publishes events meanwhile finds no ledger, and waits as for a server that is aw
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from nats.js.api import StreamConfig, SubjectTransform
+from nats.js.api import StreamConfig
 
-from gpuledger.events.subjects import ALL, ROOT
-from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import NoLedgerError, RestoreInterruptedError
+from gpuledger.ledger.intake import stream_intake
 from gpuledger.ledger.permissions import RESTORE_ROOT
 from gpuledger.ledger.stream import (
     RESTORING,
@@ -28,11 +27,6 @@ from gpuledger.ledger.stream import (
     successor_of,
     update_stream_config,
 )
-
-SUBJECT_BYTES_MAX: Final = 4_000
-"""Of the 4,096 that a NATS server takes in a line; the rest is for sizes, and for the subject of its answer."""
-
-_LEDGER_PREFIX: Final = f"{ROOT}."
 
 
 class Restoring(NamedTuple):
@@ -94,27 +88,9 @@ async def end_restore(connection: Connection, generation: int) -> None:
     """
     config = (await stream_info(connection, stream_name(generation))).config
     metadata = {key: value for key, value in (config.metadata or {}).items() if key != RESTORING}
-    await update_stream_config(connection, config.evolve(subjects=[ALL], subject_transform=None, metadata=metadata))
-
-
-def restored(message: Outgoing, generation: int) -> Outgoing:
-    """The message under the subject by which the restore of a generation records it.
-
-    An agent can record a subject that leaves no room for the rest of the line. It is cut: no event has one so long,
-    so every reader passes over such a message, and it must not keep those behind it from being restored.
-    """
-    subject = message.subject
-    if not subject.startswith(_LEDGER_PREFIX):
-        return message
-    restoring = f"{RESTORE_ROOT}.{generation}.{subject.removeprefix(_LEDGER_PREFIX)}"
-    cut = restoring.encode()[:SUBJECT_BYTES_MAX].decode(errors="ignore").rstrip(".")
-    return Outgoing(cut, message.id, message.data)
+    await update_stream_config(connection, stream_intake(generation).configured(config.evolve(metadata=metadata)))
 
 
 def _fenced(generation: int, archive: str, config: StreamConfig) -> StreamConfig:
-    subject = f"{RESTORE_ROOT}.{generation}.>"
-    return config.evolve(
-        subjects=[subject],
-        subject_transform=SubjectTransform(src=subject, dest=ALL),
-        metadata={**(config.metadata or {}), RESTORING: archive},
-    )
+    config = stream_intake(generation, RESTORE_ROOT).configured(config)
+    return config.evolve(metadata={**(config.metadata or {}), RESTORING: archive})

@@ -17,7 +17,7 @@ from nats.errors import Error as NatsError
 
 from gpuledger.events.position import Offset, number_of
 from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, Connection
-from gpuledger.ledger.errors import LedgerError, PermissionDeniedError
+from gpuledger.ledger.errors import LedgerError, PermissionDeniedError, PublishError
 from gpuledger.ledger.order import Entry, Order
 from gpuledger.ledger.partitions import Upto, is_behind, together, written
 from gpuledger.ledger.publish import EXPECTED_STREAM
@@ -36,6 +36,9 @@ WATCH_S: Final = 1.0
 
 APPEND_AGAIN_S: Final = 0.05
 """The pause before the server is asked again that has not taken a message of the order."""
+
+APPENDS_MAX: Final = 100
+"""How often the server is asked to take the rest of the order of a generation that is closed."""
 
 RETRY: Final = Backoff(first_s=0.05, max_s=5.0)
 
@@ -140,27 +143,56 @@ class Sequencer:
 
     async def _append(self, last: Entry, upto: Upto) -> Entry | None:
         """The last message of the order, which may be ours, or the one before; None if it is another's."""
-        headers = {EXPECTED_LAST: str(last.number), EXPECTED_STREAM: self._order.stream}
-        client, subject = self._connection.client, self._order.subject
-        refusal: PublishRefusal | None = None
-        with suppress(NatsError, TimeoutError):
-            answer = await unless_denied(
-                self._connection,
-                client.request(subject, written(upto), timeout=REQUEST_ATTEMPT_S, headers=headers),
-                {subject},
-                ADVICE,
-            )
-            refusal = refusal_of(answer)
-            if refusal is None:
-                self.appended += 1
-                self.problem = ""
-                return Entry(orjson.loads(answer.data)["seq"], upto)
-            STORAGE_REFUSALS.inc(refusal.code in NO_STORAGE_CODES)
+        appended, refusal = await _append(self._connection, self._order, last, upto)
+        if appended is not None:
+            self.appended += 1
+            self.problem = ""
+            return appended
         found = await self._order.last()
         self.problem = refusal.reason if refusal and found == last else ""
         if found == last:
             await asyncio.sleep(APPEND_AGAIN_S)
         return found if found in (last, Entry(last.number + 1, upto)) else None
+
+
+async def _append(
+    connection: Connection, order: Order, last: Entry, upto: Upto
+) -> tuple[Entry | None, PublishRefusal | None]:
+    """The message that the server appended behind the last one; None where it did not, with its refusal if it answers.
+
+    Raises:
+        PermissionDeniedError: we may not.
+    """
+    headers = {EXPECTED_LAST: str(last.number), EXPECTED_STREAM: order.stream}
+    with suppress(NatsError, TimeoutError):
+        request = connection.client.request(order.subject, written(upto), timeout=REQUEST_ATTEMPT_S, headers=headers)
+        answer = await unless_denied(connection, request, {order.subject}, ADVICE)
+        refusal = refusal_of(answer)
+        if refusal is None:
+            return Entry(orjson.loads(answer.data)["seq"], upto), None
+        STORAGE_REFUSALS.inc(refusal.code in NO_STORAGE_CODES)
+        return None, refusal
+    return None, None
+
+
+async def append_rest(connection: Connection, order: Order, lengths: Lengths) -> Upto:
+    """Append what stays out of the log of partitions that take no more events; returns what is in it then: all.
+
+    Raises:
+        PermissionDeniedError: we may not.
+        PublishError: the server did not take it within the bound.
+        LedgerUnavailableError: the server does not answer.
+    """
+    why = ""
+    for _ in range(APPENDS_MAX):
+        last, found = await order.last(), await lengths()
+        if not is_behind(last.upto, found):
+            return last.upto
+        appended, refusal = await _append(connection, order, last, together(last.upto, found))
+        if appended is None:
+            why = f": {refusal.reason}" if refusal else ""
+            await asyncio.sleep(APPEND_AGAIN_S)
+    raise PublishError(f"{order.stream} did not take the rest of the order of the log{why}. Try again.")
 
 
 class _Heads:

@@ -1,8 +1,9 @@
-"""Single messages of a stream, asked for by their sequence or their subject."""
+"""Single messages of a stream, asked for by their sequence or their subject; and what streams there are."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from nats.js.api import StreamInfo
 from nats.js.errors import NotFoundError
 
 from gpuledger.events.position import ORIGIN, Offset, is_origin, number_of
@@ -83,3 +84,19 @@ async def next_match(connection: Connection, stream: str, subject_filter: str, a
     except NotFoundError:
         return None
     return found.seq
+
+
+async def all_streams(connection: Connection) -> dict[str, StreamInfo]:
+    """All streams of the account by their names.
+
+    Raises:
+        LedgerUnavailableError: the server does not answer, or refuses permission.
+    """
+    found: dict[str, StreamInfo] = {}
+    while page := await _page(connection, len(found)):
+        found |= {str(info.config.name): info for info in page}
+    return found
+
+
+async def _page(connection: Connection, offset: int) -> list[StreamInfo]:
+    return await connection.request(lambda: connection.jetstream.streams_info(offset))

@@ -5,7 +5,7 @@ out. A reader that waits in a generation while it is closed reads the rest of it
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Protocol
 
@@ -13,11 +13,8 @@ from gpuledger.events.position import Generations, Offset, is_at_or_after, is_sa
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Message
 from gpuledger.ledger.closed import ClosedGenerations
+from gpuledger.ledger.generation_log import GenerationLog, GenerationReader
 from gpuledger.ledger.identity import Anchor, anchor_of
-from gpuledger.ledger.read import OrderedReader, reading
-
-MakeReader = Callable[[int, Offset, str, Anchor | None], OrderedReader]
-"""Makes the reader of one generation, behind a place, with the anchor there where it is known."""
 
 
 class Log(Protocol):
@@ -28,8 +25,8 @@ class Log(Protocol):
         """The generations, which grow as they are closed."""
         ...
 
-    async def last_in(self, generation: int, subject_filter: str) -> Offset:
-        """The last message of a generation that the filter matches, the origin for none."""
+    async def log_of(self, generation: int) -> GenerationLog:
+        """The log of one generation."""
         ...
 
 
@@ -40,21 +37,19 @@ class SpanningReader:
         self,
         log: Log,
         closed: ClosedGenerations,
-        make_reader: MakeReader,
         after: Offset,
         subject_filter: str,
         anchor: Anchor | None,
     ) -> None:
         self._log = log
         self._closed = closed
-        self._make_reader = make_reader
         self._after = after
         self._filter = subject_filter
         self._anchor = anchor
         self._generation = log.generations.current
         self._past: AsyncGenerator[list[Message]] | None = None
         self._left: list[Message] = []
-        self._current: OrderedReader | None = None
+        self._current: GenerationReader | None = None
         self._end: Offset | None = None
         self._stack = AsyncExitStack()
 
@@ -90,8 +85,8 @@ class SpanningReader:
         """Read the generation that it has got to."""
         behind = latest([self._after, self._log.generations.behind(self._generation)])
         anchor = None if self._anchor is None or not is_same(self._anchor.sequence, behind) else self._anchor
-        reader = self._make_reader(self._generation, behind, self._filter, anchor)
-        self._current = await self._stack.enter_async_context(reading(reader))
+        log = await self._log.log_of(self._generation)
+        self._current = await self._stack.enter_async_context(log.reading(behind, self._filter, anchor))
 
     async def _next_of_past(self, limit: int) -> list[Message]:
         if not self._left and self._past is not None:
@@ -124,8 +119,12 @@ class SpanningReader:
             return False
         if self._end is None:
             end = self._log.generations.end(self._generation)
-            self._end = end if self._filter == ALL else await self._log.last_in(self._generation, self._filter)
+            self._end = end if self._filter == ALL else await self._last_in_closed()
         return is_at_or_after(self._after, self._end)
+
+    async def _last_in_closed(self) -> Offset:
+        log = await self._log.log_of(self._generation)
+        return await log.last_sequence(self._filter)
 
     async def _go_on(self) -> None:
         """Read the generation behind the one that was closed."""

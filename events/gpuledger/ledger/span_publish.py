@@ -20,13 +20,12 @@ from gpuledger.events.position import (
     number_of,
 )
 from gpuledger.ledger.api import Expected, Ledger, Outgoing, Receipt, behind
-from gpuledger.ledger.atomic import AtomicPublisher, parts_of
+from gpuledger.ledger.atomic import parts_of
 from gpuledger.ledger.closed import ClosedGenerations
-from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import GenerationError, SequenceConflictError
-from gpuledger.ledger.repeats import count_receipts, counted_failures, recorded_behind
-from gpuledger.ledger.single import last_sequence
-from gpuledger.ledger.stream import Generation, stream_name
+from gpuledger.ledger.generation_log import GenerationLog
+from gpuledger.ledger.generation_publish import GenerationPublisher
+from gpuledger.ledger.repeats import count_receipts, counted_failures
 
 RECENT_MAX: Final = 16_384
 """Among so many last messages of a closed generation are those that it took and did not acknowledge."""
@@ -44,6 +43,10 @@ class Continuing(Ledger, Protocol):
         """Go on behind a generation, unless another call has done so; False where there is none yet."""
         ...
 
+    async def log_of(self, generation: int) -> GenerationLog:
+        """The log of one generation, whose stream is there."""
+        ...
+
 
 class SpanningPublisher:
     """Publishes for one ledger."""
@@ -51,25 +54,32 @@ class SpanningPublisher:
     def __init__(
         self,
         log: Continuing,
-        connection: Connection,
-        generation: Generation,
-        publisher: AtomicPublisher,
+        current: GenerationLog,
+        publisher: GenerationPublisher,
         closed: ClosedGenerations,
     ) -> None:
         self._log = log
-        self._connection = connection
-        self._generation = generation
+        self._current = current
         self._publisher = publisher
         self._closed = closed
+
+    async def start(self) -> None:
+        """Listen for acknowledgements, until the connection closes."""
+        await self._publisher.start()
 
     @property
     def message_bytes_max(self) -> int:
         """See `gpuledger.ledger.api.Ledger.message_bytes_max`."""
-        return self._publisher.one_by_one.message_bytes_max
+        return self._publisher.message_bytes_max
 
-    def follow(self, generation: Generation, publisher: AtomicPublisher) -> None:
+    def follow(self, current: GenerationLog, publisher: GenerationPublisher) -> None:
         """Publish there from now on."""
-        self._generation, self._publisher = generation, publisher
+        self._current, self._publisher = current, publisher
+
+    @property
+    def _number(self) -> int:
+        """The generation that is published into."""
+        return self._current.generation.number
 
     async def publish(self, message: Outgoing, expected: Expected | None) -> Receipt:
         """See `gpuledger.ledger.api.Ledger.publish`."""
@@ -84,7 +94,7 @@ class SpanningPublisher:
     async def _publish_here(self, message: Outgoing, expected: Expected) -> Receipt:
         try:
             here = await self._expected_here(expected)
-            return (await self._publisher.one_by_one.publish([message], here))[0]
+            return await self._publisher.publish_expected(message, here)
         except SequenceConflictError:
             # The server checks the expectation before it checks for repeats.
             recorded = await self._recorded_behind(expected, message.id)
@@ -105,13 +115,13 @@ class SpanningPublisher:
     async def _publish_all(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """Those that a generation took that was closed meanwhile stay there; the others go into the next one."""
         receipts: list[Receipt] = []
-        generation = self._generation.number
+        generation = self._number
 
         async def publish_rest() -> list[Receipt]:
             nonlocal generation
-            if generation != self._generation.number:
+            if generation != self._number:
                 receipts.extend(await self._taken(generation, messages[len(receipts) :]))
-                generation = self._generation.number
+                generation = self._number
             try:
                 return await self._publisher.publish(messages[len(receipts) :])
             except GenerationError as error:
@@ -126,7 +136,8 @@ class SpanningPublisher:
         recently = back(self._log.generations.end(generation), RECENT_MAX)
         receipts: list[Receipt] = []
         for message in messages:
-            found = await self._recorded_in(generation, recently, message.subject, message.id)
+            closed = await self._log.log_of(generation)
+            found = await closed.recorded_behind(recently, message.subject, message.id)
             if found is None:
                 break
             receipts.append(Receipt(found, duplicate=True))
@@ -135,7 +146,7 @@ class SpanningPublisher:
     async def _publish_in_turn(self, messages: Sequence[Outgoing], expected: Expected) -> list[Receipt]:
         """Each behind the one before: the server checks one expectation a batch, and one for each single message."""
         for message in messages:
-            self._publisher.one_by_one.check_size(message)
+            self._publisher.check_size(message)
         receipts: list[Receipt] = []
         for part in parts_of(messages):
             committed = await self._commit(part, expected) if len(part) > 1 else []
@@ -151,10 +162,9 @@ class SpanningPublisher:
     async def _commit(self, part: Sequence[Outgoing], expected: Expected) -> list[Receipt]:
         """Try a batch; none is recorded where the expectation does not hold, or the log goes on elsewhere."""
         try:
-            here = await self._expected_here(expected)
+            return await self._publisher.commit(part, await self._expected_here(expected))
         except SequenceConflictError:
             return []
-        return await self._publisher.commit(part, here)
 
     async def _expected_here(self, expected: Expected) -> Expected:
         """The precondition as the stream of this generation can check it: what it names may be in a closed one.
@@ -174,31 +184,28 @@ class SpanningPublisher:
 
     async def _carried(self, subject_filter: str) -> Offset:
         """The last message of this generation that the filter matches, if it repeats one of before; else the origin."""
-        identity = self._generation.identity
+        identity = self._current.generation.identity
         if identity is None or identity.continued is None:
             return ORIGIN
-        last = await last_sequence(self._connection, self._generation.stream, subject_filter)
+        last = await self._current.last_sequence(subject_filter)
         return last if is_at_or_after(identity.continued.carried, last) else ORIGIN
 
     async def _recorded_behind(self, expected: Expected, message_id: str) -> Offset | None:
-        generations, current = self._log.generations, self._generation.number
+        generations, current = self._log.generations, self._number
         for generation in reversed([current, *generations.before(current)]):
             if is_at_or_after(expected.sequence, generations.end(generation)):
                 continue
             after = latest([expected.sequence, generations.behind(generation)])
-            found = await self._recorded_in(generation, after, expected.subject_filter, message_id)
+            log = await self._log.log_of(generation)
+            found = await log.recorded_behind(after, expected.subject_filter, message_id)
             if found is not None:
                 return found
         return None
 
-    async def _recorded_in(self, generation: int, after: Offset, subject_filter: str, message_id: str) -> Offset | None:
-        """Where a generation, whose stream is there, has a message of this id behind a place."""
-        return await recorded_behind(self._connection, stream_name(generation), after, subject_filter, message_id)
-
     async def _in_current(self, publish: Callable[[], Awaitable[T]]) -> T:
         """Publish, and once more in the next generation where the log goes on there."""
         for _ in range(CROSSINGS_MAX):
-            generation = self._generation.number
+            generation = self._number
             try:
                 return await publish()
             except GenerationError:

@@ -25,8 +25,9 @@ from gpuledger.ledger.errors import (
     StreamConfigError,
 )
 from gpuledger.ledger.identity import LedgerIdentity, Predecessor, anchor_digest, identity_of, metadata_of
-from gpuledger.ledger.partitions import partitions_of, subjects_taken
-from gpuledger.ledger.single import message_at
+from gpuledger.ledger.partitions import Upto, before_of, partitions_of, stream_behind, subjects_taken
+from gpuledger.ledger.permissions import CLOSING_ROOT, RESTORE_ROOT
+from gpuledger.ledger.single import all_streams, message_at
 from gpuledger.ledger.stream_check import refuse_differences
 
 DUPLICATE_WINDOW_S = 120.0
@@ -61,13 +62,17 @@ _NAME = re.compile(r"LEDGER_([1-9][0-9]*)")
 class Generation(NamedTuple):
     """A stream that stores the ledger, or an archived one; the `current` one is written to.
 
-    `identity` is None in a ledger of before there were ids. With several `partitions` the stream holds their order.
+    `identity` is None in a ledger of before there were ids. With several `partitions` the stream holds their order, and
+    `before` is how many messages each of them had in the generations before. `intake` is the first token of the
+    subjects by which its one publisher fills it, where nobody else may record anything yet; else it is empty.
     """
 
     number: int
     current: bool
     identity: LedgerIdentity | None = None
     partitions: int = 1
+    before: Upto = ()
+    intake: str = ""
 
     @property
     def stream(self) -> str:
@@ -121,12 +126,17 @@ async def open_current(connection: Connection, replicas: int | None = None) -> G
     newest = max(streams)
     info = streams[newest]
     check_current(connection, newest, info, replicas)
-    return _generation(newest, info, current=True)
+    return generation_of(newest, info)
 
 
-def _generation(number: int, info: StreamInfo, *, current: bool) -> Generation:
-    metadata = info.config.metadata
-    return Generation(number, current, identity_of(metadata, number), partitions_of(metadata))
+def generation_of(number: int, info: StreamInfo) -> Generation:
+    """The generation whose stream, or whose order's stream, this is."""
+    metadata = info.config.metadata or {}
+    intake = CLOSING_ROOT if BEGINNING in metadata else RESTORE_ROOT if RESTORING in metadata else ""
+    partitions = partitions_of(metadata)
+    is_taking = info.config.subjects == subjects_taken(number, partitions) and CLOSED not in metadata
+    current = bool(intake) or is_taking
+    return Generation(number, current, identity_of(metadata, number), partitions, before_of(metadata), intake)
 
 
 def check_current(connection: Connection, newest: int, info: StreamInfo, replicas: int | None = None) -> None:
@@ -142,6 +152,17 @@ def check_current(connection: Connection, newest: int, info: StreamInfo, replica
     check_whole(info)
 
 
+def has_begun(number: int, info: StreamInfo) -> bool:
+    """Whether the newest generation is one that takes events of everybody, by now or at once.
+
+    That of several partitions is from when its beginning is complete: who publishes waits for a partition to be opened.
+    """
+    found = generation_of(number, info)
+    if found.intake != CLOSING_ROOT:
+        return found.current and not found.intake
+    return found.identity is not None and found.identity.has_beginning
+
+
 async def open_generation(connection: Connection, number: int) -> Generation:
     """An existing generation, current or archived.
 
@@ -154,12 +175,8 @@ async def open_generation(connection: Connection, number: int) -> Generation:
         raise GenerationError(
             f"There is no stream {stream_name(number)}. The generations here are {sorted(streams) or 'none'}."
         )
-    info = streams[number]
-    check_whole(info)
-    metadata = info.config.metadata or {}
-    taken = subjects_taken(number, partitions_of(metadata))
-    current = info.config.subjects == taken or RESTORING in metadata or BEGINNING in metadata
-    return _generation(number, info, current=current)
+    check_whole(streams[number])
+    return generation_of(number, streams[number])
 
 
 async def create_ledger(connection: Connection, ledger_id: str, replicas: int | None = None) -> Generation:
@@ -187,7 +204,7 @@ async def create_ledger(connection: Connection, ledger_id: str, replicas: int | 
     )
     if updated != info.config:
         await update_stream_config(connection, updated)
-    return Generation(newest, current=True, identity=identity, partitions=partitions_of(updated.metadata))
+    return Generation(newest, True, identity, partitions_of(updated.metadata), before_of(updated.metadata))
 
 
 async def begin_generation(
@@ -236,7 +253,10 @@ def check_whole(info: StreamInfo) -> None:
         LogCutError: naming how much is missing.
     """
     state, identity = info.state, identity_of(info.config.metadata, 0)
-    recorded = events_up_to(state.last_seq) if identity is None else events_up_to(state.last_seq, identity.behind)
+    behind = stream_behind(info.config.metadata)
+    if behind is None:
+        behind = 0 if identity is None else number_of(identity.behind)
+    recorded = events_up_to(state.last_seq, behind)
     if state.messages != recorded:
         raise LogCutError(
             f"{info.config.name} has recorded {recorded:,} events and holds {state.messages:,}, "
@@ -320,7 +340,7 @@ async def create_generation(
         config = config.evolve(first_seq=number_of(next_after(identity.behind)))
     config = config if adapt is None else adapt(config)
     await create_stream(connection, config, replicas)
-    return Generation(identity.generation, True, identity, partitions_of(config.metadata))
+    return Generation(identity.generation, True, identity, partitions_of(config.metadata), before_of(config.metadata))
 
 
 async def create_stream(connection: Connection, config: StreamConfig, replicas: int | None) -> None:
@@ -376,15 +396,5 @@ async def ledger_streams(connection: Connection) -> dict[int, StreamInfo]:
     Raises:
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
-    found: dict[int, StreamInfo] = {}
-    offset = 0
-    while page := await _page(connection, offset):
-        offset += len(page)
-        for info in page:
-            if match := _NAME.fullmatch(info.config.name or ""):
-                found[int(match[1])] = info
-    return found
-
-
-async def _page(connection: Connection, offset: int) -> list[StreamInfo]:
-    return await connection.request(lambda: connection.jetstream.streams_info(offset))
+    streams = await all_streams(connection)
+    return {int(match[1]): info for name, info in streams.items() if (match := _NAME.fullmatch(name))}

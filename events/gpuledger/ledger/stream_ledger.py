@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
+    AsyncExitStack,
     asynccontextmanager,
     nullcontext,
     suppress,
@@ -29,11 +30,10 @@ from gpuledger.events.position import (
 )
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import Expected, Ledger, Message, Outgoing, Reader, Receipt
-from gpuledger.ledger.atomic import AtomicPublisher
 from gpuledger.ledger.closed import ClosedGenerations, continuing_generation
 from gpuledger.ledger.closing import Closing, closing_state
 from gpuledger.ledger.connect import Connection
-from gpuledger.ledger.continuity import LogGuard, kept_stream
+from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import (
     GenerationError,
     LedgerError,
@@ -41,51 +41,66 @@ from gpuledger.ledger.errors import (
     LogRestoredError,
     NoLedgerError,
 )
+from gpuledger.ledger.generation_log import GenerationLog, StreamLog, Times
+from gpuledger.ledger.generation_publish import GenerationPublisher, StreamPublisher
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
-from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S
-from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S, OrderedReader
-from gpuledger.ledger.single import last_sequence, message_at, recorded_at
 from gpuledger.ledger.span import SpanningReader, spanning
 from gpuledger.ledger.span_publish import SpanningPublisher, is_in_current
-from gpuledger.ledger.storage import StorageUse, storage_use
-from gpuledger.ledger.stream import (
-    Generation,
-    is_archived,
-    stream_info,
-    stream_name,
-)
+from gpuledger.ledger.storage import StorageUse
+from gpuledger.ledger.stream import Generation, is_archived, open_generation, stream_info
+from gpuledger.runtime.tasks import abandon
 
 GENERATION_CHECK_S: Final = 2.0
 """How often it is looked whether the generation was closed; who publishes learns of it at once."""
 
 
 class JetStreamLedger(Ledger):
-    """The ledger on a NATS server; `connect_ledger` makes it."""
+    """The ledger on a NATS server; `connect_ledger` makes it, and `running` has to surround its use."""
 
     def __init__(
         self,
         connection: Connection,
         generation: Generation,
-        publisher: AtomicPublisher,
-        *,
+        closed: ClosedGenerations,
+        times: Times,
         guard: LogGuard | None = None,
-        heartbeat_s: float = IDLE_HEARTBEAT_S,
-        restore_timeout_s: float = RESTORE_TIMEOUT_S,
-        publish_timeout_s: float = PUBLISH_TIMEOUT_S,
-        closed: ClosedGenerations | None = None,
     ) -> None:
         self._connection = connection
-        self._generation = generation
         self._guard = guard
-        self._heartbeat_s = heartbeat_s
-        self._restore_timeout_s = restore_timeout_s
-        self._publish_timeout_s = publish_timeout_s
-        unnamed = LedgerIdentity("", generation.number)
-        self._closed = closed or ClosedGenerations(connection, generation.identity or unnamed, None)
-        self._generations = (generation.identity or unnamed).generations
-        self._publishing = SpanningPublisher(self, connection, generation, publisher, self._closed)
+        self._times = times
+        self._closed = closed
+        self._generations = (generation.identity or LedgerIdentity("", generation.number)).generations
+        self._log = self._open_log(generation)
+        self._logs = {generation.number: self._log}
+        self._publishing = SpanningPublisher(self, self._log, self._publisher_of(self._log), closed)
         self._readers: set[SpanningReader] = set()
         self._crossing = asyncio.Lock()
+        self._running = AsyncExitStack()
+
+    def _open_log(self, generation: Generation) -> GenerationLog:
+        """The log of a generation that is the current one, or was when the one behind it had not begun."""
+        return StreamLog(self._connection, generation, self._times, self._guard)
+
+    def _publisher_of(self, log: GenerationLog) -> GenerationPublisher:
+        timeout_s = self._times.publish_timeout_s
+        return StreamPublisher(self._connection, log.generation, guard=self._guard, timeout_s=timeout_s)
+
+    @asynccontextmanager
+    async def running(self, *, follows: bool) -> AsyncIterator[None]:
+        """Run what publishing needs, for the length of a block, and go on where a generation `follows`."""
+        async with self._running:
+            await self._publishing.start()
+            await self._running.enter_async_context(self._log.running())
+            if self._guard is not None:
+                self._running.enter_context(self._connection.on_departure(self._guard.doubt))
+            async with AsyncExitStack() as following:
+                if follows:
+                    following.push_async_callback(abandon, asyncio.create_task(self._follow_generations()))
+                yield
+
+    @property
+    def _generation(self) -> Generation:
+        return self._log.generation
 
     @property
     def guard(self) -> LogGuard | None:
@@ -143,14 +158,13 @@ class JetStreamLedger(Ledger):
             return None
         if not self._is_here(sequence):
             return await self._closed.anchor_at(sequence)
-        try:
-            found = await message_at(self._connection, self._generation.stream, sequence)
-        except NotFoundError as error:
+        found = await self._log.message_at(sequence)
+        if found is None:
             head = await self.head()
             raise LogRestoredError(
                 f"{self._generation.stream} ends at {self._generations.position(head)} and has no event at "
                 f"{self._generations.position(sequence)}, up to which it was read"
-            ) from error
+            )
         return anchor_of(found.sequence, found.subject, found.data)
 
     async def publish(self, message: Outgoing, expected: Expected | None = None) -> Receipt:
@@ -167,7 +181,7 @@ class JetStreamLedger(Ledger):
         self, after: Offset = ORIGIN, subject_filter: str = ALL, anchor: Anchor | None = None
     ) -> AbstractAsyncContextManager[Reader]:
         """See `gpuledger.ledger.api.Ledger.read`."""
-        return self._reading(SpanningReader(self, self._closed, self._reader, after, subject_filter, anchor))
+        return self._reading(SpanningReader(self, self._closed, after, subject_filter, anchor))
 
     @asynccontextmanager
     async def _reading(self, reader: SpanningReader) -> AsyncIterator[SpanningReader]:
@@ -178,25 +192,13 @@ class JetStreamLedger(Ledger):
         finally:
             self._readers.discard(reader)
 
-    def _reader(self, generation: int, after: Offset, subject_filter: str, anchor: Anchor | None) -> OrderedReader:
-        return OrderedReader(
-            self._connection,
-            stream_name(generation),
-            after,
-            subject_filter,
-            guard=self._guard,
-            anchor=anchor,
-            heartbeat_s=self._heartbeat_s,
-            restore_timeout_s=self._restore_timeout_s,
-        )
-
     async def history(
         self, after: Offset = ORIGIN, until: Offset | None = None, subject_filter: str = ALL
     ) -> AsyncIterator[list[Message]]:
         """See `gpuledger.ledger.api.Ledger.history`."""
         generation = self.generation
         begins = self._generations.behind(generation)
-        last = await self.last_in(generation, subject_filter)
+        last = await self._log.last_sequence(subject_filter)
         end = latest([begins, last]) if until is None else until
         if not is_at_or_after(after, begins):
             async for messages in self._closed.history(after, earliest(begins, end), subject_filter):
@@ -208,15 +210,15 @@ class JetStreamLedger(Ledger):
         """See `gpuledger.ledger.api.Ledger.head`."""
         generation = self.generation
         try:
-            return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
+            return await self._log.head()
         except LogLostError:
             if not await self.go_on_from(generation):
                 raise
-            return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
+            return await self._log.head()
 
     async def storage(self) -> tuple[StorageUse, ...]:
-        """What its stream takes of the limits of storage that hold for it; raises as `storage_use`."""
-        return await storage_use(self._connection, self._generation.stream)
+        """What it takes of the limits of storage that hold for it; raises as `storage_use`."""
+        return await self._log.storage()
 
     async def closing(self) -> Closing:
         """How far a closing of its newest generation has got; raises as `closing_state`."""
@@ -224,18 +226,31 @@ class JetStreamLedger(Ledger):
 
     async def last_sequence(self, subject_filter: str) -> Offset:
         """See `gpuledger.ledger.api.Ledger.last_sequence`."""
-        last = await self.last_in(self.generation, subject_filter)
+        last = await self._log.last_sequence(subject_filter)
         return await self._closed.last_sequence(subject_filter) if is_origin(last) else last
 
-    async def last_in(self, generation: int, subject_filter: str) -> Offset:
-        """The last message of a generation, whose stream is there, that the filter matches; the origin for none."""
-        return await last_sequence(self._connection, stream_name(generation), subject_filter)
+    async def log_of(self, generation: int) -> GenerationLog:
+        """The log of one generation, whose stream is there.
+
+        Raises:
+            GenerationError: it is not.
+        """
+        if generation not in self._logs:
+            self._logs[generation] = self._open_log(await open_generation(self._connection, generation))
+        return self._logs[generation]
 
     async def message_at(self, sequence: Offset) -> Message | None:
         """See `gpuledger.ledger.api.Ledger.message_at`."""
         if not self._is_here(sequence):
             return await self._closed.message_at(sequence)
-        return await recorded_at(self._connection, self._generation.stream, sequence)
+        return await self._log.message_at(sequence)
+
+    async def messages_at(self, sequences: Sequence[Offset]) -> list[Message | None]:
+        """See `gpuledger.ledger.api.Ledger.messages_at`."""
+        are_here = [(one, self._is_here(one)) for one in sequences]
+        closed = iter(await self._closed.messages_at([one for one, is_here in are_here if not is_here]))
+        current = iter(await super().messages_at([one for one, is_here in are_here if is_here]))
+        return [next(current if is_here else closed) for _, is_here in are_here]
 
     async def go_on(self) -> bool:
         """Go on in the generation behind this one, if it was closed; False where there is none yet.
@@ -249,13 +264,14 @@ class JetStreamLedger(Ledger):
             following = await continuing_generation(self._connection, self._generation.identity)
             if following is None or following.identity is None:
                 return False
-            publisher = AtomicPublisher(
-                self._connection, following.stream, guard=self._guard, timeout_s=self._publish_timeout_s
-            )
+            log = self._open_log(following)
+            publisher = self._publisher_of(log)
             await publisher.start()
-            self._generation = following
+            await self._running.enter_async_context(log.running())
+            await self._log.retire()
+            self._log = self._logs[following.number] = log
             self._closed.follow(following.identity)
-            self._publishing.follow(following, publisher)
+            self._publishing.follow(log, publisher)
             if self._guard is not None:
                 self._guard.follow(following.identity)
             for generation, behind_it in following.identity.generations.begun:
@@ -275,7 +291,7 @@ class JetStreamLedger(Ledger):
             await self.go_on()
         return generation != self.generation
 
-    async def follow_generations(self) -> None:
+    async def _follow_generations(self) -> None:
         """Go on in the next generation whenever one is closed, until cancelled."""
         while True:
             await asyncio.sleep(GENERATION_CHECK_S)

@@ -226,6 +226,15 @@ async def unlock(connection: AsyncConnection, name: str) -> bool:
     return await cursor.fetchone() == (True,)
 
 
+async def unlock_all(connection: AsyncConnection) -> None:
+    """Give back whatever locks the connection holds, if it still answers; for the end of a command.
+
+    A session that is closed keeps its locks until the server has noticed, so the next command could find them taken.
+    """
+    with suppress(psycopg.Error):
+        await connection.execute("SELECT pg_advisory_unlock_all()")
+
+
 async def lock_until_commit(connection: AsyncConnection, name: str) -> None:
     """Wait until the lock is ours, for the rest of the transaction under way.
 

@@ -16,8 +16,16 @@ from sqlalchemy.pool import NullPool
 
 from gpuledger.db.engine import Connection, open_blocking, unavailable
 from gpuledger.db.errors import DatabaseError, LockedError, MigrationError
+from gpuledger.db.json_columns import convert_empty
 from gpuledger.db.locks import VIEWS_LOCK, lock_key
-from gpuledger.db.revision import BOOKKEEPING, HEAD_REVISION, NOTE_OLDEST, check_compatible, schema_of
+from gpuledger.db.revision import (
+    BOOKKEEPING,
+    HEAD_REVISION,
+    JSONB_REVISION,
+    OLDEST_REVISION,
+    check_compatible,
+    schema_of,
+)
 from gpuledger.db.views import READER_ROLE, keep_views, recreate_views
 
 LOCK_TIMEOUT_S = 10
@@ -27,6 +35,9 @@ STATEMENT_TIMEOUT_S = 600
 """How long one statement may run."""
 
 MIGRATIONS_FOLDER = Path(__file__).parent / "migrations"
+
+LIVE = "gpuledger_live"
+"""The schema of the rows that serve."""
 
 _IS_SUPERUSER = "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
 _ROLE_EXISTS = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
@@ -45,7 +56,8 @@ class MigrationResult(NamedTuple):
 def migrate(database_url: str) -> MigrationResult:
     """Bring the schema up to date, recreate the views, and make the read-only role where that is permitted.
 
-    A schema that a newer build only expanded stays as it is, views included.
+    A schema that a newer build only expanded stays as it is, views included. In one that is made new, documents are
+    jsonb at once: no build of before can come back to it.
 
     Raises:
         SchemaUnknownError: a newer build migrated this database to what this one does not work with.
@@ -67,7 +79,9 @@ def migrate(database_url: str) -> MigrationResult:
         else:
             keep_views(raw)
         command.upgrade(alembic_config(connection), "head")
-        raw.execute(NOTE_OLDEST.encode())
+        if before is None:
+            convert_empty(raw, LIVE)
+        raw.execute(schema.noting(JSONB_REVISION if before is None else OLDEST_REVISION))
         has_reader = ensure_reader(raw)
         recreate_views(raw)
     return MigrationResult(before, HEAD_REVISION, has_reader)

@@ -13,13 +13,16 @@ from gpuledger.db.engine import AsyncConnection, Connection, connect_blocking
 from gpuledger.db.errors import SchemaOutdatedError, SchemaUnknownError
 from gpuledger.db.views import are_current
 
-KNOWN_REVISIONS = tuple(f"{number:04}" for number in range(1, 27))
+KNOWN_REVISIONS = tuple(f"{number:04}" for number in range(1, 28))
 """Oldest first; the last one is what this build needs."""
 
 HEAD_REVISION = KNOWN_REVISIONS[-1]
 
 OLDEST_REVISION = "0013"
 """The oldest revision whose builds work with a database at the newest: all migrations after it only expand."""
+
+JSONB_REVISION = "0027"
+"""The oldest revision whose builds write jsonb: no build before it works with a database that has any."""
 
 BOOKKEEPING = "gpuledger"
 """The schema of checkpoints, numbers seen, deciders and the outbox."""
@@ -28,8 +31,6 @@ _TABLE = f"{BOOKKEEPING}.alembic_version"
 _HAS_TABLE = f"SELECT to_regclass('{_TABLE}') IS NOT NULL"
 _REVISION = f"SELECT version_num, obj_description('{_TABLE}'::regclass, 'pg_class') FROM {_TABLE}"  # noqa: S608
 _OLDEST_COMMENT = "Builds work with it from revision"
-NOTE_OLDEST = f"COMMENT ON TABLE {_TABLE} IS '{_OLDEST_COMMENT} {OLDEST_REVISION}'"
-"""The statement by which a migration leaves word to older builds."""
 
 
 class Schema(NamedTuple):
@@ -49,6 +50,15 @@ class Schema(NamedTuple):
         if self.is_newer:
             return self.oldest in KNOWN_REVISIONS
         return self.revision == HEAD_REVISION
+
+    @property
+    def has_jsonb(self) -> bool:
+        """Whether builds that write no jsonb have been given up here."""
+        return (self.oldest or "") >= JSONB_REVISION
+
+    def noting(self, oldest: str) -> bytes:
+        """The statement that tells older builds from which revision on they work with it, which never goes down."""
+        return f"COMMENT ON TABLE {_TABLE} IS '{_OLDEST_COMMENT} {max(self.oldest or oldest, oldest)}'".encode()
 
 
 def current_revision(database_url: str) -> str | None:
@@ -88,11 +98,15 @@ def needs_migration(database_url: str) -> bool:
 
 async def check_connection(connection: AsyncConnection) -> Schema:
     """`check_current` over an existing connection; returns what it found."""
-    has_table = await (await connection.execute(_HAS_TABLE)).fetchone()
-    row = await (await connection.execute(_REVISION)).fetchone() if has_table == (True,) else None
-    schema = _schema(row)
+    schema = await schema_over(connection)
     _check(schema)
     return schema
+
+
+async def schema_over(connection: AsyncConnection) -> Schema:
+    """`schema_of` for asyncio."""
+    has_table = await (await connection.execute(_HAS_TABLE)).fetchone()
+    return _schema(await (await connection.execute(_REVISION)).fetchone() if has_table == (True,) else None)
 
 
 def schema_of(connection: Connection) -> Schema:

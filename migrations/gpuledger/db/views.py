@@ -146,6 +146,15 @@ async def keep_views_async(connection: AsyncConnection) -> None:
         await connection.execute(statement)
 
 
+async def drop_views_async(connection: AsyncConnection) -> None:
+    """Note people's views and drop them, and ours, in the transaction under way; `recreate_views_async` makes all anew.
+
+    It is for changes that PostgreSQL refuses where a view reads a table.
+    """
+    await keep_views_async(connection)
+    await connection.execute(_text("drop_all"))
+
+
 async def recreate_views_async(connection: AsyncConnection) -> None:
     """`recreate_views` for asyncio."""
     async with connection.transaction():

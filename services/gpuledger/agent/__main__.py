@@ -6,18 +6,15 @@ stay in memory.
 
 import os
 import sys
-from typing import Final
 
 from gpuledger.agent.footprint import ENVIRONMENT, EXCLUDED, exclude_modules
-from gpuledger.runtime.settings import NATS_URL
-
-WEBSOCKETS: Final = ("ws://", "wss://")
+from gpuledger.runtime.settings import uses_websockets
 
 
 def main() -> int:
     """Run the agent of this node until a signal stops it; returns the exit code."""
-    needs_websockets = any(url.startswith(WEBSOCKETS) for url in os.environ.get(NATS_URL, "").split(","))
-    exclude_modules(name for name in EXCLUDED if not (needs_websockets and name == "aiohttp"))
+    needed = ("aiohttp",) if uses_websockets(os.environ) else ()
+    exclude_modules(name for name in EXCLUDED if name not in needed)
     os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})
     from gpuledger.agent.process import serve  # noqa: PLC0415 - only now, after the exclusions
 

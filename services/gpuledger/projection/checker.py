@@ -42,7 +42,7 @@ class Checked:
     the rules in `checked_by`; `enforces` is a rule that it adds to them, and `in_force` are those with it.
 
     `ordinary_type` is the type of an event that counts and enforces nothing, and empty for others; `source` is empty
-    where there is no event. `counted_by` are shared numbers by which its number was found to be new.
+    where there is no event. `counted_by` are the numbers by which its number was found to be new.
     """
 
     __slots__ = (
@@ -87,27 +87,31 @@ class Checked:
         self.enforces = enforces
         self.ordinary_type = "" if event is None or route is None or enforces is not None else event.type
         self.source = "" if event is None else event.source
-        self.counted_by: LogNumbers | None = None
+        self.counted_by: LogNumbers | Seen | None = None
         self._data: Payload | None = None
         self._fact: Fact | None = None
         self._failure: EventError | None = None
         self._report: tuple[Route, Fact] | EventError | None = None
-        self._numbers: LogNumbers | None = None
+        self._numbers: LogNumbers | Seen | None = None
         self._is_new: bool | EventError = False
 
     def is_new(self, numbers: LogNumbers | Seen) -> bool:
         """Whether there is an event whose number is new, by numbers that folds share, or by those of one fold.
+
+        The numbers that were asked last are asked once. So folds with numbers of their own, which share messages, take
+        a batch one after the other.
 
         Raises:
             HolesError: it would leave too many holes.
             NumbersChangedError: the numbers are not of this log any more.
         """
         if self._numbers is not numbers:
-            if isinstance(numbers, Seen):
-                event = self.event
-                return event is not None and numbers.add(event.source, event.epoch, event.number)
             try:
-                self._is_new = numbers.is_new(self.message, self.event)
+                if isinstance(numbers, LogNumbers):
+                    self._is_new = numbers.is_new(self.message, self.event)
+                else:
+                    event = self.event
+                    self._is_new = event is not None and numbers.add(event.source, event.epoch, event.number)
             except EventError as error:
                 self._is_new = error
             self._numbers = numbers
@@ -117,7 +121,7 @@ class Checked:
         return self._is_new
 
     def counts(self, numbers: LogNumbers | Seen) -> bool:
-        """Whether its number is new; one that is not may be asked about again, because that changes nothing."""
+        """Whether its number is new; asking again changes nothing."""
         if self.counted_by is numbers:
             return True
         try:

@@ -13,6 +13,11 @@ _OF_EDITIONS = ("seen", "enforced_rule")
 """The tables beside an edition's own that have rows of it."""
 
 
+def rebuild_lock(projection: Projection) -> str:
+    """The name of the lock of whoever makes an edition, or changes those that are there."""
+    return f"rebuild:{projection.name}"
+
+
 async def move_edition(connection: AsyncConnection[Any], projection: Projection, before: str, after: str) -> None:
     """Let an edition take another's place, which is free."""
     for spec in projection.specs:

@@ -16,6 +16,7 @@ ProjectionError
 ├── RebuildBusyError       another rebuild of the same projection is running, or it was begun meanwhile
 ├── FewerEventsError       a rebuild folds fewer events than the rows that serve count
 ├── SwapBlockedError       a query holds the tables that are to change places
+├── NotContractedError     documents stay text, because of an older build, or of somebody who reads the tables
 ├── ScratchFullError       the past takes more room than it may
 └── NothingToRollBackError there are no rows of an earlier rebuild to go back to
 """
@@ -187,6 +188,10 @@ class FewerEventsError(ProjectionError):
 
 class SwapBlockedError(ProjectionError):
     """A query holds the tables that are to change places; end it, and run the command again."""
+
+
+class NotContractedError(ProjectionError):
+    """Documents stay text: an older build can come back to them, or somebody reads the tables; the message says who."""
 
 
 class ScratchFullError(ProjectionError):

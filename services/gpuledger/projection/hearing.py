@@ -72,7 +72,7 @@ class Hearing:
         That is so unless all were checked by the rules `agreed`. Whoever adds a rule has other rules for good, so none
         was checked by others than the first and the last.
         """
-        if isinstance(numbers, Seen) or not batch or not batch[0].checked_by is batch[-1].checked_by is agreed:
+        if not batch or not batch[0].checked_by is batch[-1].checked_by is agreed:
             return None
         if batch[-1].counted_by is not numbers:
             for one in batch:

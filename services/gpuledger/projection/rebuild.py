@@ -1,9 +1,8 @@
 """Blue/green rebuild: new rows grow in shadow tables while the old ones serve, then both change places.
 
-They begin with those of the nearest snapshot of this version where there is one, and else with the first event.
-
-The swap is one transaction that also makes the views anew, because views follow a table and not its name. The old
-rows stay as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
+They begin with those of the nearest snapshot of this version where there is one, and else with the first event. The
+swap is one transaction that also makes the views anew, because views follow a table and not its name. The old rows stay
+as edition `prev`, so that a rollback is possible. Cancelling leaves nothing behind.
 """
 
 import asyncio
@@ -14,26 +13,31 @@ from typing import Any, NamedTuple
 import psycopg
 import structlog
 from psycopg import AsyncConnection
-from psycopg.sql import Identifier
 
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold
+from gpuledger.db.locks import LOCK_WAIT_MAX_S, VIEWS_LOCK, lock_until_commit, stand_by, try_hold, unlock_all
 from gpuledger.db.views import keep_views_async, recreate_views_async
 from gpuledger.domain.fact import changed_rows
 from gpuledger.events.position import Offset, events_up_to, is_after, is_origin, lag
 from gpuledger.ledger.api import MESSAGES_PER_BATCH_MAX, Ledger
-from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint, schema_of
+from gpuledger.projection.checkpoint import LIVE, NEXT, PREV, Checkpoint
 from gpuledger.projection.continuity import confirm_log, follows_log
+from gpuledger.projection.contraction import create_shadows
 from gpuledger.projection.decision_size import is_too_large
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.editions import drop_edition, drop_tables, move_edition, renew_edition
+from gpuledger.projection.editions import (
+    drop_edition,
+    drop_tables,
+    move_edition,
+    rebuild_lock,
+    renew_edition,
+)
 from gpuledger.projection.errors import FewerEventsError, NothingToRollBackError, RebuildBusyError, SwapBlockedError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots.begun_tables import begin_tables
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots, LoadedFold
 from gpuledger.projection.outbox import copy_outbox, exchange_outbox, recall
 from gpuledger.projection.replay import OnProgress, new_fold, skipped_positions
-from gpuledger.projection.rows import create_like
 from gpuledger.projection.shadow_rows import ShadowRows
 from gpuledger.projection.shared_numbers import SharedNumbers
 from gpuledger.projection.store import Decider, ProjectionStore
@@ -173,7 +177,7 @@ async def rollback(projection: Projection, database_url: str, *, new_id: NewId =
 async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterator[AsyncConnection[Any]]:
     name = f"gpuledger rebuild {projection.name}"
     async with connect(database_url, application_name=name) as connection:
-        if await try_hold(connection, _rebuild_lock(projection)) is None:
+        if await try_hold(connection, rebuild_lock(projection)) is None:
             raise RebuildBusyError(
                 f"Another rebuild of projection {projection.name} is running; wait for it or cancel it."
             )
@@ -187,10 +191,7 @@ async def _rebuilding(projection: Projection, database_url: str) -> AsyncIterato
             ) from error
         finally:
             await _leave_nothing(connection, projection, database_url)
-
-
-def _rebuild_lock(projection: Projection) -> str:
-    return f"rebuild:{projection.name}"
+            await unlock_all(connection)
 
 
 async def _leave_nothing(connection: AsyncConnection[Any], projection: Projection, database_url: str) -> None:
@@ -207,7 +208,7 @@ async def _leave_nothing(connection: AsyncConnection[Any], projection: Projectio
     with suppress(psycopg.Error, OSError):
         async with connect(database_url, application_name="gpuledger clean-up") as another:
             async with asyncio.timeout(CLEAN_UP_WAIT_MAX_S):
-                await stand_by(another, _rebuild_lock(projection))
+                await stand_by(another, rebuild_lock(projection))
             await drop_edition(another, projection, NEXT)
 
 
@@ -240,9 +241,7 @@ class _Rebuild:
         self._is_same_log = before is None or await follows_log(
             self._projection, self._ledger, before, accept_loss=accept_loss
         )
-        for spec in self._projection.specs:
-            shadow, served = Identifier(schema_of(NEXT), spec.name), Identifier(schema_of(LIVE), spec.name)
-            await create_like(self._connection, shadow, served, spec.by_month)
+        await create_shadows(self._connection, self._projection)
         self._checkpoint = await self._next.create(self._ledger.identity, self._new_id())
         loaded = await self._loaded(snapshots, database_url)
         if loaded is None:

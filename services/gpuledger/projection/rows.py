@@ -16,6 +16,7 @@ import orjson
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
+from gpuledger.db.json_columns import JSON_COLUMNS, jsonb_columns, read_json_as_text
 from gpuledger.domain.table import Changes, Key, Sum, TableSpec
 from gpuledger.events.position import Offset
 from gpuledger.projection.month_tables import MonthTables
@@ -69,24 +70,22 @@ class RowStore(Generic[R]):
         columns = _identifiers(spec.columns)
         keys = _identifiers(spec.key)
         types = dict(zip(spec.columns, column_types(spec.row), strict=True))
+        self._types = types
+        self._is_typed = spec.name not in JSON_COLUMNS
         values = [name for name in spec.columns if name not in spec.key]
         updates = SQL(", ").join(
             (_ADDED if name in spec.adds else _REPLACED).format(Identifier(name)) for name in values
         )
         self._select = SQL("SELECT {} FROM {}").format(columns, self.table)
         staged = Identifier("pg_temp", f"changed_{spec.name}")
-        insert = SQL("INSERT INTO {} AS kept ({}) SELECT * FROM unnest({})").format(
-            self.table, columns, _arrays(spec.columns, types)
-        )
         on_conflict = SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(keys, updates)
         same_key = SQL(" AND ").join(SQL("kept.{0} = gone.{0}").format(Identifier(name)) for name in spec.key)
         delete = SQL("DELETE FROM {} AS kept USING unnest({}) AS gone ({}) WHERE {}").format(
             self.table, _arrays(spec.key, types), keys, same_key
         )
         is_nothing = SQL("").join(SQL(" AND kept.{} = 0").format(Identifier(name)) for name in spec.adds)
-        # Composed once: a live projection executes them many times a second.
-        self._insert = insert.as_bytes()
-        self._upsert = SQL("{} {}").format(insert, on_conflict).as_bytes()
+        self._on_conflict = on_conflict
+        self._compose_inserts()
         self._delete = delete.as_bytes()
         self._delete_nothing = (delete + is_nothing).as_bytes()
         self._delete_nothing_staged = SQL("DELETE FROM {} AS kept USING {} AS gone WHERE {}{}").format(
@@ -109,8 +108,24 @@ class RowStore(Generic[R]):
         self._unstage = SQL("DROP TABLE {}").format(staged)
         self._truncate = SQL("TRUNCATE {}").format(self.table)
 
+    def _compose_inserts(self) -> None:
+        """Composed once: a live projection executes them many times a second."""
+        insert = SQL("INSERT INTO {} AS kept ({}) SELECT * FROM unnest({})").format(
+            self.table, _identifiers(self.spec.columns), _arrays(self.spec.columns, self._types)
+        )
+        self._insert = insert.as_bytes()
+        self._upsert = SQL("{} {}").format(insert, self._on_conflict).as_bytes()
+
+    async def _find_types(self, connection: AsyncConnection[Any]) -> None:
+        """Find out what the columns with documents are here; a table that changes its types fences its writer."""
+        self._types |= dict.fromkeys(await jsonb_columns(connection, self.table), "jsonb")
+        self._compose_inserts()
+        self._is_typed = True
+
     async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
         """Write changes inside the caller's transaction; in a pipeline only where `is_copied` says no."""
+        if not self._is_typed:
+            await self._find_types(connection)
         if self.months is not None:
             await self.months.make_for(connection, chain(changes.new, changes.changed))
         if changes.gone:
@@ -198,7 +213,9 @@ class RowStore(Generic[R]):
 
     async def page(self, connection: AsyncConnection[Any], column: str, values: Sequence[Key]) -> list[R]:
         """The rows in which a column of `page_by` has one of the values."""
-        cursor = await connection.execute(self._page[column], columns_of([(value,) for value in values]))
+        cursor = connection.cursor()
+        read_json_as_text(cursor)
+        await cursor.execute(self._page[column], columns_of([(value,) for value in values]))
         return [self.spec.row(*row) for row in await cursor.fetchall()]
 
     async def delete_before(self, connection: AsyncConnection[Any], begins: datetime) -> None:
@@ -211,6 +228,7 @@ class RowStore(Generic[R]):
     ) -> AsyncIterator[list[R]]:
         async with connection.transaction(), connection.cursor(name=f"read_{self.spec.name}") as cursor:
             cursor.itersize = ROWS_PER_FETCH
+            read_json_as_text(cursor)
             await cursor.execute(query, arguments)
             while rows := await cursor.fetchmany(ROWS_PER_FETCH):
                 yield [self.spec.row(*row) for row in rows]

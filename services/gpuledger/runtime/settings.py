@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 NATS_URL = "NATS_URL"
+WEBSOCKETS = ("ws://", "wss://")
+"""How URLs in `NATS_URL` begin that need the NATS client's transport over WebSockets."""
+
 NATS_CREDENTIALS = "GPULEDGER_NATS_CREDENTIALS"
 NATS_CA = "GPULEDGER_NATS_CA"
 NATS_CERTIFICATE = "GPULEDGER_NATS_CERTIFICATE"
@@ -235,6 +238,11 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         _deployments(environ.get(DEPLOYMENTS) or ""),
         environ.get(COVERAGE_NAMESPACE) or None,
     )
+
+
+def uses_websockets(environ: Mapping[str, str]) -> bool:
+    """Whether one of the NATS servers is reached over WebSockets."""
+    return any(url.strip().startswith(WEBSOCKETS) for url in environ.get(NATS_URL, "").split(","))
 
 
 def _servers(environ: Mapping[str, str]) -> Servers | None:

@@ -5,7 +5,7 @@ A task that is cancelled here has ended when the function returns: nothing goes 
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 CANCEL_AGAIN_S: Final = 1.0
@@ -15,6 +15,7 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 Work = Coroutine[Any, Any, None]
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 async def end(tasks: Collection["asyncio.Task[Any]"]) -> None:
@@ -74,6 +75,21 @@ async def run_until_one_fails(works: Iterable[Work]) -> None:
     tasks = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.gather(*tasks)
+    finally:
+        await end(tasks)
+
+
+async def results_of(work: Callable[[S], Awaitable[T]], items: Iterable[S], *, at_once_max: int) -> list[T]:
+    """What the work makes of each item, in their order; so many run at a time. The first failure ends the others."""
+    slots = asyncio.Semaphore(at_once_max)
+
+    async def one(item: S) -> T:
+        async with slots:
+            return await work(item)
+
+    tasks = [asyncio.create_task(one(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
     finally:
         await end(tasks)
 

@@ -8,16 +8,15 @@ complete.
 import asyncio
 import getpass
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-import psycopg
 
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import try_lock
+from gpuledger.db.locks import try_lock, unlock_all
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.envelope import Event, decode, encode, nats_subject_of, parse
 from gpuledger.events.errors import EventError
@@ -28,7 +27,7 @@ from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.publish import HEADER_BYTES_MAX, message_bytes_max
-from gpuledger.ledger.restoring import begin_restore, end_restore, restored
+from gpuledger.ledger.restoring import begin_restore, end_restore
 from gpuledger.projection.runner import writer_lock
 from gpuledger.projection.store import Decider, ProjectionStore
 from gpuledger.runtime.clock import random_id, system_clock
@@ -118,11 +117,7 @@ def _skip_events(skips: list[tuple[Position, str]]) -> list[Outgoing]:
 
 @asynccontextmanager
 async def _no_writers(database_url: str) -> AsyncIterator[None]:
-    """Keep every process from folding the log into rows and decisions, for the length of the block.
-
-    The locks are released before the session ends, which PostgreSQL takes its time for: who imports again finds them
-    free.
-    """
+    """Keep every process from folding the log into rows and decisions, for the length of the block."""
     async with connect(database_url, application_name=NAME) as connection:
         try:
             for projection in all_projections():
@@ -131,8 +126,7 @@ async def _no_writers(database_url: str) -> AsyncIterator[None]:
                     raise ToolBusyError(f"Projection {projection.name} is being written by another process", hint)
             yield
         finally:
-            with suppress(psycopg.Error):
-                await connection.execute("SELECT pg_advisory_unlock_all()")
+            await unlock_all(connection)
 
 
 async def _check_sizes(archive: Path, limit: int) -> None:
@@ -162,14 +156,14 @@ async def _publish(ledger: Ledger, archive: Path, header: Header, recorded: int,
     with reporter.progress("Restoring", total=header.events, unit="events") as advance:
         advance(min(recorded, header.events))
         while chunk := list(islice(incoming, MESSAGES_PER_PUBLISH)):
-            await ledger.publish_many([restored(_outgoing(one, prefix), generation) for one in chunk])
+            await ledger.publish_many([_outgoing(one, prefix) for one in chunk])
             advance(len(chunk))
     if generation == header.generation and not header.begun:
         return 0
     skips = _skips_of(archive, header, generation)
     missing = skips[max(0, recorded - header.events) :]
     if missing:
-        await ledger.publish_many([restored(one, generation) for one in _skip_events(missing)])
+        await ledger.publish_many(_skip_events(missing))
     return len(skips)
 
 

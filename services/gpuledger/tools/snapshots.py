@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import SNAPSHOTS_LOCK, try_hold
+from gpuledger.db.locks import SNAPSHOTS_LOCK, try_hold, unlock_all
 from gpuledger.events.position import Position
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold_snapshots.check import CheckedSnapshot, check_snapshots
@@ -121,7 +121,10 @@ async def _taking(backend: Backend) -> AsyncIterator[None]:
     async with connect(backend.database_url, application_name="gpuledger snapshots") as connection:
         if await try_hold(connection, SNAPSHOTS_LOCK) is None:
             raise ToolBusyError("Another process takes snapshots", "Wait for it")
-        yield
+        try:
+            yield
+        finally:
+            await unlock_all(connection)
 
 
 def _snapshots(backend: Backend) -> FoldSnapshots:

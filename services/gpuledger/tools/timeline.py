@@ -14,7 +14,13 @@ from gpuledger.events.device import DeviceAssignmentChanged, DeviceBreakGlassUse
 from gpuledger.events.position import ORIGIN, Generations, Position, order
 from gpuledger.tools.cluster import KubeEvent
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
-from gpuledger.tools.queries.devices import RecordedEvent, identify, recorded_events, registered_as
+from gpuledger.tools.queries.devices import (
+    RecordedEvent,
+    identify,
+    recorded_events,
+    recorded_events_of_each,
+    registered_as,
+)
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.pools import PoolName, assignments_of, current_pools, find_pool
 from gpuledger.tools.queries.rows import rows_where, slots_of
@@ -55,17 +61,16 @@ async def node_timeline(backend: Backend, name: str) -> Timeline:
 
     slots, installed, registered = await read(backend, ask, application_name="gpuledger timeline")
     devices = sorted({str(row["device"]) for row in installed})
-    here: list[RecordedEvent] = []
-    for device in devices[:DEVICES_MAX]:
-        here += [one for one in await recorded_events(backend, "device", device) if _slot_of(one) in slots]
+    of_devices = await recorded_events_of_each(backend, "device", devices[:DEVICES_MAX])
+    here = [one for events in of_devices.values() for one in events if _slot_of(one) in slots]
     rows += event_rows(backend, here)
-    for gpu in sorted({*registered_as(here), *(str(row["name"]) for row in registered)})[:DEVICES_MAX]:
-        events = await recorded_events(backend, "device", gpu)
+    gpus = sorted({*registered_as(here), *(str(row["name"]) for row in registered)})[:DEVICES_MAX]
+    for events in (await recorded_events_of_each(backend, "device", gpus)).values():
         rows += event_rows(backend, (one for one in events if isinstance(one.event.data, OF_GPU_DEVICES)))
     if len(devices) > DEVICES_MAX:
         backend.reporter.message(f"{len(devices)} devices sat in this node; the events of {DEVICES_MAX} are shown.")
-    gpus = [(GPU_DEVICES.kind, obj) for obj in registered_as(here)]
-    return Timeline(rows, [(NODES.kind, name), (GPU_NODE_STATES.kind, name), *gpus])
+    objects = [(GPU_DEVICES.kind, obj) for obj in registered_as(here)]
+    return Timeline(rows, [(NODES.kind, name), (GPU_NODE_STATES.kind, name), *objects])
 
 
 async def pool_timeline(backend: Backend, name: PoolName) -> Timeline:

@@ -7,14 +7,20 @@ import pytest
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.settings import Servers
 from support.cli import Cli, Run, aside
-from support.ledgers import make_ledger
+from support.ledgers import make_ledger, run_partitions
 
 
 @pytest.fixture
-async def servers(fresh_nats: NatsServer, url: str, monkeypatch: pytest.MonkeyPatch) -> Servers:
+def partitions() -> int:
+    """How many partitions the ledger has; a test's parameter of this name takes its place."""
+    return run_partitions()
+
+
+@pytest.fixture
+async def servers(fresh_nats: NatsServer, url: str, partitions: int, monkeypatch: pytest.MonkeyPatch) -> Servers:
     monkeypatch.setenv("NATS_URL", fresh_nats.url)
     monkeypatch.setenv("DATABASE_URL", url)
-    await make_ledger(fresh_nats.url)
+    await make_ledger(fresh_nats.url, partitions=partitions)
     return Servers(fresh_nats.url, url)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.db.engine import connect
+from gpuledger.events.envelope import decode
 from gpuledger.events.position import Position
 from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.identity import Anchor
@@ -27,6 +28,7 @@ from gpuledger.tools.queries.backend import Backend, all_projections
 from gpuledger.tools.snapshots import stored, take
 from support.cli import Run
 from support.closing import caught_up, close_at, opened, rows_of, services
+from support.events import AGENT
 from support.imports import TITAN_HEADER, write
 from support.ledgers import everything
 from support.projections import assert_true, execute, publish
@@ -56,6 +58,11 @@ async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
     async with opened(servers) as ledger:
         assert await everything(ledger) == before
         assert await ledger.message_at(7) == before[6]
+        assert await ledger.messages_at([7, 900, EVENTS + MORE]) == [
+            before[6],
+            before[899],
+            await ledger.message_at(EVENTS + MORE),
+        ]
         for projection in all_projections():
             await rebuild(projection, ledger, servers.database_url)
         assert rows_of(servers.database_url) == served
@@ -72,6 +79,31 @@ async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
     async with services(servers) as supervision:
         await publish(supervision.ledger, failures(range(EVENTS + MORE, EVENTS + 2 * MORE)))
         await caught_up(supervision)
+
+
+async def test_a_timeline_goes_on_across_months_that_retention_deleted(
+    servers: Servers, location: str, cli: Run
+) -> None:
+    async with services(servers) as supervision:
+        await publish(supervision.ledger, failures(range(1, MORE)))
+        await caught_up(supervision)
+    await close_at(servers, location)
+    assert (await cli("log", "archive", "delete-stream", location, "1", "--yes")).code == 0
+    async with services(servers) as supervision:
+        await publish(supervision.ledger, failures(range(MORE, 2 * MORE)))
+        await caught_up(supervision)
+        everyone = [decode(one.data) for one in await everything(supervision.ledger)]
+    timeline = ("timeline", "device", "d1", "--no-kube", "-o", "json")
+    of_card = {one.id: one.number or 0 for one in everyone if one.subject == "d1" and one.source == AGENT}
+    kept = {one for one, number in of_card.items() if number >= MORE}
+    assert 0 < len(kept) < len(of_card)
+    found = await cli(*timeline)
+    assert (of_card.keys() - {one["event_id"] for one in found.json()}, found.err) == (set(), "")
+    deleted = await cli("log", "archive", "delete", location, "--before", "9999-01", "--reason", "a year", "--yes")
+    assert deleted.code == 0, deleted.err
+    found = await cli(*timeline)
+    assert of_card.keys() & {one["event_id"] for one in found.json()} == kept
+    assert f"Retention has deleted {len(of_card) - len(kept)} events about device d1 from the archive" in found.err
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nats.js.api import StreamConfig
+from nats.js.manager import JetStreamManager
 from prometheus_client import REGISTRY
 
 from gpuledger.compose.closing import ClosingService
@@ -26,6 +28,7 @@ from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import ClosingError, GenerationError, LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.permissions import desired_devices_subject
+from gpuledger.ledger.single import all_streams
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.verify import verify
 from gpuledger.runtime.settings import ArchiveSettings, Servers, read_settings
@@ -50,6 +53,10 @@ EVENTS = 1_100
 
 MORE = 40
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+CHANGES_MAX = 30
+"""More than a closing makes of streams of four partitions and their order."""
+
+ALSO_4 = pytest.mark.parametrize("partitions", [1, 4])
 
 
 async def closed_ledger(servers: Servers) -> int:
@@ -58,6 +65,7 @@ async def closed_ledger(servers: Servers) -> int:
         return ledger.generation
 
 
+@ALSO_4
 async def test_services_go_on_without_loss_or_repeat(servers: Servers, location: str, cli: Run) -> None:
     async with services(servers) as supervision, new_ledger(servers.nats_url) as agent:
         ledger = supervision.ledger
@@ -99,6 +107,7 @@ async def publish_throughout(url: str, first: int, is_over: asyncio.Event) -> in
 STEPS = ("archive_and_prove", "fence", "archive_rest", "begin_next", "publish", "open_next")
 
 
+@ALSO_4
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("when", ["before", "behind"])
 async def test_who_is_killed_goes_on(
@@ -138,6 +147,48 @@ def kill_at(patched: pytest.MonkeyPatch, step: str, when: str) -> None:
     patched.setattr(owner, name, killed)
 
 
+@ALSO_4
+async def test_who_is_killed_after_each_change_of_a_stream_goes_on(
+    servers: Servers, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time one more stream is created or altered; meanwhile the log is whole, and takes no events of others."""
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        before = await everything(ledger)
+        kills = 0
+        while kills < CHANGES_MAX:
+            with monkeypatch.context() as patched, suppress(asyncio.CancelledError):
+                kill_after_a_change(patched)
+                with pytest.raises(RequestError, match="nothing to close"):
+                    await close_at(servers, location)
+                break
+            kills += 1
+            assert (await everything(ledger))[: len(before)] == before
+        (receipt,) = await ledger.publish_many([as_outgoing(failures(range(MORE, MORE + 1))[0])])
+        recorded = await everything(ledger)
+        assert recorded[: MORE - 1] == before
+        assert [one.subject.rpartition(".")[2] for one in recorded[MORE - 1 :]] == ["archived", "failed"]
+        assert [one.sequence for one in recorded] == list(range(1, MORE + 2))
+        assert receipt.sequence == MORE + 1
+        generation = ledger.identity
+    assert 2 * ledger.partitions <= kills < CHANGES_MAX
+    assert generation.continued is not None
+    assert (generation.behind, generation.continued.carried) == (MORE - 1, MORE)
+
+
+def kill_after_a_change(patched: pytest.MonkeyPatch) -> None:
+    """End the command behind its first request that creates or alters a stream."""
+    for name in ("add_stream", "update_stream"):
+        really = getattr(JetStreamManager, name)
+
+        async def killed(self: JetStreamManager, config: StreamConfig, really: Any = really) -> None:
+            await really(self, config)
+            raise asyncio.CancelledError
+
+        patched.setattr(JetStreamManager, name, killed)
+
+
+@ALSO_4
 async def test_nobody_records_anything_while_a_generation_is_being_closed(servers: Servers, location: str) -> None:
     async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
         await publish(ledger, failures(range(1, MORE)))
@@ -153,6 +204,7 @@ async def test_nobody_records_anything_while_a_generation_is_being_closed(server
             assert (await waiting).sequence == MORE + 1
 
 
+@ALSO_4
 async def test_a_stream_is_deleted_only_where_its_archive_is_what_it_holds(
     servers: Servers, location: str, tmp_path: Path
 ) -> None:
@@ -177,6 +229,31 @@ async def test_a_stream_is_deleted_only_where_its_archive_is_what_it_holds(
             await everything(ledger)
 
 
+@pytest.mark.parametrize("partitions", [4])
+async def test_a_deletion_that_was_interrupted_leaves_the_log_whole_and_goes_on(
+    servers: Servers, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, asked = open_archive(location), list[int]()
+    async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
+        await publish(ledger, failures(range(1, MORE)))
+        before = await everything(ledger)
+        await close_at(servers, location)
+        await ledger.go_on()
+        with monkeypatch.context() as patched:
+            patched.setattr(closing, "delete_left", killed_before)
+            with pytest.raises(asyncio.CancelledError):
+                await delete_stream(servers, archive, 1, SILENT, asked.append)
+        assert (await everything(ledger))[: MORE - 1] == before
+        assert (await delete_stream(servers, archive, 1, SILENT, asked.append)).events == MORE - 1
+        assert asked == [MORE - 1]
+        assert {name[:8] for name in await all_streams(connection)} == {"LEDGER_2"}
+        assert (await everything(ledger))[: MORE - 1] == before
+
+
+async def killed_before(*_: object) -> bool:
+    raise asyncio.CancelledError
+
+
 async def test_it_is_closed_by_itself_once_that_is_due(servers: Servers, location: str, cli: Run) -> None:
     async with opened(servers) as ledger:
         await publish(ledger, failures(range(1, MORE)))
@@ -190,6 +267,7 @@ async def test_it_is_closed_by_itself_once_that_is_due(servers: Servers, locatio
         assert await close_generation(servers, archive, SILENT, month_later, policy) is None
 
 
+@ALSO_4
 async def test_up_closes_what_is_due_in_a_process_of_its_own(servers: Servers, location: str) -> None:
     service = ClosingService(servers.nats_url, servers.database_url, ArchiveSettings(location, "1GiB"))
     async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
@@ -203,6 +281,7 @@ async def test_up_closes_what_is_due_in_a_process_of_its_own(servers: Servers, l
     assert not await other.look()
 
 
+@ALSO_4
 async def test_an_agent_finds_its_orders_and_publishes_in_the_next_generation(servers: Servers, location: str) -> None:
     node = "gpu-01.example.com"
     order = Outgoing(desired_devices_subject(node), "order", b"its orders")
@@ -211,14 +290,16 @@ async def test_an_agent_finds_its_orders_and_publishes_in_the_next_generation(se
         await ledger.publish_many([order, Outgoing(desired_devices_subject("other"), "other", b"of another")])
         await skip_positions(ledger, [(skip, "a test")])
         async with connect_edge(servers.nats_url, name="agent", node=node) as edge:
+            before = await edge.newest(order.subject)
             await close_at(servers, location)
             with pytest.raises(LedgerUnavailableError, match="LEDGER_2"):
                 await edge.newest(order.subject)
         async with connect_edge(servers.nats_url, name="agent", node=node) as edge:
             newest = await edge.newest(order.subject)
+            assert before is not None
             assert newest is not None
             assert (newest.data, edge.generation) == (order.data, 2)
-            assert is_after(newest.sequence, 3)
+            assert is_after(newest.sequence, before.sequence)
         await close_again(servers, ledger, location)
         assert await skipped_positions(ledger) == [skip]
         repeats = [one for one in await everything(ledger) if one.subject == order.subject]
@@ -260,6 +341,7 @@ async def up_until(environ: dict[str, str], folder: Path) -> None:
     await stop(serving)
 
 
+@ALSO_4
 async def test_a_closing_that_is_under_way_is_measured(
     servers: Servers, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

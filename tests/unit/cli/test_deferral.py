@@ -9,14 +9,14 @@ import pytest
 
 COMMANDS = ("gpuledger.cli.get.command", "gpuledger.cli.commands.timeline", "gpuledger.cli.commands.sql")
 SLOW = (
-    *("rich.console", "rich.progress", "pygments", "yaml", "pyarrow", "kubernetes", "alembic"),
+    *("rich.console", "rich.progress", "pygments", "yaml", "pyarrow", "kubernetes", "alembic", "aiohttp"),
     *("gpuledger.deciders.inventory.decide", "gpuledger.compose.up"),
 )
 BEGIN = "import json, sys\nfrom gpuledger.cli.deferral import defer_imports\ndefer_imports()\n"
 
 
-def output_of(code: str) -> object:
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+def output_of(code: str, nats_url: str = "") -> object:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NATS_URL": nats_url}
     command = [sys.executable, "-c", BEGIN + code]
     return json.loads(subprocess.run(command, env=environ, capture_output=True, timeout=60, check=True).stdout)
 
@@ -30,3 +30,14 @@ def test_a_command_that_reads_imports_no_library_that_only_others_use(module: st
 def test_what_structlog_did_not_import_is_there_for_others() -> None:
     found = "import structlog.dev, rich.console\nprint(json.dumps([structlog.dev.rich is None, rich.__name__]))"
     assert output_of(found) == [True, "rich"]
+
+
+@pytest.mark.parametrize(
+    ("nats_url", "has_websockets"),
+    [("", False), ("nats://127.0.0.1:4222", False), ("nats://a:4222, wss://b:443", True), ("ws://127.0.0.1", True)],
+)
+def test_the_nats_client_has_websockets_where_a_server_is_reached_over_them(
+    nats_url: str, has_websockets: bool
+) -> None:
+    found = "import aiohttp, nats.aio.transport as t\nprint(json.dumps([t.aiohttp is not None, aiohttp.__name__]))"
+    assert output_of(found, nats_url) == [has_websockets, "aiohttp"]

@@ -132,13 +132,26 @@ def test_what_passes_by_changes_the_position_alone(
             assert outcome(shared) == outcome(alone) == of_each(projection, messages, skipped=skipped)
 
 
-def test_a_fold_looks_only_at_what_it_hears(monkeypatch: pytest.MonkeyPatch) -> None:
-    fold, batch = Fold(DevicesProjection(), GENERATION, numbers=LogNumbers()), checked(log_of("nd" * 50))
+@pytest.mark.parametrize("numbers", [LogNumbers(), None], ids=["shared", "own"])
+def test_a_fold_looks_only_at_what_it_hears(monkeypatch: pytest.MonkeyPatch, numbers: LogNumbers | None) -> None:
+    fold, batch = Fold(DevicesProjection(), GENERATION, numbers=numbers), checked(log_of("nd" * 50))
     fold.apply_all_checked(batch[:2])
+    assert fold._hearing.heard(batch[2:], fold._numbers, fold._agreed) == batch[3::2]
     looked_at: list[Checked] = []
     monkeypatch.setattr(fold, "_apply", looked_at.append)
     fold.apply_all_checked(batch[2:])
     assert looked_at == batch[3::2]
+
+
+def test_a_fold_with_numbers_of_its_own_tells_a_repeat_once() -> None:
+    """Whoever looks at an event again gets the same answer, and another fold its own."""
+    batch = checked(log_of("ndnd", [1, 2, 2, 2]))
+    for _ in range(2):
+        fold = Fold(NodesProjection(), GENERATION)
+        for start in range(len(batch)):
+            fold.apply_all_checked(batch[start : start + 1])
+        assert fold.events == 2
+        assert [one.counts(fold.seen) for one in batch] == [True, True, False, False]
 
 
 def test_own_events_never_pass_by() -> None:

@@ -16,6 +16,16 @@ def test_what_survives_a_long_walk_is_left_alone_until_the_end(monkeypatch: pyte
     assert gc.get_freeze_count() == 0
 
 
+def test_a_process_that_ends_leaves_all_that_it_holds_alone() -> None:
+    gc.unfreeze()
+    try:
+        with pytest.raises(KeyError), garbage.ending_unwalked():
+            raise KeyError
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+
+
 def test_short_walks_leave_nothing_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "STANDSTILL_MAX_S", 1e9)
     gc.unfreeze()

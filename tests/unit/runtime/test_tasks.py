@@ -12,7 +12,7 @@ import pytest
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.db.locks import HeldLock, LockCheck
 from gpuledger.runtime import tasks
-from gpuledger.runtime.tasks import run_until_one_ends, run_until_one_fails, run_until_stopped, ticking
+from gpuledger.runtime.tasks import results_of, run_until_one_ends, run_until_one_fails, run_until_stopped, ticking
 
 
 async def deaf_once(turns: list[str]) -> None:
@@ -31,6 +31,38 @@ async def test_what_misses_a_cancellation_is_cancelled_again(monkeypatch: pytest
     await asyncio.sleep(0)
     await tasks.end([task])
     assert (turns, task.cancelled()) == (["missed"], True)
+
+
+async def test_results_come_in_order_and_so_many_run_at_a_time() -> None:
+    running, most = 0, 0
+
+    async def work(item: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(10 - item):
+            await asyncio.sleep(0)
+        running -= 1
+        return -item
+
+    assert await results_of(work, range(10), at_once_max=3) == [-item for item in range(10)]
+    assert most == 3
+
+
+async def test_the_first_failure_ends_the_work_on_other_items() -> None:
+    ended: list[int] = []
+
+    async def work(item: int) -> None:
+        if item == 1:
+            raise ValueError("one")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(item)
+
+    with pytest.raises(ValueError, match="one"):
+        await results_of(work, range(5), at_once_max=2)
+    assert sorted(ended) in ([0], [0, 2])
 
 
 class SlowEnd:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from gpuledger.cli.backend import confirm_migrated, migrated
-from gpuledger.cli.errors import ExitCode
+from gpuledger.cli.backend import confirm_migrated, contracted, migrated
+from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import AWAY, patiently, run
@@ -35,16 +35,29 @@ Partitions = Annotated[
     ),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Change nothing, and fail where there is something to do.")]
+Jsonb = Annotated[
+    bool,
+    typer.Option(
+        "--jsonb",
+        help="Give up the build before, and make JSON in tables that it left as text jsonb. There is no way back.",
+    ),
+]
 
 
 def migrate(
-    data_dir: DataDir = None, wait: Wait = 0.0, check: Check = False, partitions: Partitions = None
+    data_dir: DataDir = None,
+    wait: Wait = 0.0,
+    check: Check = False,
+    partitions: Partitions = None,
+    jsonb: Jsonb = False,
 ) -> ExitCode:
     """Migrate the database schema to the revision that this build needs, and make the ledger where there is none.
 
     Running it again changes nothing. Its NATS user must be allowed to create and update streams. With --check it waits
     until somebody else has migrated.
     """
+    if check and jsonb:
+        raise CliError("--check changes nothing, and --jsonb does", "Use one of them", ExitCode.USAGE)
     if check:
         run(patiently(lambda: confirm_migrated(data_dir), wait, (*AWAY, SchemaOutdatedError, NoLedgerError)))
         message("The database and the ledger are as this build needs them.")
@@ -59,6 +72,9 @@ def migrate(
         message(f"The ledger has the id {ledger.ledger_id}.")
     if not result.has_reader:
         message("The read-only role could not be made: the user in DATABASE_URL may not create roles.")
+    if jsonb:
+        tables = run(contracted(data_dir))
+        message(f"JSON is jsonb now in {', '.join(tables)}." if tables else "All JSON in tables is jsonb.")
     return ExitCode.OK
 
 

@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import aiohttp
 import orjson
 
 from gpuledger.edge.kube.errors import KubeConfigError, KubeError, ResponseError, UnavailableError, error_of
 from gpuledger.edge.kube.kubeconfig import TOKEN
 
 if TYPE_CHECKING:
+    import aiohttp
     from kubernetes.aio.client.configuration import Configuration
 
 Object = dict[str, Any]
@@ -119,6 +119,8 @@ class Transport:
         return token
 
     def _open_session(self) -> "aiohttp.ClientSession":
+        import aiohttp  # noqa: PLC0415 - takes a fifth of a second, and most commands ask no API server
+
         settings = self.settings
         timeout = aiohttp.ClientTimeout(total=settings.request_timeout_s, sock_connect=settings.connect_timeout_s)
         context: ssl.SSLContext | bool = True
@@ -134,6 +136,8 @@ class Transport:
         return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
     def _stream_timeout(self, timeout_s: float) -> "aiohttp.ClientTimeout":
+        import aiohttp  # noqa: PLC0415 - the session has imported it
+
         settings = self.settings
         total_s = timeout_s + settings.request_timeout_s
         idle_s = settings.stream_idle_timeout_s
@@ -177,7 +181,11 @@ class _Translation:
         return None
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, aiohttp.ClientError | TimeoutError | OSError) and not isinstance(error, KubeError):
+        if error is None or isinstance(error, KubeError):
+            return
+        import aiohttp  # noqa: PLC0415 - the session has imported it
+
+        if isinstance(error, aiohttp.ClientError | TimeoutError | OSError):
             self._unavailable(error)
 
     def _unavailable(self, error: Exception) -> NoReturn:
@@ -210,6 +218,8 @@ class Lines:
             ClientPayloadError: in the middle of a line.
         """
         if self._rest.strip():
+            import aiohttp  # noqa: PLC0415 - the session has imported it
+
             raise aiohttp.ClientPayloadError("the stream ended in the middle of an event")
 
 

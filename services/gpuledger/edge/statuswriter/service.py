@@ -35,6 +35,7 @@ from gpuledger.edge.statuswriter.metrics.writer import ACTIVE, BOOTSTRAP_ERRORS,
 from gpuledger.edge.statuswriter.objects import Kind
 from gpuledger.edge.statuswriter.ownership import Ownership
 from gpuledger.edge.statuswriter.reconcile.coverage_starter import CoverageStarter
+from gpuledger.edge.statuswriter.reconcile.periodic import PeriodicContext
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.statuswriter.reconcile.scaler import Scaler
 from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
@@ -211,8 +212,9 @@ class _Leader:
         self._recorder = EventRecorder(context, _breaker(context, settings.events_per_s, settings.events_burst))
         breaker = _breaker(context, settings.writes_per_s, settings.writes_burst)
         self._writer = ObjectWriter(context, self._planner, self._queue, breaker, self._recorder)
-        self._coverage = CoverageStarter(context, self._desired, breaker, lambda one: self._announce([one]))
-        self._scaler = Scaler(context, self._desired, breaker, self._writer.announce, self._writer.enqueue)
+        periodic = PeriodicContext(context, self._desired, breaker, self._writer.announce)
+        self._coverage = CoverageStarter(periodic._replace(announce=lambda one: self._announce([one])))
+        self._scaler = Scaler(periodic, self._writer.enqueue)
 
     def collectors(self) -> list[Collector]:
         """Metrics that are computed from the fold and the queue."""

@@ -83,6 +83,7 @@ async def _run(server: PodServer, launch: Launch, seen: str, check_interval_s: f
         user=launch.user,
         group=launch.group,
         extra_groups=launch.extra_groups,
+        env=launch.environment,
     )
     reaping = asyncio.create_task(_reap(child.pid))
     try:

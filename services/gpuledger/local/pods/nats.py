@@ -3,6 +3,7 @@
 The configuration is written anew at each start, so the rights of roles are those of this build.
 """
 
+import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from gpuledger.ledger.server_config import ClusterConfig, ServerConfig, TlsFiles
 from gpuledger.local.pods.foreground import PodServer
 from gpuledger.local.servers.errors import ServerStartError
 from gpuledger.local.servers.files import write_private
+from gpuledger.local.servers.go_memory import container_limit
 from gpuledger.local.servers.nats import find_binary
 from gpuledger.local.servers.privileges import Launch, as_ourselves
 
@@ -47,7 +49,7 @@ class PodNats(PodServer):
         """Write the configuration."""
         (self._options.data / "jetstream").mkdir(mode=0o700, parents=True, exist_ok=True)
         self.renew()
-        return as_ourselves("TERM")
+        return as_ourselves("TERM", container_limit(os.environ))
 
     def command(self) -> Sequence[str]:
         """The command line of the server."""

@@ -7,6 +7,7 @@ needs none, shows no messages.
 
 import hashlib
 import json
+import os
 import shutil
 import signal
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 
 from gpuledger.local.servers.errors import ServerBinaryMissingError
 from gpuledger.local.servers.files import password_in, write_private
+from gpuledger.local.servers.go_memory import embedded_limit
 from gpuledger.local.servers.ports import HOST, candidate_ports
 from gpuledger.local.servers.privileges import Launch, as_ourselves
 from gpuledger.local.servers.server import START_TIMEOUT_S, EmbeddedServer
@@ -60,7 +62,7 @@ class NatsServer(EmbeddedServer):
 
     def _prepare(self) -> Launch:
         self._password = password_in(self.directory / "password")
-        return as_ourselves("TERM")
+        return as_ourselves("TERM", embedded_limit(os.environ))
 
     def _command(self, port: int) -> Sequence[str]:
         self._monitoring_port = next((one for one in candidate_ports(self.directory / "monitoring") if one != port), 0)

@@ -9,7 +9,8 @@ import os
 import pwd
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuledger.local.servers.errors import PrivilegesError
@@ -26,11 +27,20 @@ _REACH_PRIVATE_PROGRAMS = ("--securebits=+no_setuid_fixup", "--no-new-privs")
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start a child: a command in front of its own, or the user and group for `Popen`."""
+    """How to start a child: a command in front of its own, or the user and group for `Popen`.
+
+    `added` is what its environment has beside ours.
+    """
 
     prefix: tuple[str, ...] = ()
     user: int | None = None
     group: int | None = None
+    added: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The child's environment."""
+        return {**os.environ, **self.added}
 
     @property
     def extra_groups(self) -> list[int] | None:
@@ -46,9 +56,12 @@ class Account:
     gid: int
 
 
-def as_ourselves(death_signal: str) -> Launch:
-    """Run as the current user; the child gets `death_signal` (such as `TERM`) when gpuledger dies."""
-    return Launch(_working_setpriv(f"--pdeathsig={death_signal}") or ())
+def as_ourselves(death_signal: str, added: Mapping[str, str] | None = None) -> Launch:
+    """Run as the current user; the child gets `death_signal` (such as `TERM`) when gpuledger dies.
+
+    `added` is what its environment has beside ours.
+    """
+    return Launch(_working_setpriv(f"--pdeathsig={death_signal}") or (), added=added or {})
 
 
 def as_account(account: Account, death_signal: str) -> Launch:

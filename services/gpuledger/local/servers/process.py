@@ -75,6 +75,7 @@ class ServerProcess:
                     user=launch.user,
                     group=launch.group,
                     extra_groups=launch.extra_groups,
+                    env=launch.environment,
                 )
             except (OSError, subprocess.SubprocessError) as error:
                 raise ServerStartError(f"{self.name} could not be run ({error}). Check {command[0]}.") from error

@@ -1,10 +1,10 @@
 """Rows of a table as Parquet, and back. The library is imported only where a snapshot is read or written."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from gpuledger.domain.table import Key, Sum, TableSpec
 from gpuledger.projection.rows import column_types
@@ -15,6 +15,9 @@ GONE: Final = "gone"
 """The column of retired rows that says that a key is gone; its row has nothing but the key."""
 
 COMPRESSION: Final = "zstd"
+
+ROWS_PER_GROUP: Final = 16_384
+"""Rows of a table that is looked up by value are encoded in groups, so that a look-up decodes those with a match."""
 
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,13 +53,13 @@ def gone_row(spec: TableSpec[Any], key: Key) -> Row:
     return tuple(values.get(name) for name in spec.columns)
 
 
-def encode_piece(table: ArrowTable) -> bytes:
+def encode_piece(table: ArrowTable, rows_per_group: int | None = None) -> bytes:
     """A table of columns as the bytes of a Parquet file."""
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
     sink = pa.BufferOutputStream()
-    parquet.write_table(table, sink, compression=COMPRESSION)
+    parquet.write_table(table, sink, compression=COMPRESSION, row_group_size=rows_per_group)
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
@@ -67,6 +70,76 @@ def decode_piece(data: bytes, names: Sequence[str] | None = None) -> ArrowTable:
     from pyarrow import parquet  # noqa: PLC0415
 
     return parquet.read_table(pa.BufferReader(data), columns=names and list(names), use_threads=False)
+
+
+class Columns(Protocol):
+    """Rows as columns, some of which are looked up by value."""
+
+    def where(self, name: str, values: Collection[Key]) -> list[ArrowTable]:
+        """The rows in which a column has one of the values, in their order."""
+
+    def all(self) -> ArrowTable:
+        """Every row."""
+
+
+class HeldColumns:
+    """Columns in memory."""
+
+    def __init__(self, table: ArrowTable) -> None:
+        self._table = table
+
+    def where(self, name: str, values: Collection[Key]) -> list[ArrowTable]:
+        """The rows in which a column has one of the values."""
+        return [self._table.filter(_is_in(self._table.column(name), values))]
+
+    def all(self) -> ArrowTable:
+        """Every row."""
+        return self._table
+
+
+class EncodedColumns:
+    """The bytes of a Parquet file. A look-up decodes the column, and the groups of rows that match, each once."""
+
+    def __init__(self, data: bytes) -> None:
+        import pyarrow as pa  # noqa: PLC0415
+        from pyarrow import parquet  # noqa: PLC0415
+
+        self._file = parquet.ParquetFile(pa.BufferReader(data))
+        self._columns: dict[str, Any] = {}
+        self._groups: dict[int, ArrowTable] = {}
+
+    def where(self, name: str, values: Collection[Key]) -> list[ArrowTable]:
+        """The rows in which a column has one of the values."""
+        from pyarrow import compute  # noqa: PLC0415
+
+        matches, found, first = _is_in(self._column(name), values), [], 0
+        for number in range(self._file.num_row_groups):
+            in_group = matches.slice(first, self._file.metadata.row_group(number).num_rows)
+            first += len(in_group)
+            if compute.any(in_group).as_py():
+                found.append(self._group(number).filter(in_group))
+        return found
+
+    def all(self) -> ArrowTable:
+        """Every row."""
+        return self._file.read(use_threads=False)
+
+    def _column(self, name: str) -> Any:  # noqa: ANN401 - a column of the library
+        if name not in self._columns:
+            self._columns[name] = self._file.read(columns=[name], use_threads=False).column(name)
+        return self._columns[name]
+
+    def _group(self, number: int) -> ArrowTable:
+        if number not in self._groups:
+            self._groups[number] = self._file.read_row_group(number, use_threads=False)
+        return self._groups[number]
+
+
+def _is_in(column: Any, values: Collection[Key]) -> Any:  # noqa: ANN401 - a column of the library
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute  # noqa: PLC0415
+
+    return compute.is_in(column, value_set=pa.array(list(values), column.type))
 
 
 def csv_of(table: ArrowTable) -> bytes:

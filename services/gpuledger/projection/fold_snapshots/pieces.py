@@ -15,7 +15,13 @@ from gpuledger.projection.fold_snapshots.manifest import (
     encode_manifest,
     place_of_key,
 )
-from gpuledger.projection.fold_snapshots.parquet import ArrowTable, all_rows_of, decode_piece, encode_piece
+from gpuledger.projection.fold_snapshots.parquet import (
+    ArrowTable,
+    EncodedColumns,
+    all_rows_of,
+    decode_piece,
+    encode_piece,
+)
 from gpuledger.projection.snapshot import Row
 from gpuledger.runtime.objects import Objects
 from gpuledger.runtime.tasks import end
@@ -65,23 +71,38 @@ class Pieces:
         """
         return await all_of(self._columns(one, names) for one in refs)
 
+    async def encoded(self, refs: Iterable[PieceRef]) -> list[EncodedColumns]:
+        """These pieces for whoever looks some of their rows up; raises as `columns`."""
+        return await all_of(self._encoded(one) for one in refs)
+
     async def rows(self, spec: TableSpec[Any], refs: Iterable[PieceRef]) -> list[Row]:
         """The rows of these pieces; raises as `columns`."""
         return all_rows_of(spec, await self.columns(refs))
 
-    async def write(self, tables: Sequence[ArrowTable], present: set[str]) -> list[PieceRef]:
+    async def write(
+        self, tables: Sequence[ArrowTable], present: set[str], rows_per_group: int | None = None
+    ) -> list[PieceRef]:
         """Write a piece of each table, but for those of the digests that are there."""
-        return await all_of(self._write(one, present) for one in tables)
+        return await all_of(self._write(one, present, rows_per_group) for one in tables)
 
     async def _columns(self, ref: PieceRef, names: Sequence[str] | None) -> ArrowTable:
         async with self._requests:
-            data = await self._objects.get(self.key.piece_key(ref.digest))
-            return await asyncio.to_thread(_checked, ref, data, names)
+            return await asyncio.to_thread(decode_piece, await self._data(ref), names)
 
-    async def _write(self, table: ArrowTable, present: set[str]) -> PieceRef:
+    async def _encoded(self, ref: PieceRef) -> EncodedColumns:
         async with self._requests:
-            data = await asyncio.to_thread(encode_piece, table)
-            ref = PieceRef(sha256(data).hexdigest(), table.num_rows, len(data))
+            return await asyncio.to_thread(EncodedColumns, await self._data(ref))
+
+    async def _data(self, ref: PieceRef) -> bytes:
+        data = await self._objects.get(self.key.piece_key(ref.digest))
+        if await asyncio.to_thread(_digest, data) != ref.digest:
+            raise PieceDamagedError(f"The piece {ref.digest} is not what was written.")
+        return data
+
+    async def _write(self, table: ArrowTable, present: set[str], rows_per_group: int | None) -> PieceRef:
+        async with self._requests:
+            data = await asyncio.to_thread(encode_piece, table, rows_per_group)
+            ref = PieceRef(_digest(data), table.num_rows, len(data))
             if ref.digest not in present:
                 await self._objects.put(self.key.piece_key(ref.digest), data)
             return ref
@@ -96,7 +117,5 @@ async def all_of(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         await end(tasks)
 
 
-def _checked(ref: PieceRef, data: bytes, names: Sequence[str] | None) -> ArrowTable:
-    if sha256(data).hexdigest() != ref.digest:
-        raise PieceDamagedError(f"The piece {ref.digest} is not what was written.")
-    return decode_piece(data, names)
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()

@@ -114,7 +114,7 @@ class LoadedFold:
         """
         if name not in self._retired:
             spec = self.fold.state.tables()[name].spec
-            parts = await self._pieces.columns(self.manifest.tables.get(name, TablePieces()).retired)
+            parts = await self._pieces.encoded(self.manifest.tables.get(name, TablePieces()).retired)
             self._retired[name] = RetiredRows(spec, parts)
         return self._retired[name]
 

@@ -1,10 +1,13 @@
-"""The retired rows of a table up to a snapshot, as columns; whoever folds on has a few of them as rows."""
+"""The retired rows of a table up to a snapshot, as columns; whoever folds on has a few of them as rows.
+
+There may be millions, of which a late event needs tens: nobody decodes more of a piece than he looks into.
+"""
 
 from collections.abc import Collection, Iterable
 from typing import Any
 
 from gpuledger.domain.table import Key, TableSpec
-from gpuledger.projection.fold_snapshots.parquet import GONE, ArrowTable, rows_of
+from gpuledger.projection.fold_snapshots.parquet import GONE, ArrowTable, Columns, HeldColumns, rows_of
 from gpuledger.projection.snapshot import Row
 
 
@@ -14,29 +17,21 @@ class RetiredRows:
     Those of a table that `adds` are what its sums grew by, and all of them count.
     """
 
-    def __init__(self, spec: TableSpec[Any], parts: Iterable[ArrowTable]) -> None:
+    def __init__(self, spec: TableSpec[Any], parts: Iterable[Columns]) -> None:
         self._spec = spec
         self._parts = list(parts)
 
     def append(self, part: ArrowTable) -> None:
         """Add what left memory since."""
-        self._parts.append(part)
+        self._parts.append(HeldColumns(part))
 
     def page(self, name: str, values: Collection[Key]) -> list[Row]:
         """The rows in which a column of `page_by` has one of the values."""
-        import pyarrow as pa  # noqa: PLC0415 - with the parts it is imported already
-        from pyarrow import compute  # noqa: PLC0415
-
-        found = []
-        for part in self._parts:
-            column = part.column(name)
-            sought = pa.array(list(values), column.type)
-            found.append(part.filter(compute.is_in(column, value_set=sought)))
-        return self._last_of(found)
+        return self._last_of(found for part in self._parts for found in part.where(name, values))
 
     def all(self) -> list[Row]:
         """Every row."""
-        return self._last_of(self._parts)
+        return self._last_of(part.all() for part in self._parts)
 
     def _last_of(self, parts: Iterable[ArrowTable]) -> list[Row]:
         positions = [self._spec.columns.index(name) for name in self._spec.key]

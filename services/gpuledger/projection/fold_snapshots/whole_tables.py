@@ -33,7 +33,7 @@ async def whole_table(pieces: Pieces, spec: TableSpec[Any], table: TablePieces) 
         ObjectsError: one cannot be read.
     """
     if spec.adds:
-        yield arrow_of(spec, RetiredRows(spec, await pieces.columns(table.retired)).all())
+        yield arrow_of(spec, RetiredRows(spec, await pieces.encoded(table.retired)).all())
         return
     parts = _parts(table)
     last = await _last_places(pieces, spec, parts) if _returns(spec) else None

@@ -21,7 +21,7 @@ from gpuledger.projection.fold_snapshots.manifest import (
     TablePieces,
     skips_up_to,
 )
-from gpuledger.projection.fold_snapshots.parquet import ArrowTable, arrow_of, concatenated, gone_row
+from gpuledger.projection.fold_snapshots.parquet import ROWS_PER_GROUP, ArrowTable, arrow_of, concatenated, gone_row
 from gpuledger.projection.fold_snapshots.pieces import Pieces
 from gpuledger.projection.fold_snapshots.reader import LoadedFold
 from gpuledger.projection.fold_snapshots.state import BESIDE, rows_beside
@@ -102,7 +102,7 @@ class SnapshotWriter:
                 parts[name] = retired
             tables[name] = TablePieces(
                 await self._live(table, changes, pieces.live, present),
-                await self._retired(retired, pieces.retired, present),
+                await self._retired(table.spec, retired, pieces.retired, present),
             )
         beside = rows_beside(self.fold)
         for spec in BESIDE:
@@ -150,7 +150,7 @@ class SnapshotWriter:
         return tuple(after)
 
     async def _retired(
-        self, part: ArrowTable | None, before: tuple[PieceRef, ...], present: set[str]
+        self, spec: TableSpec[Any], part: ArrowTable | None, before: tuple[PieceRef, ...], present: set[str]
     ) -> tuple[PieceRef, ...]:
         """The pieces of the retired rows with one more, in which those before it are merged that are no larger."""
         if part is None:
@@ -159,7 +159,8 @@ class SnapshotWriter:
         while kept and kept[-1].rows <= 2 * part.num_rows and kept[-1].rows + part.num_rows <= PART_ROWS_MAX:
             (earlier,) = await self._pieces.columns([kept.pop()])
             part = concatenated(earlier, part)
-        return (*kept, *await self._pieces.write([part], present))
+        rows_per_group = ROWS_PER_GROUP if spec.page_by else None
+        return (*kept, *await self._pieces.write([part], present, rows_per_group))
 
     async def _beside(
         self, spec: TableSpec[Any], rows: Sequence[Row], present: set[str]

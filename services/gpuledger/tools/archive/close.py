@@ -32,9 +32,9 @@ from gpuledger.ledger.api import Ledger, Message, Outgoing
 from gpuledger.ledger.closing import (
     Closing,
     begin_next,
-    beginning,
     closing_state,
     delete_closed,
+    delete_left,
     fence,
     next_identity,
     open_next,
@@ -43,6 +43,7 @@ from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.errors import GenerationError
 from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.ledger.partition_size import log_size
 from gpuledger.ledger.permissions import desired_devices_filter
 from gpuledger.ledger.stream import stream_info, stream_name
 from gpuledger.projection.replay import SKIPS, skipped_positions
@@ -106,8 +107,8 @@ async def close_generation(
                 return None
             if state.location is None:
                 await work.archive_and_prove(state.generation)
-                await fence(connection, state.generation, archive.url, clock())
             if not state.has_next:
+                await fence(connection, state.generation, archive.url, clock())
                 manifest = await work.archive_rest(state.generation)
                 await begin_next(connection, state.generation, archive.url, manifest.link)
             return await work.begin(state.generation, now)
@@ -142,8 +143,10 @@ async def delete_stream(
         work = _Closing(servers, archive, reporter, connection)
         if generation not in current.generations.before(current.generation):
             raise RequestError(f"Generation {generation} was not closed", "`gpuledger log archive close` closes one")
-        await work.prove_closed(generation, current)
         events = events_up_to(current.generations.end(generation), current.generations.behind(generation))
+        if await delete_left(connection, generation):
+            return DeletedStream(generation, events)  # one that was interrupted had proven the archive, and has asked
+        await work.prove_closed(generation, current)
         consent(events)
         await delete_closed(connection, current, generation)
         return DeletedStream(generation, events)
@@ -179,8 +182,9 @@ class _Closing:
                 return False
             first = await ledger.message_at(next_after(ledger.identity.behind))
         assert first is not None, "it has events"
-        size = (await stream_info(self._connection, stream_name(generation))).state.bytes
-        return is_due(policy, time_of_ns(first.recorded_ns), size, now)
+        info = await stream_info(self._connection, stream_name(generation))
+        size = await log_size(self._connection, generation, info)
+        return is_due(policy, time_of_ns(first.recorded_ns), size.size_bytes, now)
 
     async def archive_and_prove(self, generation: int) -> None:
         """Write the archive up to about now, and prove that it is what the log holds."""
@@ -245,8 +249,7 @@ class _Closing:
                 for number, one in enumerate(await carried_messages(closed), 1)
             ]
             recorded = events_up_to(await following.head(), identity.behind)
-            missing = [beginning(one, identity.generation) for one in messages[recorded:]]
-            await following.publish_many(missing)
+            await following.publish_many(messages[recorded:])
         await open_next(self._connection, identity)
         first = next_after(manifest.identity.behind)
         return ClosedLog(generation, first, manifest.end, self._archive.url, len(messages) - 1)

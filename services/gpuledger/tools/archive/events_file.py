@@ -5,7 +5,8 @@ attributes of the event that it holds, for queries; a message that is no event o
 follow from the message, so that whoever verifies a file makes them anew.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
 from io import BytesIO
@@ -180,30 +181,58 @@ def messages_in(
 
     With a prefix only those whose subject begins so. Row groups without a place `within` are not read.
     """
-    for position, recorded_ns, subject, raw in _groups(data, _MESSAGE_COLUMNS, subject_prefix, within):
-        yield [Message(*one) for one in zip(subject, raw, position, recorded_ns, strict=True)]
+
+    def selected(table: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
+        return table.filter(pc.starts_with(table.column("nats_subject"), subject_prefix)) if subject_prefix else table
+
+    is_read = None if within is None else lambda first, last: within[0] <= last and first <= within[1]
+    yield from map(_messages_of, _groups(data, _MESSAGE_COLUMNS, is_read, selected))
+
+
+def messages_at(data: bytes, places: Sequence[int]) -> Iterator[list[Message]]:
+    """The messages of a file at places that ascend, a row group at a time; raises as `rows_in` does.
+
+    Row groups without any of these places are not read.
+    """
+
+    def is_read(first: int, last: int) -> bool:
+        at = bisect_left(places, first)
+        return at < len(places) and places[at] <= last
+
+    def selected(table: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
+        return table.filter(pc.is_in(table.column("position"), value_set=pa.array(places, pa.int64())))
+
+    yield from map(_messages_of, _groups(data, _MESSAGE_COLUMNS, is_read, selected))
+
+
+def _messages_of(columns: list[list[Any]]) -> list[Message]:
+    position, recorded_ns, subject, raw = columns
+    return [Message(*one) for one in zip(subject, raw, position, recorded_ns, strict=True)]
 
 
 def _groups(
-    data: bytes, names: Sequence[str], subject_prefix: str = "", within: tuple[int, int] | None = None
+    data: bytes,
+    names: Sequence[str],
+    is_read: Callable[[int, int], bool] | None = None,
+    selected: Callable[[Any], Any] | None = None,
 ) -> Iterator[list[list[Any]]]:
-    """The columns with these names, a row group at a time."""
+    """The columns with these names, a row group at a time: of those that `is_read` by first and last place."""
     try:
         with pq.ParquetFile(BytesIO(data)) as file:
             if file.schema_arrow.names != schema().names:
                 raise ValueError("its columns are not those of events")
             for group in range(file.num_row_groups):
-                if within is not None and not _overlaps(file, group, within):
+                places = _places_of(file, group)
+                if is_read is not None and places is not None and not is_read(*places):
                     continue
                 table = file.read_row_group(group, columns=list(names), use_threads=False)
-                if subject_prefix:
-                    table = table.filter(pc.starts_with(table.column("nats_subject"), subject_prefix))
+                table = table if selected is None else selected(table)
                 yield [table.column(name).to_pylist() for name in names]
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"it is no Parquet file that can be read: {error}") from error
 
 
-def _overlaps(file: Any, group: int, within: tuple[int, int]) -> bool:  # noqa: ANN401 - pyarrow has no types
-    """Whether a row group has places between the first and the last of these, as far as its statistics say."""
+def _places_of(file: Any, group: int) -> tuple[int, int] | None:  # noqa: ANN401 - pyarrow has no types
+    """The first and the last place of a row group, if its statistics have them."""
     found = file.metadata.row_group(group).column(schema().names.index("position")).statistics
-    return found is None or not (found.max < within[0] or found.min > within[1])
+    return None if found is None else (found.min, found.max)

@@ -3,7 +3,7 @@
 The last file that was read is kept, because those who look for a place ask for single messages around it.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from gpuledger.events.position import Offset
@@ -35,6 +35,16 @@ class ArchivedGenerations:
             async for batch in _messages(archive, manifest, after, until, prefix):
                 if selected := [one for one in batch if matches(one.subject)]:
                     yield selected
+        except _FAILURES as error:
+            raise _unreadable(closed, error) from error
+
+    async def messages_at(self, closed: ClosedGeneration, sequences: Sequence[Offset]) -> list[Message | None]:
+        """See `gpuledger.ledger.closed.Archives.messages_at`."""
+        from gpuledger.tools.archive.read import archived_messages_at  # noqa: PLC0415 - as below
+
+        try:
+            archive, manifest = await self._found(closed)
+            return await archived_messages_at(archive, manifest, sequences)
         except _FAILURES as error:
             raise _unreadable(closed, error) from error
 

@@ -4,14 +4,12 @@ Who changes an archive holds its lock in the ledger's database meanwhile, so tha
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Final
 
-import psycopg
-
 from gpuledger.db.engine import connect
-from gpuledger.db.locks import try_lock
+from gpuledger.db.locks import try_lock, unlock_all
 from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.runtime.objects import ObjectMissingError, Objects, open_objects
 from gpuledger.tools.archive.manifest import (
@@ -156,5 +154,4 @@ async def changing(database_url: str, ledger_id: str) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            with suppress(psycopg.Error):
-                await connection.execute("SELECT pg_advisory_unlock_all()")
+            await unlock_all(connection)

@@ -7,11 +7,12 @@ progress through the `Reporter`.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gpuledger.db.engine import NO_SETTINGS, AsyncConnection, connect
-from gpuledger.db.readonly import STATEMENT_TIMEOUT_S, read_only
+from gpuledger.db.readonly import STATEMENT_TIMEOUT_S, one_moment, reader_session
 from gpuledger.domain.table import Table
 from gpuledger.events.position import Generations, Offset, events_up_to, lag
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -134,17 +135,12 @@ async def read(
         DatabaseUnavailableError: no connection can be made, or it is lost.
         RecoveryConflictError: the replica canceled it each time.
     """
-    if backend.replica is not None:
-        return await backend.replica.read(
-            work, application_name=application_name, statement_timeout_s=statement_timeout_s, settings=settings
-        )
-    session = read_only(
-        backend.database_url,
-        application_name=application_name,
-        statement_timeout_s=statement_timeout_s,
-        settings=settings,
+    session = partial(
+        reader_session, application_name=application_name, statement_timeout_s=statement_timeout_s, settings=settings
     )
-    async with session as connection:
+    if backend.replica is not None:
+        return await backend.replica.read(work, session)
+    async with session(backend.database_url) as connection, one_moment(connection):
         return await work(connection)
 
 

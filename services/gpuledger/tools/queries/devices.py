@@ -4,7 +4,7 @@ A card is identified by serial number or UUID, a GPUDevice by a name of its own;
 and `device.attached` join them. Nothing is guessed: an id that no event joins belongs to another device.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,10 +14,11 @@ from gpuledger.events.device import DeviceAttached, DeviceDetached, DeviceDetect
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
+from gpuledger.ledger.api import Message
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.backend import Backend, read
 from gpuledger.tools.queries.found_rows import RowDict
-from gpuledger.tools.queries.named_events import messages_about
+from gpuledger.tools.queries.named_events import messages_about, messages_about_each
 from gpuledger.tools.queries.rows import rows_where
 
 IDS_MAX = 64
@@ -77,22 +78,36 @@ async def recorded_events(
 
     Repeats, which the folds ignore too, are left out.
     """
-    found: dict[str, RecordedEvent] = {}
+    found: list[Message] = []
     async for messages in messages_about(backend, aggregate, name, event):
-        for message in messages:
-            try:
-                decoded = decode(message.data)
-            except EventError:
-                continue
-            found.setdefault(decoded.id, RecordedEvent(decoded, message.sequence, message.recorded_ns))
+        found += messages
+    return _decoded(found)
+
+
+async def recorded_events_of_each(
+    backend: Backend, aggregate: str, names: Collection[str]
+) -> dict[str, list[RecordedEvent]]:
+    """The events of each of several devices, nodes or pools, as `recorded_events` gives those of one."""
+    found = await messages_about_each(backend, aggregate, names)
+    return {name: _decoded(messages) for name, messages in found.items()}
+
+
+def _decoded(messages: Iterable[Message]) -> list[RecordedEvent]:
+    found: dict[str, RecordedEvent] = {}
+    for message in messages:
+        try:
+            decoded = decode(message.data)
+        except EventError:
+            continue
+        found.setdefault(decoded.id, RecordedEvent(decoded, message.sequence, message.recorded_ns))
     return list(found.values())
 
 
 async def _of_card(backend: Backend, found: DeviceIdentity) -> DeviceIdentity:
     """Adds the GPUDevices that the card has been registered as, and their events while they were this card."""
     found.objects = list(registered_as(found.events))[-IDS_MAX:]
-    for obj in found.objects:
-        lives = _lives(await recorded_events(backend, "device", obj))
+    for events in (await recorded_events_of_each(backend, "device", found.objects)).values():
+        lives = _lives(events)
         found.events += (one for life in lives if set(found.cards) & set(map(_card, life)) for one in life)
     return found
 

@@ -5,7 +5,6 @@ subject; what the log has behind its checkpoint is read and compared. Other name
 Nothing is folded here.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -15,16 +14,16 @@ from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, is_origin,
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import rule_subject
 from gpuledger.events.subjects import aggregate_filter, may_share, parse_subject, shared_filter
-from gpuledger.ledger.api import Ledger, Message
+from gpuledger.ledger.api import MESSAGES_AT_ONCE, Ledger, Message
 from gpuledger.projection.checkpoint import LIVE, live_checkpoints, schema_of
 from gpuledger.readmodels.projections import EventIndexProjection
 from gpuledger.tools.queries.backend import Backend, bring_current, read
 
-READS_AT_ONCE: Final = 64
-"""How many single messages the server is asked for at a time."""
-
 COMPARED_MAX: Final = 10_000
 """How many events behind the index's checkpoint are compared; for more the index is brought to the head first."""
+
+NAMES_SHOWN_MAX: Final = 4
+"""How many names a message about deleted events shows."""
 
 INDEXED_SINCE: Final = 2
 """The version of the index since which it has the events about devices, nodes and pools."""
@@ -52,7 +51,7 @@ async def messages_about(
     """
     subjects = _of_event(aggregate_filter(aggregate, name), event)
     if name is not None and aggregate in INDEXED:
-        if found := await _by_index(backend, IndexedName(aggregate, name), event):
+        if found := (await messages_about_each(backend, aggregate, [name], event))[name]:
             yield found
         return
     if name is None or not await names_share(backend.ledger, [aggregate]):
@@ -66,17 +65,28 @@ async def messages_about(
         yield sorted(found, key=_order)
 
 
-async def _by_index(backend: Backend, name: IndexedName, event: str) -> list[Message]:
-    """The messages about a name of an indexed aggregate; the server finds those behind the index's checkpoint.
+async def messages_about_each(
+    backend: Backend, aggregate: str, names: Collection[str], event: str = ""
+) -> dict[str, list[Message]]:
+    """The messages about each of several names of an indexed aggregate, as `messages_about` gives those about one.
 
-    Where the index does not have such names yet, that is all of them.
+    One look-up finds them all; the server finds those behind the index's checkpoint, or all of them where the index
+    does not have such names yet.
     """
-    names = {name}
-    indexed = await _indexed(backend, names, since=INDEXED_SINCE)
-    found = [one for one in await _at(backend.ledger, indexed.positions, names, None) if _is_of_event(one, event)]
-    subjects = _of_event(aggregate_filter(*name), event)
-    async for messages in backend.ledger.history(indexed.checkpoint, subject_filter=subjects):
-        found += _about(names, messages)
+    found: dict[str, list[Message]] = {one: [] for one in names}
+    indexed_names = {IndexedName(aggregate, one) for one in names}
+    if not indexed_names:
+        return found
+    indexed = await _indexed(backend, indexed_names, since=INDEXED_SINCE)
+    messages = await _at(backend, indexed.positions, indexed_names, None)
+    one_name = next(iter(found)) if len(found) == 1 else None
+    subjects = _of_event(aggregate_filter(aggregate, one_name), event)
+    async for behind in backend.ledger.history(indexed.checkpoint, subject_filter=subjects):
+        messages += _about(indexed_names, behind)
+    for one in messages:
+        about = indexed_name(one.subject, one.data)
+        if about is not None and _is_of_event(one, event):
+            found[about.name].append(one)
     return found
 
 
@@ -112,20 +122,35 @@ async def shared_messages_about(
     found.sort(key=_order)
     if newest is None or len(found) < newest:
         positions = [position for position in indexed.positions if is_at_or_after(end, position)]
-        found = [*await _at(ledger, positions, names, newest and newest - len(found)), *found]
+        found = [*await _at(backend, positions, names, newest and newest - len(found)), *found]
     return found if newest is None else found[max(len(found) - newest, 0) :]
 
 
 async def _at(
-    ledger: Ledger, positions: Sequence[Offset], names: Collection[IndexedName], newest: int | None
+    backend: Backend, positions: Sequence[Offset], names: Collection[IndexedName], newest: int | None
 ) -> list[Message]:
-    """The messages at these positions that are about the names; with `newest`, at least so many from the end."""
+    """The messages at these positions that are about the names; with `newest`, at least so many from the end.
+
+    How many retention has deleted is reported.
+
+    Raises:
+        LogChangedError: the log lacks one.
+    """
     found: list[Message] = []
-    for end in range(len(positions), 0, -READS_AT_ONCE):
+    deleted, size = 0, len(positions) if newest is None else MESSAGES_AT_ONCE
+    for end in range(len(positions), 0, -max(size, 1)):
         if newest is not None and len(found) >= newest:
             break
-        messages = await asyncio.gather(*map(ledger.message_at, positions[max(end - READS_AT_ONCE, 0) : end]))
+        messages = await backend.ledger.messages_at(positions[max(end - size, 0) : end])
+        deleted += messages.count(None)
         found = [*_about(names, (one for one in messages if one is not None)), *found]
+    if deleted:
+        shown = sorted(f"{one.aggregate} {one.name}" for one in names)[:NAMES_SHOWN_MAX]
+        about = ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+        backend.reporter.message(
+            f"Retention has deleted {deleted:,} events about {about} from the archive; the others follow. "
+            "`gpuledger log archive list` shows which months."
+        )
     return found
 
 

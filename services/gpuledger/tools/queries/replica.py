@@ -6,12 +6,12 @@ get there in time answers with what it has.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Final, NamedTuple, TypeVar
 
-from gpuledger.db.engine import NO_SETTINGS, AsyncConnection, place_of
-from gpuledger.db.readonly import STATEMENT_TIMEOUT_S, one_moment, reader_session
+from gpuledger.db.engine import AsyncConnection, place_of
+from gpuledger.db.readonly import one_moment
 from gpuledger.db.replica import past_conflicts, replay_of
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.position import ORIGIN, Generations, Offset, Position, events_up_to, lag
@@ -32,6 +32,10 @@ POLL_S: Final = 0.1
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
+
+
+OpenSession = Callable[[str], AbstractAsyncContextManager[AsyncConnection]]
+"""Opens a session that only reads, to the server of a URL."""
 
 
 class _Behind(NamedTuple):
@@ -63,15 +67,8 @@ class Replica:
         self._ends_s = asyncio.get_running_loop().time() + self._wait_s
         self._is_reported = False
 
-    async def read(
-        self,
-        work: Work[T],
-        *,
-        application_name: str,
-        statement_timeout_s: int = STATEMENT_TIMEOUT_S,
-        settings: Mapping[str, str] = NO_SETTINGS,
-    ) -> T:
-        """What `work` makes of one moment of the rows; it runs anew where recovery cancels it.
+    async def read(self, work: Work[T], session: OpenSession) -> T:
+        """What `work` makes of one moment of the rows; it runs anew, in another session, where recovery cancels it.
 
         Raises:
             RecoveryConflictError: recovery canceled it each time.
@@ -79,13 +76,7 @@ class Replica:
         """
 
         async def once() -> T:
-            session = reader_session(
-                self.url,
-                application_name=application_name,
-                statement_timeout_s=statement_timeout_s,
-                settings=settings,
-            )
-            async with session as connection:
+            async with session(self.url) as connection:
                 with ExitStack() as waiting:
                     while True:
                         async with one_moment(connection):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from gpuledger.db.json_columns import read_json_as_text
 from gpuledger.domain.devices.fold import SLOT
 from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, History
 from gpuledger.domain.inventory.device_names import place_of
@@ -266,7 +267,9 @@ async def _select_where(
 
 
 async def _found(connection: AsyncConnection[Any], query: Composed, columns: Sequence[str]) -> FoundRows:
-    cursor = await connection.execute(query)
+    cursor = connection.cursor()
+    read_json_as_text(cursor)
+    await cursor.execute(query)
     return FoundRows(columns, await cursor.fetchall())
 
 

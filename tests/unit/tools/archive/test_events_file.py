@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuledger.events.device import DeviceFailed
 from gpuledger.ledger.api import Message
 from gpuledger.tools.archive import events_file
-from gpuledger.tools.archive.events_file import EventsFile, messages_in, row_of, rows_in
+from gpuledger.tools.archive.events_file import EventsFile, messages_at, messages_in, row_of, rows_in
 from support.events import event, log_of, message
 
 NS_MAX = 4 * 10**18
@@ -59,6 +59,18 @@ def test_columns_are_those_of_the_event() -> None:
     assert (row.subject, row.id, row.epoch, row.number) == ("d1", failed.id, failed.epoch, 7)
     assert row.recorded == datetime(2023, 11, 14, 22, 13, 20, 123456, UTC)
     assert row_of(Message("s", b"\xff", 1, 0), 1).type is None
+
+
+@given(st.lists(st.integers(1, 20), unique=True).map(sorted), st.integers(1, 9))
+def test_messages_by_their_places(places: list[int], rows_max: int) -> None:
+    """Only the row groups that have one of them are read."""
+    messages = [Message("s", b"%d" % at, at, at) for at in range(1, 21)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(events_file, "GROUP_ROWS_MAX", rows_max)
+        data = file_of(messages)
+    groups = list(messages_at(data, places))
+    assert [one for group in groups for one in group] == [messages[at - 1] for at in places]
+    assert len(groups) == len({(at - 1) // rows_max for at in places})
 
 
 def test_messages_by_the_beginning_of_their_subject() -> None:

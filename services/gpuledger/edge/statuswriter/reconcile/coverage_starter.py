@@ -5,7 +5,7 @@ Job: who may create one may run anything there, as any service account. It lets 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -22,32 +22,18 @@ from gpuledger.edge.statuswriter.desired.coverage_jobs import (
     nodes_to_check,
     results,
 )
-from gpuledger.edge.statuswriter.desired.state import DesiredState
-from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.metrics.writer import HANDLER_ERRORS
-from gpuledger.edge.statuswriter.settings import WriteContext
-from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker
+from gpuledger.edge.statuswriter.reconcile.periodic import Periodic
 
 HANDLER: Final = "coverage"
 
 log = structlog.get_logger("gpuledger.statuswriter")
 
 
-class CoverageStarter:
+class CoverageStarter(Periodic):
     """Looks at the Jobs in a namespace while an inventory stays incomplete; `announce` takes what ended."""
 
-    def __init__(
-        self,
-        context: WriteContext,
-        state: DesiredState,
-        breaker: CircuitBreaker,
-        announce: Callable[[Occurrence], None],
-    ) -> None:
-        self._context = context
-        self._state = state
-        self._breaker = breaker
-        self._announce = announce
-        self._announced: frozenset[str] = frozenset()
+    _announced: frozenset[str] = frozenset()
 
     async def run(self, namespace: str) -> None:
         """Look for ever."""

@@ -21,12 +21,10 @@ from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.statuswriter.cache.objects import ObjectState
 from gpuledger.edge.statuswriter.desired.module import news_of
 from gpuledger.edge.statuswriter.desired.replicas import given_replicas, scaled_to
-from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.metrics.writer import HANDLER_ERRORS
 from gpuledger.edge.statuswriter.objects import Document, Key, Kind
-from gpuledger.edge.statuswriter.settings import WriteContext
-from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker
+from gpuledger.edge.statuswriter.reconcile.periodic import Periodic, PeriodicContext
 from gpuledger.edge.statuswriter.throttle.drift_limit import correction_allowed_at_s, note_correction
 from gpuledger.events.payload import truncated
 from gpuledger.events.settings import SettingNotInForce
@@ -41,23 +39,13 @@ MODULE: Final = Key(Kind.MODULE, MODULE_CONFIG)
 log = structlog.get_logger("gpuledger.statuswriter")
 
 
-class Scaler:
-    """Scales the Deployments that the settings name; `announce` takes what is worth an Event, `touch` an object."""
+class Scaler(Periodic):
+    """Scales the Deployments that the settings name; `touch` takes an object that has changed by it."""
 
-    def __init__(
-        self,
-        context: WriteContext,
-        state: DesiredState,
-        breaker: CircuitBreaker,
-        announce: Callable[[Occurrence], None],
-        touch: Callable[[Key], None],
-    ) -> None:
-        self._context = context
-        self._state = state
-        self._breaker = breaker
-        self._announce = announce
+    def __init__(self, context: PeriodicContext, touch: Callable[[Key], None]) -> None:
+        super().__init__(context)
         self._touch = touch
-        self._corrected = {one: ObjectState() for one in context.settings.deployments}
+        self._corrected = {one: ObjectState() for one in context.write.settings.deployments}
         self._problems: dict[OwnDeployment, str] = {}
         self._changed = asyncio.Event()
 
