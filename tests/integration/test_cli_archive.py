@@ -80,6 +80,7 @@ async def test_messages_are_those_of_the_log(ledger: JetStreamLedger, tmp_path: 
     assert await messages_of(archive, (await archive.manifests())[1]) == await everything(ledger)
 
 
+@pytest.mark.one_stream("begins another generation")
 async def test_every_generation_that_is_here_is_archived(
     ledger: JetStreamLedger, fresh_nats: NatsServer, tmp_path: Path, cli: Run
 ) -> None:

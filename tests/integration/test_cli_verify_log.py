@@ -50,6 +50,7 @@ async def verified(capsys: pytest.CaptureFixture[str]) -> Result:
     return await aside(Cli(capsys))("verify", "seals", "--log", "-o", "json")
 
 
+@pytest.mark.one_stream("begins another generation")
 async def test_earlier_generations_are_proven(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,6 +73,7 @@ async def test_an_earlier_generation_that_was_altered_is_named(
     assert "The log is not what it was in generation 1: the messages 1 to 1000 are not those" in found.err
 
 
+@pytest.mark.one_stream("begins another generation")
 async def test_a_generation_that_is_not_here_is_not_passed_over(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +85,7 @@ async def test_a_generation_that_is_not_here_is_not_passed_over(
     assert "Generation 1 of the log was not proven: There is no stream LEDGER_1." in found.err
 
 
+@pytest.mark.one_stream("begins another generation")
 async def test_an_archived_generation_without_an_id_is_not_to_be_migrated(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

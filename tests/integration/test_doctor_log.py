@@ -95,6 +95,7 @@ async def configure(server: NatsServer, **fields: object) -> StreamConfig:
         return config
 
 
+@pytest.mark.one_stream("alters the stream")
 async def test_a_log_that_was_cut(fresh_nats: NatsServer, url: str) -> None:
     await fold(fresh_nats, url)
     before = await configure(fresh_nats, max_msgs=KEPT, discard=DiscardPolicy.OLD)
@@ -104,6 +105,7 @@ async def test_a_log_that_was_cut(fresh_nats: NatsServer, url: str) -> None:
     assert "behind" not in found[ROWS].detail
 
 
+@pytest.mark.one_stream("restores")
 async def test_a_restore_under_way(fresh_nats: NatsServer, url: str) -> None:
     await fold(fresh_nats, url)
     async with connected(fresh_nats.url, name="import") as connection:
@@ -114,6 +116,7 @@ async def test_a_restore_under_way(fresh_nats: NatsServer, url: str) -> None:
     assert not any("stream edit" in check.detail or "replay" in check.detail for check in found.values())
 
 
+@pytest.mark.one_stream("alters the stream")
 async def test_an_archived_generation_without_a_successor(fresh_nats: NatsServer, url: str) -> None:
     await fold(fresh_nats, url)
     await configure(fresh_nats, subjects=[archive_subject(1)])
