@@ -9,6 +9,15 @@ STAMP := $(VENV)/.installed
 # tests/integration wait half of the time for servers, pauses and time-outs of what they test.
 # They take files in the order of the folders: at the end come those of tests/unit, which keep all busy equally long.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+PARTITIONS ?= 4
+# Not with several partitions: the tests of a cluster, of which most never have a ledger, and those of the image and the pages, which run
+# commands of their own. Closing, restoring and backing up have tests of theirs that take several partitions.
+NOT_PARTITIONED := kube closing test_log_backup.py test_restore_drills.py test_log_import.py test_docs_run.py test_image.py \
+	test_image_runtime.py
+# The part that CI runs with several partitions, because it is cheap and goes through publishing, reading, restored stores, deciders and
+# an agent: some 40 s of processor time.
+CI_PARTITIONED := $(addprefix tests/integration/,test_followed_log.py test_runner.py test_runner_decisions.py test_fenced_decisions.py \
+	test_hostile_tail.py test_agent_away.py)
 # mmdebstrap, buildah and umoci build the image; the others run it in tests.
 IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount containerd runc
 PROTOS := schemas/gpuledger/schemas/proto
@@ -18,10 +27,10 @@ KUBELET := services/gpuledger/agent/kubelet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo image image-tools test test-long check fmt lint bench vectors test-faults schemas protos recordings clean
+.PHONY: help install demo image image-tools test test-long test-partitions check fmt lint bench vectors test-faults schemas protos recordings clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Install the locked dependencies and gpuledger into .venv
 
@@ -71,9 +80,14 @@ protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs from their .pr
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
-test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 33 stories of faults, whole histories, more examples of properties
+test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 33 stories of faults, whole histories, more examples of properties, some on 4 partitions
 	$(RUN) pytest -q -rs -m long
 	$(RUN) pytest -q --numprocesses $(WORKERS) --hypothesis-profile long tests/properties
+	$(RUN) pytest -q -rs --numprocesses $(WORKERS) --dist loadfile --partitions $(PARTITIONS) $(CI_PARTITIONED)
+
+test-partitions: $(STAMP) ## Run the integration tests on ledgers of 4 partitions; PARTITIONS=3 is another number
+	$(RUN) pytest -q -rs --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --partitions $(PARTITIONS) \
+		$(NOT_PARTITIONED:%=--ignore=tests/integration/%) tests/integration
 
 vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }

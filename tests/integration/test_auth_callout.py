@@ -34,6 +34,7 @@ async def here() -> AsyncIterator[Callouts]:
         yield here
 
 
+@pytest.mark.one_stream("counts the messages of the stream")
 @pytest.mark.parametrize("node", ["w1", "gpu-01.example.com"])
 async def test_an_agent_is_confined_to_the_node_of_its_token(here: Callouts, node: str) -> None:
     subject = desired_devices_subject(node)
@@ -88,6 +89,7 @@ async def test_a_deleted_pod_takes_its_token_along(here: Callouts) -> None:
         await refused(here, token, Reason.NOT_AUTHENTICATED)
 
 
+@pytest.mark.one_stream("counts the messages of the stream")
 async def test_a_login_that_ends_is_renewed_and_nothing_is_lost(
     here: Callouts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ async def test_a_login_that_ends_is_renewed_and_nothing_is_lost(
         await publishes_until_logged_in_again(here, agent, 2)
 
 
+@pytest.mark.one_stream("counts the messages of the stream")
 async def test_a_renewed_token_is_read_at_the_next_login(here: Callouts, monkeypatch: pytest.MonkeyPatch) -> None:
     short_logins(monkeypatch)
     tokens: list[str] = []
@@ -111,6 +114,7 @@ async def test_a_renewed_token_is_read_at_the_next_login(here: Callouts, monkeyp
     assert {first, second} == set(tokens)
 
 
+@pytest.mark.one_stream("counts the messages of the stream")
 async def test_without_the_service_logins_wait_and_connections_live_on(
     here: Callouts, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -50,6 +50,7 @@ async def test_migrate_makes_the_partitions_once(cli: Run, fresh_nats: NatsServe
     assert sorted(nats_answer(fresh_nats.url, "$JS.API.STREAM.NAMES")["streams"]) == names
 
 
+@pytest.mark.one_stream("makes a ledger of one partition")
 async def test_one_partition_is_the_default_and_cannot_become_several(cli: Run, fresh_nats: NatsServer) -> None:
     assert (await cli("migrate")).code == 0
     assert nats_answer(fresh_nats.url, "$JS.API.STREAM.NAMES")["streams"] == ["LEDGER_1"]

@@ -79,6 +79,7 @@ async def test_a_lost_log_is_not_made_anew_and_stops_who_reads_it(fresh_nats: Na
             pass
 
 
+@pytest.mark.one_stream("compares the stream, and what is said of it")
 async def test_an_older_copy_of_the_log_is_noticed_where_it_ends(restored: JetStreamLedger, url: str) -> None:
     for work in (runner(restored, url).run(), verify(DevicesProjection(), restored, url)):
         with pytest.raises(LogRestoredError, match=r"ends at 1/20, but it was read up to 1/50 \(event "):
@@ -88,6 +89,7 @@ async def test_an_older_copy_of_the_log_is_noticed_where_it_ends(restored: JetSt
     assert len(table(url, "failure")) == FOLDED
 
 
+@pytest.mark.one_stream("compares the stream, and what is said of it")
 async def test_an_older_copy_that_is_put_back_while_the_log_is_confirmed_is_no_cut(restored: JetStreamLedger) -> None:
     """The head was found in the log of before, and the event is looked for in the copy."""
     anchor = Anchor(FOLDED, "the-last", "a-digest")
@@ -95,6 +97,7 @@ async def test_an_older_copy_that_is_put_back_while_the_log_is_confirmed_is_no_c
         await confirm_anchor(restored._connection, 1, FOLDED, anchor)
 
 
+@pytest.mark.one_stream("compares the stream, and what is said of it")
 async def test_an_older_copy_that_went_on_is_noticed_by_the_event(restored: JetStreamLedger, url: str) -> None:
     await publish(restored, failures(range(100, 200)))
     with pytest.raises(LogRestoredError, match=r"at 1/50 of LEDGER_1 at .* stands another event"):

@@ -36,6 +36,8 @@ FOLDED = 50
 TURNS = 20
 """Turns of the event loop in which a task has gone on as far as it can."""
 
+pytestmark = pytest.mark.one_stream("steps in between the publisher of the stream and its server")
+
 
 @asynccontextmanager
 async def longer_than_copy(server: NatsServer, copy: Path) -> AsyncIterator[JetStreamLedger]:
