@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 
+from gpuledger.db.json_columns import read_json_as_text
 from gpuledger.db.migrate import migrate
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.envelope import Decoded
@@ -143,5 +144,7 @@ async def assert_true(ledger: Ledger, database_url: str, projections: Sequence[P
 
 
 def table(database_url: str, name: str, columns: str = "*") -> list[tuple[Any, ...]]:
-    """A live table's rows, ordered."""
-    return sorted(execute(database_url, f"SELECT {columns} FROM gpuledger_live.{name}"), key=str)
+    """A live table's rows, ordered; JSON as the text that the fold wrote."""
+    with psycopg.connect(database_url, autocommit=True) as connection, connection.cursor() as cursor:
+        read_json_as_text(cursor)
+        return sorted(cursor.execute(f"SELECT {columns} FROM gpuledger_live.{name}".encode()), key=str)

@@ -60,7 +60,7 @@ def canonical_text(document: Buffer | str) -> str:
     return orjson.dumps(orjson.loads(document), option=orjson.OPT_SORT_KEYS).decode()
 
 
-def read_json_as_text(cursor: psycopg.AsyncCursor[Any]) -> None:
+def read_json_as_text(cursor: psycopg.AsyncCursor[Any] | psycopg.Cursor[Any]) -> None:
     """Have a cursor return documents of jsonb as the texts that were written, as columns of text have them."""
     cursor.adapters.register_loader("jsonb", _CanonicalText)
 
