@@ -138,6 +138,7 @@ async def test_the_newest_seal_cannot_name_another_seal_before_it(
         assert "follows another seal" in ((await proof(ledger, fresh_nats)).first_break or "")
 
 
+@pytest.mark.one_stream("begins a generation as an import does")
 async def test_a_new_generation_goes_on_from_the_end_of_the_one_before(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str
 ) -> None:

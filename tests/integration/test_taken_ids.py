@@ -69,6 +69,7 @@ async def waiting_in_the_outbox(ledger: JetStreamLedger, url: str, count: int) -
     return [rejection_id(receipt.sequence) for receipt in bad]
 
 
+@pytest.mark.one_stream("an id that another origin took clashes in one stream alone")
 @pytest.mark.parametrize("count", [1, REJECTIONS])
 async def test_a_row_of_the_build_before_whose_id_was_taken_is_recorded_with_the_incident(
     ledger: JetStreamLedger, url: str, count: int
@@ -103,6 +104,7 @@ async def test_the_message_id_is_kept_for_a_repeat(ledger: JetStreamLedger, url:
     assert await incidents(ledger) == []
 
 
+@pytest.mark.one_stream("an id that another origin took clashes in one stream alone")
 async def test_a_crash_between_recording_again_and_noting_it_leaves_one_decision_and_one_incident(
     ledger: JetStreamLedger, url: str
 ) -> None:
@@ -121,6 +123,7 @@ async def test_a_crash_between_recording_again_and_noting_it_leaves_one_decision
     await assert_true(ledger, url, [SourcesProjection()])
 
 
+@pytest.mark.one_stream("an id that another origin took clashes in one stream alone")
 async def test_a_watchers_fact_is_recorded_though_its_id_was_taken(ledger: JetStreamLedger) -> None:
     await taken_by_agent(ledger, ["foreseen"])
     ids = iter(["foreseen", "drawn anew", "the incident"])
