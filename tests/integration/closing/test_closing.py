@@ -20,14 +20,16 @@ from gpuledger.compose.up import LocalServers, Reports, UpOptions, serve
 from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.position import Position, is_after
-from gpuledger.ledger import closing
+from gpuledger.ledger import closing, partition_closing
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.closing import ClosingStep, closing_state
-from gpuledger.ledger.connect import connected
+from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import ClosingError, GenerationError, LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.ledger.partitions import in_partition, partition_of
 from gpuledger.ledger.permissions import desired_devices_subject
+from gpuledger.ledger.sequencer import Sequencer
 from gpuledger.ledger.single import all_streams
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.verify import verify
@@ -53,9 +55,7 @@ EVENTS = 1_100
 
 MORE = 40
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
-CHANGES_MAX = 30
-"""More than a closing makes of streams of four partitions and their order."""
-
+CHANGES_MAX = 30  # more than a closing makes of streams of four partitions and their order
 ALSO_4 = pytest.mark.parametrize("partitions", [1, 4])
 
 
@@ -102,6 +102,33 @@ async def publish_throughout(url: str, first: int, is_over: asyncio.Event) -> in
                     await edge.publish(as_outgoing(failures(range(number, number + 1))[0]))
                     number += 1
                 return number - 1
+
+
+@pytest.mark.parametrize("partitions", [4])
+async def test_what_comes_late_is_in_the_log(servers: Servers, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sequencer may be there any more, so the command itself puts the event there."""
+    late, change, append = (
+        as_outgoing(failures(range(EVENTS, EVENTS + 1))[0]),
+        partition_closing.change,
+        Sequencer._append,
+    )
+
+    async def appending(one: Sequencer, *given: Any) -> Any:
+        return await (append(one, *given) if one._order.stream != "LEDGER_1" else asyncio.Event().wait())
+
+    async def recording_late(connection: Connection, config: StreamConfig) -> None:
+        await change(connection, config)
+        if config.name == "LEDGER_1":  # it is marked as closed
+            monkeypatch.setattr(partition_closing, "change", change)
+            monkeypatch.setattr(Sequencer, "_append", appending)
+            await connection.jetstream.publish(in_partition(late.subject, partition_of(late.subject, 4), 4), late.data)
+
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, 11)))
+        monkeypatch.setattr(partition_closing, "change", recording_late)
+        await close_at(servers, location)
+    async with opened(servers) as ledger:
+        assert [one.data for one in await everything(ledger)].count(late.data) == 1
 
 
 STEPS = ("archive_and_prove", "fence", "archive_rest", "begin_next", "publish", "open_next")
