@@ -56,7 +56,7 @@ image-tools: ## Install what builds and runs the image, from Debian (root)
 test: $(STAMP) ## Run the whole suite, on real NATS and PostgreSQL servers that it starts
 	$(RUN) pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-check: lint test test-long ## Run what CI runs: format, lint, names, types, layers, then make test, then the long tests
+check: lint test test-long ## Run what CI runs: format, lint, names, types, layers, layout, then make test, then the long tests
 
 lint: $(STAMP)
 	$(RUN) ruff format --check .
@@ -64,6 +64,7 @@ lint: $(STAMP)
 	$(RUN) python tests/support/naming.py
 	$(RUN) mypy
 	$(RUN) lint-imports
+	$(RUN) pytest -q --no-header tests/unit/repository/test_layout.py
 
 fmt: $(STAMP) ## Format the code and fix lint findings
 	$(RUN) ruff format .

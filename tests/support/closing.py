@@ -1,11 +1,12 @@
 """Services that run while a generation is closed, and what they leave."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.rows import tuple_row
 
 from gpuledger.events.position import is_at_or_after
@@ -15,6 +16,7 @@ from gpuledger.projection.checkpoint import LIVE, schema_of
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Servers
+from gpuledger.tools.archive import close
 from gpuledger.tools.archive.close import ClosedLog, close_generation
 from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.archive.store import open_archive
@@ -47,6 +49,27 @@ async def close_at(servers: Servers, location: str) -> ClosedLog:
     closed = await close_generation(servers, open_archive(location), SILENT, system_clock())
     assert closed is not None
     return closed
+
+
+async def closed_ledger(servers: Servers) -> int:
+    """The generation that somebody finds who begins now."""
+    async with opened(servers) as ledger:
+        return ledger.generation
+
+
+def kill_at(patched: pytest.MonkeyPatch, step: str, when: str) -> None:
+    """End the command at a step, as a kill does: nothing is put right on the way out."""
+    owners: dict[str, Any] = {"archive_and_prove": close._Closing, "archive_rest": close._Closing}
+    owner = JetStreamLedger if step == "publish" else owners.get(step, close)
+    name = "publish_many" if step == "publish" else step
+    really: Callable[..., Awaitable[Any]] = getattr(owner, name)
+
+    async def killed(*arguments: Any) -> Any:
+        if when == "behind":
+            await really(*arguments)
+        raise asyncio.CancelledError
+
+    patched.setattr(owner, name, killed)
 
 
 async def caught_up(supervision: Supervision) -> None:

@@ -1,28 +1,19 @@
 """Closing a generation on real servers: services and agents go on, who is killed goes on, and the past stays whole."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from functools import partial
-from math import isnan, nan
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from nats.js.api import StreamConfig
 from nats.js.manager import JetStreamManager
-from prometheus_client import REGISTRY
 
-from gpuledger.compose.closing import ClosingService
-from gpuledger.compose.log_metrics import measure_log
-from gpuledger.compose.up import LocalServers, Reports, UpOptions, serve
 from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
-from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.position import Position, is_after
 from gpuledger.ledger import closing, partition_closing
 from gpuledger.ledger.api import Outgoing
-from gpuledger.ledger.closing import ClosingStep, closing_state
 from gpuledger.ledger.connect import Connection, connected
 from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import ClosingError, GenerationError, LedgerUnavailableError, PublishError
@@ -33,22 +24,19 @@ from gpuledger.ledger.sequencer import Sequencer
 from gpuledger.ledger.single import all_streams
 from gpuledger.projection.replay import skipped_positions
 from gpuledger.projection.verify import verify
-from gpuledger.runtime.settings import ArchiveSettings, Servers, read_settings
-from gpuledger.tools.archive import close
-from gpuledger.tools.archive.close import close_generation, delete_stream
-from gpuledger.tools.archive.due import parse_policy
+from gpuledger.runtime.settings import Servers
+from gpuledger.tools.archive.close import delete_stream
 from gpuledger.tools.archive.store import open_archive
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.log_restore import skip_positions
 from gpuledger.tools.queries.backend import all_projections
 from gpuledger.tools.reporting import SILENT
 from support.cli import Run
-from support.closing import caught_up, close_at, gone_on, opened, services
+from support.closing import caught_up, close_at, closed_ledger, gone_on, kill_at, opened, services
 from support.events import outgoing as as_outgoing
 from support.ledgers import DEADLINE_S, everything, new_ledger
-from support.projections import publish, stop
+from support.projections import publish
 from support.runners import failures
-from support.waiting import eventually
 
 EVENTS = 1_100
 """More than a seal covers."""
@@ -57,12 +45,6 @@ MORE = 40
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 CHANGES_MAX = 30  # more than a closing makes of streams of four partitions and their order
 ALSO_4 = pytest.mark.parametrize("partitions", [1, 4])
-
-
-async def closed_ledger(servers: Servers) -> int:
-    """The generation that somebody finds who begins now."""
-    async with opened(servers) as ledger:
-        return ledger.generation
 
 
 @ALSO_4
@@ -157,21 +139,6 @@ async def test_who_is_killed_goes_on(
         assert recorded[: MORE - 1] == before
         events = [one.subject.rpartition(".")[2] for one in recorded[MORE - 1 :]]
         assert events == ["archived", "failed"]
-
-
-def kill_at(patched: pytest.MonkeyPatch, step: str, when: str) -> None:
-    """End the command at a step, as a kill does: nothing is put right on the way out."""
-    owners: dict[str, Any] = {"archive_and_prove": close._Closing, "archive_rest": close._Closing}
-    owner = JetStreamLedger if step == "publish" else owners.get(step, close)
-    name = "publish_many" if step == "publish" else step
-    really: Callable[..., Awaitable[Any]] = getattr(owner, name)
-
-    async def killed(*arguments: Any) -> Any:
-        if when == "behind":
-            await really(*arguments)
-        raise asyncio.CancelledError
-
-    patched.setattr(owner, name, killed)
 
 
 @ALSO_4
@@ -281,33 +248,6 @@ async def killed_before(*_: object) -> bool:
     raise asyncio.CancelledError
 
 
-async def test_it_is_closed_by_itself_once_that_is_due(servers: Servers, location: str, cli: Run) -> None:
-    async with opened(servers) as ledger:
-        await publish(ledger, failures(range(1, MORE)))
-        kept = await cli("log", "archive", "close", location, "--when", "month", "--yes")
-        assert "is not to be closed yet" in kept.err
-        first = await ledger.message_at(1)
-        assert first is not None
-        month_later = time_of_ns(first.recorded_ns) + timedelta(days=32)
-        archive, policy = open_archive(location), parse_policy("month")
-        assert await close_generation(servers, archive, SILENT, month_later, policy) is not None
-        assert await close_generation(servers, archive, SILENT, month_later, policy) is None
-
-
-@ALSO_4
-async def test_up_closes_what_is_due_in_a_process_of_its_own(servers: Servers, location: str) -> None:
-    service = ClosingService(servers.nats_url, servers.database_url, ArchiveSettings(location, "1GiB"))
-    async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
-        await publish(ledger, failures(range(1, MORE)))
-        assert await service.look()
-        assert await ledger.message_at(MORE) is None
-        await closing.fence(connection, 1, location, NOON)
-        assert await service.look()
-        assert (await ledger.publish(as_outgoing(failures(range(MORE, MORE + 1))[0]))).sequence == MORE + 1
-    other = ClosingService(servers.nats_url, "postgresql://127.0.0.1:1/none", ArchiveSettings(location, "month"))
-    assert not await other.look()
-
-
 @ALSO_4
 async def test_an_agent_finds_its_orders_and_publishes_in_the_next_generation(servers: Servers, location: str) -> None:
     node = "gpu-01.example.com"
@@ -338,66 +278,3 @@ async def close_again(servers: Servers, ledger: JetStreamLedger, location: str) 
     await ledger.publish(as_outgoing(failures(range(1, 2))[0]))
     await close_at(servers, location)
     await ledger.go_on()
-
-
-async def test_up_goes_on_at_its_start_with_a_closing_that_was_interrupted(
-    servers: Servers, location: str, tmp_path: Path
-) -> None:
-    async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
-        await publish(ledger, failures(range(1, MORE)))
-        await closing.fence(connection, 1, location, NOON)
-    environ = {"NATS_URL": servers.nats_url, "DATABASE_URL": servers.database_url}
-    with pytest.raises(ClosingError, match="being closed"):
-        await up_until(environ, tmp_path)
-    await up_until(environ | {"GPULEDGER_ARCHIVE_URL": location, "GPULEDGER_ARCHIVE_CLOSE": "1GiB"}, tmp_path)
-    assert await closed_ledger(servers) == 2
-
-
-async def up_until(environ: dict[str, str], folder: Path) -> None:
-    """Run the projections as `up` does, until all is up."""
-    is_up = asyncio.Event()
-    reports = Reports(lambda _endpoints: is_up.set(), pytest.fail)
-    options = UpOptions("127.0.0.1:0", has_edge=False, fleet=None)
-    local = LocalServers(pytest.fail, pytest.fail)
-    serving = asyncio.create_task(serve(read_settings(environ, folder), options, local, reports))
-    waiting = asyncio.create_task(is_up.wait())
-    await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if serving.done():
-        serving.result()
-    await stop(serving)
-
-
-@ALSO_4
-async def test_a_closing_that_is_under_way_is_measured(
-    servers: Servers, location: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with opened(servers) as ledger, connected(servers.nats_url, name="test") as connection:
-        await publish(ledger, failures(range(1, MORE)))
-        measuring = asyncio.create_task(measure_log(ledger, servers.database_url, interval_s=0.02))
-        try:
-            await eventually(partial(is_measured, None))
-            for step, expected in (("archive_rest", "archiving"), ("open_next", "beginning")):
-                with monkeypatch.context() as patched, suppress(asyncio.CancelledError):
-                    kill_at(patched, step, "before")
-                    await close_at(servers, location)
-                await eventually(partial(is_measured, expected))
-                state = await closing_state(connection)
-                assert state.since is not None
-                assert value("log_closing_since_timestamp_seconds") == state.since.timestamp()
-                assert timedelta() <= datetime.now(UTC) - state.since < timedelta(hours=1)
-            await close_at(servers, location)
-            await eventually(partial(is_measured, None))
-        finally:
-            await stop(measuring)
-
-
-async def is_measured(step: str | None) -> bool:
-    """Whether that is the step which is measured."""
-    found = {one: value("log_closing", step=one) for one in ClosingStep}
-    since = value("log_closing_since_timestamp_seconds")
-    return found == {one: float(one == step) for one in ClosingStep} and isnan(since or nan) == (step is None)
-
-
-def value(name: str, **labels: str) -> float | None:
-    return REGISTRY.get_sample_value(f"gpuledger_{name}", labels)
