@@ -4,18 +4,20 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from nats.js.api import StreamConfig
 from nats.js.manager import JetStreamManager
 
 from gpuledger.deciders.sources.projection import SourcesProjection
+from gpuledger.ledger import permissions
 from gpuledger.ledger.api import Outgoing, Receipt
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.errors import LogLostError, RestoreInterruptedError
+from gpuledger.ledger.errors import LogLostError, PermissionDeniedError, RestoreInterruptedError
 from gpuledger.ledger.partition_filling import FillingPublisher
-from gpuledger.ledger.partitions import partition_of
+from gpuledger.ledger.partitions import partition_of, partition_streams
+from gpuledger.ledger.permissions import Role
 from gpuledger.ledger.stream import ledger_streams
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.readmodels.projections import DevicesProjection
@@ -24,6 +26,8 @@ from gpuledger.tools import log_restore
 from gpuledger.tools.preparation import prepare_ledger
 from support.ledgers import SEVERAL_PARTITIONS, publish_raw
 from support.log_imports import bring_back, exported, recorded
+from support.nats_logins import written_server
+from support.roles import ADMIN, role_logins, url_of
 from support.servers import nats_answer
 
 EVENTS = 60
@@ -116,6 +120,9 @@ async def test_what_an_interrupted_import_left_in_partitions_is_not_recorded_aga
     monkeypatch.setattr(log_restore, "MESSAGES_PER_PUBLISH", CHUNK // 4)
     assert await bring_back(empty, archive) == (1, EVENTS, 0)
     assert await recorded(empty) == await recorded(servers)
+    names = partition_streams("LEDGER_1", SEVERAL_PARTITIONS)
+    held = [nats_answer(empty.nats_url, f"$JS.API.STREAM.INFO.{name}")["state"]["messages"] for name in names]
+    assert (sum(held), min(held) > 0) == (EVENTS, True)
 
 
 def fail_without(patched: pytest.MonkeyPatch, lacking: str) -> None:
@@ -168,3 +175,25 @@ async def test_without_one_of_its_partitions_nothing_is_begun(servers: Servers, 
     with pytest.raises(LogLostError, match=r"has no stream LEDGER_1_P2OF4. Restore its stream from a backup"):
         await bring_back(empty, archive)
     assert nats_answer(empty.nats_url, "$JS.API.STREAM.INFO.LEDGER_1")["config"] == before
+
+
+async def test_a_restorer_of_an_older_build_is_refused_and_goes_on_with_new_permissions(
+    servers: Servers, archive: Path, migrated_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not put into the log what the partitions of the archived generation hold beyond it."""
+    before = await recorded(servers)
+    with monkeypatch.context() as older:
+        may = [one for one in permissions._WRITE[Role.RESTORER] if one != "order.*"]
+        older.setitem(cast("dict[Role, Sequence[str]]", permissions._WRITE), Role.RESTORER, may)
+        logins = role_logins()
+    with written_server(logins) as server:
+        restorer = Servers(url_of(server, Role.RESTORER), migrated_url)
+        await prepare_ledger(url_of(server, ADMIN), migrated_url, partitions=SEVERAL_PARTITIONS)
+        publish_raw(url_of(server, ADMIN), SUBJECT, b"{}", SEVERAL_PARTITIONS)
+        with pytest.raises(PermissionDeniedError, match=r"publish to order\.1\. Give this user the permissions that"):
+            await bring_back(restorer, archive)
+        with pytest.raises(RestoreInterruptedError, match=r"Run it again, .* `gpuledger log import`"):
+            await recorded(Servers(url_of(server, ADMIN), migrated_url))
+        await server.reload(role_logins())
+        assert await bring_back(restorer, archive) == (2, EVENTS, 1)
+        assert (await recorded(Servers(url_of(server, ADMIN), migrated_url)))[:EVENTS] == before

@@ -21,7 +21,12 @@ def url_of(server: WrittenServer, user: str) -> str:
 @contextmanager
 def role_server() -> Iterator[WrittenServer]:
     """The server, with nothing in it."""
+    with written_server(role_logins()) as server:
+        yield server
+
+
+def role_logins() -> str:
+    """The server's users."""
     users = [f"{{ user: {ADMIN}, password: {PASSWORD} }}"]
     users += [role_text(role).replace("{", f"{{ password: {json.dumps(PASSWORD)}", 1) for role in Role]
-    with written_server("authorization: { users: [ " + ",\n".join(users) + " ] }") as server:
-        yield server
+    return "authorization: { users: [ " + ",\n".join(users) + " ] }"

@@ -16,7 +16,7 @@ import orjson
 from nats.errors import Error as NatsError
 
 from gpuledger.events.position import Offset, number_of
-from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, Connection
+from gpuledger.ledger.connect import REQUEST_ATTEMPT_S, ROLES_ADVICE, Connection
 from gpuledger.ledger.errors import LedgerError, PermissionDeniedError, PublishError
 from gpuledger.ledger.order import Entry, Order
 from gpuledger.ledger.partitions import Upto, is_behind, together, written
@@ -143,7 +143,7 @@ class Sequencer:
 
     async def _append(self, last: Entry, upto: Upto) -> Entry | None:
         """The last message of the order, which may be ours, or the one before; None if it is another's."""
-        appended, refusal = await _append(self._connection, self._order, last, upto)
+        appended, refusal = await _append(self._connection, self._order, last, upto, ADVICE)
         if appended is not None:
             self.appended += 1
             self.problem = ""
@@ -156,7 +156,7 @@ class Sequencer:
 
 
 async def _append(
-    connection: Connection, order: Order, last: Entry, upto: Upto
+    connection: Connection, order: Order, last: Entry, upto: Upto, advice: str
 ) -> tuple[Entry | None, PublishRefusal | None]:
     """The message that the server appended behind the last one; None where it did not, with its refusal if it answers.
 
@@ -166,7 +166,7 @@ async def _append(
     headers = {EXPECTED_LAST: str(last.number), EXPECTED_STREAM: order.stream}
     with suppress(NatsError, TimeoutError):
         request = connection.client.request(order.subject, written(upto), timeout=REQUEST_ATTEMPT_S, headers=headers)
-        answer = await unless_denied(connection, request, {order.subject}, ADVICE)
+        answer = await unless_denied(connection, request, {order.subject}, advice)
         refusal = refusal_of(answer)
         if refusal is None:
             return Entry(orjson.loads(answer.data)["seq"], upto), None
@@ -188,7 +188,7 @@ async def append_rest(connection: Connection, order: Order, lengths: Lengths) ->
         last, found = await order.last(), await lengths()
         if not is_behind(last.upto, found):
             return last.upto
-        appended, refusal = await _append(connection, order, last, together(last.upto, found))
+        appended, refusal = await _append(connection, order, last, together(last.upto, found), ROLES_ADVICE)
         if appended is None:
             why = f": {refusal.reason}" if refusal else ""
             await asyncio.sleep(APPEND_AGAIN_S)

@@ -195,6 +195,7 @@ LIVES = (
 )
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
 async def test_a_drill_records_closes_deletes_rebuilds_and_restores(
     servers: Servers, location: str, tmp_path: Path, cli: Run
 ) -> None:
