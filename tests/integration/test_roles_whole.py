@@ -54,11 +54,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield Site(nats, postgres.url, tmp_path)
 
 
-def test_every_command_does_with_its_role(site: Site) -> None:
+@pytest.mark.parametrize("partitions", ["1", "4"])
+def test_every_command_does_with_its_role(site: Site, partitions: str) -> None:
     facts = site.folder / "facts.jsonl"
     facts.write_bytes(orjson.dumps(FACT) + b"\n")
     site.is_refused(Role.SERVICES, "migrate")
-    site.runs(Role.OPERATOR, "migrate")
+    site.runs(Role.OPERATOR, "migrate", "--partitions", partitions)
     with running_up(site.folder, "--no-kube", **site.variables(Role.SERVICES)) as up:
         site.is_refused(Role.READER, "import", "jsonl", str(facts))
         site.runs(Role.IMPORTER, "import", "jsonl", str(facts))
