@@ -18,6 +18,7 @@ from gpuledger.cli.render.rows import filled, steady
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
+from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
@@ -135,10 +136,11 @@ async def show_rows(
     Raises:
         CliError: there is no row of a requested name.
     """
-    async with open_backend(data_dir, f"get {query.view.kinds}", asks=True) as backend:
-        rows = await query.read(backend, moment, query.view.needed(output))
-        note = await query.note(backend) if moment == NOW else None
-    show_found(query, rows, output, headers=headers, note=note)
+    with seldom_collected():
+        async with open_backend(data_dir, f"get {query.view.kinds}", asks=True) as backend:
+            rows = await query.read(backend, moment, query.view.needed(output))
+            note = await query.note(backend) if moment == NOW else None
+        show_found(query, rows, output, headers=headers, note=note)
 
 
 def show_found(
