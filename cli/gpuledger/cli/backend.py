@@ -7,7 +7,7 @@ embedded servers that run for as long as the command.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from gpuledger.db.replica import check_replica
 from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.errors import ClosingError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
+from gpuledger.local.servers.datadir import UP, read_running
 from gpuledger.projection.contraction import contract_documents
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
@@ -28,6 +28,7 @@ from gpuledger.tools.queries.replica import Replica
 
 if TYPE_CHECKING:
     from gpuledger.db.migrate import MigrationResult
+    from gpuledger.local.servers.embedded import EmbeddedServers
 
 OTHER_COMMAND_WAIT_S = 60.0
 """How long a command waits for another one that has started the servers of the same data directory."""
@@ -117,7 +118,7 @@ async def migrated(data_dir: Path | None, partitions: int | None = None) -> "tup
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP:
         return await _migrate_all(Servers(running.endpoints.nats_url, running.endpoints.database_url), partitions)
-    starting = embedded_servers(settings.data_dir, command="migrate", now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
+    starting = _starting(settings, "migrate")
     async with starting as servers:
         return await _migrate_all(Servers(servers.endpoints.nats_url, servers.endpoints.database_url), partitions)
 
@@ -175,7 +176,7 @@ async def _servers(
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP and command != UP:
         return Servers(running.endpoints.nats_url, running.endpoints.database_url)
-    starting = embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
+    starting = _starting(settings, command)
     servers = await stack.enter_async_context(starting)
     await asyncio.to_thread(_migrate_if_needed, servers.endpoints.database_url)
     with suppress(*passed_over):
@@ -186,3 +187,10 @@ async def _servers(
             partitions=settings.partitions if begins else None,
         )
     return Servers(servers.endpoints.nats_url, servers.endpoints.database_url)
+
+
+def _starting(settings: Settings, command: str) -> "AbstractAsyncContextManager[EmbeddedServers]":
+    """Most commands find servers that run, and need not import what starts them."""
+    from gpuledger.local.servers.embedded import embedded_servers  # noqa: PLC0415 - as above
+
+    return embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)

@@ -22,7 +22,8 @@ from gpuledger.tools.queries.devices import (
     registered_as,
 )
 from gpuledger.tools.queries.found_rows import RowDict
-from gpuledger.tools.queries.pools import PoolName, assignments_of, current_pools, find_pool
+from gpuledger.tools.queries.pool_name import PoolName
+from gpuledger.tools.queries.pools import assignments_of, current_pools, find_pool
 from gpuledger.tools.queries.rows import rows_where, slots_of
 
 DEVICES_MAX = 256
