@@ -14,7 +14,8 @@ from gpuledger.ledger.atomic import BATCH_BYTES_MAX, BATCH_ID, BATCH_MESSAGES_MA
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import GenerationError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.ledger.stream import begin_generation, create_ledger, stream_config
+from gpuledger.ledger.restoring import begin_generation
+from gpuledger.ledger.stream import create_ledger, stream_config
 from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing, read_count
 

@@ -16,7 +16,8 @@ from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.ledger.permissions import desired_devices_subject
-from gpuledger.ledger.stream import begin_generation, stream_config
+from gpuledger.ledger.restoring import begin_generation
+from gpuledger.ledger.stream import stream_config
 from gpuledger.local.servers.nats import NatsServer
 from support.edges import MemoryEdge
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, numbers_of, outgoing

@@ -24,7 +24,8 @@ from gpuledger.ledger.errors import (
     StreamConfigError,
 )
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation, create_ledger, stream_config
+from gpuledger.ledger.restoring import begin_generation
+from gpuledger.ledger.stream import create_ledger, stream_config
 from gpuledger.local.servers.nats import NatsServer
 from support.ledgers import DEADLINE_S, everything, jetstream_ledger, new_ledger, numbers_of, outgoing, read_count
 from support.waiting import eventually

@@ -16,7 +16,7 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerUnavailableError
-from gpuledger.ledger.stream import begin_generation
+from gpuledger.ledger.restoring import begin_generation
 from support.edges import LAYOUTS, ConfinedServer, confined_server
 from support.events import SERVICE, event, outgoing
 from support.ledgers import jetstream_ledger
@@ -99,7 +99,6 @@ async def test_desired_devices_come_as_they_are_published_alone_or_among_many(
             assert (await edge.publish(fact)).sequence == (500 if ledger.partitions == 1 else 1)
 
 
-@pytest.mark.one_stream("restores")
 async def test_desired_devices_outlive_the_server_the_agent_and_the_generation(
     server: ConfinedServer, link: SharedConnection[EdgeLedger]
 ) -> None:

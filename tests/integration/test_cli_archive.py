@@ -10,7 +10,8 @@ from gpuledger.db.locks import try_lock
 from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation, create_ledger
+from gpuledger.ledger.restoring import begin_generation
+from gpuledger.ledger.stream import create_ledger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.tools import log_archive
 from gpuledger.tools.archive import tables
@@ -80,7 +81,6 @@ async def test_messages_are_those_of_the_log(ledger: JetStreamLedger, tmp_path: 
     assert await messages_of(archive, (await archive.manifests())[1]) == await everything(ledger)
 
 
-@pytest.mark.one_stream("begins another generation")
 async def test_every_generation_that_is_here_is_archived(
     ledger: JetStreamLedger, fresh_nats: NatsServer, tmp_path: Path, cli: Run
 ) -> None:

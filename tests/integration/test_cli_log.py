@@ -152,7 +152,6 @@ def test_skip_needs_consent_and_a_position_that_is_there(up: Up, log: Log) -> No
     assert log(up.data_dir, "skip", "9999999", "--reason", "a test", "--yes").code == 1
 
 
-@pytest.mark.one_stream("restores")
 @pytest.mark.parametrize("name", ["log.jsonl", "log.jsonl.gz"])
 def test_an_exported_log_is_restored_as_it_was(up: Up, log: Log, tmp_path: Path, name: str) -> None:
     archive = tmp_path / name
@@ -169,7 +168,6 @@ def test_an_exported_log_is_restored_as_it_was(up: Up, log: Log, tmp_path: Path,
     assert [kept[row["position"]] for row in ours] == [row["recorded"] for row in ours]
 
 
-@pytest.mark.one_stream("restores")
 def test_a_log_that_holds_something_is_kept_beside_the_restored_one(log: Log, tmp_path: Path) -> None:
     archive = str(tmp_path / "log.jsonl")
     sample = tmp_path / "titan.csv"

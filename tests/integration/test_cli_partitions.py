@@ -1,4 +1,4 @@
-"""Commands on a ledger of several partitions: it is made once, what works does, and what does not yet is refused."""
+"""Commands on a ledger of several partitions: it is made once, and they do what they do with one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,15 +9,16 @@ from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.events.position import number_of
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.local.servers.nats import NatsServer
+from gpuledger.tools.log_archive import messages
+from gpuledger.tools.log_restore import with_recorded_time
 from support.cli import Cli, Run, aside
-from support.ledgers import jetstream_ledger, outgoing
+from support.ledgers import everything, jetstream_ledger, outgoing
 from support.projections import publish
 from support.runners import failures
 from support.seals import seal
-from support.servers import nats_answer
+from support.servers import fresh_database, nats_answer, nats_server
 
 EVENTS = MESSAGES_PER_SEAL + 3
-REFUSED = "works with a ledger of one partition alone, and this one has 4"
 
 
 @pytest.fixture
@@ -92,21 +93,43 @@ async def test_the_log_is_proven_archived_and_shown(ledger: JetStreamLedger, cli
     assert f"LEDGER_1 in 4 partitions: {head:,} events" in doctor.out
 
 
-@pytest.mark.parametrize(
-    ("command", "what"),
-    [
-        (("log", "import", "PATH", "--yes"), "Restoring"),
-    ],
-)
-async def test_what_does_not_work_with_partitions_is_refused(
-    ledger: JetStreamLedger, cli: Run, tmp_path: Path, command: tuple[str, ...], what: str
+@pytest.mark.parametrize("into", [1, 4])
+async def test_an_exported_log_is_imported(
+    ledger: JetStreamLedger,
+    cli: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    postgres_server_url: str,
+    migrated_template: str,
+    into: int,
 ) -> None:
-    path = tmp_path / "there"
-    if command[1] == "import":
-        path = tmp_path / "log.jsonl.gz"
-        assert (await cli("log", "export", str(path))).code == 0
-    found = await cli(*(str(path) if word == "PATH" else word for word in command))
-    assert found.code != 0
-    assert f"{what} {REFUSED}" in found.err.replace("\n", " ")
-    assert path.exists() == (command[1] == "import")
-    assert await ledger.head() == EVENTS + 1
+    """Into a ledger of as many partitions or of one: positions and events are the same."""
+    exported, again = tmp_path / "log.jsonl.gz", tmp_path / "again.jsonl"
+    assert (await cli("log", "export", str(exported))).code == 0
+    with nats_server() as server, fresh_database(postgres_server_url, migrated_template) as another:
+        monkeypatch.setenv("NATS_URL", server.url)
+        monkeypatch.setenv("DATABASE_URL", another)
+        assert (await cli("migrate", "--partitions", str(into))).code == 0
+        imported = await cli("log", "import", str(exported))
+        assert imported.code == 0, imported.err
+        assert f"Restored {EVENTS + 1:,} events as generation 1." in imported.err
+        assert (await cli("log", "export", str(again))).code == 0
+        proven = await cli("verify", "--log")
+        assert proven.code == 0, proven.err + proven.out
+    (*found, sealed_anew) = [one[:3] for one in messages(again)]
+    assert found == [(one.subject, with_recorded_time(one), one.sequence) for one in messages(exported)]
+    assert sealed_anew[0].startswith("ledger.svc.seals.")
+
+
+async def test_a_log_is_imported_beside_the_one_that_is_there(
+    ledger: JetStreamLedger, cli: Run, tmp_path: Path
+) -> None:
+    path, before = tmp_path / "log.jsonl", await everything(ledger)
+    assert (await cli("log", "export", str(path))).code == 0
+    imported = await cli("log", "import", str(path), "--yes")
+    assert imported.code == 0, imported.err
+    assert f"Restored {EVENTS + 1:,} events as generation 2." in imported.err
+    assert await everything(ledger) == before
+    proven = await cli("verify", "--log")
+    assert proven.code == 0, proven.err + proven.out
+    assert "1 seals cover the log up to 1/1000; 4 events are not sealed." in proven.err

@@ -8,7 +8,7 @@ from gpuledger.deciders.seals.decide import MESSAGES_PER_SEAL
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation
+from gpuledger.ledger.restoring import begin_generation
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.rebuild import rebuild
 from support.cli import Cli, Result, aside
@@ -50,7 +50,6 @@ async def verified(capsys: pytest.CaptureFixture[str]) -> Result:
     return await aside(Cli(capsys))("verify", "seals", "--log", "-o", "json")
 
 
-@pytest.mark.one_stream("begins another generation")
 async def test_earlier_generations_are_proven(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,7 +72,6 @@ async def test_an_earlier_generation_that_was_altered_is_named(
     assert "The log is not what it was in generation 1: the messages 1 to 1000 are not those" in found.err
 
 
-@pytest.mark.one_stream("begins another generation")
 async def test_a_generation_that_is_not_here_is_not_passed_over(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,7 +83,7 @@ async def test_a_generation_that_is_not_here_is_not_passed_over(
     assert "Generation 1 of the log was not proven: There is no stream LEDGER_1." in found.err
 
 
-@pytest.mark.one_stream("begins another generation")
+@pytest.mark.one_stream("takes the metadata of the stream away, which name the partitions")
 async def test_an_archived_generation_without_an_id_is_not_to_be_migrated(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,7 +105,6 @@ async def test_a_log_that_was_cut(fresh_nats: NatsServer, url: str) -> None:
     assert "behind" not in found[ROWS].detail
 
 
-@pytest.mark.one_stream("restores")
 async def test_a_restore_under_way(fresh_nats: NatsServer, url: str) -> None:
     await fold(fresh_nats, url)
     async with connected(fresh_nats.url, name="import") as connection:

@@ -14,8 +14,9 @@ from gpuledger.ledger.errors import NoLedgerError, PermissionDeniedError, Restor
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.partitions import partition_streams
 from gpuledger.ledger.permissions import Role
+from gpuledger.ledger.restoring import begin_generation
 from gpuledger.ledger.snapshot import ABOUT, DATA, load_stream
-from gpuledger.ledger.stream import begin_generation, create_ledger
+from gpuledger.ledger.stream import create_ledger
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.settings import ANONYMOUS
 from gpuledger.tools.errors import RequestError, ToolError

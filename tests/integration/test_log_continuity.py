@@ -21,7 +21,8 @@ from gpuledger.ledger.errors import (
 )
 from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation, create_ledger, stream_config
+from gpuledger.ledger.restoring import begin_generation
+from gpuledger.ledger.stream import create_ledger, stream_config
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.errors import FewerEventsError
 from gpuledger.projection.rebuild import rebuild

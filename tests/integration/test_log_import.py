@@ -1,8 +1,6 @@
 """`gpuledger log import` beside whoever publishes, and after it was interrupted: nobody's events get in between."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import nats
@@ -14,12 +12,13 @@ from gpuledger.db.locks import lock_key, try_lock
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.events.envelope import encode
-from gpuledger.events.position import Offset, Position, is_same
+from gpuledger.events.position import is_same
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import PermissionDeniedError, RestoreInterruptedError
 from gpuledger.ledger.intake import SUBJECT_BYTES_MAX
 from gpuledger.ledger.jetstream import connect_ledger
+from gpuledger.ledger.partitions import in_partition, partition_of
 from gpuledger.ledger.permissions import Role
 from gpuledger.ledger.stream import archive_subject
 from gpuledger.local.servers.nats import NatsServer
@@ -28,13 +27,14 @@ from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.runtime.settings import Servers
 from gpuledger.tools import log_restore
 from gpuledger.tools.errors import ToolBusyError, ToolError
-from gpuledger.tools.log_archive import Header, opened, read_header, write_log
-from gpuledger.tools.log_restore import Restored, restore_log, skip_positions
+from gpuledger.tools.log_archive import messages, read_header
+from gpuledger.tools.log_restore import restore_log, with_recorded_time
 from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.reporting import SILENT, Advance, NoProgress, Reporter, Silent
-from support.ledgers import DEADLINE_S, everything, new_ledger
-from support.projections import QUICK, execute, publish, reaches, running
+from gpuledger.tools.reporting import SILENT
+from support.ledgers import DEADLINE_S, everything, new_ledger, publish_raw, run_partitions
+from support.log_imports import Watched, bring_back, export, exported, recorded
+from support.projections import QUICK, assert_true, execute, publish, reaches, running
 from support.roles import ADMIN, role_server, url_of
 from support.runners import failures
 from support.waiting import eventually
@@ -42,25 +42,8 @@ from support.waiting import eventually
 EVENTS = 200
 CHUNK = 50
 SUBJECT = "ledger.node.n1.device.d.seen"
-
-
-class Watched(Silent):
-    """Calls a hook with the number of events restored so far, whenever that changes."""
-
-    def __init__(self, hook: Callable[[int], None]) -> None:
-        self._hook = hook
-
-    @contextmanager
-    def progress(self, description: str, total: int | None = None, *, unit: str = "") -> Iterator[Advance]:
-        class Counted(NoProgress):
-            def __init__(self, hook: Callable[[int], None]) -> None:
-                self._hook, self._done = hook, 0
-
-            def __call__(self, steps: int = 1) -> None:
-                self._done += steps
-                self._hook(self._done)
-
-        yield Counted(self._hook if unit == "events" else lambda _done: None)
+FEW = (SourcesProjection(), SealsProjection(), DevicesProjection())
+ALSO_4 = pytest.mark.parametrize("partitions", [1, 4])
 
 
 class PowerFailureError(Exception):
@@ -70,8 +53,7 @@ class PowerFailureError(Exception):
 @pytest.fixture(autouse=True)
 def few_projections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two deciders and a read model; tests of the command line restore the rows of all."""
-    few = (SourcesProjection(), SealsProjection(), DevicesProjection())
-    monkeypatch.setattr(log_restore, "all_projections", lambda: few)
+    monkeypatch.setattr(log_restore, "all_projections", lambda: FEW)
 
 
 @pytest.fixture
@@ -79,45 +61,33 @@ def servers(clean_nats_url: str, url: str) -> Servers:
     return Servers(clean_nats_url, url)
 
 
-async def export(ledger: Ledger, path: Path) -> Header:
-    with opened(path, "wb") as file:
-        await write_log(ledger, file, "2026-01-01T00:00:00Z", SILENT)
-    return read_header(path)
-
-
-async def bring_back(servers: Servers, path: Path, reporter: Reporter = SILENT) -> Restored:
-    return await restore_log(servers, reporter, path, read_header(path), lambda _question: None)
-
-
-async def recorded(servers: Servers) -> list[tuple[str, Offset]]:
-    """Subject and position of everything in the current generation."""
-    async with connect_ledger(servers.nats_url, name="test") as ledger:
-        return [(message.subject, message.sequence) for message in await everything(ledger)]
+@pytest.fixture
+def partitions() -> int:
+    """How many the ledger has, where a test is not parametrized by it."""
+    return run_partitions()
 
 
 @pytest.fixture
-async def archive(servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+async def archive(servers: Servers, partitions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An export of a ledger that is still there, with a skipped position in it."""
     monkeypatch.setattr(log_restore, "MESSAGES_PER_PUBLISH", CHUNK)
-    path = tmp_path / "log.jsonl"
-    async with new_ledger(servers.nats_url) as ledger:
-        await publish(ledger, failures(range(1, EVENTS)))
-        await skip_positions(ledger, [(Position(1, 3), "a test")])
-        await export(ledger, path)
-    return path
+    return await exported(servers, tmp_path / "log.jsonl", EVENTS, partitions)
 
 
-async def test_what_others_publish_meanwhile_comes_behind_the_restored_log(servers: Servers, archive: Path) -> None:
+@ALSO_4
+async def test_what_others_publish_meanwhile_comes_behind_the_restored_log(
+    servers: Servers, archive: Path, partitions: int
+) -> None:
     before = await recorded(servers)
     client = await nats.connect(servers.nats_url)
-    refused = 0
+    subject, refused = in_partition(SUBJECT, partition_of(SUBJECT, partitions), partitions), 0
 
     async def other() -> None:
         """Publish one event, as often as it takes."""
         nonlocal refused
         while True:
             try:
-                await client.jetstream().publish(SUBJECT, b"{}", timeout=DEADLINE_S)
+                await client.jetstream().publish(subject, b"{}", timeout=DEADLINE_S)
             except NoStreamResponseError:
                 refused += 1
             else:
@@ -129,6 +99,8 @@ async def test_what_others_publish_meanwhile_comes_behind_the_restored_log(serve
     )
     await asyncio.gather(*publishing)
     await client.close()
+    async with connect_ledger(servers.nats_url, name="test", puts_in_order=True) as ledger:
+        await eventually(lambda: _holds(ledger, EVENTS + 1 + len(publishing)))
     after = await recorded(servers)
     assert restored == (2, EVENTS, 1)
     assert refused > 0
@@ -137,9 +109,10 @@ async def test_what_others_publish_meanwhile_comes_behind_the_restored_log(serve
     assert [subject for subject, _ in after[EVENTS + 1 :]] == [SUBJECT] * len(publishing)
 
 
+@ALSO_4
 @pytest.mark.parametrize("stops_at", [CHUNK, EVENTS], ids=["in the events", "behind the events"])
 async def test_an_interrupted_import_is_named_and_goes_on_where_it_stopped(
-    stops_at: int, servers: Servers, archive: Path
+    stops_at: int, servers: Servers, archive: Path, partitions: int
 ) -> None:
     before = await recorded(servers)
 
@@ -149,7 +122,10 @@ async def test_an_interrupted_import_is_named_and_goes_on_where_it_stopped(
 
     with pytest.raises(PowerFailureError):
         await bring_back(servers, archive, Watched(fail))
-    words = rf"Generation 2 at .* it has {stops_at} events, .* `gpuledger log import`, or run it again with the same"
+    count = rf"has {stops_at} events, and " if partitions == 1 else ""
+    words = (
+        rf"Generation 2 at .* it {count}takes no .* `gpuledger log import`, or run it again with the same file: it goes"
+    )
     with pytest.raises(RestoreInterruptedError, match=words):
         async with connect_ledger(servers.nats_url, name="test"):
             pass
@@ -163,6 +139,7 @@ async def test_an_interrupted_import_is_named_and_goes_on_where_it_stopped(
     assert len(after) == EVENTS + 1
 
 
+@ALSO_4
 async def test_an_import_that_was_interrupted_at_its_end_repeats_no_skip(
     servers: Servers, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +154,7 @@ async def test_an_import_that_was_interrupted_at_its_end_repeats_no_skip(
     assert len(await recorded(servers)) == EVENTS + 1
 
 
+@pytest.mark.one_stream("alters the stream")
 async def test_a_generation_that_was_begun_halfway_is_completed_by_the_import_alone(
     servers: Servers, archive: Path
 ) -> None:
@@ -194,6 +172,7 @@ async def test_a_generation_that_was_begun_halfway_is_completed_by_the_import_al
         assert (ledger.generation, ledger.identity.ledger_id) == (2, ledger_id)
 
 
+@ALSO_4
 async def test_another_file_does_not_go_on_with_it(servers: Servers, archive: Path, tmp_path: Path) -> None:
     async with new_ledger(servers.nats_url) as ledger:
         await publish(ledger, failures(range(EVENTS, EVENTS + 2)))
@@ -208,27 +187,41 @@ async def test_another_file_does_not_go_on_with_it(servers: Servers, archive: Pa
         await bring_back(servers, tmp_path / "other.jsonl")
 
 
+@ALSO_4
+@pytest.mark.parametrize("into", [1, 4])
 async def test_an_empty_ledger_is_filled_as_it_was(
-    servers: Servers, archive: Path, fresh_nats: NatsServer, migrated_url: str
+    servers: Servers, archive: Path, fresh_nats: NatsServer, migrated_url: str, into: int
 ) -> None:
     before = await recorded(servers)
     empty = Servers(fresh_nats.url, migrated_url)
-    await prepare_ledger(empty.nats_url, empty.database_url)
+    await prepare_ledger(empty.nats_url, empty.database_url, partitions=into)
     assert await bring_back(empty, archive) == (1, EVENTS, 0)
     assert await recorded(empty) == before
+    async with connect_ledger(empty.nats_url, name="test") as ledger:
+        assert ledger.partitions == into
+        restored = await everything(ledger)
+        assert [one.data for one in restored] == [with_recorded_time(one) for one in messages(archive)]
+        await assert_true(ledger, empty.database_url, FEW)
 
 
+@ALSO_4
 async def test_the_restorers_permissions_are_enough_and_the_operators_are_not(
-    servers: Servers, archive: Path, migrated_url: str
+    servers: Servers, archive: Path, migrated_url: str, partitions: int
 ) -> None:
+    """Also to archive what is there, with what its partitions hold that is not in the log."""
     before = await recorded(servers)
     with role_server() as server:
         admin = Servers(url_of(server, ADMIN), migrated_url)
-        await prepare_ledger(url_of(server, Role.OPERATOR), migrated_url)
+        await prepare_ledger(url_of(server, Role.OPERATOR), migrated_url, partitions=partitions)
         with pytest.raises(PermissionDeniedError, match=r"publish to restoring\.1\."):
             await bring_back(Servers(url_of(server, Role.OPERATOR), migrated_url), archive)
-        assert await bring_back(Servers(url_of(server, Role.RESTORER), migrated_url), archive) == (1, EVENTS, 0)
+        restorer = Servers(url_of(server, Role.RESTORER), migrated_url)
+        assert await bring_back(restorer, archive) == (1, EVENTS, 0)
         assert await recorded(admin) == before
+        publish_raw(admin.nats_url, SUBJECT.encode(), b"{}", partitions)
+        assert await bring_back(restorer, archive) == (2, EVENTS, 1)
+        async with connect_ledger(admin.nats_url, name="test", generation=1) as archived:
+            assert await archived.head() == EVENTS + 1
 
 
 async def test_no_projection_is_written_while_the_log_is_restored(servers: Servers, archive: Path) -> None:

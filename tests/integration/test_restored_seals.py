@@ -73,7 +73,6 @@ async def restored_and_proven(servers: Servers, archive: Path, generation: int, 
         await assert_true(ledger, servers.database_url, [SealsProjection()])
 
 
-@pytest.mark.one_stream("restores")
 async def test_as_a_new_generation(clean_nats_url: str, url: str, archive: Path) -> None:
     await restored_and_proven(Servers(clean_nats_url, url), archive, 2)
 
@@ -92,7 +91,6 @@ async def test_into_an_empty_ledger(empty: Servers, archive: Path) -> None:
     await restored_and_proven(empty, archive, 1)
 
 
-@pytest.mark.one_stream("restores")
 async def test_a_later_generation_into_an_empty_ledger(
     clean_nats_url: str, url: str, empty: Servers, archive: Path
 ) -> None:
@@ -104,7 +102,6 @@ async def test_a_later_generation_into_an_empty_ledger(
     await restored_and_proven(empty, archive, 1, seals)
 
 
-@pytest.mark.one_stream("restores")
 async def test_a_service_that_stopped_there_goes_on_once_its_rows_are_rebuilt(
     clean_nats_url: str, url: str, empty: Servers, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,8 @@ from gpuledger.ledger.connect import connected
 from gpuledger.ledger.errors import PermissionDeniedError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.permissions import SERVICE_KINDS, Role
-from gpuledger.ledger.stream import begin_generation, create_ledger
+from gpuledger.ledger.restoring import begin_generation
+from gpuledger.ledger.stream import create_ledger
 from gpuledger.tools.doctor import LedgerChecks, Status
 from gpuledger.tools.log_restore import skip_positions
 from support.ledgers import HEARTBEAT_S, everything, read_count

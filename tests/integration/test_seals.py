@@ -12,7 +12,7 @@ from gpuledger.events.position import Position
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.ledger.stream import begin_generation
+from gpuledger.ledger.restoring import begin_generation
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.tools.log_proof import GenerationProof, prove_log
@@ -138,7 +138,6 @@ async def test_the_newest_seal_cannot_name_another_seal_before_it(
         assert "follows another seal" in ((await proof(ledger, fresh_nats)).first_break or "")
 
 
-@pytest.mark.one_stream("begins a generation as an import does")
 async def test_a_new_generation_goes_on_from_the_end_of_the_one_before(
     sealed: JetStreamLedger, fresh_nats: NatsServer, url: str
 ) -> None:

@@ -4,6 +4,7 @@ Columns that hold places of the log, such as `first_position`, are left out: an 
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.merge import Merge
-from gpuledger.ledger.partitions import partition_of
+from gpuledger.ledger.partitions import counts_at, partition_of, steps_of
 from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.projections import (
     AllocationsProjection,
@@ -52,3 +53,17 @@ def test_the_same_events_give_the_same_tables(
     merged = partitioned(log, partitions, data)
     assert sorted(one.data for one in merged) == sorted(one.data for one in log)
     assert rows_of(folded(projection, merged), positions=False) == rows_of(folded(projection, log), positions=False)
+
+
+@given(partitions=PARTITIONS.flatmap(lambda count: st.lists(st.integers(0, count - 1), max_size=40)), data=st.data())
+def test_a_restored_order_puts_every_message_in_its_place(partitions: list[int], data: st.DataObject) -> None:
+    """Wherever the log ends already; and each message of the order takes as many as it can."""
+    before = tuple(data.draw(st.integers(0, 3)) for _ in range(5))
+    steps = steps_of(before, partitions)
+    found = []
+    for then, now in zip([before, *steps], steps, strict=False):
+        places = range(sum(then), sum(now) + 1)
+        counts = [counts_at(then, now, place) for place in places]
+        found += [tuple(b - a for a, b in zip(one, other, strict=True)).index(1) for one, other in pairwise(counts)]
+    assert found == partitions
+    assert len(steps) == (1 + sum(a > b for a, b in pairwise(partitions)) if partitions else 0)

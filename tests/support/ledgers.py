@@ -117,9 +117,12 @@ async def read_count(reader: Reader, count: int) -> list[Message]:
     return messages
 
 
-def publish_raw(nats_url: str, subject: bytes, data: bytes) -> None:
-    """Publish what no library of ours would, as whoever holds a connection can, into the log of such a subject."""
-    stored, partitions = subject.decode(errors="surrogateescape"), run_partitions()
+def publish_raw(nats_url: str, subject: bytes, data: bytes, partitions: int | None = None) -> None:
+    """Publish what no library of ours would, as whoever holds a connection can, into the log of such a subject.
+
+    Without `partitions` the ledger has the run's number.
+    """
+    stored, partitions = subject.decode(errors="surrogateescape"), partitions or run_partitions()
     subject = in_partition(stored, partition_of(stored, partitions), partitions).encode(errors="surrogateescape")
     address = urlsplit(nats_url)
     words = {"verbose": False, "pedantic": False, "user": address.username, "pass": address.password}

@@ -10,7 +10,7 @@ from nats.js.api import StreamConfig, SubjectTransform
 
 from gpuledger.events.subjects import ALL, ROOT
 from gpuledger.ledger.api import Outgoing
-from gpuledger.ledger.partitions import prefix_of
+from gpuledger.ledger.partitions import ORDER_ROOT, prefix_of
 from gpuledger.ledger.permissions import CLOSING_ROOT, RESTORE_ROOT
 
 SUBJECT_BYTES_MAX: Final = 4_000
@@ -60,3 +60,8 @@ def stream_intake(generation: int, root: str = "", partition: int | None = None)
     if root:
         return Intake(f"{root}.{generation}." if partition is None else f"{root}.{generation}.{partition}.")
     return Intake(_PREFIX if partition is None else f"{prefix_of(partition)}{_PREFIX}")
+
+
+def filled_order_subject(generation: int) -> str:
+    """The subject by which the order of a generation of several partitions takes what a restore appends."""
+    return f"{RESTORE_ROOT}.{generation}.{ORDER_ROOT}"

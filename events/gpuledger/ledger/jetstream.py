@@ -11,6 +11,7 @@ from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.ledger.open_log import open_log
 from gpuledger.ledger.partition_streams import check_partitions
 from gpuledger.ledger.partitioned import PartitionedLedger
+from gpuledger.ledger.permissions import CLOSING_ROOT
 from gpuledger.ledger.publish import PUBLISH_TIMEOUT_S
 from gpuledger.ledger.read import IDLE_HEARTBEAT_S, RESTORE_TIMEOUT_S
 from gpuledger.ledger.sequencer import append_rest
@@ -75,7 +76,7 @@ async def _several_partitions(
     closed = ClosedGenerations(connection, _identity(found), archives, lambda one: open_log(connection, one, times))
     ledger = PartitionedLedger(connection, found, closed, times, puts_in_order=puts_in_order)
     await ledger.confirm()
-    if found.intake:
+    if found.intake == CLOSING_ROOT:
         await append_rest(connection, ledger.log.order, ledger.log.lengths)  # of a command that was interrupted
     return ledger
 

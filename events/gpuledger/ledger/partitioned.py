@@ -8,9 +8,11 @@ from gpuledger.ledger.closed import ClosedGenerations
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.generation_log import GenerationLog, Times
 from gpuledger.ledger.generation_publish import GenerationPublisher
+from gpuledger.ledger.partition_filling import FillingPublisher
 from gpuledger.ledger.partition_guard import PartitionedGuard
 from gpuledger.ledger.partition_publish import PartitionedPublisher
 from gpuledger.ledger.partitioned_log import PartitionedLog
+from gpuledger.ledger.permissions import RESTORE_ROOT
 from gpuledger.ledger.sequencer import Sequencer
 from gpuledger.ledger.stream import Generation
 from gpuledger.ledger.stream_ledger import JetStreamLedger
@@ -53,5 +55,6 @@ class PartitionedLedger(JetStreamLedger):
 
     def _publisher_of(self, log: GenerationLog) -> GenerationPublisher:
         assert isinstance(log, PartitionedLog), "it opens no other"
-        timeout_s = self._times.publish_timeout_s
-        return PartitionedPublisher(self._connection, log, guard=self._guard, timeout_s=timeout_s)
+        is_filled = log.generation.intake == RESTORE_ROOT
+        publisher = FillingPublisher if is_filled else PartitionedPublisher
+        return publisher(self._connection, log, guard=self._guard, timeout_s=self._times.publish_timeout_s)

@@ -8,7 +8,7 @@ partition.
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -185,6 +185,22 @@ def blocks_between(before: Upto, after: Upto) -> list[Block]:
             total += now - then
             blocks.append(Block(partition, now, total - now))
     return blocks
+
+
+def steps_of(before: Upto, partitions: Iterable[int]) -> list[Upto]:
+    """The messages of the order that append to the log, which had `before`, one message after the other.
+
+    `partitions` are theirs, in the order of the log. One message of the order appends partition by partition, so it
+    takes as many of them as come in that sequence.
+    """
+    steps: list[Upto] = []
+    upto, last = list(before), -1
+    for partition in partitions:
+        if partition < last:
+            steps.append(tuple(upto))
+        upto[partition] += 1
+        last = partition
+    return steps if last < 0 else [*steps, tuple(upto)]
 
 
 def counts_at(before: Upto, after: Upto, place: int) -> Upto:

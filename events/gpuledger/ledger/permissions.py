@@ -242,7 +242,7 @@ _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.IMPORTER: _written("import"),
     Role.SKIPPER: _written(SourceKind.OPERATORS),
     Role.OPERATOR: (f"{CLOSING_ROOT}.>", _PUT_IN_ORDER, *_CHANGE_STREAMS),
-    Role.RESTORER: (f"{RESTORE_ROOT}.>", *_CHANGE_STREAMS),
+    Role.RESTORER: (f"{RESTORE_ROOT}.>", _PUT_IN_ORDER, *_CHANGE_STREAMS),
 }
 """What a role may do besides reading."""
 

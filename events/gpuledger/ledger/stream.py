@@ -1,8 +1,7 @@
 """The stream that stores a ledger, as data, and its generations.
 
 A stream that is already there is checked and never altered, except by an operator's commands: `create_ledger` gives an
-older one the ledger's id and lets it take batches, and `begin_generation` takes its subjects away. Nothing here may
-delete or purge.
+older one the ledger's id and lets it take batches. Nothing here may delete or purge.
 """
 
 import re
@@ -20,14 +19,13 @@ from gpuledger.ledger.errors import (
     GenerationError,
     LogCutError,
     NoLedgerError,
-    PartitionedError,
     RestoreInterruptedError,
     StreamConfigError,
 )
-from gpuledger.ledger.identity import LedgerIdentity, Predecessor, anchor_digest, identity_of, metadata_of
+from gpuledger.ledger.identity import LedgerIdentity, identity_of, metadata_of
 from gpuledger.ledger.partitions import Upto, before_of, partitions_of, stream_behind, subjects_taken
 from gpuledger.ledger.permissions import CLOSING_ROOT, RESTORE_ROOT
-from gpuledger.ledger.single import all_streams, message_at
+from gpuledger.ledger.single import all_streams
 from gpuledger.ledger.stream_check import refuse_differences
 
 DUPLICATE_WINDOW_S = 120.0
@@ -40,6 +38,9 @@ REPLICAS_IN_CLUSTER = 3
 
 RESTORING = "gpuledger.io/restoring"
 """In the metadata of a stream that `gpuledger.ledger.restoring` fills: the digest of the file that it comes from."""
+
+ARCHIVED = "gpuledger.io/archived"
+"""In the metadata of the order of several partitions whose generation a restore archives, to begin the next one."""
 
 CLOSED = "gpuledger.io/closed"
 """In the metadata of a stream whose generation is closed: the location of its archive."""
@@ -134,7 +135,7 @@ def generation_of(number: int, info: StreamInfo) -> Generation:
     metadata = info.config.metadata or {}
     intake = CLOSING_ROOT if BEGINNING in metadata else RESTORE_ROOT if RESTORING in metadata else ""
     partitions = partitions_of(metadata)
-    is_taking = info.config.subjects == subjects_taken(number, partitions) and CLOSED not in metadata
+    is_taking = info.config.subjects == subjects_taken(number, partitions) and not {CLOSED, ARCHIVED} & set(metadata)
     current = bool(intake) or is_taking
     return Generation(number, current, identity_of(metadata, number), partitions, before_of(metadata), intake)
 
@@ -207,30 +208,6 @@ async def create_ledger(connection: Connection, ledger_id: str, replicas: int | 
     return Generation(newest, True, identity, partitions_of(updated.metadata), before_of(updated.metadata))
 
 
-async def begin_generation(
-    connection: Connection, replicas: int | None = None, adapt: Callable[[StreamConfig], StreamConfig] | None = None
-) -> Generation:
-    """Archive the current stream, which stays readable, and begin an empty one; for a restore.
-
-    After a crash in between, everybody finds an archived one without a successor, as in the middle of `log restore`,
-    and the restore alone goes on. `adapt` makes the new stream's configuration another one.
-
-    Raises:
-        NoLedgerError: there is none.
-        StreamConfigError: the current stream is not as a ledger must be.
-        LedgerUnavailableError: the server does not answer.
-    """
-    current = await open_current(connection, replicas)
-    info = await stream_info(connection, current.stream)
-    refuse_partitioned(info, "Restoring")
-    archived = info.config.evolve(subjects=[archive_subject(current.number)])
-    await connection.request(lambda: connection.jetstream.update_stream(archived))
-    info = await stream_info(connection, current.stream)
-    ledger_id = "" if current.identity is None else current.identity.ledger_id
-    identity = await successor_of(connection, info, current.number, ledger_id)
-    return await create_generation(connection, identity, info.config.num_replicas or 1, adapt)
-
-
 async def stream_info(connection: Connection, stream: str) -> StreamInfo:
     """What the server knows of a stream.
 
@@ -270,25 +247,15 @@ def check_config(found: StreamConfig, generation: int, replicas: int | None = No
     refuse_differences(found, stream_config(generation, replicas or found.num_replicas or 1, partitions))
 
 
-def refuse_partitioned(info: StreamInfo, what: str) -> None:
-    """Refuse a ledger of several partitions, before something begins that works with one alone.
-
-    Raises:
-        PartitionedError: it has several.
-    """
-    partitions = partitions_of(info.config.metadata)
-    if partitions > 1:
-        raise PartitionedError(what, partitions)
-
-
 def _refuse_incomplete(connection: Connection, generation: int, info: StreamInfo) -> None:
     """Refuse a ledger whose newest generation is being filled, or has no successor yet: who began that goes on."""
     refuse_closing(connection, generation, info)
     if RESTORING in (info.config.metadata or {}):
+        count = "" if partitions_of(info.config.metadata) > 1 else f"has {info.state.last_seq:,} events, and "
         raise RestoreInterruptedError(
             f"Generation {generation} at {connection.address} is being restored, or its restore was interrupted: it "
-            f"has {info.state.last_seq:,} events, and takes no others until it is complete. Wait for `gpuledger log "
-            "import`, or run it again with the same file: it goes on where it stopped."
+            f"{count}takes no others until it is complete. Wait for `gpuledger log import`, or run it again with the "
+            "same file: it goes on where it stopped."
         )
     if is_archived(generation, info):
         raise RestoreInterruptedError(
@@ -314,18 +281,8 @@ def refuse_closing(connection: Connection, generation: int, info: StreamInfo) ->
 
 
 def is_archived(generation: int, info: StreamInfo) -> bool:
-    """Whether a generation is no longer written to."""
-    return info.config.subjects == [archive_subject(generation)]
-
-
-async def successor_of(connection: Connection, archived: StreamInfo, generation: int, ledger_id: str) -> LedgerIdentity:
-    """The identity of the generation after an archived one, whose end it names."""
-    identity = identity_of(archived.config.metadata, generation)
-    head, digest = archived.state.last_seq, ""
-    if not is_origin(head):
-        last = await message_at(connection, stream_name(generation), head)
-        digest = anchor_digest(last.subject, last.data)
-    return LedgerIdentity(identity.ledger_id if identity else ledger_id, generation + 1, Predecessor(head, digest))
+    """Whether a generation is no longer written to, or a restore takes its subjects away now."""
+    return info.config.subjects == [archive_subject(generation)] or ARCHIVED in (info.config.metadata or {})
 
 
 async def create_generation(

@@ -151,8 +151,9 @@ def test_what_a_role_records(role: Role, recorded: list[str]) -> None:
     assert [one for one in role_permissions(role).publish if one.startswith("ledger.")] == recorded
 
 
-def test_only_services_and_who_closes_generations_put_what_partitions_record_into_the_log() -> None:
-    assert [role for role in Role if "order.*" in role_permissions(role).publish] == [Role.SERVICES, Role.OPERATOR]
+def test_only_services_and_who_ends_generations_put_what_partitions_record_into_the_log() -> None:
+    roles = [role for role in Role if "order.*" in role_permissions(role).publish]
+    assert roles == [Role.SERVICES, Role.OPERATOR, Role.RESTORER]
 
 
 @pytest.mark.parametrize("role", Role)
