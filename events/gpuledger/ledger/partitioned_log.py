@@ -113,7 +113,10 @@ class PartitionedLog(GenerationLog):
             head = await self.head()
             return ORIGIN if is_same(head, sum(self.order.nothing)) else head
         matched = partitions_matched(subject_filter, len(self.streams))
-        return latest([await self._last_in(one, subject_filter) for one in matched])
+        last = latest([await self._last_in(one, subject_filter) for one in matched])
+        if is_origin(last):
+            await self.order.last()  # nothing is found in streams that are gone, either
+        return last
 
     async def message_at(self, at: Offset) -> Message | None:
         """See `GenerationLog.message_at`."""
