@@ -51,9 +51,9 @@ class PartitionedLog(GenerationLog):
         self.streams = partition_streams(generation.stream, generation.partitions)
         self.order = Order(connection, generation)
         identity = generation.identity or LedgerIdentity("", generation.number)
-        self._order_guard = StreamGuard(connection, identity, generation.stream)
+        self._order_guard = StreamGuard(connection, identity, generation.stream, "order")
         self._guards = [
-            StreamGuard(connection, identity, stream, lambda one=one: self._length(one))  # type: ignore[misc]
+            StreamGuard(connection, identity, stream, "partition", lambda one=one: self._length(one))  # type: ignore[misc]
             for one, stream in enumerate(self.streams)
         ]
         self.tail = OrderTail(self.order, self._read_order)
