@@ -9,9 +9,10 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpuledger.cli.render import TerminalReporter, message
+from gpuledger.db.engine import connect
 from gpuledger.db.replica import check_replica
 from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.errors import ClosingError, RestoreInterruptedError
@@ -22,6 +23,7 @@ from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.archive.past import ArchivedGenerations
+from gpuledger.tools.own_views import lost_views
 from gpuledger.tools.preparation import PreparedLedger, prepare_ledger
 from gpuledger.tools.queries.backend import Backend, all_projections
 from gpuledger.tools.queries.replica import Replica
@@ -123,14 +125,25 @@ async def migrated(data_dir: Path | None, partitions: int | None = None) -> "tup
         return await _migrate_all(Servers(servers.endpoints.nats_url, servers.endpoints.database_url), partitions)
 
 
-async def contracted(data_dir: Path | None) -> Sequence[str]:
-    """Make documents that an earlier build has left as text jsonb; returns the tables.
+class Contracted(NamedTuple):
+    """The tables whose documents were made jsonb, and the views of people's own that did not come back with them."""
+
+    tables: Sequence[str]
+    lost_views: Sequence[str]
+
+
+async def contracted(data_dir: Path | None) -> Contracted:
+    """Make documents that an earlier build has left as text jsonb.
 
     Raises:
-        NotContractedError: an older build can come back, or somebody reads the tables for too long.
+        NotContractedError: as `contract_documents` raises it.
     """
-    async with open_servers(data_dir, "migrate") as servers:
-        return await contract_documents(all_projections(), servers.database_url)
+    async with open_servers(data_dir, "migrate") as servers, AsyncExitStack() as stack:
+        connecting = connect(servers.database_url, application_name="gpuledger migrate")
+        connection = await stack.enter_async_context(connecting)
+        before = await lost_views(connection)
+        tables = await contract_documents(all_projections(), servers.database_url)
+        return Contracted(tables, [one for one in await lost_views(connection) if one not in before])
 
 
 async def confirm_migrated(data_dir: Path | None) -> None:

@@ -68,13 +68,11 @@ def _cell(value: object, format_: Callable[[object], str]) -> str:
 
 
 def csv_field(value: object) -> str:
-    """The text of a CSV field: None is empty, lists are comma-joined, mappings are compact JSON."""
+    """The text of a CSV field: None is empty, lists and mappings are compact JSON, as `-o json` has them."""
     if value is None:
         return ""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
         return json_text(value)
-    if isinstance(value, list | tuple | set | frozenset):
-        return ",".join(csv_field(item) for item in value)
     return _encodable(_scalar(value))
 
 
