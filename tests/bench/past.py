@@ -33,7 +33,7 @@ from gpuledger.tools.queries.rows import ROWS_SETTINGS, RowFilter, rows_as_recor
 from gpuledger.tools.timeline import device_timeline
 
 CHILD = Path(__file__).with_name("starting_rows.py")
-IMPORTING: Final = "import gpuledger.cli.deferral as d; d.defer_imports(); import gpuledger.cli.main"
+IMPORTING: Final = "import gpuledger.cli.main; gpuledger.cli.main.defer_imports(); import"
 NATS_MB_MAX: Final = 1_000.0
 START_S_MAX: Final = 10.0
 FULL = PastSizes()
@@ -96,7 +96,7 @@ async def _as_recorded(backend: Backend, position: str) -> object:
 async def _figures(asked: Asked, data: Past, environment: Mapping[str, str]) -> list[Figure]:
     taken, started, alone = list[Taken](), list[Taken](), list[Taken]()
     for one in asked.asked:
-        started.append(await program(["-c", f"{IMPORTING}, {asked.modules}"], environment))
+        started.append(await program(["-c", f"{IMPORTING} {asked.modules}"], environment))
         taken.append(await command([*asked.options, one], environment))
         alone.append(await took_s(asked.question(data.backend, one)))
     name, imports = f"{asked.name}, {data.sizes.label}", "a process with its imports"

@@ -39,6 +39,9 @@ from bench.availability import AvailabilitySizes, availability
 from bench.cluster import FULL as CLUSTER
 from bench.cluster import QUICK as QUICK_CLUSTER
 from bench.cluster import ClusterSizes, cluster
+from bench.from_nothing import FULL as FROM_NOTHING
+from bench.from_nothing import QUICK as QUICK_FROM_NOTHING
+from bench.from_nothing import FromNothingSizes, from_nothing
 from bench.history import FULL as HISTORY
 from bench.history import QUICK as QUICK_HISTORY
 from bench.history import HistorySizes, history
@@ -102,6 +105,7 @@ class Sizes:
     pools: PoolsSizes = POOLS
     agents: AgentsSizes = AGENTS
     all_projections: AllProjectionsSizes = ALL_PROJECTIONS
+    from_nothing: FromNothingSizes = FROM_NOTHING
     sharing: SharingSizes = SHARING
     resting: RestingSizes = RESTING
     agent: AgentSizes = AGENT
@@ -132,6 +136,7 @@ QUICK = Sizes(
     pools=QUICK_POOLS,
     agents=QUICK_AGENTS,
     all_projections=QUICK_ALL_PROJECTIONS,
+    from_nothing=QUICK_FROM_NOTHING,
     sharing=QUICK_SHARING,
     resting=QUICK_RESTING,
     agent=QUICK_AGENT,
@@ -157,6 +162,7 @@ NAMES = (
     "pools",
     "agents",
     "all-projections",
+    "from-nothing",
     "sharing",
     "resting",
     "agent",
@@ -233,6 +239,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
         "all-projections": lambda: all_at_once(database_url, sizes.all_projections),
+        "from-nothing": lambda: from_nothing(database_url, sizes.from_nothing, sizes.rounds),
         "sharing": lambda: sharing(database_url, sizes.sharing, sizes.rounds),
         "resting": lambda: resting(database_url, sizes.resting),
         "agent": lambda: agent(sizes.agent),

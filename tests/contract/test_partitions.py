@@ -12,7 +12,8 @@ from gpuledger.events.subjects import ALL
 from gpuledger.ledger import edge as edge_module
 from gpuledger.ledger.api import Expected, Message, Outgoing
 from gpuledger.ledger.edge import connect_edge
-from gpuledger.ledger.errors import LedgerUnavailableError, SequenceConflictError
+from gpuledger.ledger.errors import LedgerUnavailableError, LogRestoredError, SequenceConflictError
+from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.memory import matcher
 from gpuledger.ledger.order import Order, Step
@@ -149,3 +150,15 @@ async def test_what_is_published_behind_a_receipt_stands_behind_it(
         both = (ledger, another)
         receipts = [await both[number % 2].publish(of(NODES[number % 12], number)) for number in range(60)]
     assert [receipt.sequence for receipt in receipts] == list(range(1, 61))
+
+
+async def test_who_confirms_a_stream_names_its_own_numbers_as_what_they_are(ledger: PartitionedLedger) -> None:
+    """A message of the order, or of a partition, is at no position of the log that an operator could look up."""
+    await ledger.publish(of("n1", 1))
+    order, *partitions = ledger.log.guards
+    with pytest.raises(LogRestoredError, match=r"LEDGER_1 at .* ends at message 1 of the order, .* to message 1,234 "):
+        await order.confirm(Anchor(1_234, "", ""))
+    with pytest.raises(LogRestoredError, match=r"at message 1 of the order of LEDGER_1 at .* stands another message"):
+        await order.confirm(Anchor(1, "", ""))
+    with pytest.raises(LogRestoredError, match=r"ends at message 1 of the partition, but .* to message 2 of the part"):
+        await partitions[part("n1")].confirm(Anchor(2, "", ""))

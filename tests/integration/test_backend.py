@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from gpuledger.cli.render import TerminalReporter
+from gpuledger.db import engine
 from gpuledger.db.engine import connect
 from gpuledger.db.locks import try_lock
-from gpuledger.events.device import DeviceFailed
+from gpuledger.events.device import DeviceAttached, DeviceFailed, DeviceInserted
 from gpuledger.projection.runner import writer_lock
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.queries.backend import CURRENT_WAIT_S, Backend, bring_current
+from gpuledger.tools.timeline import device_timeline
+from support.bootstrap import detected
 from support.cli import Cli
 from support.events import event
 from support.ledgers import jetstream_ledger, make_ledger_blocking
@@ -87,3 +91,25 @@ async def test_what_another_command_leaves_undone_is_projected_here(
     assert found is not None
     assert found.position == head
     assert "behind the log" not in capsys.readouterr().err
+
+
+async def test_a_timeline_is_asked_for_over_one_connection(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = [
+        event(DeviceInserted(slot="n1/0"), "card", number=1),
+        event(detected("card", "n1"), "gpu", number=2),
+        event(DeviceAttached(slot="n1/0", name="gpu"), "card", number=3),
+    ]
+    await publish(backend.ledger, facts)
+    await device_timeline(backend, "card")  # its rows are there from now on
+    opened: list[str] = []
+    really = engine.open_connection
+
+    async def counted(url: str, **given: Any) -> engine.AsyncConnection:
+        opened.append(given["application_name"])
+        return await really(url, **given)
+
+    monkeypatch.setattr(engine, "open_connection", counted)
+    rows, objects = await device_timeline(backend, "card")
+    assert opened == ["gpuledger timeline"]
+    assert [row["event"] for row in rows] == ["inserted", "attached", "detected"]
+    assert objects == [("GPUDevice", "gpu")]

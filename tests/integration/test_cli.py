@@ -1,5 +1,7 @@
 """The commands as a person uses them, on real servers, compared with the imported file."""
 
+import csv
+import io
 import random
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -137,6 +139,16 @@ def test_relative_times_are_no_options(cli: Cli, fleet: TitanFile) -> None:
 
 def test_columns_of_one_name_are_all_shown(cli: Cli, fleet: TitanFile) -> None:
     assert cli("sql", "SELECT 1 AS a, 2 AS a, 3 AS a_1", "-o", "json").json() == [{"a": 1, "a_1": 2, "a_1_1": 3}]
+
+
+def test_arrays_of_a_query_read_back_from_csv_as_they_are_in_json(cli: Cli, fleet: TitanFile) -> None:
+    query = (
+        """SELECT '[{"a": [1, "b,c"]}, null]'::jsonb AS documents, ARRAY['x', 'y,"z"'] AS texts, ARRAY[1, 2] AS ns"""
+    )
+    (row,) = cli("sql", query, "-o", "json").json()
+    (fields,) = csv.DictReader(io.StringIO(cli("sql", query, "-o", "csv").out, newline=""))
+    assert {name: orjson.loads(field) for name, field in fields.items()} == row
+    assert row == {"documents": [{"a": [1, "b,c"]}, None], "texts": ["x", 'y,"z"'], "ns": [1, 2]}
 
 
 def test_verify_proves_and_names_what_differs(cli: Cli, fleet: TitanFile, urls: dict[str, str]) -> None:

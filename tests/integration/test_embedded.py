@@ -19,7 +19,8 @@ import psycopg
 import pytest
 
 from gpuledger.ledger.errors import LedgerUnavailableError
-from gpuledger.local.servers.datadir import DataDir, EmbeddedServers, embedded_servers, read_running
+from gpuledger.local.servers.datadir import DataDir, read_running
+from gpuledger.local.servers.embedded import EmbeddedServers, embedded_servers
 from gpuledger.local.servers.errors import (
     DataDirBusyError,
     DataDirFormatError,
@@ -313,7 +314,7 @@ HOLD = textwrap.dedent("""
     import asyncio, sys
     from datetime import UTC, datetime
     from pathlib import Path
-    from gpuledger.local.servers.datadir import embedded_servers
+    from gpuledger.local.servers.embedded import embedded_servers
 
     async def main():
         now = datetime(2026, 1, 2, tzinfo=UTC)

@@ -31,8 +31,9 @@ from support.projections import assert_true, prepare, table
 from support.servers import database_name, delete_streams, fresh_database, short_directory
 from support.waiting import eventually
 
-SHORT = (3, 5)
-"""Two stories that have most faults between them: late and lost packets, old copies of either, clocks, full disks."""
+SHORT = (5,)
+"""In every run; the story of seed 3 has what it lacks: both together have late and lost packets, old copies of either
+server, clocks, and full disks."""
 
 LONG = tuple(seed for seed in range(1, 36) if seed not in SHORT)
 """Where CI runs, the long target tells the same stories every time, as properties take the same examples there."""
@@ -211,15 +212,13 @@ def fresh_seeds(count: int) -> Iterator[int]:
     return (random.SystemRandom().randint(1, 10**6) for _ in range(count))
 
 
-async def test_two_stories_lose_nothing_and_decide_nothing_twice(
-    nats: TightNats, fresh_postgres: PostgresServer
-) -> None:
+async def test_a_story_loses_nothing_and_decides_nothing_twice(nats: TightNats, fresh_postgres: PostgresServer) -> None:
     await tell_all(iter(SHORT), nats, fresh_postgres)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-async def test_thirty_three_stories_lose_nothing_and_decide_nothing_twice(
+async def test_thirty_four_stories_lose_nothing_and_decide_nothing_twice(
     nats: TightNats, fresh_postgres: PostgresServer
 ) -> None:
     seeds = iter(LONG) if os.environ.get("CI") else fresh_seeds(len(LONG))

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.connect import connected
-from gpuledger.ledger.continuity import confirm_anchor
+from gpuledger.ledger.continuity import confirm_anchor, positions_in
 from gpuledger.ledger.errors import (
     LogCutError,
     LogLostError,
@@ -95,13 +95,13 @@ async def test_an_older_copy_that_is_put_back_while_the_log_is_confirmed_is_no_c
     """The head was found in the log of before, and the event is looked for in the copy."""
     anchor = Anchor(FOLDED, "the-last", "a-digest")
     with pytest.raises(LogRestoredError, match=rf"ends at 1/{KEPT}, but it was read up to 1/{FOLDED}"):
-        await confirm_anchor(restored._connection, 1, FOLDED, anchor)
+        await confirm_anchor(restored._connection, "LEDGER_1", FOLDED, anchor, positions_in(1))
 
 
 @pytest.mark.one_stream("compares the stream, and what is said of it")
 async def test_an_older_copy_that_went_on_is_noticed_by_the_event(restored: JetStreamLedger, url: str) -> None:
     await publish(restored, failures(range(100, 200)))
-    with pytest.raises(LogRestoredError, match=r"at 1/50 of LEDGER_1 at .* stands another event"):
+    with pytest.raises(LogRestoredError, match=r"at 1/50 of LEDGER_1 at .* stands another message"):
         await runner(restored, url).run()
 
 

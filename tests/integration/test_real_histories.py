@@ -27,7 +27,7 @@ from support.titan import TitanFile
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"the fleet traces are not at {DATA}")
 
-PART: Final = 24
+PART: Final = 48
 SECONDS_PER_HOUR: Final = 3600
 
 FLEET_OF_TITAN: dict[str, Any] = {

@@ -21,6 +21,7 @@ from gpuledger.readmodels.projections import (
     WorkloadsProjection,
 )
 from support.events import RecordedFact, facts, folded, log_of, numbered, rows_of
+from support.thoroughness import examples
 
 READ_MODELS = [DevicesProjection(), NodesProjection(), WorkloadsProjection(), AllocationsProjection()]
 PARTITIONS = st.integers(2, 5)
@@ -43,6 +44,7 @@ def partitioned(log: Sequence[Message], partitions: int, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("projection", READ_MODELS, ids=lambda model: model.name)
+@examples(0.4)
 @given(recorded=facts, partitions=PARTITIONS, data=st.data())
 def test_the_same_events_give_the_same_tables(
     projection: Projection, recorded: list[RecordedFact], partitions: int, data: st.DataObject

@@ -18,12 +18,13 @@ from gpuledger.events.publishing import Rule
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.checkpoint import CHECKPOINT_COLUMNS, Checkpoint, checkpoint_of
 from gpuledger.projection.definition import Projection
-from gpuledger.projection.rows import column_types
+from gpuledger.projection.row_statements import column_types
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.projection.verify import verify
 from gpuledger.runtime.backoff import Backoff
 from support.deciders import SPECS as TOY_SPECS
 from support.events import outgoing
+from support.sessions import end_session, session
 from support.waiting import eventually
 
 QUICK = RunnerSettings(
@@ -42,6 +43,7 @@ def prepare(database_url: str) -> str:
     migrate(database_url)
     for spec in TOY_SPECS:
         execute(database_url, _create(spec))
+    end_session()  # no other database is made like one that somebody uses
     return database_url
 
 
@@ -52,9 +54,8 @@ def _create(spec: TableSpec[Any]) -> str:
 
 def execute(database_url: str, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
     """What a statement returns, if anything."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        cursor = connection.execute(statement.encode(), arguments)
-        return cursor.fetchall() if cursor.description else []
+    cursor = session(database_url).execute(statement.encode(), arguments)
+    return cursor.fetchall() if cursor.description else []
 
 
 def dead_rows_kept(database_url: str, table_name: str) -> int:
@@ -145,6 +146,6 @@ async def assert_true(ledger: Ledger, database_url: str, projections: Sequence[P
 
 def table(database_url: str, name: str, columns: str = "*") -> list[tuple[Any, ...]]:
     """A live table's rows, ordered; JSON as the text that the fold wrote."""
-    with psycopg.connect(database_url, autocommit=True) as connection, connection.cursor() as cursor:
+    with session(database_url).cursor() as cursor:
         read_json_as_text(cursor)
         return sorted(cursor.execute(f"SELECT {columns} FROM gpuledger_live.{name}".encode()), key=str)

@@ -57,7 +57,7 @@ from gpuledger.events.registry import parse_type
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
-from gpuledger.local.servers.datadir import embedded_servers
+from gpuledger.local.servers.embedded import embedded_servers
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.importers.sample import write_titan_sample

@@ -7,27 +7,30 @@ embedded servers that run for as long as the command.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpuledger.cli.render import TerminalReporter, message
+from gpuledger.db.engine import connect
 from gpuledger.db.replica import check_replica
 from gpuledger.db.revision import check_current, needs_migration
 from gpuledger.ledger.errors import ClosingError, RestoreInterruptedError
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.local.servers.datadir import UP, embedded_servers, read_running
+from gpuledger.local.servers.datadir import UP, read_running
 from gpuledger.projection.contraction import contract_documents
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.settings import Servers, Settings, read_settings
 from gpuledger.tools.archive.past import ArchivedGenerations
+from gpuledger.tools.own_views import lost_views
 from gpuledger.tools.preparation import PreparedLedger, prepare_ledger
 from gpuledger.tools.queries.backend import Backend, all_projections
 from gpuledger.tools.queries.replica import Replica
 
 if TYPE_CHECKING:
     from gpuledger.db.migrate import MigrationResult
+    from gpuledger.local.servers.embedded import EmbeddedServers
 
 OTHER_COMMAND_WAIT_S = 60.0
 """How long a command waits for another one that has started the servers of the same data directory."""
@@ -117,19 +120,30 @@ async def migrated(data_dir: Path | None, partitions: int | None = None) -> "tup
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP:
         return await _migrate_all(Servers(running.endpoints.nats_url, running.endpoints.database_url), partitions)
-    starting = embedded_servers(settings.data_dir, command="migrate", now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
+    starting = _starting(settings, "migrate")
     async with starting as servers:
         return await _migrate_all(Servers(servers.endpoints.nats_url, servers.endpoints.database_url), partitions)
 
 
-async def contracted(data_dir: Path | None) -> Sequence[str]:
-    """Make documents that an earlier build has left as text jsonb; returns the tables.
+class Contracted(NamedTuple):
+    """The tables whose documents were made jsonb, and the views of people's own that did not come back with them."""
+
+    tables: Sequence[str]
+    lost_views: Sequence[str]
+
+
+async def contracted(data_dir: Path | None) -> Contracted:
+    """Make documents that an earlier build has left as text jsonb.
 
     Raises:
-        NotContractedError: an older build can come back, or somebody reads the tables for too long.
+        NotContractedError: as `contract_documents` raises it.
     """
-    async with open_servers(data_dir, "migrate") as servers:
-        return await contract_documents(all_projections(), servers.database_url)
+    async with open_servers(data_dir, "migrate") as servers, AsyncExitStack() as stack:
+        connecting = connect(servers.database_url, application_name="gpuledger migrate")
+        connection = await stack.enter_async_context(connecting)
+        before = await lost_views(connection)
+        tables = await contract_documents(all_projections(), servers.database_url)
+        return Contracted(tables, [one for one in await lost_views(connection) if one not in before])
 
 
 async def confirm_migrated(data_dir: Path | None) -> None:
@@ -175,7 +189,7 @@ async def _servers(
     running = read_running(settings.data_dir)
     if running is not None and running.command == UP and command != UP:
         return Servers(running.endpoints.nats_url, running.endpoints.database_url)
-    starting = embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)
+    starting = _starting(settings, command)
     servers = await stack.enter_async_context(starting)
     await asyncio.to_thread(_migrate_if_needed, servers.endpoints.database_url)
     with suppress(*passed_over):
@@ -186,3 +200,10 @@ async def _servers(
             partitions=settings.partitions if begins else None,
         )
     return Servers(servers.endpoints.nats_url, servers.endpoints.database_url)
+
+
+def _starting(settings: Settings, command: str) -> "AbstractAsyncContextManager[EmbeddedServers]":
+    """Most commands find servers that run, and need not import what starts them."""
+    from gpuledger.local.servers.embedded import embedded_servers  # noqa: PLC0415 - as above
+
+    return embedded_servers(settings.data_dir, command=command, now=system_clock(), wait_s=OTHER_COMMAND_WAIT_S)

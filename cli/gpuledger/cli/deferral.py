@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Final
 
 from gpuledger.runtime.garbage import seldom_collected
@@ -19,7 +20,7 @@ UNUSED_BY_NATS: Final = ("aiohttp",)
 
 
 def defer_imports() -> None:
-    """Have libraries import none of these in this process; before anything else imports them."""
+    """Have libraries import none of these in this process; before anything else imports those libraries."""
     with seldom_collected():
         with _hidden(UNUSED_BY_STRUCTLOG):
             import structlog  # noqa: F401, PLC0415 - now, for what is hidden
@@ -29,12 +30,14 @@ def defer_imports() -> None:
 
 @contextmanager
 def _hidden(names: Iterable[str]) -> Iterator[None]:
-    """Imports of these modules fail within the block, as if they were not installed."""
-    hidden = [name for name in names if name not in sys.modules]
-    for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment] # what the import system asks for
+    """Imports of these modules fail within the block, as if they were not installed, also where one is loaded."""
+    loaded: dict[str, ModuleType | None] = {name: sys.modules.get(name) for name in names}
+    sys.modules |= dict.fromkeys(loaded)  # type: ignore[arg-type] # None is what the import system asks for
     try:
         yield
     finally:
-        for name in hidden:
-            del sys.modules[name]
+        for name, module in loaded.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module

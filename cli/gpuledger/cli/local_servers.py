@@ -12,7 +12,8 @@ from gpuledger.cli.errors import CliError
 from gpuledger.compose.up import DataServers, LocalServers
 from gpuledger.local.kubeapi.persistence import ObjectsFileError
 from gpuledger.local.kubeapi.running import embedded_kube
-from gpuledger.local.servers.datadir import UP, embedded_servers
+from gpuledger.local.servers.datadir import UP
+from gpuledger.local.servers.embedded import embedded_servers
 from gpuledger.local.servers.watch import keep_running
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.telemetry_http import parse_address

@@ -5,19 +5,16 @@ read the cluster, say so, and never start an empty ledger for it.
 """
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import message
 from gpuledger.ledger.errors import NoLedgerError
 from gpuledger.local.servers.datadir import DataDir
 from gpuledger.runtime.settings import Settings, SettingsError, read_settings
 from gpuledger.tools.cluster import KubeAccess, has_cluster
-from gpuledger.tools.present.source import ANOTHER_WAY, KubernetesSource
-from gpuledger.tools.queries.source import LedgerSource, StateSource
+from gpuledger.tools.present.refusal import ANOTHER_WAY
 
 PRESENT_ONLY = (
     "There is no ledger here, so this is the present, read from Kubernetes; the past was not asked. "
@@ -54,12 +51,6 @@ def announce_unless_ledger(data_dir: Path | None, access: KubeAccess) -> None:
             announce_present()
 
 
-def show_notes(source: StateSource) -> None:
-    """Say on stderr what could not be read."""
-    for note in source.notes:
-        message(note)
-
-
 def refuse_in_present(option: str, value: object, hint: str = ANOTHER_WAY) -> None:
     """Refuse an option that needs a ledger.
 
@@ -74,27 +65,3 @@ def refuse_in_present(option: str, value: object, hint: str = ANOTHER_WAY) -> No
 def _has_ledger(settings: Settings) -> bool:
     """Whether servers are named, or the data directory has a ledger; neither is asked."""
     return settings.servers is not None or DataDir(settings.data_dir).has_ledger()
-
-
-@asynccontextmanager
-async def open_source(
-    data_dir: Path | None,
-    command: str,
-    access: KubeAccess | None,
-    *,
-    at: str | None = None,
-    namespace: str | None = None,
-) -> AsyncIterator[StateSource]:
-    """What a command reads the state from. `at` is its option for a time in the past.
-
-    Raises:
-        CliError: a time in the past is given, and there is no ledger.
-        NoLedgerError: there is neither a ledger nor a cluster to read.
-    """
-    if is_present_only(data_dir, access) and access is not None:
-        refuse_in_present("--at", at)
-        announce_present()
-        yield KubernetesSource(access, namespace)
-        return
-    async with open_backend(data_dir, command, asks=True) as backend:
-        yield LedgerSource(backend)

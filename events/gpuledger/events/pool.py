@@ -63,8 +63,8 @@ class PoolDefined(Payload):
     mig_profile: Name | None = None
     slices_per_unit: Annotated[int, Field(ge=1, le=SLICES_PER_UNIT_MAX)] = 1
     devices_per_node_max: Number | None = None
-    node_selector: LabelSelector = LabelSelector()
-    include: DeviceFilter = DeviceFilter()
+    node_selector: LabelSelector = LabelSelector.model_construct()
+    include: DeviceFilter = DeviceFilter.model_construct()
     exclude: DeviceFilter | None = None
     requires_annotation: bool = True
     auto_approve: LabelSelector | None = None

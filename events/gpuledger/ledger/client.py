@@ -56,6 +56,8 @@ class LedgerClient(Client):
         super().__init__()
         self._on_departure = on_departure
         self._cluster: frozenset[str] = frozenset()
+        self.departures = 0
+        """How often another server has left the cluster."""
         self.receivers: dict[int, Receiver] = {}
         self._ps = DeliveryParser(self, self._taker)
         self.logins = Logins(ANONYMOUS, ())
@@ -157,6 +159,7 @@ class LedgerClient(Client):
         self._log_in_everywhere()
         before, self._cluster = self._cluster, frozenset(info.get("connect_urls") or ())
         if not initial_connection and before - self._cluster:
+            self.departures += 1
             self._on_departure()
 
     def _log_in_everywhere(self) -> None:

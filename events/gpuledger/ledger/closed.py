@@ -5,6 +5,7 @@ log was verifies it. Archives are read by whoever brings an `Archives`; the log 
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
@@ -26,7 +27,7 @@ from gpuledger.events.position import (
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_AT_ONCE, Message
 from gpuledger.ledger.connect import Connection
-from gpuledger.ledger.errors import GenerationError, LogCutError
+from gpuledger.ledger.errors import GenerationError, LogCutError, LogLostError
 from gpuledger.ledger.generation_log import GenerationLog
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 from gpuledger.ledger.stream import Generation, generation_of, has_begun, ledger_streams, stream_info, stream_name
@@ -121,7 +122,8 @@ class ClosedGenerations:
         if one is None:
             return None
         if log := await self._log_here(one):
-            return await log.message_at(sequence)
+            with suppress(LogLostError):  # it was deleted meanwhile
+                return await log.message_at(sequence)
         async for messages in self._archives_of(one).messages(one, back(sequence, 1), sequence, ALL):
             return messages[0]
         return None
@@ -138,13 +140,13 @@ class ClosedGenerations:
 
     async def _messages_of(self, one: ClosedGeneration, sequences: Sequence[Offset]) -> list[Message | None]:
         if log := await self._log_here(one):
-            found = await results_of(log.message_at, sequences, at_once_max=MESSAGES_AT_ONCE)
-            absent = [at for at, message in zip(sequences, found, strict=True) if message is None]
-            if not absent:
-                return found
-            if await self._log_here(one):
-                stream = stream_name(one.generation)
-                raise LogCutError(f"{stream} has no event at {Position(one.generation, absent[0])}, where one was read")
+            with suppress(LogLostError):  # it was deleted meanwhile
+                found = await results_of(log.message_at, sequences, at_once_max=MESSAGES_AT_ONCE)
+                absent = [at for at, message in zip(sequences, found, strict=True) if message is None]
+                if not absent:
+                    return found
+                at = Position(one.generation, absent[0])
+                raise LogCutError(f"{stream_name(one.generation)} has no event at {at}, where one was read")
         return await self._archives_of(one).messages_at(one, sequences)
 
     async def anchor_at(self, sequence: Offset) -> Anchor:

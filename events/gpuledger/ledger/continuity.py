@@ -39,6 +39,9 @@ ANCHORS_MAX: Final = 64
 ClosedAnchor = Callable[[Offset], Awaitable[Anchor]]
 """Gives the anchor at a place in a closed generation."""
 
+NamePlace = Callable[[Offset], str]
+"""Names a place in a stream, for whoever reads an error."""
+
 ABSENT_TIMEOUT_S: Final = 5.0
 """How long a stream may be absent before it counts as lost; a cluster that elects a leader may not know it at first."""
 
@@ -64,7 +67,9 @@ async def confirm_log(
         await _confirm_closed(expected, anchor, closed_anchor)
     else:
         head = await settled_head(connection, info, anchor.sequence)
-        await confirm_anchor(connection, expected.generation, head, anchor)
+        await confirm_anchor(
+            connection, stream_name(expected.generation), head, anchor, positions_in(expected.generation)
+        )
 
 
 async def confirmed_stream(connection: Connection, stream: str, expected: LedgerIdentity) -> StreamInfo:
@@ -211,39 +216,44 @@ async def settled_head(connection: Connection, info: StreamInfo, sequence: Offse
     return info.state.last_seq
 
 
+def positions_in(generation: int) -> NamePlace:
+    """Names the places of a stream that is a generation's log: as positions."""
+    return lambda at: str(Position(generation, at))
+
+
 async def confirm_anchor(
-    connection: Connection, generation: int, head: Offset, anchor: Anchor, stream: str | None = None
+    connection: Connection, stream: str, head: Offset, anchor: Anchor, name_place: NamePlace
 ) -> None:
-    """Return if the anchor's event stands in a generation that ends at `head`, or in another stream of it.
+    """Return if the anchor's message stands in a stream that ends at `head`.
 
     Raises:
-        LogRestoredError: it ends earlier, or another event stands there.
+        LogRestoredError: it ends earlier, or another message stands there.
         LogCutError: nothing stands there.
         LedgerUnavailableError: the server does not answer.
     """
-    stream = stream or stream_name(generation)
-    position = Position(generation, anchor.sequence)
-    _refuse_shorter(connection, stream, Position(generation, head), position, anchor)
+    place = name_place(anchor.sequence)
+    _refuse_shorter(connection, stream, head, anchor, name_place)
     try:
         found = await message_at(connection, stream, anchor.sequence)
     except NotFoundError:
         # Since the head was found an older copy may have been put back, or a replica elected that is behind.
         head = await settled_head(connection, await kept_stream(connection, stream), anchor.sequence)
-        _refuse_shorter(connection, stream, Position(generation, head), position, anchor)
+        _refuse_shorter(connection, stream, head, anchor, name_place)
         try:
             found = await message_at(connection, stream, anchor.sequence)
         except NotFoundError as error:
-            raise LogCutError(f"{stream} holds no event at {position}") from error
+            raise LogCutError(f"{stream} holds nothing at {place}") from error
     if anchor_digest(found.subject, found.data) != anchor.digest:
         raise LogRestoredError(
-            f"at {position} of {stream} at {connection.address} stands another event "
+            f"at {place} of {stream} at {connection.address} stands another message "
             f"than {anchor.event_id or 'the one'} that was read there"
         )
 
 
-def _refuse_shorter(connection: Connection, stream: str, head: Position, read_to: Position, anchor: Anchor) -> None:
-    if not is_at_or_after(head.sequence, read_to.sequence):
+def _refuse_shorter(connection: Connection, stream: str, head: Offset, anchor: Anchor, name_place: NamePlace) -> None:
+    if not is_at_or_after(head, anchor.sequence):
+        event = f" (event {anchor.event_id})" if anchor.event_id else ""
         raise LogRestoredError(
-            f"{stream} at {connection.address} ends at {head}, but it was read up to {read_to} "
-            f"(event {anchor.event_id or 'without an id'})"
+            f"{stream} at {connection.address} ends at {name_place(head)}, but it was read up to "
+            f"{name_place(anchor.sequence)}{event}"
         )

@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple, Protocol
 
-from gpuledger.events.position import Offset
+from nats.js.api import StreamInfo
+
+from gpuledger.events.position import Offset, is_origin
 from gpuledger.ledger.api import Message, Reader
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard, kept_stream
@@ -61,11 +63,19 @@ class GenerationLog(Protocol):
         ...
 
     async def last_sequence(self, subject_filter: str) -> Offset:
-        """The place of the last message that the filter matches, the origin for none."""
+        """The place of the last message that the filter matches, the origin for none.
+
+        Raises:
+            LogLostError: its stream is gone.
+        """
         ...
 
     async def message_at(self, at: Offset) -> Message | None:
-        """The message at a place; None where there is none."""
+        """The message at a place; None where there is none.
+
+        Raises:
+            LogLostError: its stream is gone.
+        """
         ...
 
     async def recorded_behind(self, after: Offset, subject_filter: str, message_id: str) -> Offset | None:
@@ -121,15 +131,25 @@ class StreamLog(GenerationLog):
 
     async def head(self) -> Offset:
         """See `GenerationLog.head`."""
-        return (await kept_stream(self._connection, self._generation.stream)).state.last_seq
+        return (await self._is_there()).state.last_seq
+
+    async def _is_there(self) -> StreamInfo:
+        """What the server says of its stream, in which nothing is found either where it is gone."""
+        return await kept_stream(self._connection, self._generation.stream)
 
     async def last_sequence(self, subject_filter: str) -> Offset:
         """See `GenerationLog.last_sequence`."""
-        return await last_sequence(self._connection, self._generation.stream, subject_filter)
+        last = await last_sequence(self._connection, self._generation.stream, subject_filter)
+        if is_origin(last):
+            await self._is_there()
+        return last
 
     async def message_at(self, at: Offset) -> Message | None:
         """See `GenerationLog.message_at`."""
-        return await recorded_at(self._connection, self._generation.stream, at)
+        found = await recorded_at(self._connection, self._generation.stream, at)
+        if found is None:
+            await self._is_there()
+        return found
 
     async def recorded_behind(self, after: Offset, subject_filter: str, message_id: str) -> Offset | None:
         """See `GenerationLog.recorded_behind`."""

@@ -5,7 +5,6 @@ A message of it is found by bisection, because each says how many messages of ev
 
 import asyncio
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
@@ -17,6 +16,7 @@ from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import kept_stream
 from gpuledger.ledger.errors import LedgerError, LogCutError, LogRestoredError, PublishError
+from gpuledger.ledger.one_store import Remembered, Store, store_of
 from gpuledger.ledger.partitions import Upto, blocks_between, order_subject, parse_upto, read_upto
 from gpuledger.ledger.read import OrderedReader, reading
 from gpuledger.ledger.single import message_at
@@ -50,13 +50,12 @@ class Order:
         self.subject = order_subject(generation.number)
         self.nothing: Upto = generation.before
         self._connection = connection
-        self._kept: OrderedDict[int, Upto] = OrderedDict()
-        self._times_connected = connection.times_connected
+        self._kept: Remembered[int, Upto] = Remembered(connection, ENTRIES_KEPT_MAX)
 
     @property
-    def times_connected(self) -> int:
-        """What is remembered holds for one connection: before the next, the server may have got another store."""
-        return self._connection.times_connected
+    def store(self) -> Store:
+        """The store that what is learnt now holds for."""
+        return store_of(self._connection)
 
     async def last(self) -> Entry:
         """The last one; the number is 0 where there is none.
@@ -104,9 +103,6 @@ class Order:
     async def _entry(self, number: int) -> Upto:
         if number == 0:
             return self.nothing
-        if self._times_connected != self.times_connected:
-            self._kept.clear()
-            self._times_connected = self.times_connected
         kept = self._kept.get(number)
         if kept is None:
             try:
@@ -114,9 +110,8 @@ class Order:
             except NotFoundError as error:
                 raise LogCutError(f"{self.stream} holds no message {number:,}") from error
             upto = parse_upto(found.data, len(self.nothing))
-            kept = self._kept[number] = await self._entry(number - 1) if upto is None else upto
-            if len(self._kept) > ENTRIES_KEPT_MAX:
-                self._kept.popitem(last=False)
+            kept = await self._entry(number - 1) if upto is None else upto
+            self._kept.put(number, kept)
         return kept
 
 
@@ -139,11 +134,11 @@ class OrderTail:
         self._news = asyncio.Event()
         self._failure: LedgerError | None = None
         self._task: asyncio.Task[None] | None = None
-        self._times_connected = 0
+        self._store: Store | None = None
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Follow, if it does not yet over this connection.
+        """Follow, if it does not yet in this store.
 
         Raises:
             LedgerUnavailableError: the server does not answer.
@@ -151,7 +146,7 @@ class OrderTail:
         async with self._starting:
             if self._task is None or self._task.done() or self._is_over:
                 await self.aclose()
-                self._times_connected = self._order.times_connected
+                self._store = self._order.store
                 last = await self._order.last()
                 self._recent, self._failure = [last.upto], None
                 self._task = asyncio.create_task(self._follow(last), name="order of the log")
@@ -163,8 +158,8 @@ class OrderTail:
 
     @property
     def _is_over(self) -> bool:
-        """Whether there was another connection when it began."""
-        return self._times_connected != self._order.times_connected
+        """Whether it may have been another store when it began."""
+        return self._store != self._order.store
 
     @property
     def upto(self) -> Upto:

@@ -6,7 +6,7 @@ A reader of one stream relies on what it read there; whoever publishes relies on
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from gpuledger.events.position import Offset, is_at_or_after, is_origin
+from gpuledger.events.position import Offset, is_at_or_after, is_origin, number_of
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard, confirm_anchor, confirmed_stream, settled_head
 from gpuledger.ledger.errors import LogRestoredError
@@ -21,13 +21,19 @@ Length = Callable[[], Awaitable[int]]
 
 
 class StreamGuard(LogGuard):
-    """Confirms one stream of a log of several partitions."""
+    """Confirms one stream of a log of several partitions, its `part`; the order gives the `length` of partitions."""
 
     def __init__(
-        self, connection: Connection, identity: LedgerIdentity, stream: str, length: Length | None = None
+        self,
+        connection: Connection,
+        identity: LedgerIdentity,
+        stream: str,
+        part: str,
+        length: Length | None = None,
     ) -> None:
         super().__init__(connection, identity)
         self._stream = stream
+        self._part = part
         self._length = length
 
     async def _check(self, anchor: Anchor | None) -> None:
@@ -40,7 +46,11 @@ class StreamGuard(LogGuard):
             )
         if anchor is not None and not is_origin(anchor.sequence):
             head = await settled_head(self._connection, info, anchor.sequence)
-            await confirm_anchor(self._connection, self._identity.generation, head, anchor, self._stream)
+            await confirm_anchor(self._connection, self._stream, head, anchor, self._name_place)
+
+    def _name_place(self, at: Offset) -> str:
+        """Such a stream numbers its own messages, and these numbers are no positions of the log."""
+        return f"message {number_of(at):,} of the {self._part}"
 
 
 class PartitionedGuard(LogGuard):

@@ -6,7 +6,6 @@ of one partition, so a precondition is about one origin.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -20,6 +19,7 @@ from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import GenerationError, PartitionedError, PublishError, SequenceConflictError
 from gpuledger.ledger.generation_publish import GenerationPublisher
 from gpuledger.ledger.intake import stream_intake
+from gpuledger.ledger.one_store import Remembered
 from gpuledger.ledger.partitioned_log import PartitionedLog
 from gpuledger.ledger.partitions import changed_at, partition_of, partitions_matched
 from gpuledger.ledger.publish import message_bytes_max
@@ -46,7 +46,7 @@ class PartitionedPublisher(GenerationPublisher):
         generation = log.generation
         self._intakes = [stream_intake(generation.number, generation.intake, one) for one in range(self._count)]
         self._timeout_s = timeout_s
-        self._places: OrderedDict[Offset, tuple[int, int]] = OrderedDict()
+        self._places: Remembered[Offset, tuple[int, int]] = Remembered(connection, PLACES_KEPT_MAX)
 
     @property
     def message_bytes_max(self) -> int:
@@ -138,9 +138,7 @@ class PartitionedPublisher(GenerationPublisher):
         numbers = [number_of(one.sequence) for one in receipts]
         await self._wait(partition, max(numbers))
         places = await self._log.tail.places_of(partition, numbers)
-        self._places[places[-1]] = (partition, numbers[-1])
-        if len(self._places) > PLACES_KEPT_MAX:
-            self._places.popitem(last=False)
+        self._places.put(places[-1], (partition, numbers[-1]))
         return [Receipt(place, one.duplicate) for place, one in zip(places, receipts, strict=True)]
 
     async def _wait(self, partition: int, number: int) -> None:

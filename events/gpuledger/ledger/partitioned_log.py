@@ -51,9 +51,9 @@ class PartitionedLog(GenerationLog):
         self.streams = partition_streams(generation.stream, generation.partitions)
         self.order = Order(connection, generation)
         identity = generation.identity or LedgerIdentity("", generation.number)
-        self._order_guard = StreamGuard(connection, identity, generation.stream)
+        self._order_guard = StreamGuard(connection, identity, generation.stream, "order")
         self._guards = [
-            StreamGuard(connection, identity, stream, lambda one=one: self._length(one))  # type: ignore[misc]
+            StreamGuard(connection, identity, stream, "partition", lambda one=one: self._length(one))  # type: ignore[misc]
             for one, stream in enumerate(self.streams)
         ]
         self.tail = OrderTail(self.order, self._read_order)
@@ -113,7 +113,10 @@ class PartitionedLog(GenerationLog):
             head = await self.head()
             return ORIGIN if is_same(head, sum(self.order.nothing)) else head
         matched = partitions_matched(subject_filter, len(self.streams))
-        return latest([await self._last_in(one, subject_filter) for one in matched])
+        last = latest([await self._last_in(one, subject_filter) for one in matched])
+        if is_origin(last):
+            await self.order.last()  # nothing is found in streams that are gone, either
+        return last
 
     async def message_at(self, at: Offset) -> Message | None:
         """See `GenerationLog.message_at`."""

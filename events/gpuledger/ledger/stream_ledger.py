@@ -5,7 +5,7 @@ who reads comes to it. Nothing else may change its generation: a restore begins 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -14,7 +14,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from typing import Final
+from typing import Final, TypeVar
 
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
@@ -52,6 +52,8 @@ from gpuledger.runtime.tasks import abandon
 
 GENERATION_CHECK_S: Final = 2.0
 """How often it is looked whether the generation was closed; who publishes learns of it at once."""
+
+T = TypeVar("T")
 
 
 class JetStreamLedger(Ledger):
@@ -138,15 +140,8 @@ class JetStreamLedger(Ledger):
 
     async def confirm(self, anchor: Anchor | None = None) -> None:
         """See `gpuledger.ledger.api.Ledger.confirm`."""
-        if self._guard is None:
-            return
-        generation = self.generation
-        try:
-            await self._guard.confirm(anchor)
-        except LogLostError:
-            if not await self.go_on_from(generation):
-                raise
-            await self._guard.confirm(anchor)
+        if (guard := self._guard) is not None:
+            await self._of_current(lambda _: guard.confirm(anchor))
 
     def relying_on(self, anchor: Anchor | None) -> AbstractContextManager[None]:
         """See `gpuledger.ledger.api.Ledger.relying_on`."""
@@ -154,11 +149,14 @@ class JetStreamLedger(Ledger):
 
     async def anchor_at(self, sequence: Offset) -> Anchor | None:
         """See `gpuledger.ledger.api.Ledger.anchor_at`."""
+        return await self._of_current(lambda log: self._anchor_in(log, sequence))
+
+    async def _anchor_in(self, log: GenerationLog, sequence: Offset) -> Anchor | None:
         if is_origin(sequence):
             return None
         if not self._is_here(sequence):
             return await self._closed.anchor_at(sequence)
-        found = await self._log.message_at(sequence)
+        found = await log.message_at(sequence)
         if found is None:
             head = await self.head()
             raise LogRestoredError(
@@ -196,9 +194,8 @@ class JetStreamLedger(Ledger):
         self, after: Offset = ORIGIN, until: Offset | None = None, subject_filter: str = ALL
     ) -> AsyncIterator[list[Message]]:
         """See `gpuledger.ledger.api.Ledger.history`."""
-        generation = self.generation
-        begins = self._generations.behind(generation)
-        last = await self._log.last_sequence(subject_filter)
+        last = await self._of_current(lambda log: log.last_sequence(subject_filter))
+        begins = self._generations.behind(self.generation)
         end = latest([begins, last]) if until is None else until
         if not is_at_or_after(after, begins):
             async for messages in self._closed.history(after, earliest(begins, end), subject_filter):
@@ -208,13 +205,7 @@ class JetStreamLedger(Ledger):
 
     async def head(self) -> Offset:
         """See `gpuledger.ledger.api.Ledger.head`."""
-        generation = self.generation
-        try:
-            return await self._log.head()
-        except LogLostError:
-            if not await self.go_on_from(generation):
-                raise
-            return await self._log.head()
+        return await self._of_current(lambda log: log.head())
 
     async def storage(self) -> tuple[StorageUse, ...]:
         """What it takes of the limits of storage that hold for it; raises as `storage_use`."""
@@ -226,7 +217,7 @@ class JetStreamLedger(Ledger):
 
     async def last_sequence(self, subject_filter: str) -> Offset:
         """See `gpuledger.ledger.api.Ledger.last_sequence`."""
-        last = await self._log.last_sequence(subject_filter)
+        last = await self._of_current(lambda log: log.last_sequence(subject_filter))
         return await self._closed.last_sequence(subject_filter) if is_origin(last) else last
 
     async def log_of(self, generation: int) -> GenerationLog:
@@ -241,9 +232,12 @@ class JetStreamLedger(Ledger):
 
     async def message_at(self, sequence: Offset) -> Message | None:
         """See `gpuledger.ledger.api.Ledger.message_at`."""
+        return await self._of_current(lambda log: self._message_in(log, sequence))
+
+    async def _message_in(self, log: GenerationLog, sequence: Offset) -> Message | None:
         if not self._is_here(sequence):
             return await self._closed.message_at(sequence)
-        return await self._log.message_at(sequence)
+        return await log.message_at(sequence)
 
     async def messages_at(self, sequences: Sequence[Offset]) -> list[Message | None]:
         """See `gpuledger.ledger.api.Ledger.messages_at`."""
@@ -290,6 +284,20 @@ class JetStreamLedger(Ledger):
         if generation == self.generation:
             await self.go_on()
         return generation != self.generation
+
+    async def _of_current(self, ask: Callable[[GenerationLog], Awaitable[T]]) -> T:
+        """Ask the current generation, and the next one where it was closed and its stream is gone already.
+
+        Raises:
+            LogLostError: its stream is gone, and the log does not go on elsewhere.
+        """
+        generation = self.generation
+        try:
+            return await ask(self._log)
+        except LogLostError:
+            if not await self.go_on_from(generation):
+                raise
+            return await ask(self._log)
 
     async def _follow_generations(self) -> None:
         """Go on in the next generation whenever one is closed, until cancelled."""

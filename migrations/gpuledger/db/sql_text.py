@@ -33,13 +33,17 @@ class Token(NamedTuple):
         return self.kind is Kind.NAME and self.source.endswith('"')
 
 
+_NO_SIGN: Final = r"[^\x00-#%-/:-@\[-^`{-\x7f]"
+"""What names go on with: letters, digits, `_`, `$` and all beyond ASCII. Written as what it is not: a set of the 65,000
+characters beyond would take a command longer to compile than most of its modules take to import."""
+
 _SPACE: Final = re.compile(r"\s+|--[^\n]*")
 _COMMENT_PART: Final = re.compile(r"/\*|\*/")
-_NAME: Final = re.compile(r"[A-Za-z_\u0080-\uffff][A-Za-z0-9_$\u0080-\uffff]*")
+_NAME: Final = re.compile(rf"(?![0-9$]){_NO_SIGN}+")
 _QUOTED_NAME: Final = re.compile(r'(?:[uU]&)?"((?:[^"]|"")*)"')
 _ESCAPED_TEXT: Final = re.compile(r"[eE]'((?:[^'\\]|\\.|'')*)'", re.DOTALL)
 _TEXT: Final = re.compile(r"(?:[bBxXnN]|[uU]&)?'((?:[^']|'')*)'")
-_DOLLAR_QUOTE: Final = re.compile(r"\$(?:[A-Za-z_\u0080-\uffff][A-Za-z0-9_\u0080-\uffff]*)?\$")
+_DOLLAR_QUOTE: Final = re.compile(rf"\$(?:(?![0-9])(?:(?!\$){_NO_SIGN})+)?\$")
 _NUMBER: Final = re.compile(r"\.?[0-9][0-9A-Za-z_]*(?:\.[0-9A-Za-z_]*)?")
 
 _NO_ALIAS: Final = frozenset(

@@ -37,7 +37,7 @@ async def contract_documents(
 
     Raises:
         NotContractedError: rows of an older build are there, to which it could return; somebody reads a table for too
-            long; or a view that is not ours to drop reads a document.
+            long; to write it anew takes too long; or something that is not ours to drop depends on a document.
         RebuildBusyError: a rebuild of such rows is running.
         SchemaOutdatedError: the database has to be migrated first.
     """
@@ -145,6 +145,6 @@ def _worded(projection: Projection) -> Iterator[None]:
         ) from error
     except psycopg.errors.FeatureNotSupported as error:
         raise NotContractedError(
-            f"{held}{error.diag.message_detail or error.diag.message_primary}, and that view is not ours to drop. "
-            "Drop it, and run the command again."
+            f"{held}{error.diag.message_detail or error.diag.message_primary}, and that is not ours to drop. "
+            "Drop it, run the command again, and make it anew."
         ) from error

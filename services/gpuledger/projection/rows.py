@@ -5,22 +5,21 @@ events led to it. Rows travel as one array a column, which fits into one round t
 driver nothing per value; very many are copied.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from itertools import chain
 from operator import itemgetter
-from types import UnionType
-from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from gpuledger.db.json_columns import JSON_COLUMNS, jsonb_columns, read_json_as_text
-from gpuledger.domain.table import Changes, Key, Sum, TableSpec
-from gpuledger.events.position import Offset
+from gpuledger.domain.table import Changes, Key, TableSpec
 from gpuledger.projection.month_tables import MonthTables
 from gpuledger.projection.months import months_of
+from gpuledger.projection.row_statements import inserts_of, statements_of
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -32,8 +31,6 @@ COPIED_ROWS_MIN = 10_000
 _SEES_WHAT_IS_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """Whatever a database's default is: who waits for a table has to see who has begun meanwhile."""
 
-_REPLACED, _ADDED = SQL("{0} = excluded.{0}"), SQL("{0} = kept.{0} + excluded.{0}")
-
 _INDEXES = """
 SELECT indexrelid::regclass::text, regexp_replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON '),
     quote_ident(conname), pg_get_constraintdef(made.oid)
@@ -41,15 +38,6 @@ FROM pg_index LEFT JOIN pg_constraint AS made ON conindid = indexrelid AND conre
     AND contype IN ('p', 'u', 'x')
 WHERE indrelid = to_regclass(%(table)s) ORDER BY indexrelid
 """
-
-_SQL_TYPES: dict[type, str] = {
-    Offset: "bigint",
-    str: "text",
-    int: "bigint",
-    bool: "boolean",
-    datetime: "timestamptz",
-    Sum: "numeric",
-}
 
 
 class Piece(NamedTuple):
@@ -67,59 +55,14 @@ class RowStore(Generic[R]):
         self.table = Identifier(schema, spec.name)
         self.months = None if spec.by_month is None else MonthTables(spec, schema)
         self._key_of = itemgetter(*(spec.columns.index(name) for name in spec.key))
-        columns = _identifiers(spec.columns)
-        keys = _identifiers(spec.key)
-        types = dict(zip(spec.columns, column_types(spec.row), strict=True))
-        self._types = types
+        self._schema = schema
+        self._statements = statements_of(spec, schema)
+        self._inserts = inserts_of(spec, schema, frozenset())
         self._is_typed = spec.name not in JSON_COLUMNS
-        values = [name for name in spec.columns if name not in spec.key]
-        updates = SQL(", ").join(
-            (_ADDED if name in spec.adds else _REPLACED).format(Identifier(name)) for name in values
-        )
-        self._select = SQL("SELECT {} FROM {}").format(columns, self.table)
-        staged = Identifier("pg_temp", f"changed_{spec.name}")
-        on_conflict = SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(keys, updates)
-        same_key = SQL(" AND ").join(SQL("kept.{0} = gone.{0}").format(Identifier(name)) for name in spec.key)
-        delete = SQL("DELETE FROM {} AS kept USING unnest({}) AS gone ({}) WHERE {}").format(
-            self.table, _arrays(spec.key, types), keys, same_key
-        )
-        is_nothing = SQL("").join(SQL(" AND kept.{} = 0").format(Identifier(name)) for name in spec.adds)
-        self._on_conflict = on_conflict
-        self._compose_inserts()
-        self._delete = delete.as_bytes()
-        self._delete_nothing = (delete + is_nothing).as_bytes()
-        self._delete_nothing_staged = SQL("DELETE FROM {} AS kept USING {} AS gone WHERE {}{}").format(
-            self.table, staged, same_key, is_nothing
-        )
-        page = SQL("{} WHERE {} = ANY(%s::{}[])")
-        self._page = {
-            name: page.format(self._select, Identifier(name), SQL(types[name])).as_bytes() for name in spec.page_by
-        }
-        self._copy = SQL("COPY {} ({}) FROM STDIN").format(self.table, columns)
-        options = SQL("FORMAT csv" if self.months is not None else "FORMAT csv, FREEZE")  # no partition takes it
-        self._copy_csv = SQL("COPY {} ({}) FROM STDIN ({})").format(self.table, columns, options)
-        self._stage = SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
-            Identifier(f"changed_{spec.name}"), columns, self.table
-        )
-        self._copy_staged = SQL("COPY {} ({}) FROM STDIN").format(staged, columns)
-        self._merge = SQL("INSERT INTO {} AS kept ({}) SELECT * FROM {} {}").format(
-            self.table, columns, staged, on_conflict
-        )
-        self._unstage = SQL("DROP TABLE {}").format(staged)
-        self._truncate = SQL("TRUNCATE {}").format(self.table)
-
-    def _compose_inserts(self) -> None:
-        """Composed once: a live projection executes them many times a second."""
-        insert = SQL("INSERT INTO {} AS kept ({}) SELECT * FROM unnest({})").format(
-            self.table, _identifiers(self.spec.columns), _arrays(self.spec.columns, self._types)
-        )
-        self._insert = insert.as_bytes()
-        self._upsert = SQL("{} {}").format(insert, self._on_conflict).as_bytes()
 
     async def _find_types(self, connection: AsyncConnection[Any]) -> None:
         """Find out what the columns with documents are here; a table that changes its types fences its writer."""
-        self._types |= dict.fromkeys(await jsonb_columns(connection, self.table), "jsonb")
-        self._compose_inserts()
+        self._inserts = inserts_of(self.spec, self._schema, frozenset(await jsonb_columns(connection, self.table)))
         self._is_typed = True
 
     async def write(self, connection: AsyncConnection[Any], changes: Changes[R]) -> None:
@@ -130,23 +73,23 @@ class RowStore(Generic[R]):
             await self.months.make_for(connection, chain(changes.new, changes.changed))
         if changes.gone:
             keys = [_as_tuple(key, self.spec) for key in changes.gone]
-            await connection.execute(self._delete, columns_of(keys))
+            await connection.execute(self._statements.delete, columns_of(keys))
         if len(changes.changed) >= COPIED_ROWS_MIN:
-            await connection.execute(self._stage)
-            await _copy(connection, self._copy_staged, changes.changed)
-            await connection.execute(self._merge)
+            await connection.execute(self._statements.stage)
+            await _copy(connection, self._statements.copy_staged, changes.changed)
+            await connection.execute(self._statements.merge)
             if self.spec.adds:
-                await connection.execute(self._delete_nothing_staged)
-            await connection.execute(self._unstage)
+                await connection.execute(self._statements.delete_nothing_staged)
+            await connection.execute(self._statements.unstage)
         elif changes.changed:
-            await connection.execute(self._upsert, columns_of(changes.changed))
+            await connection.execute(self._inserts.upsert, columns_of(changes.changed))
             if self.spec.adds:
                 keys = [_as_tuple(self._key_of(row), self.spec) for row in changes.changed]
-                await connection.execute(self._delete_nothing, columns_of(keys))
+                await connection.execute(self._statements.delete_nothing, columns_of(keys))
         if len(changes.new) >= COPIED_ROWS_MIN:
-            await _copy(connection, self._copy, changes.new)
+            await _copy(connection, self._statements.copy, changes.new)
         elif changes.new:
-            await connection.execute(self._insert, columns_of(changes.new))
+            await connection.execute(self._inserts.insert, columns_of(changes.new))
 
     async def fill(
         self,
@@ -173,7 +116,7 @@ class RowStore(Generic[R]):
                 indexes = await _drop_indexes(connection, self.table)
                 while piece is not None:
                     await self._make_months(connection, piece)
-                    async with connection.cursor() as cursor, cursor.copy(self._copy_csv) as copy:
+                    async with connection.cursor() as cursor, cursor.copy(self._statements.copy_csv) as copy:
                         await copy.write(piece.rows)
                     piece = await anext(pieces, None)
                 await _execute_all(connection, indexes)
@@ -189,7 +132,7 @@ class RowStore(Generic[R]):
 
     async def empty(self, connection: AsyncConnection[Any]) -> None:
         """Remove every row."""
-        await connection.execute(self._truncate)
+        await connection.execute(self._statements.truncate)
 
     async def live(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
         """The rows that have not retired, in batches."""
@@ -202,20 +145,20 @@ class RowStore(Generic[R]):
     def live_query(self) -> Composed:
         """The query of the rows that have not retired; its condition is that of a partial index."""
         if not self.spec.retires:
-            return self._select
+            return self._statements.select
         is_open = SQL(" OR ").join(SQL("{} IS NULL").format(Identifier(name)) for name in self.spec.retires)
-        return SQL("{} WHERE {}").format(self._select, is_open)
+        return SQL("{} WHERE {}").format(self._statements.select, is_open)
 
     async def all(self, connection: AsyncConnection[Any]) -> AsyncIterator[list[R]]:
         """Every row, in batches."""
-        async for rows in self._fetch(connection, self._select, ()):
+        async for rows in self._fetch(connection, self._statements.select, ()):
             yield rows
 
     async def page(self, connection: AsyncConnection[Any], column: str, values: Sequence[Key]) -> list[R]:
         """The rows in which a column of `page_by` has one of the values."""
         cursor = connection.cursor()
         read_json_as_text(cursor)
-        await cursor.execute(self._page[column], columns_of([(value,) for value in values]))
+        await cursor.execute(self._statements.page[column], columns_of([(value,) for value in values]))
         return [self.spec.row(*row) for row in await cursor.fetchall()]
 
     async def delete_before(self, connection: AsyncConnection[Any], begins: datetime) -> None:
@@ -282,30 +225,10 @@ def is_copied(changes: Changes[Any]) -> bool:
     return max(len(changes.new), len(changes.changed)) >= COPIED_ROWS_MIN
 
 
-async def _copy(connection: AsyncConnection[Any], statement: Composed, rows: Sequence[tuple[Any, ...]]) -> None:
+async def _copy(connection: AsyncConnection[Any], statement: bytes, rows: Sequence[tuple[Any, ...]]) -> None:
     async with connection.cursor() as cursor, cursor.copy(statement) as copy:
         for row in rows:
             await copy.write_row(row)
-
-
-def column_types(row: type[tuple[Any, ...]]) -> list[str]:
-    """The SQL types of a row's columns, in their order."""
-    return [_SQL_TYPES[_bare(hint)] for hint in get_type_hints(row).values()]
-
-
-def _bare(hint: Any) -> type:  # noqa: ANN401 - a type hint may be anything
-    if isinstance(hint, UnionType):
-        hint = next(part for part in get_args(hint) if part is not type(None))
-    assert isinstance(hint, type)
-    return hint
-
-
-def _identifiers(names: Sequence[str]) -> Composed:
-    return SQL(", ").join(Identifier(name) for name in names)
-
-
-def _arrays(names: Sequence[str], types: Mapping[str, str]) -> Composed:
-    return SQL(", ").join(SQL("%s::{}[]").format(SQL(types[name])) for name in names)
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]]) -> list[str]:

@@ -20,7 +20,7 @@ from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 from gpuledger.projection.fold import Fold
-from gpuledger.projection.rows import column_types
+from gpuledger.projection.row_statements import column_types
 
 ENCODING: Final = 1
 """How rows are written; another way is another layout."""

@@ -12,7 +12,7 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.tools.device_annotations import annotate, read_device
 from gpuledger.tools.errors import ToolError
-from gpuledger.tools.queries.pools import PoolName
+from gpuledger.tools.queries.pool_name import PoolName
 
 KINDS: Final = {ANNOTATION_ASSIGNMENT: GPU_POOLS.kind, ANNOTATION_CLUSTER_ASSIGNMENT: CLUSTER_GPU_POOLS.kind}
 

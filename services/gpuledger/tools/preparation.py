@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gpuledger.db.engine import connect
 from gpuledger.events.position import Position, is_after
 from gpuledger.ledger.connect import Connection, connected, refuse_old_server
-from gpuledger.ledger.continuity import confirm_anchor
+from gpuledger.ledger.continuity import confirm_anchor, positions_in
 from gpuledger.ledger.errors import ClosingError, LogLostError, LogRestoredError, NoLedgerError, RestoreInterruptedError
 from gpuledger.ledger.partition_streams import make_ledger, refuse_other_number
 from gpuledger.ledger.stream import Generation, open_current, stream_info
@@ -108,7 +108,7 @@ async def _confirm_rows(connection: Connection, found: Generation, checkpoints: 
         if not one.at.is_in(found.number):
             continue
         if one.anchor is not None:
-            await confirm_anchor(connection, found.number, head, one.anchor)
+            await confirm_anchor(connection, found.stream, head, one.anchor, positions_in(found.number))
         elif is_after(one.position, head):
             raise LogRestoredError(
                 f"{found.stream} at {connection.address} ends at {Position(found.number, head)}, and the database "

@@ -13,7 +13,7 @@ from gpuledger.domain.inventory.state import GPU_DEVICE
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceBreakGlassUsed, DeviceStateChanged
 from gpuledger.events.position import ORIGIN, Generations, Position, order
 from gpuledger.tools.cluster import KubeEvent
-from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
+from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, one_session, read
 from gpuledger.tools.queries.devices import (
     RecordedEvent,
     identify,
@@ -22,7 +22,8 @@ from gpuledger.tools.queries.devices import (
     registered_as,
 )
 from gpuledger.tools.queries.found_rows import RowDict
-from gpuledger.tools.queries.pools import PoolName, assignments_of, current_pools, find_pool
+from gpuledger.tools.queries.pool_name import PoolName
+from gpuledger.tools.queries.pools import assignments_of, current_pools, find_pool
 from gpuledger.tools.queries.rows import rows_where, slots_of
 
 DEVICES_MAX = 256
@@ -41,6 +42,11 @@ class Timeline(NamedTuple):
 
 async def device_timeline(backend: Backend, name: str) -> Timeline:
     """The life of a device that is identified by serial number, UUID or the name of a GPUDevice."""
+    async with one_session(backend, "gpuledger timeline") as shared:
+        return await _device_timeline(shared, name)
+
+
+async def _device_timeline(backend: Backend, name: str) -> Timeline:
     await bring_current(backend, named_projections(["devices"]))
     found = await identify(backend, name)
     if found is None:

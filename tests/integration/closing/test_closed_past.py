@@ -1,14 +1,18 @@
 """The past of closed generations, from their streams and from their archives: rows, snapshots, reports, months."""
 
+import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from gpuledger.db.engine import connect
 from gpuledger.events.envelope import decode
-from gpuledger.events.position import Position
-from gpuledger.ledger.errors import LogRestoredError
-from gpuledger.ledger.identity import Anchor
+from gpuledger.events.position import Position, is_at_or_after
+from gpuledger.ledger import stream_ledger
+from gpuledger.ledger.errors import GenerationError, LogRestoredError
+from gpuledger.ledger.identity import Anchor, anchor_of
+from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.continuity import confirm_checkpoint
 from gpuledger.projection.errors import GenerationMismatchError
 from gpuledger.projection.fold import Fold
@@ -79,6 +83,40 @@ async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
     async with services(servers) as supervision:
         await publish(supervision.ledger, failures(range(EVENTS + MORE, EVENTS + 2 * MORE)))
         await caught_up(supervision)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+async def test_who_has_not_noticed_that_a_generation_was_closed_and_deleted_goes_on(
+    servers: Servers, location: str, cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_ledger, "GENERATION_CHECK_S", 3_600.0)
+    of_card = "ledger.*.*.device.d1.*"
+    async with AsyncExitStack() as stack:
+        whole, filtered, places, last, anchor = [await stack.enter_async_context(opened(servers)) for _ in range(5)]
+        without_archives = await stack.enter_async_context(connect_ledger(servers.nats_url, name="without archives"))
+        await publish(whole, failures(range(1, MORE)))
+        before = await everything(whole)
+        selected = await everything(whole, subject_filter=of_card)
+        assert 0 < len(selected) < len(before)
+        await close_at(servers, location)
+        assert (await cli("log", "archive", "delete-stream", location, "1", "--yes")).code == 0
+        assert {one.generation for one in (whole, filtered, places, last, anchor, without_archives)} == {1}
+        found, found_of_card, found_places, found_last, found_anchor = await asyncio.gather(
+            everything(whole),
+            everything(filtered, subject_filter=of_card),
+            places.messages_at([7, MORE - 1]),
+            last.last_sequence("ledger.svc.>"),
+            anchor.anchor_at(7),
+        )
+        assert whole.generation == 2
+        assert found[: MORE - 1] == before
+        assert found[MORE - 1].subject.endswith(".archived")
+        assert found_of_card[: len(selected)] == selected
+        assert found_places == [before[6], before[MORE - 2]]
+        assert is_at_or_after(found_last, MORE)
+        assert found_anchor == anchor_of(7, before[6].subject, before[6].data)
+        with pytest.raises(GenerationError, match="nothing here reads its archive"):
+            await everything(without_archives)
 
 
 async def test_a_timeline_goes_on_across_months_that_retention_deleted(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 
 import psycopg
 import pytest
@@ -13,7 +14,7 @@ from gpuledger.db.replica import CONFLICT_RETRIES_MAX, past_conflicts, replay_of
 from gpuledger.events.device import DeviceFailed, DeviceInserted
 from gpuledger.events.envelope import Decoded
 from gpuledger.readmodels.projections import DevicesProjection, NodesProjection
-from gpuledger.tools.queries.backend import Backend, bring_current, read
+from gpuledger.tools.queries.backend import Backend, bring_current, one_session, read
 from gpuledger.tools.queries.replica import Replica
 from gpuledger.tools.reporting import Silent
 from support.events import event
@@ -126,8 +127,9 @@ async def test_projections_with_one_checkpoint_are_one_line(
 
 
 @pytest.mark.parametrize("is_idle", [True, False], ids=["between statements", "within a statement"])
+@pytest.mark.parametrize("is_shared", [False, True], ids=["a session each", "one session"])
 async def test_what_recovery_cancels_is_asked_again(
-    backend: Backend, replica_url: str, url: str, standby: StandbyServer, is_idle: bool
+    backend: Backend, replica_url: str, url: str, standby: StandbyServer, is_idle: bool, is_shared: bool
 ) -> None:
     asking, _ = on(replica_url, backend, wait_s=60)
     times = 0
@@ -142,7 +144,8 @@ async def test_what_recovery_cancels_is_asked_again(
 
     await bring_current(asking, [DevicesProjection()])
     await replayed(url, standby)
-    assert await read(asking, work, application_name="gpuledger test") == 2
+    async with one_session(asking, "gpuledger test") if is_shared else nullcontext(asking) as opened:
+        assert await read(opened, work, application_name="gpuledger test") == 2
 
 
 async def conflict(connection: AsyncConnection, url: str, standby: StandbyServer, *, is_idle: bool) -> None:

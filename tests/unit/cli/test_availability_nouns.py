@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.cli.get.availability_nouns import AVAILABILITY_NOUNS, CLAIMS, POOLS, SLICES
-from gpuledger.cli.get.nouns import KINDS, NOUNS, noun_to_get
+from gpuledger.cli.get.nouns import COMPUTED, KINDS, NOUNS, noun_to_get
 from gpuledger.cli.render import Output
 from gpuledger.events.payload import Payload
 from support.dra_facts import (
@@ -122,12 +122,13 @@ def test_the_numbers_add_up(facts: list[tuple[str, Payload]]) -> None:
 
 
 def test_every_kind_is_found_by_its_words_and_by_no_other_kinds() -> None:
-    assert set(AVAILABILITY_NOUNS) <= set(KINDS)
-    for name, noun in AVAILABILITY_NOUNS.items():
-        for word in (name, name.upper(), *noun.aliases):
-            assert noun_to_get(word) is noun
+    assert list(AVAILABILITY_NOUNS) == list(COMPUTED)
+    assert set(COMPUTED) <= set(KINDS)
+    for name, aliases in COMPUTED.items():
+        for word in (name, name.upper(), *aliases):
+            assert noun_to_get(word) is AVAILABILITY_NOUNS[name]
     words = [word for noun in NOUNS.values() for word in noun.aliases]
-    words += [word for noun in AVAILABILITY_NOUNS.values() for word in noun.aliases]
+    words += [word for aliases in COMPUTED.values() for word in aliases]
     assert len(words) == len(set(words))
 
 

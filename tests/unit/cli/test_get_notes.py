@@ -3,8 +3,8 @@
 import pytest
 
 from gpuledger.api.kinds import MODULE_CONFIG
+from gpuledger.cli.get.availability import AvailabilityQuery
 from gpuledger.cli.get.availability_nouns import CLAIMS, POOLS, SLICES, AvailabilityNoun
-from gpuledger.cli.get.ledger import AvailabilityQuery
 from gpuledger.events.settings import SettingsChanged
 from gpuledger.tools.queries.backend import Backend
 from support.events import RecordedFact, numbered, outgoing

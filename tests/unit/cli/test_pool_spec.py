@@ -10,7 +10,7 @@ from gpuledger.cli.render.values import cell
 from gpuledger.events.node import NodeBootstrapChanged
 from gpuledger.events.pool import DeviceFilter, LabelSelector, PoolTaint
 from gpuledger.events.reach import NodeRequirement
-from gpuledger.tools.queries.pools import PoolName
+from gpuledger.tools.queries.pool_name import PoolName
 from support.gpu_states import ready
 from support.pools import pool
 

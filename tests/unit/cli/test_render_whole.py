@@ -1,10 +1,11 @@
 """Whole tables and documents, whatever values their rows have."""
 
 import io
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,19 @@ from gpuledger.cli.render import Column, Console, Output, View, render
 from gpuledger.cli.render.rows import LINES_PER_WRITE_MAX
 from gpuledger.cli.render.values import cell, cells, json_text
 from gpuledger.tools.queries.found_rows import FoundRows
+
+
+class _Own(tzinfo):
+    """A zone of the standard library's protocol and no more."""
+
+    def utcoffset(self, _when: datetime | None) -> timedelta:
+        return timedelta(hours=2)
+
+    def dst(self, _when: datetime | None) -> None:
+        return None
+
+    def tzname(self, _when: datetime | None) -> str:
+        return "own"
 
 
 class _Pair(NamedTuple):
@@ -63,7 +77,14 @@ def test_every_cell_of_a_table_stands_padded_below_its_heading(
         assert out.getvalue() == expected
 
 
-KINDS: tuple[st.SearchStrategy[Any], ...] = (TEXTS, st.integers(), st.booleans(), st.datetimes())
+ZONES: tuple[tzinfo | None, ...] = (
+    *(None, UTC, ZoneInfo("UTC"), ZoneInfo("Europe/London")),
+    *(timezone(timedelta(seconds=1)), _Own()),
+)
+TIMES = st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1), timezones=st.sampled_from(ZONES))  # noqa: DTZ001
+"""In UTC, in zones that are as late as UTC at times, and in one that libraries do not know."""
+
+KINDS: tuple[st.SearchStrategy[Any], ...] = (TEXTS, st.integers(), st.booleans(), st.datetimes(), TIMES)
 ONE_TYPE = st.sampled_from(KINDS).flatmap(lambda kind: st.lists(st.none() | kind))
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.source import PRESENT_ONLY, announce_unless_ledger, is_present_only, open_source, refuse_in_present
+from gpuledger.cli.source import PRESENT_ONLY, announce_unless_ledger, is_present_only, refuse_in_present
+from gpuledger.cli.state_source import open_source
 from gpuledger.ledger.errors import NoLedgerError
 from gpuledger.tools.cluster import OWN_KUBECONFIG, KubeAccess
 from gpuledger.tools.present.source import KubernetesSource

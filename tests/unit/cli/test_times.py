@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from gpuledger.cli.errors import CliError, ExitCode, report
-from gpuledger.cli.times import TimeFormatError, format_time, parse_as_recorded, parse_position, parse_time
+from gpuledger.cli.times import (
+    TimeFormatError,
+    format_time,
+    format_times,
+    parse_as_recorded,
+    parse_position,
+    parse_time,
+)
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -132,6 +139,11 @@ def test_a_long_or_hostile_text_is_quoted_safely() -> None:
 )
 def test_a_time_is_written_in_utc(time: datetime, text: str) -> None:
     assert format_time(time) == text
+    assert format_times([NOW, time]) == [format_time(NOW), text]
+
+
+def test_no_times_have_no_texts() -> None:
+    assert format_times([]) == []
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,10 @@ def test_the_tokens_of_a_text_are_the_text(text: str) -> None:
         ("/* /* */ live.device */", "/* /* */ live.device */"),
         ("-- live.device", "-- live.device"),
         ('"live.device"', '"live.device"'),
+        ("FROM live.devicé, live.device\U0001f5a5", "FROM live.devicé, live.device\U0001f5a5"),
+        ("FROM live.device$1, live.device_2", "FROM live.device$1, live.device_2"),
+        ("$é1$ live.device $é1$ live.device", '$é1$ live.device $é1$ tmp."device"'),
+        ("$1$ live.device $1$", '$1$ tmp."device" $1$'),
     ],
 )
 def test_qualified_names_are_relocated(text: str, expected: str) -> None:

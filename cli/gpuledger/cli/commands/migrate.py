@@ -16,6 +16,7 @@ from gpuledger.db.revision import HEAD_REVISION
 from gpuledger.events.catalogue import registry
 from gpuledger.ledger.errors import NoLedgerError
 from gpuledger.runtime.settings import PARTITIONS, PARTITIONS_MAX
+from gpuledger.tools.own_views import lost_views_text
 
 _VERSION = View("component", (Column("component"), Column("version")), "component")
 
@@ -73,8 +74,10 @@ def migrate(
     if not result.has_reader:
         message("The read-only role could not be made: the user in DATABASE_URL may not create roles.")
     if jsonb:
-        tables = run(contracted(data_dir))
-        message(f"JSON is jsonb now in {', '.join(tables)}." if tables else "All JSON in tables is jsonb.")
+        done = run(contracted(data_dir))
+        message(f"JSON is jsonb now in {', '.join(done.tables)}." if done.tables else "All JSON in tables is jsonb.")
+        if done.lost_views:
+            message(lost_views_text(done.lost_views))
     return ExitCode.OK
 
 

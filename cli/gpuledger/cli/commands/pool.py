@@ -11,7 +11,7 @@ from gpuledger.cli.run import run
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.tools import assignments
 from gpuledger.tools.cluster import KubeAccess, open_kube
-from gpuledger.tools.queries.pools import PoolName
+from gpuledger.tools.queries.pool_name import PoolName
 
 app = typer.Typer(help="Assign GPUDevices to pools, and take them back.", no_args_is_help=True)
 

@@ -15,7 +15,7 @@ from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
 from gpuledger.cli.render.page import AnswerOutput, Document, Output, show_answer
 from gpuledger.cli.render.why_page import why_page
 from gpuledger.cli.run import run
-from gpuledger.cli.source import open_source
+from gpuledger.cli.state_source import open_source
 from gpuledger.cli.times import format_time, parse_time
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess

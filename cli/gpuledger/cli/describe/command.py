@@ -36,14 +36,14 @@ from gpuledger.cli.get.nouns import DEVICES, NODES, noun_of, pool_name
 from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.run import run
-from gpuledger.cli.source import open_source, show_notes
+from gpuledger.cli.state_source import open_source, show_notes
 from gpuledger.cli.times import format_time, parse_time
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess, KubeReply, if_reachable, object_or_none
 from gpuledger.tools.explain.access import namespaces_in, readable
 from gpuledger.tools.queries.backend import bring_current
-from gpuledger.tools.queries.pools import PoolName
+from gpuledger.tools.queries.pool_name import PoolName
 from gpuledger.tools.queries.source import LedgerSource, StateSource
 
 T = TypeVar("T")

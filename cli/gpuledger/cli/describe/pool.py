@@ -23,7 +23,8 @@ from gpuledger.tools.explain.excluded_devices import ExcludedDevice, excluded_de
 from gpuledger.tools.explain.pools import PodUse, uses_of
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.found_rows import RowDict
-from gpuledger.tools.queries.pools import PoolName, current_pools, find_pool
+from gpuledger.tools.queries.pool_name import PoolName
+from gpuledger.tools.queries.pools import current_pools, find_pool
 
 DEVICES = (
     Column("Name", "name"),

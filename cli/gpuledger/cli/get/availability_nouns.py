@@ -25,7 +25,6 @@ class AvailabilityNoun:
     rows: Callable[[Availability], Iterator[RowDict]]
     key: tuple[str, ...]
     name_of: Callable[[RowDict], str]
-    aliases: tuple[str, ...] = ()
     namespaced: bool = False
     in_tables: Callable[[RowDict], RowDict] = dict
     has_statuses: bool = False
@@ -85,7 +84,6 @@ SLICES = AvailabilityNoun(
     slice_rows,
     (NAME,),
     lambda row: str(row[NAME]),
-    aliases=("slice",),
     in_tables=_with_validity,
     has_statuses=True,
 )
@@ -114,7 +112,6 @@ POOLS = AvailabilityNoun(
     pool_rows,
     ("driver", "poolName", "nodeName"),
     _pool_name,
-    aliases=("slicepool",),
     in_tables=_with_slices,
     has_statuses=True,
 )
@@ -137,7 +134,6 @@ CLAIMS = AvailabilityNoun(
     claim_rows,
     ("namespace", NAME),
     _claim_name,
-    aliases=("claim",),
     namespaced=True,
 )
 

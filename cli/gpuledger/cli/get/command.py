@@ -1,21 +1,13 @@
 """`gpuledger get`: the rows of one kind from the ledger, now, at a past time or as recorded; and Kubernetes objects."""
 
+from collections.abc import Coroutine, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.get.availability_nouns import AvailabilityNoun
-from gpuledger.cli.get.kube_objects import ObjectQuery, get_objects, watch_objects
-from gpuledger.cli.get.ledger import (
-    AvailabilityQuery,
-    LedgerQuery,
-    TableQuery,
-    show_present_rows,
-    show_rows,
-    watch_rows,
-)
+from gpuledger.cli.get.ledger import TableQuery, show_rows, watch_rows
 from gpuledger.cli.get.nouns import KINDS, KubeNoun, Noun, noun_to_get
 from gpuledger.cli.options import AsRecorded, At, Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output
@@ -25,8 +17,12 @@ from gpuledger.cli.times import parse_as_recorded, parse_time
 from gpuledger.edge.kube.client import Selection
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess
-from gpuledger.tools.present.source import ANOTHER_WAY
+from gpuledger.tools.present.refusal import ANOTHER_WAY
 from gpuledger.tools.queries.moments import PointInTime
+
+if TYPE_CHECKING:
+    from gpuledger.cli.get.availability import AvailabilityQuery
+    from gpuledger.cli.get.availability_nouns import AvailabilityNoun
 
 KUBERNETES = "Kubernetes kinds"
 
@@ -98,36 +94,61 @@ def get(
     headers, in_namespace = not no_headers, None if all_namespaces else namespace
     access = KubeAccess(kubeconfig, context, data_dir)
     if isinstance(noun, KubeNoun):
-        selection = Selection(in_namespace, selector or "", field_selector or "")
-        objects = _object_query(noun, selection, names, access, past)
+        _refuse(past, f"{noun.resource.plural} are read from Kubernetes, which has no past", "Ask for devices or nodes")
         announce_unless_ledger(data_dir, access)
-        run((watch_objects if watch else get_objects)(objects, output, headers=headers))
+        selection = Selection(in_namespace, selector or "", field_selector or "")
+        run(_objects(noun, selection, names or [], access, output, watch=watch, headers=headers))
         return
     kube_options = {"--selector": selector, "--field-selector": field_selector}
     kube_options |= {} if "namespace" in filters else {"--namespace": namespace}
     _refuse(kube_options, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
     moment = _parse_point_in_time(at, as_recorded, system_clock())
     query = _ledger_query(noun, names or [], {"node": node, "namespace": in_namespace})
-    if isinstance(query, AvailabilityQuery) and is_present_only(data_dir, access):
+    if not isinstance(query, TableQuery) and is_present_only(data_dir, access):
         _refuse_what_a_ledger_does(past, watch=watch)
-        run(show_present_rows(query, access, output, headers=headers))
+        run(_present_rows(query, access, output, headers=headers))
     elif watch:
         run(watch_rows(query, output, data_dir, headers=headers))
     else:
         run(show_rows(query, moment, output, data_dir, headers=headers))
 
 
-def _object_query(
-    noun: KubeNoun, selection: Selection, names: list[str] | None, access: KubeAccess, past: dict[str, str | None]
-) -> ObjectQuery:
-    _refuse(past, f"{noun.resource.plural} are read from Kubernetes, which has no past", "Ask for devices or nodes")
-    return ObjectQuery(noun, selection, tuple(map(noun.bare, names or [])), access)
+def _objects(
+    noun: KubeNoun,
+    selection: Selection,
+    names: Sequence[str],
+    access: KubeAccess,
+    output: Output,
+    *,
+    watch: bool,
+    headers: bool,
+) -> Coroutine[Any, Any, None]:
+    from gpuledger.cli.get.kube_objects import (  # noqa: PLC0415 - kinds of the ledger need no client of Kubernetes
+        ObjectQuery,
+        get_objects,
+        watch_objects,
+    )
+
+    query = ObjectQuery(noun, selection, tuple(map(noun.bare, names)), access)
+    return (watch_objects if watch else get_objects)(query, output, headers=headers)
 
 
-def _ledger_query(noun: Noun | AvailabilityNoun, names: list[str], filters: dict[str, str | None]) -> LedgerQuery:
+def _present_rows(
+    query: "AvailabilityQuery", access: KubeAccess, output: Output, *, headers: bool
+) -> Coroutine[Any, Any, None]:
+    from gpuledger.cli.get.availability import show_present_rows  # noqa: PLC0415 - with all that reads Kubernetes
+
+    return show_present_rows(query, access, output, headers=headers)
+
+
+def _ledger_query(
+    noun: "Noun | AvailabilityNoun", names: list[str], filters: dict[str, str | None]
+) -> "TableQuery | AvailabilityQuery":
     bare, namespace = [name.removeprefix(f"{noun.view.kind}/") for name in names], filters["namespace"]
     if isinstance(noun, Noun):
         return TableQuery(noun, bare, {column: value for column, value in filters.items() if value is not None})
+    from gpuledger.cli.get.availability import AvailabilityQuery  # noqa: PLC0415 - with all rules of slices
+
     full = [name if namespace is None or "/" in name else f"{namespace}/{name}" for name in bare]
     return AvailabilityQuery(noun, full, namespace)
 
@@ -153,7 +174,7 @@ def _refuse_what_a_ledger_does(past: dict[str, str | None], *, watch: bool) -> N
     refuse_in_present("--watch", watch, f"Use `kubectl get --watch`. {ANOTHER_WAY}")
 
 
-def _filters_of(noun: Noun | AvailabilityNoun | KubeNoun) -> tuple[str, ...]:
+def _filters_of(noun: "Noun | AvailabilityNoun | KubeNoun") -> tuple[str, ...]:
     """The options, beside names, by which users may choose rows of a kind."""
     if isinstance(noun, Noun):
         return noun.narrowed_by

@@ -12,18 +12,13 @@ from typing import Protocol
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError
-from gpuledger.cli.get.availability_nouns import AvailabilityNoun
 from gpuledger.cli.get.nouns import Noun
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
-from gpuledger.cli.source import announce_present, show_notes
 from gpuledger.db.engine import AsyncConnection
-from gpuledger.domain.dra.rows import AVAILABILITY, DEVICE_CLASS
-from gpuledger.domain.dra.state import Availability
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
-from gpuledger.tools.cluster import KubeAccess
-from gpuledger.tools.present.source import KubernetesSource
+from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
@@ -34,17 +29,12 @@ from gpuledger.tools.queries.rows import (
     rows_as_recorded,
     rows_at,
 )
-from gpuledger.tools.queries.slice_statuses import staleness
-from gpuledger.tools.queries.source import LedgerSource
 
 PAUSE_S = 0.5
 """Between two readings of the rows, while events keep coming."""
 
 AGGREGATE_TOKEN = 3
 """The token of a subject that names the aggregate."""
-
-NOT_IN_ROWS = (DEVICE_CLASS.name, AVAILABILITY.name)
-"""Tables that no row of slices, their pools and claims depends on."""
 
 RowKey = tuple[object, ...]
 
@@ -138,60 +128,6 @@ class TableQuery:
         return rows
 
 
-@dataclass(frozen=True, slots=True)
-class AvailabilityQuery:
-    """Rows that follow from the state of dynamic resource allocation; `names` are full, as `namespace/name`."""
-
-    noun: AvailabilityNoun
-    names: Sequence[str]
-    namespace: str | None
-
-    @property
-    def view(self) -> View:
-        """The columns."""
-        return self.noun.view
-
-    @property
-    def projection(self) -> str:
-        """The projection of the state."""
-        return "availability"
-
-    async def read(
-        self,
-        backend: Backend,
-        moment: PointInTime,
-        columns: Sequence[str] = (),  # noqa: ARG002 - as the protocol has it
-    ) -> Sequence[RowDict]:
-        """Evaluate the rows as of a moment."""
-        return self.rows_of(await LedgerSource(backend).availability(moment))
-
-    def rows_of(self, state: Availability) -> list[RowDict]:
-        """The rows of a state, wherever it was read."""
-        return [row for row in self.noun.rows(state) if self._is_selected(row)]
-
-    async def note(self, backend: Backend) -> str | None:
-        """That Kubernetes shows something older, where that is so."""
-        stale = await staleness(backend.ledger) if self.noun.has_statuses else None
-        return f"ResourceSliceStatuses in Kubernetes are {stale}; these rows come from the ledger." if stale else None
-
-    def key(self, row: RowDict) -> RowKey:
-        """The key of the kind."""
-        return tuple(row[part] for part in self.noun.key)
-
-    def name(self, row: RowDict) -> object:
-        """The name of a row."""
-        return self.noun.name_of(row)
-
-    def laid_out(self, rows: Sequence[RowDict], output: Output) -> Sequence[RowDict]:
-        """The rows with what only tables have, or as names alone."""
-        return self.noun.shown(rows, output)
-
-    def _is_selected(self, row: RowDict) -> bool:
-        if self.namespace is not None and row["namespace"] != self.namespace:
-            return False
-        return not self.names or self.noun.name_of(row) in self.names
-
-
 async def show_rows(
     query: LedgerQuery, moment: PointInTime, output: Output, data_dir: Path | None, *, headers: bool
 ) -> None:
@@ -200,28 +136,21 @@ async def show_rows(
     Raises:
         CliError: there is no row of a requested name.
     """
-    async with open_backend(data_dir, f"get {query.view.kinds}", asks=True) as backend:
-        rows = await query.read(backend, moment, query.view.needed(output))
-        note = await query.note(backend) if moment == NOW else None
-    _show(query, rows, output, headers=headers, note=note)
+    with seldom_collected():
+        async with open_backend(data_dir, f"get {query.view.kinds}", asks=True) as backend:
+            rows = await query.read(backend, moment, query.view.needed(output))
+            note = await query.note(backend) if moment == NOW else None
+        show_found(query, rows, output, headers=headers, note=note)
 
 
-async def show_present_rows(query: AvailabilityQuery, access: KubeAccess, output: Output, *, headers: bool) -> None:
-    """Show the rows as Kubernetes has them now, without a ledger.
+def show_found(
+    query: LedgerQuery, rows: Sequence[RowDict], output: Output, *, headers: bool, note: str | None = None
+) -> None:
+    """Show rows that were read.
 
     Raises:
         CliError: there is no row of a requested name.
     """
-    announce_present()
-    source = KubernetesSource(access, query.namespace)
-    state = await source.availability(without=NOT_IN_ROWS)
-    show_notes(source)
-    _show(query, query.rows_of(state), output, headers=headers)
-
-
-def _show(
-    query: LedgerQuery, rows: Sequence[RowDict], output: Output, *, headers: bool, note: str | None = None
-) -> None:
     view = query.view
     if rows or not query.names:
         render(query.laid_out(rows, output), view, output, headers=headers)

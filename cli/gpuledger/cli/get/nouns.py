@@ -1,18 +1,18 @@
 """The kinds that `get` can show: those of the ledger with their columns and tables, and those of Kubernetes.
 
 The same columns come from the tables of now, from the history functions (`--at`) and from a fold of the log
-(`--as-recorded`), so that the three can be compared. Kinds whose rows have to be computed are in `availability_nouns`;
-a Kubernetes kind has the columns that its API server gives.
+(`--as-recorded`), so that the three can be compared. Of kinds whose rows have to be computed only the words are here;
+their columns are in `availability_nouns`, which is imported when somebody asks for one. A Kubernetes kind has the
+columns that its API server gives.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES, Resource
 from gpuledger.api.kinds import NODES as KUBE_NODES
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.get.availability_nouns import AVAILABILITY_NOUNS, AvailabilityNoun
 from gpuledger.cli.render import Column, View
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
@@ -20,8 +20,11 @@ from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import TableSpec
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
-from gpuledger.tools.queries.pools import PoolName
+from gpuledger.tools.queries.pool_name import PoolName
 from gpuledger.tools.queries.rows import RowSource
+
+if TYPE_CHECKING:
+    from gpuledger.cli.get.availability_nouns import AvailabilityNoun
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,9 +310,12 @@ KUBE_NOUNS = {
 }
 """The Kubernetes kinds. `nodes` are those of the ledger without --kube; `pools` are those of both kinds."""
 
+COMPUTED: Final = {"slices": ("slice",), "slicepools": ("slicepool",), "claims": ("claim",)}
+"""The kinds of `availability_nouns`, with their other words."""
+
 POOL_KINDS = ("pools", "gpupools", "clustergpupools")
 
-KINDS = tuple(dict.fromkeys((*NOUNS, *AVAILABILITY_NOUNS, *KUBE_NOUNS)))
+KINDS = tuple(dict.fromkeys((*NOUNS, *COMPUTED, *KUBE_NOUNS)))
 """Every kind, for those who choose one."""
 
 
@@ -325,7 +331,7 @@ def noun_of(kind: str, choices: Iterable[str] = NOUNS) -> Noun:
     return noun
 
 
-def noun_to_get(kind: str, *, kube: bool = False) -> Noun | AvailabilityNoun | KubeNoun:
+def noun_to_get(kind: str, *, kube: bool = False) -> "Noun | AvailabilityNoun | KubeNoun":
     """The noun of a name or alias; with `kube` that of Kubernetes, where both have it.
 
     Raises:
@@ -336,10 +342,19 @@ def noun_to_get(kind: str, *, kube: bool = False) -> Noun | AvailabilityNoun | K
         return in_kube
     if kube:
         raise _unknown(kind, KUBE_NOUNS)
-    noun = _named(kind, NOUNS) or _named(kind, AVAILABILITY_NOUNS)
+    noun = _named(kind, NOUNS) or _computed(kind)
     if noun is None:
         raise _unknown(kind, KINDS)
     return noun
+
+
+def _computed(kind: str) -> "AvailabilityNoun | None":
+    name = next((name for name, aliases in COMPUTED.items() if kind.lower() in (name, *aliases)), None)
+    if name is None:
+        return None
+    from gpuledger.cli.get.availability_nouns import AVAILABILITY_NOUNS  # noqa: PLC0415 - with all rules of slices
+
+    return AVAILABILITY_NOUNS[name]
 
 
 def pool_name(kind: str, name: str, namespace: str | None = None) -> PoolName | None:

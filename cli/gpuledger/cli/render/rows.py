@@ -9,7 +9,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, repeat, zip_longest
-from operator import add
+from operator import add, mod
 from textwrap import wrap
 from typing import Final
 
@@ -116,8 +116,9 @@ def _table(
     paint = _paint(console)
     texts = [cells(_values(rows, column.field), column) for column in columns]
     headings = [visible(column.heading) for column in columns]
-    measured = [[heading, *some] if headers else some for heading, some in zip(headings, texts, strict=True)]
-    longest = [max(_cells_of(some)) for some in measured]
+    longest = [max(_cells_of(some)) for some in texts]
+    if headers:
+        longest = list(map(max, longest, _cells_of(headings)))
     widths = _fitted(longest, columns, console.width)
     if headers:
         yield from _lines([[heading] for heading in headings], columns, widths, str)
@@ -158,26 +159,28 @@ def _lines(
     texts: Sequence[Sequence[str]], columns: tuple[Column, ...], widths: list[int], paint: Callable[[str], str]
 ) -> Iterator[str]:
     """Lines of the texts of each column."""
-    padded = [
-        _padded(some, width, paint, right=column.right)
-        for some, column, width in zip(texts, columns, widths, strict=True)
-    ]
-    lines = map(str.rstrip, map(GAP.join, zip(*padded, strict=True)), repeat(" "))
+    rights = [column.right for column in columns]
+    if paint is str and all("".join(some).isascii() for some in texts):
+        layout = GAP.join(f"%{width if right else -width}s" for width, right in zip(widths, rights, strict=True))
+        whole = map(mod, repeat(layout), zip(*texts, strict=True))
+    else:
+        given = zip(texts, widths, rights, strict=True)
+        padded = [_padded(some, width, paint, right=right) for some, width, right in given]
+        whole = map(GAP.join, zip(*padded, strict=True))
+    lines = map(str.rstrip, whole, repeat(" "))
     while some := list(islice(lines, LINES_PER_WRITE_MAX)):
-        yield "".join(map(add, some, repeat("\n")))
+        yield "\n".join((*some, ""))
 
 
 def _padded(texts: Sequence[str], width: int, paint: Callable[[str], str], *, right: bool) -> list[str]:
-    if paint is str and "".join(texts).isascii():
-        return list(map(str.rjust if right else str.ljust, texts, repeat(width)))
     spaces = [" " * (width - taken) for taken in _cells_of(texts)]
     painted = texts if paint is str else list(map(paint, texts))
     return list(map(add, spaces, painted) if right else map(add, painted, spaces))
 
 
-def _cells_of(texts: Sequence[str]) -> list[int]:
+def _cells_of(texts: Sequence[str]) -> Iterable[int]:
     """How many cells of a terminal each text takes; none holds a control character."""
-    return list(map(len if "".join(texts).isascii() else cell_len, texts))
+    return map(len if "".join(texts).isascii() else cell_len, texts)
 
 
 def _paint(console: Console) -> Callable[[str], str]:

@@ -15,7 +15,7 @@ import orjson
 
 from gpuledger.cli.errors import visible
 from gpuledger.cli.render.view import Column
-from gpuledger.cli.times import format_time
+from gpuledger.cli.times import format_time, format_times
 
 NONE: Final = "<none>"
 TABLE_DECIMALS: Final = 2
@@ -55,7 +55,8 @@ def _texts_of_one_type(values: list[Any]) -> list[str] | None:
     if types == {int}:
         return [NONE if value is None else str(value) for value in values]
     if types == {datetime}:
-        return [NONE if value is None else format_time(value) for value in values]
+        times = iter(format_times([value for value in values if value is not None]))
+        return [NONE if value is None else next(times) for value in values]
     return None
 
 
@@ -67,13 +68,11 @@ def _cell(value: object, format_: Callable[[object], str]) -> str:
 
 
 def csv_field(value: object) -> str:
-    """The text of a CSV field: None is empty, lists are comma-joined, mappings are compact JSON."""
+    """The text of a CSV field: None is empty, lists and mappings are compact JSON, as `-o json` has them."""
     if value is None:
         return ""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
         return json_text(value)
-    if isinstance(value, list | tuple | set | frozenset):
-        return ",".join(csv_field(item) for item in value)
     return _encodable(_scalar(value))
 
 

@@ -7,7 +7,13 @@ BEGIN
     FOR kept IN
         SELECT *, format('%I.%I', schema_name, view_name) AS name FROM pg_temp.kept_view ORDER BY depth, schema_name, view_name
     LOOP
-        CONTINUE WHEN to_regclass(kept.name) IS NOT NULL;
+        -- The catalog needs no right on the schema, unlike to_regclass.
+        CONTINUE WHEN EXISTS (
+            SELECT
+            FROM pg_class
+            JOIN pg_namespace ON pg_namespace.oid = relnamespace
+            WHERE nspname = kept.schema_name AND relname = kept.view_name
+        );
         BEGIN
             EXECUTE format(
                 'CREATE %s %s %s AS %s %s',

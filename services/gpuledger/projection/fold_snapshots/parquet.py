@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Any, Final, Protocol
 
 from gpuledger.domain.table import Key, Sum, TableSpec
-from gpuledger.projection.rows import column_types
+from gpuledger.projection.row_statements import column_types
 from gpuledger.projection.snapshot import Row
 from gpuledger.runtime.garbage import uncollected
 

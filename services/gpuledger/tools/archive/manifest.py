@@ -27,7 +27,9 @@ _Text = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    """What validates a part is built when the first one is read: most commands read none."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 P = TypeVar("P", bound=_Part)

@@ -16,9 +16,9 @@ from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ForbiddenError, NotFoundError
 from gpuledger.edge.watchers.api_discovery import first_served
 from gpuledger.tools.cluster import KubeAccess, open_kube
-from gpuledger.tools.errors import RequestError
 from gpuledger.tools.present.objects import DatedPart, facts_of, problem_notes
 from gpuledger.tools.present.pools import POOL_KINDS, PoolObjects, PresentPools, pools_of
+from gpuledger.tools.present.refusal import refuse_past
 from gpuledger.tools.present.slices import KINDS, PresentKind, availability_of
 from gpuledger.tools.queries.moments import NOW, PointInTime
 
@@ -30,20 +30,6 @@ UNREAD: Final[Mapping[str, str]] = {
     NODES.plural: "nodes are judged by their names alone",
 }
 """What it means for an answer that a list is refused."""
-
-
-ANOTHER_WAY: Final = "Set NATS_URL and DATABASE_URL, or name the --data-dir of a ledger"
-"""How the past can be asked."""
-
-
-def refuse_past(moment: object) -> None:
-    """Refuse to answer about the past.
-
-    Raises:
-        RequestError: there is a moment.
-    """
-    if moment is not None:
-        raise RequestError("There is no ledger here, and Kubernetes has no past", ANOTHER_WAY)
 
 
 class KubernetesSource:

@@ -5,8 +5,9 @@ progress through the `Reporter`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -48,7 +49,8 @@ class Backend:
     """An open ledger and database. `data_dir` is the data directory of embedded servers, None for real ones.
 
     With `nats_identity` a tool opens the ledger once more, such as an archived generation. `objects_url` is where
-    snapshots are; None: nowhere. A command that only asks has the `replica` that answers it, where there is one.
+    snapshots are; None: nowhere. A command that only asks has the `replica` that answers it, where there is one. What
+    is read goes over the `session`, where there is one (`one_session`).
     """
 
     ledger: JetStreamLedger
@@ -59,6 +61,7 @@ class Backend:
     nats_identity: NatsIdentity = ANONYMOUS
     objects_url: str | None = None
     replica: Replica | None = None
+    session: AsyncConnection | None = None
 
     @property
     def snapshots(self) -> FoldSnapshots | None:
@@ -108,7 +111,8 @@ async def bring_current(backend: Backend, projections: Sequence[Projection] | No
     if backend.replica is not None:
         backend.replica.require(projections or all_projections(), head)
         return
-    async with connect(backend.database_url, application_name="gpuledger position") as connection:
+    opening = connect(backend.database_url, application_name="gpuledger position")
+    async with opening if backend.session is None else nullcontext(backend.session) as connection:
         for projection in projections or all_projections():
             position = _Position(connection, projection, backend.ledger.generations, head)
             if await position.lag() == 0:
@@ -116,6 +120,17 @@ async def bring_current(backend: Backend, projections: Sequence[Projection] | No
             if events := await _project(backend, position):
                 checkpoint = await position.checkpoint()
                 backend.reporter.message(await as_of(backend.ledger, [projection.name], events, checkpoint))
+
+
+@asynccontextmanager
+async def one_session(backend: Backend, application_name: str) -> AsyncIterator[Backend]:
+    """The backend for several questions, one after the other, which are all asked over one connection meanwhile.
+
+    Each is still about a moment of its own. Raises as `read` does.
+    """
+    url = backend.database_url if backend.replica is None else backend.replica.url
+    async with reader_session(url, application_name=application_name) as connection:
+        yield replace(backend, session=connection)
 
 
 async def read(
@@ -135,9 +150,15 @@ async def read(
         DatabaseUnavailableError: no connection can be made, or it is lost.
         RecoveryConflictError: the replica canceled it each time.
     """
-    session = partial(
+    opening = partial(
         reader_session, application_name=application_name, statement_timeout_s=statement_timeout_s, settings=settings
     )
+    is_usual = (statement_timeout_s, settings) == (STATEMENT_TIMEOUT_S, NO_SETTINGS)
+
+    def session(url: str) -> AbstractAsyncContextManager[AsyncConnection]:
+        shared = backend.session
+        return opening(url) if shared is None or shared.closed or not is_usual else nullcontext(shared)
+
     if backend.replica is not None:
         return await backend.replica.read(work, session)
     async with session(backend.database_url) as connection, one_moment(connection):

@@ -4,9 +4,8 @@ Nothing here writes or decides: what was decided in the past is among the record
 """
 
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
-from gpuledger.api.pool_ref import PoolRef
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.domain.fact import Fact, Handler
 from gpuledger.domain.pools import rows
@@ -24,30 +23,10 @@ from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
 from gpuledger.tools.queries.devices import RecordedEvent, recorded_events
 from gpuledger.tools.queries.named_events import messages_about
+from gpuledger.tools.queries.pool_name import PoolName
 
 BOOKKEEPING: Final = (rows.POOL_TALLY.name, rows.DEVICE_PROBLEM.name, rows.POOL_MODULE.name)
 """Tables that no command shows."""
-
-
-class PoolName(NamedTuple):
-    """How people name a pool. `is_cluster` None: of either kind."""
-
-    name: str
-    namespace: str | None = None
-    is_cluster: bool | None = None
-
-    @property
-    def id(self) -> str:
-        """The id of the pool with this full name; without a namespace that is a ClusterGPUPool."""
-        return self.name if self.namespace is None else f"{self.namespace}/{self.name}"
-
-    def matches(self, pool: str) -> bool:
-        """Whether the name may stand for the pool of this id."""
-        if self.is_cluster is not None and self.is_cluster == bool(PoolRef.parse(pool).namespace):
-            return False
-        if self.namespace is not None:
-            return pool == self.id
-        return PoolRef.parse(pool).name == self.name
 
 
 async def current_pools(backend: Backend) -> PoolFacts:

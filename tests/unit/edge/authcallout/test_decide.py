@@ -28,6 +28,7 @@ from gpuledger.edge.authcallout.decide import (
 )
 from gpuledger.ledger.permissions import AGENTS_ACCOUNT, agent_permissions
 from gpuledger.ledger.server_config import TOKEN_CHARS_MAX
+from support.thoroughness import examples
 
 NOW_S = 1_800_000_000
 RULES = LoginRules("gpuledger-agents", "system:serviceaccount:gpu:agent")
@@ -99,6 +100,7 @@ def test_everybody_else_is_refused(answer: dict[str, Any], expected: Reason) -> 
     assert reason(decide(token(exp=NOW_S + 3600), answer, RULES, NOW_S)) is expected
 
 
+@examples(0.3)
 @given(st.dictionaries(st.text(), st.recursive(st.none() | st.booleans() | st.text(), st.lists)))
 def test_whatever_else_a_review_says_lets_nobody_in(answer: dict[str, Any]) -> None:
     assert isinstance(decide("t", answer, RULES, NOW_S), Denied)
