@@ -17,6 +17,7 @@ from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.memory import matcher
 from gpuledger.ledger.order import Entry, Order
+from gpuledger.ledger.partition_guard import StreamGuard
 from gpuledger.ledger.partitioned import PartitionedLedger
 from gpuledger.ledger.partitions import partition_of
 from gpuledger.ledger.permissions import desired_devices_subject
@@ -183,3 +184,19 @@ async def test_the_end_of_the_order_is_asked_for_once_however_many_places_are_lo
     assert (await ledger.last_sequence(devices), times) == (of_devices[-1].sequence, 2)
     async with ledger.read(recorded[20].sequence) as reader:
         assert (await reader.next_batch(1), times) == ([recorded[21]], 3)
+
+
+async def test_lengths_of_two_stores_are_not_compared(ledger: PartitionedLedger) -> None:
+    """An older copy is put back when the order has given the length of before."""
+    await ledger.publish(of("n1", 1))
+    connection, lengths = ledger._connection, [99, 1, 99]
+
+    async def length() -> int:
+        connection.times_connected += len(lengths) == 3
+        return lengths.pop(0)
+
+    guard = StreamGuard(connection, ledger.identity, ledger.log.streams[part("n1")], "partition", length)
+    await guard.confirm()
+    assert lengths == [99]
+    with pytest.raises(LogRestoredError, match="has 1 events, and 99 were in the log"):
+        await guard.confirm()
