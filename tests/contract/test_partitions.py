@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import nats
 import pytest
 
-from gpuledger.events.position import Offset, number_of
+from gpuledger.events.position import number_of
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger import edge as edge_module
 from gpuledger.ledger.api import Expected, Message, Outgoing
@@ -16,7 +16,8 @@ from gpuledger.ledger.errors import LedgerUnavailableError, LogRestoredError, Se
 from gpuledger.ledger.identity import Anchor
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.ledger.memory import matcher
-from gpuledger.ledger.order import Order, Step
+from gpuledger.ledger.order import Entry, Order
+from gpuledger.ledger.partition_guard import StreamGuard
 from gpuledger.ledger.partitioned import PartitionedLedger
 from gpuledger.ledger.partitions import partition_of
 from gpuledger.ledger.permissions import desired_devices_subject
@@ -126,20 +127,20 @@ async def test_a_place_of_another_partition_is_not_what_was_expected(ledger: Par
 
 
 async def test_a_reader_begins_where_the_log_goes_on_while_it_looks(ledger: PartitionedLedger) -> None:
-    """The event comes into the log between its two questions."""
+    """The event comes into the log behind its question."""
     await ledger.publish(of("n1", 1))
     order, looks = ledger.log.order, 0
 
     class Late(Order):
-        async def step_at(self, place: Offset) -> Step | None:
+        async def last(self) -> Entry:
             nonlocal looks
             looks += 1
-            return None if looks == 1 else await order.step_at(place)
+            return Entry(0, self.nothing) if looks == 1 else await order.last()
 
     ledger.log.order = Late(ledger._connection, ledger._generation)
     async with ledger.read() as reader:
         assert [one.data for one in await reader.next_batch()] == [b"n1 1"]
-    assert looks == 2
+    assert looks == 1
 
 
 async def test_what_is_published_behind_a_receipt_stands_behind_it(
@@ -162,3 +163,40 @@ async def test_who_confirms_a_stream_names_its_own_numbers_as_what_they_are(ledg
         await order.confirm(Anchor(1, "", ""))
     with pytest.raises(LogRestoredError, match=r"ends at message 1 of the partition, but .* to message 2 of the part"):
         await partitions[part("n1")].confirm(Anchor(2, "", ""))
+
+
+async def test_the_end_of_the_order_is_asked_for_once_however_many_places_are_looked_up(
+    ledger: PartitionedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = await fill(ledger)
+    times, last = 0, Order.last
+
+    async def counted(order: Order) -> Entry:
+        nonlocal times
+        times += 1
+        return await last(order)
+
+    monkeypatch.setattr(Order, "last", counted)
+    found = await ledger.messages_at([one.sequence for one in recorded[::7]])
+    assert (times, [one and one.data for one in found]) == (1, [one.data for one in recorded[::7]])
+    _, devices, *_ = FILTERS
+    of_devices = [one for one in recorded if matcher(devices)(one.subject)]
+    assert (await ledger.last_sequence(devices), times) == (of_devices[-1].sequence, 2)
+    async with ledger.read(recorded[20].sequence) as reader:
+        assert (await reader.next_batch(1), times) == ([recorded[21]], 3)
+
+
+async def test_lengths_of_two_stores_are_not_compared(ledger: PartitionedLedger) -> None:
+    """An older copy is put back when the order has given the length of before."""
+    await ledger.publish(of("n1", 1))
+    connection, lengths = ledger._connection, [99, 1, 99]
+
+    async def length() -> int:
+        connection.times_connected += len(lengths) == 3
+        return lengths.pop(0)
+
+    guard = StreamGuard(connection, ledger.identity, ledger.log.streams[part("n1")], "partition", length)
+    await guard.confirm()
+    assert lengths == [99]
+    with pytest.raises(LogRestoredError, match="has 1 events, and 99 were in the log"):
+        await guard.confirm()

@@ -3,7 +3,9 @@
 import pytest
 
 from gpuledger.events.position import Offset, number_of
+from gpuledger.ledger import generation_log, partitioned_log, single
 from gpuledger.ledger.api import MESSAGES_AT_ONCE, Ledger, Message
+from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import LogCutError, LogRestoredError
 from support.ledgers import everything, numbers_of, outgoing
 
@@ -33,11 +35,16 @@ async def test_a_log_that_ends_before_a_message_that_it_had_was_restored(ledger:
 
 async def test_a_log_without_a_message_that_it_had_was_cut(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     await ledger.publish_many([outgoing(1), outgoing(2), outgoing(3)])
-    message_at = ledger.message_at
+    message_at, recorded_at = ledger.message_at, single.recorded_at
 
     async def lacks_the_second(sequence: Offset) -> Message | None:
         return None if number_of(sequence) == 2 else await message_at(sequence)
 
+    async def stream_lacks_the_second(connection: Connection, stream: str, sequence: Offset) -> Message | None:
+        return None if number_of(sequence) == 2 else await recorded_at(connection, stream, sequence)
+
     monkeypatch.setattr(ledger, "message_at", lacks_the_second)
+    for module in (generation_log, partitioned_log):
+        monkeypatch.setattr(module, "recorded_at", stream_lacks_the_second)
     with pytest.raises(LogCutError, match="it ends at 1/3 and has no event at 1/2, where one was read"):
         await ledger.messages_at([1, 2, 3])

@@ -25,13 +25,12 @@ from gpuledger.events.position import (
     number_of,
 )
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import MESSAGES_AT_ONCE, Message
+from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.errors import GenerationError, LogCutError, LogLostError
 from gpuledger.ledger.generation_log import GenerationLog
 from gpuledger.ledger.identity import Anchor, LedgerIdentity, anchor_of
 from gpuledger.ledger.stream import Generation, generation_of, has_begun, ledger_streams, stream_info, stream_name
-from gpuledger.runtime.tasks import results_of
 
 SILENCE_MAX_S: Final = 60.0
 """How long the stream of a closed generation may send nothing of what it holds."""
@@ -141,7 +140,7 @@ class ClosedGenerations:
     async def _messages_of(self, one: ClosedGeneration, sequences: Sequence[Offset]) -> list[Message | None]:
         if log := await self._log_here(one):
             with suppress(LogLostError):  # it was deleted meanwhile
-                found = await results_of(log.message_at, sequences, at_once_max=MESSAGES_AT_ONCE)
+                found = await log.messages_at(sequences)
                 absent = [at for at, message in zip(sequences, found, strict=True) if message is None]
                 if not absent:
                     return found

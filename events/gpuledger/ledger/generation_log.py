@@ -1,13 +1,13 @@
 """One generation of a log, as whoever spans generations sees it: places in the log, whatever streams store them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple, Protocol
 
 from nats.js.api import StreamInfo
 
 from gpuledger.events.position import Offset, is_origin
-from gpuledger.ledger.api import Message, Reader
+from gpuledger.ledger.api import MESSAGES_AT_ONCE, Message, Reader
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard, kept_stream
 from gpuledger.ledger.identity import Anchor
@@ -17,6 +17,7 @@ from gpuledger.ledger.repeats import recorded_behind
 from gpuledger.ledger.single import last_sequence, recorded_at
 from gpuledger.ledger.storage import StorageUse, storage_use
 from gpuledger.ledger.stream import Generation
+from gpuledger.runtime.tasks import results_of
 
 
 class Times(NamedTuple):
@@ -77,6 +78,10 @@ class GenerationLog(Protocol):
             LogLostError: its stream is gone.
         """
         ...
+
+    async def messages_at(self, places: Sequence[Offset]) -> list[Message | None]:
+        """The messages at several places, each as `message_at` gives it."""
+        return await results_of(self.message_at, places, at_once_max=MESSAGES_AT_ONCE)
 
     async def recorded_behind(self, after: Offset, subject_filter: str, message_id: str) -> Offset | None:
         """Where there is a message of this id behind a place, which the filter matches."""

@@ -157,14 +157,10 @@ class MergedReader:
 
     async def _first_step(self) -> Step:
         """The part of the order that has the first place to read; one of nothing where it is yet to come."""
-        while True:
-            step = await self._order.step_at(next_after(self._after))
-            last = await self._order.last()
-            if step is None and sum(last.upto) <= number_of(self._after):
-                self._begins_beyond = True
-                return Step(last.number + 1, last.upto, last.upto)
-            if step is not None:
-                return step
+        last = await self._order.last()
+        step = await self._order.step_at(next_after(self._after), last)
+        self._begins_beyond = step is None
+        return step or Step(last.number + 1, last.upto, last.upto)
 
     async def _follow_order(self, reader: OrderedReader) -> None:
         merge, room = self._merge, self._room[None]

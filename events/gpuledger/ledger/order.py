@@ -43,7 +43,10 @@ class Step(NamedTuple):
 
 
 class Order:
-    """Asks the server for single messages of the order of one generation."""
+    """Asks the server for single messages of the order of one generation.
+
+    Who looks several places up asks for the `last` message once, and gives it with each; else it is asked for each.
+    """
 
     def __init__(self, connection: Connection, generation: Generation) -> None:
         self.stream = generation.stream
@@ -75,21 +78,20 @@ class Order:
         upto = parse_upto(found.data or b"", len(self.nothing))
         return Entry(number, await self._entry(number - 1) if upto is None else upto)
 
-    async def step_at(self, place: Offset) -> Step | None:
+    async def step_at(self, place: Offset, last: Entry | None = None) -> Step | None:
         """The one that put a place into the log; None where nobody has yet."""
-        return await self._first(lambda upto: sum(upto) >= number_of(place))
+        return await self._first(lambda upto: sum(upto) >= number_of(place), last or await self.last())
 
-    async def step_of(self, partition: int, number: int) -> Step | None:
+    async def step_of(self, partition: int, number: int, last: Entry | None = None) -> Step | None:
         """The one that put a message of a partition into the log; None where nobody has yet."""
-        return await self._first(lambda upto: upto[partition] >= number)
+        return await self._first(lambda upto: upto[partition] >= number, last or await self.last())
 
-    async def place_of(self, partition: int, number: int) -> Offset | None:
+    async def place_of(self, partition: int, number: int, last: Entry | None = None) -> Offset | None:
         """The place in the log of a message of a partition; None where it is not in it yet."""
-        step = await self.step_of(partition, number)
+        step = await self.step_of(partition, number, last)
         return None if step is None else _shift(step.before, step.after, partition) + number
 
-    async def _first(self, reaches: Callable[[Upto], bool]) -> Step | None:
-        last = await self.last()
+    async def _first(self, reaches: Callable[[Upto], bool], last: Entry) -> Step | None:
         if not reaches(last.upto):
             return None
         back, low, high = 1, last.number - 1, last.number

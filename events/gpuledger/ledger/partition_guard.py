@@ -6,11 +6,14 @@ A reader of one stream relies on what it read there; whoever publishes relies on
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from nats.js.api import StreamInfo
+
 from gpuledger.events.position import Offset, is_at_or_after, is_origin, number_of
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard, confirm_anchor, confirmed_stream, settled_head
 from gpuledger.ledger.errors import LogRestoredError
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
+from gpuledger.ledger.one_store import store_of
 from gpuledger.ledger.stream import Generation
 
 AnchorAt = Callable[[Offset], Awaitable[Anchor | None]]
@@ -37,16 +40,24 @@ class StreamGuard(LogGuard):
         self._length = length
 
     async def _check(self, anchor: Anchor | None) -> None:
-        length = 0 if self._length is None else await self._length()
-        info = await confirmed_stream(self._connection, self._stream, self._identity)
-        head = await settled_head(self._connection, info, length)
-        if not is_at_or_after(head, length):
-            raise LogRestoredError(
-                f"{self._stream} at {self._connection.address} has {head:,} events, and {length:,} were in the log"
-            )
+        info = await self._long_enough()
         if anchor is not None and not is_origin(anchor.sequence):
             head = await settled_head(self._connection, info, anchor.sequence)
             await confirm_anchor(self._connection, self._stream, head, anchor, self._name_place)
+
+    async def _long_enough(self) -> StreamInfo:
+        """The stream, as long as the order says; both are of one store, or the lengths of two would be compared."""
+        while True:
+            store = store_of(self._connection)
+            length = 0 if self._length is None else await self._length()
+            info = await confirmed_stream(self._connection, self._stream, self._identity)
+            head = await settled_head(self._connection, info, length)
+            if is_at_or_after(head, length):
+                return info
+            if store == store_of(self._connection):
+                raise LogRestoredError(
+                    f"{self._stream} at {self._connection.address} has {head:,} events, and {length:,} were in the log"
+                )
 
     def _name_place(self, at: Offset) -> str:
         """Such a stream numbers its own messages, and these numbers are no positions of the log."""

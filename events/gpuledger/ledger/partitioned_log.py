@@ -5,17 +5,17 @@ partition's own numbers do.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from gpuledger.events.position import ORIGIN, Offset, is_origin, is_same, latest, next_after, number_of
 from gpuledger.events.subjects import ALL
-from gpuledger.ledger.api import Message
+from gpuledger.ledger.api import MESSAGES_AT_ONCE, Message
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.generation_log import GenerationLog, GenerationReader, Times
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.ledger.merged import MergedReader, Parts, merging
-from gpuledger.ledger.order import Order, OrderTail
+from gpuledger.ledger.order import Entry, Order, OrderTail
 from gpuledger.ledger.partition_guard import PartitionedGuard, StreamGuard
 from gpuledger.ledger.partitions import Upto, changed_at, counts_at, partition_streams, partitions_matched
 from gpuledger.ledger.read import OrderedReader
@@ -24,7 +24,7 @@ from gpuledger.ledger.sequencer import Sequencer
 from gpuledger.ledger.single import last_match, last_sequence, recorded_at
 from gpuledger.ledger.storage import StorageUse, storage_use
 from gpuledger.ledger.stream import Generation, stream_info
-from gpuledger.runtime.tasks import abandon
+from gpuledger.runtime.tasks import abandon, results_of
 
 
 class PartitionedLog(GenerationLog):
@@ -113,14 +113,21 @@ class PartitionedLog(GenerationLog):
             head = await self.head()
             return ORIGIN if is_same(head, sum(self.order.nothing)) else head
         matched = partitions_matched(subject_filter, len(self.streams))
-        last = latest([await self._last_in(one, subject_filter) for one in matched])
-        if is_origin(last):
-            await self.order.last()  # nothing is found in streams that are gone, either
-        return last
+        found = {one: await last_sequence(self._connection, self.streams[one], subject_filter) for one in matched}
+        last = await self.order.last()  # it is there, unless nothing was found because all of the log is gone
+        return latest([await self._last_in(one, subject_filter, found[one], last) for one in matched])
 
     async def message_at(self, at: Offset) -> Message | None:
         """See `GenerationLog.message_at`."""
-        step = await self.order.step_at(at)
+        return await self._message_at(at, await self.order.last())
+
+    async def messages_at(self, places: Sequence[Offset]) -> list[Message | None]:
+        """See `GenerationLog.messages_at`."""
+        last = await self.order.last()
+        return await results_of(lambda at: self._message_at(at, last), places, at_once_max=MESSAGES_AT_ONCE)
+
+    async def _message_at(self, at: Offset, last: Entry) -> Message | None:
+        step = await self.order.step_at(at, last)
         found = step and changed_at(step.before, step.after, number_of(at))
         if not found:
             return None
@@ -130,8 +137,9 @@ class PartitionedLog(GenerationLog):
 
     async def recorded_behind(self, after: Offset, subject_filter: str, message_id: str) -> Offset | None:
         """See `GenerationLog.recorded_behind`; what is not in the log yet does not count."""
-        step = await self.order.step_at(next_after(after))
-        counts = (await self.order.last()).upto if step is None else counts_at(*step[1:], number_of(after))
+        last = await self.order.last()
+        step = await self.order.step_at(next_after(after), last)
+        counts = last.upto if step is None else counts_at(*step[1:], number_of(after))
         for partition in partitions_matched(subject_filter, len(self.streams)):
             stream = self.streams[partition]
             found = await recorded_behind(self._connection, stream, counts[partition], subject_filter, message_id)
@@ -155,18 +163,17 @@ class PartitionedLog(GenerationLog):
         if self._guard is not None:
             await self._guard.confirm(anchor)
 
-    async def _last_in(self, partition: int, subject_filter: str) -> Offset:
-        """The place of the last match of a partition among what is in the log; the origin for none."""
-        stream = self.streams[partition]
-        found = await last_sequence(self._connection, stream, subject_filter)
+    async def _last_in(self, partition: int, subject_filter: str, found: Offset, last: Entry) -> Offset:
+        """The place in the log of the last match of a partition, given the last one that it has; the origin for none.
+
+        What is newer than the last message of the order does not count yet.
+        """
+        if number_of(found) > last.upto[partition]:
+            upto = last.upto[partition]
+            found = await last_match(self._connection, self.streams[partition], subject_filter, upto)
         if is_origin(found):
             return ORIGIN
-        place = await self.order.place_of(partition, number_of(found))
-        if place is not None:
-            return place
-        # What is newer than the log does not count yet.
-        found = await last_match(self._connection, stream, subject_filter, await self._length(partition))
-        return await self.order.place_of(partition, number_of(found)) or ORIGIN if not is_origin(found) else ORIGIN
+        return await self.order.place_of(partition, number_of(found), last) or ORIGIN
 
     async def _length(self, partition: int) -> int:
         return (await self.order.last()).upto[partition]

@@ -116,13 +116,13 @@ class Sequencer:
                 self._called.set()
 
     async def _lead(self) -> None:
-        """Append until somebody else does.
+        """Append until somebody else does, or another store may have been put in place: then all is asked anew.
 
         Raises:
             PermissionDeniedError: we may not.
             LedgerError: a partition cannot be read.
         """
-        last = await self._order.last()
+        store, last = self._order.store, await self._order.last()
         heads = self._heads = _Heads(last.upto)
         async with AsyncExitStack() as stack:
             stack.callback(setattr, self, "_heads", None)
@@ -136,6 +136,9 @@ class Sequencer:
                     if await self._order.last() != last:
                         return
                     continue
+                if store != self._order.store:
+                    self._called.set()
+                    return
                 appended = await self._append(last, upto)
                 if appended is None:
                     return
@@ -160,9 +163,13 @@ async def _append(
 ) -> tuple[Entry | None, PublishRefusal | None]:
     """The message that the server appended behind the last one; None where it did not, with its refusal if it answers.
 
+    Nothing is sent while the connection is down: what the client keeps for later could reach another store.
+
     Raises:
         PermissionDeniedError: we may not.
     """
+    if not connection.is_up:
+        return None, None
     headers = {EXPECTED_LAST: str(last.number), EXPECTED_STREAM: order.stream}
     with suppress(NatsError, TimeoutError):
         request = connection.client.request(order.subject, written(upto), timeout=REQUEST_ATTEMPT_S, headers=headers)

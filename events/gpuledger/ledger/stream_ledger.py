@@ -14,6 +14,8 @@ from contextlib import (
     nullcontext,
     suppress,
 )
+from itertools import compress
+from operator import not_
 from typing import Final, TypeVar
 
 from nats.errors import Error as NatsError
@@ -241,10 +243,18 @@ class JetStreamLedger(Ledger):
 
     async def messages_at(self, sequences: Sequence[Offset]) -> list[Message | None]:
         """See `gpuledger.ledger.api.Ledger.messages_at`."""
-        are_here = [(one, self._is_here(one)) for one in sequences]
-        closed = iter(await self._closed.messages_at([one for one, is_here in are_here if not is_here]))
-        current = iter(await super().messages_at([one for one, is_here in are_here if is_here]))
-        return [next(current if is_here else closed) for _, is_here in are_here]
+        return await self._of_current(lambda log: self._messages_in(log, sequences))
+
+    async def _messages_in(self, log: GenerationLog, sequences: Sequence[Offset]) -> list[Message | None]:
+        are_here = [self._is_here(one) for one in sequences]
+        here = list(compress(sequences, are_here))
+        current = await log.messages_at(here) if here else []
+        for sequence, message in zip(here, current, strict=True):
+            if message is None:
+                raise await self._absent(sequence)
+        there = iter(current)
+        closed = iter(await self._closed.messages_at(list(compress(sequences, map(not_, are_here)))))
+        return [next(there if is_here else closed) for is_here in are_here]
 
     async def go_on(self) -> bool:
         """Go on in the generation behind this one, if it was closed; False where there is none yet.

@@ -50,7 +50,7 @@ class OneStep:
 
     nothing: Upto = (0, 0)
 
-    async def step_at(self, _place: Offset) -> Step:
+    async def step_at(self, _place: Offset, _last: Entry) -> Step:
         return Step(1, self.nothing, UPTO)
 
     async def last(self) -> Entry:
