@@ -33,7 +33,9 @@ from gpuledger.tools.queries.rows import ROWS_SETTINGS, RowFilter, rows_as_recor
 from gpuledger.tools.timeline import device_timeline
 
 CHILD = Path(__file__).with_name("starting_rows.py")
-IMPORTING: Final = "import gpuledger.cli.main; gpuledger.cli.main.defer_imports(); import"
+IMPORTING: Final = (
+    "import gpuledger.cli.main as cli; cli.defer_imports(); import gpuledger.cli.app as app; app.COMMANDS"
+)
 NATS_MB_MAX: Final = 1_000.0
 START_S_MAX: Final = 10.0
 FULL = PastSizes()
@@ -41,10 +43,9 @@ QUICK = PastSizes(3_000, 300, 2)
 
 
 class Asked(NamedTuple):
-    """A command, the modules that it imports whatever it does, its question alone, and what is asked each round."""
+    """A command, its question alone, and what is asked each round."""
 
     name: str
-    modules: str
     p95_ms_max: float
     options: Sequence[str]
     question: Callable[[Backend, str], Awaitable[object]]
@@ -67,14 +68,12 @@ async def past(sizes: PastSizes = FULL) -> list[Figure]:
 
 
 async def _commands(data: Past) -> list[Asked]:
-    get, timeline = "gpuledger.cli.get.command", "gpuledger.cli.commands.timeline"
     at, recorded = ("get", "devices", "--at"), ("get", "devices", "--as-recorded")
     return [
-        Asked("get devices --at", get, 1_000.0, at, _at, await data.times()),
-        Asked("get devices --as-recorded", get, 3_000.0, recorded, _as_recorded, await data.positions()),
+        Asked("get devices --at", 1_000.0, at, _at, await data.times()),
+        Asked("get devices --as-recorded", 3_000.0, recorded, _as_recorded, await data.positions()),
         Asked(
             "timeline of a device",
-            timeline,
             200.0,
             ("timeline", "--no-kube", "device"),
             device_timeline,
@@ -96,7 +95,7 @@ async def _as_recorded(backend: Backend, position: str) -> object:
 async def _figures(asked: Asked, data: Past, environment: Mapping[str, str]) -> list[Figure]:
     taken, started, alone = list[Taken](), list[Taken](), list[Taken]()
     for one in asked.asked:
-        started.append(await program(["-c", f"{IMPORTING} {asked.modules}"], environment))
+        started.append(await program(["-c", f"{IMPORTING}[{asked.options[0]!r}]"], environment))
         taken.append(await command([*asked.options, one], environment))
         alone.append(await took_s(asked.question(data.backend, one)))
     name, imports = f"{asked.name}, {data.sizes.label}", "a process with its imports"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Final
 
-from gpuledger.runtime.garbage import seldom_collected
+from gpuledger.runtime.garbage import imports_unwalked
 from gpuledger.runtime.settings import uses_websockets
 
 UNUSED_BY_STRUCTLOG: Final = ("rich", "better_exceptions")
@@ -21,7 +21,7 @@ UNUSED_BY_NATS: Final = ("aiohttp",)
 
 def defer_imports() -> None:
     """Have libraries import none of these in this process; before anything else imports those libraries."""
-    with seldom_collected():
+    with imports_unwalked():
         with _hidden(UNUSED_BY_STRUCTLOG):
             import structlog  # noqa: F401, PLC0415 - now, for what is hidden
         with _hidden(() if uses_websockets(os.environ) else UNUSED_BY_NATS):

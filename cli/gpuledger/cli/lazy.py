@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from gpuledger.runtime.garbage import seldom_collected
+from gpuledger.runtime.garbage import imports_unwalked
 
 VERBATIM = "\b"
 """Begins a paragraph whose lines stay as they are."""
@@ -65,7 +65,7 @@ def lazy_group(commands: LazyCommands) -> type[TyperGroup]:
 
 
 def _build(name: str, place: Place) -> object:
-    with seldom_collected():
+    with imports_unwalked():
         defined = getattr(import_module(place.module), place.attribute)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     holder.callback()(_group_of_one)

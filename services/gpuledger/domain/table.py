@@ -133,10 +133,16 @@ class Index(Generic[R]):
         else:
             self._keys[value] = _ManyKeys(dict.fromkeys((*keys, key)))
 
-    def fill(self, keys: Iterable[Key], rows: Collection[R]) -> None:
-        """Add rows that the table did not have, perhaps many."""
+    def fill(self, keys: Collection[Key], rows: Collection[R]) -> None:
+        """Add rows that the table did not have, perhaps many; where each has a value of its own, at once."""
+        values = list(map(self._value_of, rows))
+        if not self._keys:
+            first: dict[Any, tuple[Key, ...] | _ManyKeys] = dict(zip(values, zip(keys, strict=True), strict=True))
+            if len(first) == len(values):
+                self._keys = first
+                return
         found = self._keys
-        for key, row, value in zip(keys, rows, map(self._value_of, rows), strict=True):
+        for key, row, value in zip(keys, rows, values, strict=True):
             if value in found:
                 self.add(key, row)
             else:
@@ -264,10 +270,10 @@ class Table(Generic[R]):
         if self.begins is not None:
             found = {key: row for key, row in found.items() if not self.is_dropped(row)}
         held.update(found)
-        if self.spec.retires is not None:
+        if self._is_written and self.spec.retires is not None:
             self._paged_in.update((key, None) for key, row in found.items() if self._has_retired(row))
         for index in self._indexes:
-            index.fill(found, found.values())
+            index.fill(found.keys(), found.values())
 
     def load_lazily(self, rows: Callable[[], Iterable[R]]) -> None:
         """Load rows from the store once anybody asks for any; the table has none yet."""

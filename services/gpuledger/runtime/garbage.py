@@ -50,6 +50,19 @@ def seldom_collected() -> Iterator[None]:
 
 
 @contextmanager
+def imports_unwalked() -> Iterator[None]:
+    """Import without walks, and exempt what was imported from later ones: it stays as long as the process.
+
+    Otherwise the first walk behind this block goes through all of it, which is only put off.
+    """
+    with seldom_collected():
+        try:
+            yield
+        finally:
+            gc.freeze()
+
+
+@contextmanager
 def uncollected() -> Iterator[None]:
     """Do not collect while many rows are made at once; nothing may wait in such a block, or others run in it."""
     was_enabled = gc.isenabled()

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpuledger.domain.table import KEYS_PER_TUPLE_MAX, Changes, Sum, Table, TableSpec
 
@@ -224,3 +226,23 @@ def test_a_sum_of_nothing_is_not_written() -> None:
     table.add(Total("b", Sum(1)))
     table.add(Total("b", Sum(-1)))
     assert (table.has_changes(), table.rows) == (False, {})
+
+
+def test_a_table_that_nobody_writes_keeps_no_list_of_retired_rows() -> None:
+    table = Table(RETIRING)
+    table.never_written()
+    table.load([A._replace(done=1), B])
+    assert (list(table.rows), table.has_changes()) == (["a", "b"], False)
+
+
+@given(st.lists(st.sampled_from("gh"), max_size=3 * KEYS_PER_TUPLE_MAX) | st.lists(st.text(), unique=True))
+def test_rows_are_found_by_value_however_they_came(groups: list[str]) -> None:
+    rows = [Row(str(number), group, number) for number, group in enumerate(groups)]
+    table = Table(KEPT, "group")
+    for row in rows:
+        table.put(row)
+    in_parts = stored(KEPT, *rows[:2])
+    in_parts.load(rows)
+    for group in groups:
+        found = table.where("group", group)
+        assert found == stored(KEPT, *rows).where("group", group) == in_parts.where("group", group)

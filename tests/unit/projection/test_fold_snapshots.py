@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.domain.table import Key
+from gpuledger.domain.table import Key, Sum, TableSpec
 from gpuledger.events.position import Position, number_of
 from gpuledger.projection.fold_snapshots.buckets import BUCKETS_MAX, ROWS_PER_BUCKET, bucket_count, bucket_of
 from gpuledger.projection.fold_snapshots.check import check_snapshots
@@ -238,3 +239,38 @@ def test_every_type_of_column_comes_back() -> None:
     for table in DEVICES.new_state().tables().values():
         columns = arrow_of(table.spec, [])
         assert rows_of(table.spec, decode_piece(encode_piece(columns))) == []
+
+
+class _Kinds(NamedTuple):
+    key: str
+    text: str | None
+    number: int | None
+    at: datetime | None
+    flag: bool | None
+    total: Sum | None
+
+
+TIMES = st.datetimes(timezones=st.just(UTC))
+OF_KINDS = st.builds(
+    _Kinds,
+    st.text(),
+    st.none() | st.text(),
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.none() | TIMES | TIMES.map(lambda time: time.replace(microsecond=0)),
+    st.none() | st.booleans(),
+    st.none() | st.integers().map(Sum),
+)
+
+
+@given(st.lists(OF_KINDS) | st.lists(st.builds(_Kinds, *[st.text(), *[st.none()] * 5])))
+def test_rows_come_back_from_their_piece(rows: list[_Kinds]) -> None:
+    spec = TableSpec("kinds", _Kinds, ("key",))
+    found = rows_of(spec, decode_piece(encode_piece(arrow_of(spec, rows))))
+    assert found == rows
+    assert all(type(row) is _Kinds and (row[3] is None or row[3].tzinfo is UTC) for row in found)
+
+
+def test_columns_of_a_piece_stand_in_the_order_of_their_names() -> None:
+    spec = TableSpec("kinds", _Kinds, ("key",))
+    piece = encode_piece(arrow_of(spec, [_Kinds("a", "b", 1, None, None, None)]))
+    assert decode_piece(piece, ["number", "key"]).to_pydict() == {"number": [1], "key": ["a"]}

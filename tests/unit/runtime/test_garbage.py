@@ -26,6 +26,20 @@ def test_a_process_that_ends_leaves_all_that_it_holds_alone() -> None:
         gc.unfreeze()
 
 
+def test_what_was_imported_is_left_alone_and_what_comes_later_is_not() -> None:
+    gc.unfreeze()
+    before = gc.get_threshold()
+    try:
+        with garbage.imports_unwalked():
+            imported: list[list[object]] = [[] for _ in range(100)]
+        frozen = gc.get_freeze_count()
+        assert (frozen >= len(imported), gc.get_threshold()) == (True, before)
+        later: list[list[object]] = [[] for _ in range(100)]
+        assert (len(later), gc.get_freeze_count()) == (100, frozen)
+    finally:
+        gc.unfreeze()
+
+
 def test_short_walks_leave_nothing_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "STANDSTILL_MAX_S", 1e9)
     gc.unfreeze()

@@ -1,9 +1,8 @@
 """Rows of a table as Parquet, and back. The library is imported only where a snapshot is read or written."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
-from itertools import repeat
 from typing import Any, Final, Protocol
 
 from gpuledger.domain.table import Key, Sum, TableSpec
@@ -19,7 +18,8 @@ COMPRESSION: Final = "zstd"
 ROWS_PER_GROUP: Final = 16_384
 """Rows of a table that is looked up by value are encoded in groups, so that a look-up decodes those with a match."""
 
-_UNIX: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_IN_UTC: Final = "Z"
+"""Ends the text of a time that is read in UTC."""
 
 ArrowTable = Any
 """A `pyarrow.Table`, for which there are no types."""
@@ -65,11 +65,17 @@ def encode_piece(table: ArrowTable, rows_per_group: int | None = None) -> bytes:
 
 
 def decode_piece(data: bytes, names: Sequence[str] | None = None) -> ArrowTable:
-    """The columns of a Parquet file, or those with some names."""
+    """The columns of a Parquet file, or those with some names, in their order.
+
+    The library's way of reading one file takes half as long as its way of reading a data set that has one.
+    """
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
-    return parquet.read_table(pa.BufferReader(data), columns=names and list(names), use_threads=False)
+    file = parquet.ParquetFile(pa.BufferReader(data))
+    if names is None:
+        return file.read(use_threads=False)
+    return file.read(columns=list(names), use_threads=False).select(list(names))
 
 
 class Columns(Protocol):
@@ -189,6 +195,8 @@ def all_rows_of(spec: TableSpec[Any], tables: Iterable[ArrowTable]) -> list[Row]
 
 
 def _values(column: Any, kind: str, texts: dict[Any, Any]) -> list[Any]:  # noqa: ANN401 - a column of the library
+    if column.null_count == len(column):
+        return [None] * len(column)
     if kind == "timestamptz":
         return _times(column)
     values: list[Any] = column.to_pylist()
@@ -200,11 +208,11 @@ def _values(column: Any, kind: str, texts: dict[Any, Any]) -> list[Any]:  # noqa
 
 
 def _times(column: Any) -> list[datetime | None]:  # noqa: ANN401 - a column of the library
-    since_unix = map(timedelta, repeat(0), repeat(0), column.drop_null().cast("int64").to_pylist())
-    times = map(_UNIX.__add__, since_unix)
-    if not column.null_count:
-        return list(times)
-    return [next(times) if is_given else None for is_given in column.is_valid().to_pylist()]
+    """Times by way of their texts, which the libraries write and read in half the time that sums take."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    texts = column.cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
+    return [None if text is None else datetime.fromisoformat(text + _IN_UTC) for text in texts]
 
 
 def _digits(number: int | None) -> str | None:
