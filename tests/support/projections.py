@@ -24,7 +24,7 @@ from gpuledger.projection.verify import verify
 from gpuledger.runtime.backoff import Backoff
 from support.deciders import SPECS as TOY_SPECS
 from support.events import outgoing
-from support.sessions import end_session, session
+from support.sessions import session
 from support.waiting import eventually
 
 QUICK = RunnerSettings(
@@ -43,7 +43,6 @@ def prepare(database_url: str) -> str:
     migrate(database_url)
     for spec in TOY_SPECS:
         execute(database_url, _create(spec))
-    end_session()  # no other database is made like one that somebody uses
     return database_url
 
 

@@ -18,6 +18,7 @@ import psycopg
 from gpuledger.ledger.connect import connected
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.local.servers.postgres import PostgresServer
+from support.sessions import end_session
 
 MEMORY = Path("/dev/shm")
 """Where Linux has files in memory: a server that is killed keeps them there as on a disk, and need not wait for one."""
@@ -69,6 +70,7 @@ def fresh_database(server_url: str, template: str = "template1") -> Iterator[str
     The template's files are copied, which costs half of what its pages would in the write-ahead log.
     """
     name = f"t_{next(_numbers)}"
+    end_session()  # a database that somebody uses cannot be copied
     _execute(server_url, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
     try:
         yield urlunsplit(urlsplit(server_url)._replace(path=f"/{name}"))
