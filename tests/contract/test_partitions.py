@@ -21,7 +21,7 @@ from gpuledger.ledger.partition_guard import StreamGuard
 from gpuledger.ledger.partitioned import PartitionedLedger
 from gpuledger.ledger.partitions import partition_of
 from gpuledger.ledger.permissions import desired_devices_subject
-from support.ledgers import HEARTBEAT_S, everything, jetstream_ledger
+from support.ledgers import DEADLINE_S, HEARTBEAT_S, everything, jetstream_ledger
 from support.waiting import eventually
 
 PARTITIONS = 4
@@ -200,3 +200,29 @@ async def test_lengths_of_two_stores_are_not_compared(ledger: PartitionedLedger)
     assert lengths == [99]
     with pytest.raises(LogRestoredError, match="has 1 events, and 99 were in the log"):
         await guard.confirm()
+
+
+async def test_who_gives_up_while_the_order_is_asked_for_anew_leaves_it_to_the_next(
+    ledger: PartitionedLedger, clean_nats_url: str
+) -> None:
+    """Publishing gives up soon to help, and waits again; an election takes longer."""
+    await ledger.publish(of("n1", 1))
+    tail, is_away = ledger.log.tail, asyncio.Event()
+
+    async def away(_: Order) -> Entry:
+        is_away.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Order, "last", away)
+        ledger._connection.times_connected += 1
+        waiting = asyncio.create_task(tail.reaches(part("n1"), 2))
+        await is_away.wait()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    async with connect_ledger(clean_nats_url, name="another", heartbeat_s=HEARTBEAT_S) as another:
+        await another.publish(of("n1", 2))
+    async with asyncio.timeout(DEADLINE_S):
+        await tail.reaches(part("n1"), 2)
+    assert tail.upto[part("n1")] == 2

@@ -257,6 +257,24 @@ async def test_no_event_is_lost_while_one_server_after_the_other_dies(cluster: N
     assert read[: len(recorded)] == recorded
 
 
+async def test_publishing_into_partitions_goes_on_while_others_than_our_server_die(cluster: NatsCluster) -> None:
+    """The connection stands, and what is remembered of places is forgotten whenever one of them leaves."""
+    async with jetstream_ledger(cluster.url, partitions=4, puts_in_order=True) as ledger:
+        await eventually(lambda: are_current(cluster))
+        ours = ledger._connection.client.connected_url
+        assert ours is not None
+        async with publishing(ledger) as events:
+            for server in (one for one in cluster.servers if one.port != ours.port):
+                await events.goes_on()
+                server.kill()
+                await events.goes_on()
+                await asyncio.to_thread(server.start)
+                await eventually(lambda: are_current(cluster))
+        assert (ledger._connection.times_connected, ledger._connection.client.departures) == (1, 2)
+        recorded = numbers_of(await everything(ledger))
+    assert recorded[: events.count] == list(range(events.count))
+
+
 class Writer:
     """Records groups of messages, each of which says behind which position it expects to stand."""
 

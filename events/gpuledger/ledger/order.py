@@ -16,7 +16,7 @@ from gpuledger.ledger.api import Message
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import kept_stream
 from gpuledger.ledger.errors import LedgerError, LogCutError, LogRestoredError, PublishError
-from gpuledger.ledger.one_store import Remembered, Store, store_of
+from gpuledger.ledger.one_store import Remembered
 from gpuledger.ledger.partitions import Upto, blocks_between, order_subject, parse_upto, read_upto
 from gpuledger.ledger.read import OrderedReader, reading
 from gpuledger.ledger.single import message_at
@@ -56,9 +56,9 @@ class Order:
         self._kept: Remembered[int, Upto] = Remembered(connection, ENTRIES_KEPT_MAX)
 
     @property
-    def store(self) -> Store:
-        """The store that what is learnt now holds for."""
-        return store_of(self._connection)
+    def times_connected(self) -> int:
+        """What is followed holds for one connection: before the next, the server may have got another store."""
+        return self._connection.times_connected
 
     async def last(self) -> Entry:
         """The last one; the number is 0 where there is none.
@@ -136,11 +136,11 @@ class OrderTail:
         self._news = asyncio.Event()
         self._failure: LedgerError | None = None
         self._task: asyncio.Task[None] | None = None
-        self._store: Store | None = None
+        self._times_connected = 0
         self._starting = asyncio.Lock()
 
     async def start(self) -> None:
-        """Follow, if it does not yet in this store.
+        """Follow, if it does not yet over this connection.
 
         Raises:
             LedgerUnavailableError: the server does not answer.
@@ -148,9 +148,9 @@ class OrderTail:
         async with self._starting:
             if self._task is None or self._task.done() or self._is_over:
                 await self.aclose()
-                self._store = self._order.store
-                last = await self._order.last()
-                self._recent, self._failure = [last.upto], None
+                # Whoever waits here may give up; then it has not begun, and the next one begins.
+                connected, last = self._order.times_connected, await self._order.last()
+                self._times_connected, self._recent, self._failure = connected, [last.upto], None
                 self._task = asyncio.create_task(self._follow(last), name="order of the log")
 
     async def aclose(self) -> None:
@@ -160,8 +160,8 @@ class OrderTail:
 
     @property
     def _is_over(self) -> bool:
-        """Whether it may have been another store when it began."""
-        return self._store != self._order.store
+        """Whether there was another connection when it began."""
+        return self._times_connected != self._order.times_connected
 
     @property
     def upto(self) -> Upto:

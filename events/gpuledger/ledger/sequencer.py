@@ -116,13 +116,13 @@ class Sequencer:
                 self._called.set()
 
     async def _lead(self) -> None:
-        """Append until somebody else does, or another store may have been put in place: then all is asked anew.
+        """Append until somebody else does, or over another connection: then all is asked anew, of what store is there.
 
         Raises:
             PermissionDeniedError: we may not.
             LedgerError: a partition cannot be read.
         """
-        store, last = self._order.store, await self._order.last()
+        connected, last = self._order.times_connected, await self._order.last()
         heads = self._heads = _Heads(last.upto)
         async with AsyncExitStack() as stack:
             stack.callback(setattr, self, "_heads", None)
@@ -136,7 +136,7 @@ class Sequencer:
                     if await self._order.last() != last:
                         return
                     continue
-                if store != self._order.store:
+                if connected != self._order.times_connected:
                     self._called.set()
                     return
                 appended = await self._append(last, upto)
