@@ -9,8 +9,6 @@ STAMP := $(VENV)/.installed
 # tests/integration wait half of the time for servers, pauses and time-outs of what they test.
 # They take files in the order of the folders: at the end come those of tests/unit, which keep all busy equally long.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
-# Long tests start clusters and run images, which take more memory.
-LONG_WORKERS ?= 2
 PARTITIONS ?= 4
 # Not with several partitions: the tests of a cluster, of which most never have a ledger, and those of the image and the pages, which run
 # commands of their own. Closing, restoring and backing up have tests of theirs that take several partitions.
@@ -84,7 +82,7 @@ bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
 test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 34 stories of faults, whole histories, more examples of properties, some on 4 partitions
-	$(RUN) pytest -q -rs --numprocesses $(LONG_WORKERS) --dist loadfile -m long
+	$(RUN) pytest -q -rs -m long
 	$(RUN) pytest -q --numprocesses $(WORKERS) --hypothesis-profile long tests/properties
 	$(RUN) pytest -q -rs --numprocesses $(WORKERS) --dist loadfile --partitions $(PARTITIONS) $(CI_PARTITIONED)
 

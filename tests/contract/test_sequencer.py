@@ -171,6 +171,8 @@ async def test_a_stream_that_goes_away_fails_whoever_reads(fresh_nats: NatsServe
         await client.close()
         with pytest.raises(LogChangedError, match=f"no stream {stream}"):
             await reader.next_batch()
+        with pytest.raises(LogChangedError, match=f"no stream {stream}"):
+            await ledger.messages_at(range(1, len(NODES) * EACH + 1))
         with pytest.raises((LogChangedError, PublishError, LedgerUnavailableError)):
             await ledger.confirm()
 

@@ -14,7 +14,8 @@ from gpuledger.events.device import DeviceAttached, DeviceFailed, DeviceInserted
 from gpuledger.projection.runner import writer_lock
 from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.queries.backend import CURRENT_WAIT_S, Backend, bring_current
-from gpuledger.tools.timeline import device_timeline
+from gpuledger.tools.queries.pool_name import PoolName
+from gpuledger.tools.timeline import device_timeline, node_timeline, pool_timeline
 from support.bootstrap import detected
 from support.cli import Cli
 from support.events import event
@@ -100,7 +101,9 @@ async def test_a_timeline_is_asked_for_over_one_connection(backend: Backend, mon
         event(DeviceAttached(slot="n1/0", name="gpu"), "card", number=3),
     ]
     await publish(backend.ledger, facts)
-    await device_timeline(backend, "card")  # its rows are there from now on
+    pool = PoolName("team", "pool")
+    for asked in (device_timeline(backend, "card"), node_timeline(backend, "n1"), pool_timeline(backend, pool)):
+        await asked  # the rows are there from now on
     opened: list[str] = []
     really = engine.open_connection
 
@@ -113,3 +116,7 @@ async def test_a_timeline_is_asked_for_over_one_connection(backend: Backend, mon
     assert opened == ["gpuledger timeline"]
     assert [row["event"] for row in rows] == ["inserted", "attached", "detected"]
     assert objects == [("GPUDevice", "gpu")]
+    for asked in (node_timeline(backend, "n1"), pool_timeline(backend, pool)):
+        opened.clear()
+        await asked
+        assert opened == ["gpuledger timeline"]

@@ -12,6 +12,7 @@ from gpuledger.events.position import ORIGIN, Offset, is_origin, is_same, latest
 from gpuledger.events.subjects import ALL
 from gpuledger.ledger.api import MESSAGES_AT_ONCE, Message
 from gpuledger.ledger.connect import Connection
+from gpuledger.ledger.continuity import kept_stream
 from gpuledger.ledger.generation_log import GenerationLog, GenerationReader, Times
 from gpuledger.ledger.identity import Anchor, LedgerIdentity
 from gpuledger.ledger.merged import MergedReader, Parts, merging
@@ -132,8 +133,12 @@ class PartitionedLog(GenerationLog):
         if not found:
             return None
         partition, number = found
-        message = await recorded_at(self._connection, self.streams[partition], number)
-        return message and message._replace(sequence=at)
+        stream = self.streams[partition]
+        message = await recorded_at(self._connection, stream, number)
+        if message is None:
+            await kept_stream(self._connection, stream)  # nothing is found in one that is gone, either
+            return None
+        return message._replace(sequence=at)
 
     async def recorded_behind(self, after: Offset, subject_filter: str, message_id: str) -> Offset | None:
         """See `GenerationLog.recorded_behind`; what is not in the log yet does not count."""

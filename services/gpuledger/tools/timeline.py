@@ -26,6 +26,9 @@ from gpuledger.tools.queries.pool_name import PoolName
 from gpuledger.tools.queries.pools import assignments_of, current_pools, find_pool
 from gpuledger.tools.queries.rows import rows_where, slots_of
 
+SESSION = "gpuledger timeline"
+"""What PostgreSQL calls the session of a timeline."""
+
 DEVICES_MAX = 256
 """Devices whose events a node's timeline holds."""
 
@@ -42,8 +45,20 @@ class Timeline(NamedTuple):
 
 async def device_timeline(backend: Backend, name: str) -> Timeline:
     """The life of a device that is identified by serial number, UUID or the name of a GPUDevice."""
-    async with one_session(backend, "gpuledger timeline") as shared:
+    async with one_session(backend, SESSION) as shared:
         return await _device_timeline(shared, name)
+
+
+async def node_timeline(backend: Backend, name: str) -> Timeline:
+    """The events of a node, of the devices while they were in its slots, and decisions about its GPUDevices."""
+    async with one_session(backend, SESSION) as shared:
+        return await _node_timeline(shared, name)
+
+
+async def pool_timeline(backend: Backend, name: PoolName) -> Timeline:
+    """The events of a pool, and the decisions by which devices came to it and left it."""
+    async with one_session(backend, SESSION) as shared:
+        return await _pool_timeline(shared, name)
 
 
 async def _device_timeline(backend: Backend, name: str) -> Timeline:
@@ -55,8 +70,7 @@ async def _device_timeline(backend: Backend, name: str) -> Timeline:
     return Timeline(rows, [(GPU_DEVICES.kind, obj) for obj in found.objects])
 
 
-async def node_timeline(backend: Backend, name: str) -> Timeline:
-    """The events of a node, of the devices while they were in its slots, and decisions about its GPUDevices."""
+async def _node_timeline(backend: Backend, name: str) -> Timeline:
     await bring_current(backend, named_projections(["devices", "inventory"]))
     rows = event_rows(backend, await recorded_events(backend, "node", name))
 
@@ -65,7 +79,7 @@ async def node_timeline(backend: Backend, name: str) -> Timeline:
         installed = await rows_where(connection, INSTALLATION, {"slot": sorted(slots)})
         return slots, installed, await rows_where(connection, GPU_DEVICE, {"node": name})
 
-    slots, installed, registered = await read(backend, ask, application_name="gpuledger timeline")
+    slots, installed, registered = await read(backend, ask, application_name=SESSION)
     devices = sorted({str(row["device"]) for row in installed})
     of_devices = await recorded_events_of_each(backend, "device", devices[:DEVICES_MAX])
     here = [one for events in of_devices.values() for one in events if _slot_of(one) in slots]
@@ -79,8 +93,7 @@ async def node_timeline(backend: Backend, name: str) -> Timeline:
     return Timeline(rows, [(NODES.kind, name), (GPU_NODE_STATES.kind, name), *objects])
 
 
-async def pool_timeline(backend: Backend, name: PoolName) -> Timeline:
-    """The events of a pool, and the decisions by which devices came to it and left it."""
+async def _pool_timeline(backend: Backend, name: PoolName) -> Timeline:
     row = find_pool(await current_pools(backend), name)
     pool = name.id if row is None else row.subject
     events = [*await recorded_events(backend, "pool", pool), *await assignments_of(backend, pool)]
@@ -153,7 +166,7 @@ async def _contradictions(backend: Backend, devices: Sequence[str]) -> list[RowD
                 rows[tuple(row.values())] = row
         return rows
 
-    found = await read(backend, ask, application_name="gpuledger timeline")
+    found = await read(backend, ask, application_name=SESSION)
     return [
         _contradiction_row(row, device)
         for device in devices
