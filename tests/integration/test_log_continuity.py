@@ -154,6 +154,7 @@ async def test_nothing_is_published_into_another_log(fresh_nats: NatsServer) -> 
             assert await another.head() == 0
 
 
+@pytest.mark.one_stream("cuts the stream of the events")
 @pytest.mark.parametrize("keep", [30, 1])
 async def test_a_log_that_was_cut_stops_every_reader(fresh_nats: NatsServer, url: str, keep: int) -> None:
     async with new_ledger(fresh_nats.url) as ledger:
