@@ -178,6 +178,7 @@ async def test_a_writer_that_is_cut_off_stops_being_the_writer(
             before = await session_of(url)
             async with running(Runner(DevicesProjection(), ledger, url, settings=QUICK)):
                 await eventually(lambda: stands_by(url, "gpuledger devices"))
+                await eventually(lambda: has_committed(url, before))
                 proxy.swallow()
                 await ledger.publish_many([outgoing(one) for one in more])
 
@@ -212,6 +213,16 @@ async def test_an_idle_writer_that_is_cut_off_while_it_asks_for_its_rows_stops_a
                 await reaches(url, "devices", await publish(ledger, failures(range(11, 21))))
     assert (REGISTRY.get_sample_value("gpuledger_projection_errors_total", labels) or 0) > lost_before
     await assert_true(ledger, url, [DevicesProjection()])
+
+
+async def has_committed(url: str, session: int | None) -> bool:
+    """Whether a session has the answer to its last commit: it asked something else since, or nothing for a while.
+
+    A writer that is cut off in between waits for the answer as long as a batch may take, and no test does.
+    """
+    later = "query <> 'COMMIT' OR now() - state_change > interval '0.2 s'"
+    query = f"SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state = 'idle' AND ({later})"
+    return bool(execute(url, query, session))
 
 
 async def session_of(url: str) -> int | None:
