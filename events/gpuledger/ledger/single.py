@@ -93,8 +93,10 @@ async def all_streams(connection: Connection) -> dict[str, StreamInfo]:
         LedgerUnavailableError: the server does not answer, or refuses permission.
     """
     found: dict[str, StreamInfo] = {}
-    while page := await _page(connection, len(found)):
+    offset = 0
+    while page := await _page(connection, offset):
         found |= {str(info.config.name): info for info in page}
+        offset += len(page)  # one that is made meanwhile moves others to the next page, and they come once more
     return found
 
 
