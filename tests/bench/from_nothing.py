@@ -10,11 +10,10 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from bench.all_projections import publish
+from bench.all_projections import publish, read_once
 from bench.report import Figure
 from bench.rounds import medians
 from bench.servers import unsynced_nats
-from gpuledger.events.envelope import parse
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.definition import Projection
@@ -24,7 +23,7 @@ from gpuledger.tools.queries.backend import all_projections
 EVENT_US_MAX = round(1_000_000 / 30_000, 1)
 """How long an event may take where 30,000 a second are rebuilt."""
 
-Work = Callable[[], Awaitable[None]]
+Work = Callable[[], Awaitable[object]]
 
 CEILING = "the log read and parsed once"
 
@@ -46,7 +45,7 @@ async def from_nothing(database_url: str, sizes: FromNothingSizes = FULL, rounds
         async with connect_ledger(server.url, name="bench", puts_in_order=True) as ledger:
             await publish(ledger, sizes.agents, sizes.events)
             processor_s: dict[str, list[float]] = defaultdict(list)
-            works: dict[str, Work] = {CEILING: partial(_read, ledger)}
+            works: dict[str, Work] = {CEILING: partial(read_once, ledger, sizes.events)}
             for one in all_projections():
                 works[one.name] = partial(_rebuild, one, ledger, database_url)
             measures = {name: partial(_timed, work, processor_s[name]) for name, work in works.items()}
@@ -69,12 +68,6 @@ async def _timed(work: Work, processor_s: list[float], _round: int) -> float:
     await work()
     processor_s.append(process_time() - began_processor)
     return perf_counter() - began
-
-
-async def _read(ledger: Ledger) -> None:
-    async for messages in ledger.history():
-        for message in messages:
-            parse(message.data)
 
 
 async def _rebuild(projection: Projection, ledger: Ledger, database_url: str) -> None:
