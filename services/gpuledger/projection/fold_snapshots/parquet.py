@@ -73,9 +73,7 @@ def decode_piece(data: bytes, names: Sequence[str] | None = None) -> ArrowTable:
     from pyarrow import parquet  # noqa: PLC0415
 
     file = parquet.ParquetFile(pa.BufferReader(data))
-    if names is None:
-        return file.read(use_threads=False)
-    return file.read(columns=list(names), use_threads=False).select(list(names))
+    return file.read(columns=names and list(names), use_threads=False)
 
 
 class Columns(Protocol):
