@@ -36,6 +36,7 @@ from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
 from gpuledger.domain.dra import rows as availability
 from gpuledger.domain.inventory import facts as inventory_facts
+from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
 from gpuledger.domain.seals import chain as seals
 from gpuledger.domain.sources import fold as sources
@@ -59,6 +60,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "availability": availability.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
+    "maintenance": maintenance.SPECS,
     "index": event_index.SPECS,
 }
 """Each projection's tables."""

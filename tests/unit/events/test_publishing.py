@@ -43,6 +43,8 @@ OURS = {
     SourceKind.POOLS,
     SourceKind.SEALS,
     SourceKind.ADMISSION,
+    SourceKind.MAINTENANCE,
+    SourceKind.NODEWRITER,
 }
 SOURCES = {
     SourceKind.AGENTS: "/nodes/n1/agent",
@@ -69,6 +71,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/deciders/bootstrap": {SourceKind.BOOTSTRAP},
     "services/gpuledger/deciders/pools": {SourceKind.POOLS},
     "services/gpuledger/deciders/seals": {SourceKind.SEALS},
+    "services/gpuledger/deciders/maintenance": {SourceKind.MAINTENANCE},
     "services/gpuledger/tools/log_restore.py": {SourceKind.OPERATORS},
     "services/gpuledger/tools/history_retention.py": {SourceKind.OPERATORS},
 }
