@@ -38,6 +38,7 @@ from gpuledger.domain.dra import rows as availability
 from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
+from gpuledger.domain.quarantine import rows as quarantine
 from gpuledger.domain.seals import chain as seals
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import Sum, TableSpec
@@ -60,6 +61,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "availability": availability.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
+    "health": quarantine.SPECS,
     "maintenance": maintenance.SPECS,
     "index": event_index.SPECS,
 }

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from gpuledger.events.node import LabelValue
 from gpuledger.events.payload import Name, Payload, Text
-from gpuledger.events.publishing import SourceKind, by_service
+from gpuledger.events.publishing import Authority, PublishRule, SourceKind, by_service
 from gpuledger.events.registry import registry
 
 OWNERS_MAX = 64
@@ -21,7 +21,7 @@ LABELS_PER_REQUEST_MAX = 16
 MERGED_MAX = OWNERS_MAX * TAINTS_PER_REQUEST_MAX
 TAINT_VALUE_MAX = 63
 
-BY_REQUESTERS = by_service(SourceKind.OPERATORS)
+BY_REQUESTERS = PublishRule((SourceKind.OPERATORS, SourceKind.HEALTH), Authority.OWN_SOURCE)
 """Who may ask for the maintenance of a node."""
 
 _BY_DECIDER = by_service(SourceKind.MAINTENANCE)

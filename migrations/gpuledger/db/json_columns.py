@@ -36,6 +36,8 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "pool_settings": ("approval_selector",),
     "maintenance_request": ("isolation",),
     "node_isolation": ("isolation", "owners", "was"),
+    "quarantine_rules": ("document",),
+    "quarantine_node": ("labels",),
 }
 """By table. `device_allocation.consumed` is none of them: it is an empty text where nothing was recorded."""
 
