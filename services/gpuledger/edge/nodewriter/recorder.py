@@ -25,7 +25,7 @@ log = structlog.get_logger("gpuledger.nodewriter")
 
 
 class OutcomeRecorder:
-    """Publishes outcomes in the order of their numbers."""
+    """Publishes outcomes in the order of their numbers: one alone at once, and those that wait meanwhile together."""
 
     def __init__(
         self, ledger: Ledger, settings: NodeWriterSettings, clock: Clock, jitter: Jitter, new_id: NewId = random_id
@@ -37,6 +37,7 @@ class OutcomeRecorder:
         self._epoch = new_id()
         self._number = 0
         self._publishing = asyncio.Lock()
+        self._waiting: dict[Outgoing, None] = {}
 
     async def record(self, intent: Intent, outcome: Outcome) -> None:
         """Return once the ledger has the outcome.
@@ -44,26 +45,33 @@ class OutcomeRecorder:
         Raises:
             EventRefusedError: the ledger will never take it.
         """
+        message = self._message(intent, outcome)
+        self._waiting[message] = None
         async with self._publishing:
-            self._number += 1
-            event = Event(
-                derived_id(intent.intent, outcome.TYPE, intent.node),
-                SOURCE,
-                outcome.TYPE,
-                intent.node,
-                max(self._clock(), intent.time),
-                outcome,
-                self._epoch,
-                self._number,
-                intent.intent,
-                intent.correlation,
-            )
-            await self._publish(Outgoing(nats_subject_of(event), self._new_id(), encode(event)))
+            if message in self._waiting:
+                messages, self._waiting = list(self._waiting), {}
+                await self._publish(messages)
 
-    async def _publish(self, message: Outgoing) -> None:
+    def _message(self, intent: Intent, outcome: Outcome) -> Outgoing:
+        self._number += 1
+        event = Event(
+            derived_id(intent.intent, outcome.TYPE, intent.node),
+            SOURCE,
+            outcome.TYPE,
+            intent.node,
+            max(self._clock(), intent.time),
+            outcome,
+            self._epoch,
+            self._number,
+            intent.intent,
+            intent.correlation,
+        )
+        return Outgoing(nats_subject_of(event), self._new_id(), encode(event))
+
+    async def _publish(self, messages: list[Outgoing]) -> None:
         while True:
             try:
-                await publish_own(self._ledger, [message])
+                await publish_own(self._ledger, messages)
             except EventRefusedError:
                 raise
             except (LedgerUnavailableError, PublishError) as error:
