@@ -67,6 +67,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/tools/importers": {SourceKind.IMPORTERS},
     "services/gpuledger/edge/admission": {SourceKind.ADMISSION},
     "services/gpuledger/edge/watchers": {SourceKind.WATCHERS},
+    "services/gpuledger/edge/nodewriter": {SourceKind.NODEWRITER},
     "services/gpuledger/deciders/sources": {SourceKind.SOURCES},
     "services/gpuledger/deciders/inventory": {SourceKind.INVENTORY},
     "services/gpuledger/deciders/bootstrap": {SourceKind.BOOTSTRAP},

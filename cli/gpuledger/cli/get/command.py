@@ -8,7 +8,8 @@ import typer
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.ledger import TableQuery, show_rows, watch_rows
-from gpuledger.cli.get.nouns import KINDS, KubeNoun, Noun, noun_to_get
+from gpuledger.cli.get.noun import KubeNoun, Noun
+from gpuledger.cli.get.nouns import KINDS, MAINTENANCE, noun_to_get
 from gpuledger.cli.options import AsRecorded, At, Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output
 from gpuledger.cli.run import run
@@ -145,6 +146,10 @@ def _ledger_query(
     noun: "Noun | AvailabilityNoun", names: list[str], filters: dict[str, str | None]
 ) -> "TableQuery | AvailabilityQuery":
     bare, namespace = [name.removeprefix(f"{noun.view.kind}/") for name in names], filters["namespace"]
+    if noun is MAINTENANCE:
+        from gpuledger.cli.get.maintenance import MaintenanceQuery  # noqa: PLC0415 - with its decider
+
+        return MaintenanceQuery(noun, bare)
     if isinstance(noun, Noun):
         return TableQuery(noun, bare, {column: value for column, value in filters.items() if value is not None})
     from gpuledger.cli.get.availability import AvailabilityQuery  # noqa: PLC0415 - with all rules of slices

@@ -60,16 +60,16 @@ def merged(requests: Iterable[rows.MaintenanceRequest]) -> Isolation:
     result does not depend on who asked when. Only the first `OWNERS_MAX` owners bring taints and labels.
     """
     ordered = sorted(requests, key=lambda row: row.owner)
-    wanted = [isolation_of(row.isolation) for row in ordered]
+    desired = [isolation_of(row.isolation) for row in ordered]
     taints: dict[tuple[str, str], NodeTaint] = {}
     labels: dict[str, str] = {}
-    for one in wanted[:OWNERS_MAX]:
+    for one in desired[:OWNERS_MAX]:
         for taint in one.taints:
             taints.setdefault((taint.key, taint.effect), taint)
         for key, value in one.labels.items():
             labels.setdefault(key, value)
     return Isolation(
-        unschedulable=any(one.unschedulable for one in wanted),
+        unschedulable=any(one.unschedulable for one in desired),
         taints=tuple(taints[key] for key in sorted(taints)[:MERGED_MAX]),
         labels=dict(sorted(labels.items())[:MERGED_MAX]),
     )

@@ -29,6 +29,10 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return self.active + len(self._later)
 
+    def now_s(self) -> float:
+        """Seconds of the queue's clock."""
+        return self._now()
+
     @property
     def active(self) -> int:
         """How many keys are ready or being worked on."""
