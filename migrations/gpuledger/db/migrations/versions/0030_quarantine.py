@@ -6,6 +6,8 @@ Revision ID: 0030
 Revises: 0029
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -19,7 +21,10 @@ SCHEMA = "gpuledger_live"
 TEXT, TIME = sa.Text(collation="C"), sa.DateTime(timezone=True)
 
 
-def _table(name: str, key: tuple[str, ...], **columns: object) -> None:
+Kind = sa.types.TypeEngine[Any]
+
+
+def _table(name: str, key: tuple[str, ...], **columns: Kind | list[Kind]) -> None:
     """A table; the type of a column that may be null stands in a list."""
     op.create_table(
         name,
