@@ -3,14 +3,14 @@
 Only adds: the build before does not know the tables.
 
 Revision ID: 0029
-Revises: 0027
+Revises: 0028
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0029"
-down_revision = "0027"
+down_revision = "0028"
 branch_labels = None
 depends_on = None
 EXPANDS = True
