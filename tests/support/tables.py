@@ -112,6 +112,7 @@ ADDED = {
     "bootstrap_device.ignored": "false",
     "gpu_device.inventory_id": "",
     "inventory_nfd.surveyed": "0",
+    "pool_node.aside": "false",
 }
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 

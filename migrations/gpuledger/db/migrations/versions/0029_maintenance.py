@@ -1,16 +1,16 @@
-"""Maintenance of nodes: requests, Nodes, and how each is set aside.
+"""Maintenance of nodes: requests, Nodes, and how each is set aside; and which nodes give pools no devices meanwhile.
 
-Only adds: the build before does not know the tables.
+Only adds: the build before does not know the tables, and leaves the column out.
 
 Revision ID: 0029
-Revises: 0027
+Revises: 0028
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0029"
-down_revision = "0027"
+down_revision = "0028"
 branch_labels = None
 depends_on = None
 EXPANDS = True
@@ -20,6 +20,8 @@ TEXT, TIME = sa.Text(collation="C"), sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
+    for schema in (SCHEMA, "gpuledger_next", "gpuledger_prev"):
+        op.execute(f"ALTER TABLE IF EXISTS {schema}.pool_node ADD COLUMN aside boolean NOT NULL DEFAULT false")
     op.create_table(
         "maintenance_request",
         sa.Column("node", TEXT, nullable=False),
