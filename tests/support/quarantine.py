@@ -117,7 +117,7 @@ class QuarantineLog:
         source = source_of(subject, data)
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
         event_id = f"{source}/{number}"
-        event = Event(event_id, source, data.TYPE, subject, at(at_s), data, "e", number, imported=imported)
+        event = Event(event_id, source, data.TYPE, subject, at(at_s), data, "q", number, imported=imported)
         recorded = at_s if recorded_s is None else recorded_s
         self._append(event, recorded)
         return self._take(recorded)

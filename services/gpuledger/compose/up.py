@@ -17,10 +17,12 @@ from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
+from gpuledger.compose.quarantine_metrics import measure_quarantine
 from gpuledger.compose.snapshots import SnapshotService, snapshots_of
 from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, LockHolder
 from gpuledger.db.migrate import migrate
+from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.edge.admission.service import AdmissionHealth
@@ -149,6 +151,8 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         measuring = [measure_certificates(watched_files(servers.nats_identity, servers.database_url))]
         if options.runs(SourcesProjection.name):
             measuring.append(measure_sources(servers.database_url))
+        if options.runs(HealthProjection.name):
+            measuring.append(measure_quarantine(servers.database_url))
         if options.runs(SealsProjection.name):
             measuring.append(measure_log(ledger, servers.database_url))
         taking = _taking(settings, options, servers, ledger)

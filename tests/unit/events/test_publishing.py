@@ -76,6 +76,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/deciders/health": {SourceKind.HEALTH},
     "services/gpuledger/deciders/maintenance": {SourceKind.MAINTENANCE},
     "services/gpuledger/tools/log_restore.py": {SourceKind.OPERATORS},
+    "services/gpuledger/tools/quarantine": {SourceKind.OPERATORS},
     "services/gpuledger/tools/history_retention.py": {SourceKind.OPERATORS},
 }
 NOT_PUBLISHED = {"PoolDefined", "PoolGone", "SettingsChanged"}

@@ -179,7 +179,7 @@ class _UniqueKeys(yaml.SafeLoader):
         """A mapping, if each of its keys is there once."""
         seen = set()
         for key, _ in node.value:
-            name = self.construct_object(key, deep=True)  # type: ignore[no-untyped-call]
+            name = self.construct_object(key, deep=True)
             if isinstance(name, str) and name in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} is there twice", key.start_mark)
             seen.add(name if isinstance(name, str) else None)
