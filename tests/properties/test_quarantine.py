@@ -13,7 +13,20 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from gpuledger.events.payload import Payload
-from gpuledger.events.quarantine import QUARANTINE, QuarantineBreakerOpened, QuarantineBreakerReset
+from gpuledger.events.quarantine import (
+    QUARANTINE,
+    QuarantineBreakerOpened,
+    QuarantineBreakerReset,
+    QuarantineRulesApplied,
+)
+from gpuledger.tools.whatif.quarantine_replay import (
+    HypotheticalQuarantine,
+    RecordedQuarantine,
+    SetAside,
+    SetAsideNodes,
+    compared,
+    note_recorded,
+)
 from support.events import rows_of
 from support.quarantine import QuarantineLog, at, given_back, labelled, reported, rules
 
@@ -153,6 +166,45 @@ def test_a_node_is_set_aside_only_for_a_fresh_report_and_while_a_fault_stands(
     for node in NODES:
         for request in log.state.in_force(node):
             assert log.state.standing(node, request.ruleset)
+
+
+@given(stories, percentages)
+def test_what_would_have_been_under_the_rules_in_force_is_what_was(story: list[Step], percentage: int) -> None:
+    log = play(story, percentage)
+    document = next(event.data for event, _ in log.log if isinstance(event.data, QuarantineRulesApplied))
+    hypothetical, was = replayed(log, document, len(NODES) + 1)
+    would = hypothetical.set_aside.rows
+    assert would == was
+    assert all(one.would and one.was and one.would.ruleset == one.was.ruleset for one in compared(would, was))
+    openings = [one.data for one in hypothetical.openings]
+    assert openings == [event.data for event, _ in log.log if isinstance(event.data, QuarantineBreakerOpened)]
+
+
+def replayed(
+    log: QuarantineLog, document: QuarantineRulesApplied, begun: int
+) -> tuple[HypotheticalQuarantine, list[SetAside]]:
+    """What would have been since so many events, and what was."""
+    projection, messages, was = RecordedQuarantine(), log.messages(), SetAsideNodes()
+    fold = log.new_fold(projection)
+    fold.apply_all(messages[:begun])
+    assert isinstance(fold.state, Quarantine)
+    hypothetical = HypotheticalQuarantine(fold.state, document)
+    projection.pass_on = hypothetical.replay
+    fold.apply_all(messages[begun:])
+    note_recorded(was, messages[begun:])
+    return hypothetical, was.rows
+
+
+def test_other_rules_would_have_set_other_nodes_aside() -> None:
+    log = QuarantineLog("n1", "n2", document=rules())
+    log.record("n1", reported("0"), 10)
+    log.record("n1", reported("0", healthy=True), 20)
+    log.record("n2", reported("0", check="Thermal", component="CPU"), 30)
+    hypothetical, was = replayed(log, rules(TAINTS), 3)
+    would = hypothetical.set_aside.rows
+    found = [(row.node, row.would is not None, row.was is not None) for row in compared(would, was)]
+    assert found == [("n1", False, True), ("n2", True, False)]
+    assert (was[0].since, was[0].until, would[0].until) == (at(10), at(20), None)
 
 
 def test_the_breaker_opens_exactly_at_its_threshold_though_all_come_at_once() -> None:

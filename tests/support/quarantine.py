@@ -99,10 +99,10 @@ class QuarantineLog:
         if document is not None:
             self.record(QUARANTINE, document, 0)
 
-    def new_fold(self) -> Fold:
+    def new_fold(self, projection: HealthProjection | None = None) -> Fold:
         """A fold from nothing; its types are in force."""
         in_force = EnforcedRules([EnforcedRule(NodeHealthReported.TYPE, 1, ORIGIN)])
-        return Fold(HealthProjection(), GENERATION, numbering=OWN, enforced=in_force)
+        return Fold(projection or HealthProjection(), GENERATION, numbering=OWN, enforced=in_force)
 
     @property
     def state(self) -> Quarantine:

@@ -1,11 +1,13 @@
 """`gpuledger quarantine`: what it records and shows, and what it refuses with the file, the ruleset and the place."""
 
 import getpass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gpuledger.deciders.health.projection import HealthProjection
+from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.envelope import decode
 from gpuledger.events.quarantine import QUARANTINE, QuarantineBreakerReset, QuarantineRulesApplied
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -54,7 +56,7 @@ async def test_the_breaker_is_shown_and_reset_by_whoever_has_looked(
         await publish(ledger, [*nodes, *reports])
 
         async def is_open() -> bool:
-            return any("breaker-opened" in one.subject for one in await everything(ledger))
+            return any(one.subject.startswith("ledger.svc.health.quarantine.") for one in await everything(ledger))
 
         await eventually(is_open)
         await reaches(migrated_url, "health", await ledger.head())
@@ -85,3 +87,28 @@ async def test_what_is_wrong_is_not_recorded(run: Run, ledger: JetStreamLedger, 
     missing = await run("quarantine", "apply", "-f", str(tmp_path / "none.yaml"))
     assert "cannot be read" in missing.err
     assert not [one for one in await everything(ledger) if ".svc.operators." in one.subject]
+
+
+async def test_what_if_rules_had_been_in_force(run: Run, ledger: JetStreamLedger, migrated_url: str) -> None:
+    await enforce(ledger, migrated_url)
+    nodes = [event(labelled(), name, number=number, source="/watchers/nodes") for number, name in enumerate("abc", 1)]
+    now, agent = system_clock(), "/nodes/a/agent"
+    place = {"node": "a", "namespace": "team", "pod": "train", "container": "main"}
+    units = {"resources": [{"resource": "nvidia.com/gpu", "devices": ["GPU-1"]}]}
+    held = AllocationObserved.model_validate({**place, **units})
+    facts = [
+        event(held, "a/team/train/main", source=agent, number=1)._replace(time=now - timedelta(minutes=1)),
+        event(reported("0"), "a", source=agent, number=2)._replace(time=now),
+        event(reported("0", healthy=True), "a", source=agent, number=3)._replace(time=now + timedelta(seconds=1)),
+    ]
+    await publish(ledger, [*nodes, *facts])
+    before = await ledger.head()
+    answer = await run("what-if", "quarantine", "-f", str(EXAMPLE), "--since", "1h", "-o", "json")
+    assert answer.code == 0, answer
+    (found,) = answer.json()
+    assert (found["node"], found["would"], found["pods"], found["was"]) == ("a", GPU_FATAL, 1, None)
+    assert found["would_until"] >= found["would_since"]
+    assert "2 reports were judged by version " in answer.err
+    (other,) = (await run("what-if", "quarantine", "-f", str(EXAMPLE), "--since", "0", "-o", "json")).json()
+    assert other == found
+    assert await ledger.head() == before, "it records nothing"

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from statistics import quantiles
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from gpuledger.api.kinds import NODES
 from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.events.envelope import Decoded, Event
+from gpuledger.events.envelope import Decoded, Event, decode
 from gpuledger.events.node import NodeLabelled, NodeObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.quarantine import QUARANTINE
@@ -23,7 +24,7 @@ from support.enforcing import enforce
 from support.ledgers import everything
 from support.maintenance import observed
 from support.nodewriting import QUICK, Maintainer, node_writer, settled
-from support.projections import publish, reaches, running, stop
+from support.projections import execute, publish, reaches, running, stop
 from support.quarantine import reported, rules, source_of
 from support.waiting import eventually
 
@@ -140,7 +141,40 @@ async def test_the_breaker_stops_a_burst_at_half_of_the_nodes(
         await found.cordons.after(names[:5], begun_s, cordoned=True)
 
         async def is_open() -> bool:
-            return any("breaker-opened" in one.subject for one in await everything(ledger))
+            return any(one.subject.startswith("ledger.svc.health.quarantine.") for one in await everything(ledger))
 
         await eventually(is_open)
         assert {name for name, cordoned in found.cordons.seen if cordoned} == set(names[:5])
+
+
+async def test_lost_rows_and_old_reports_set_nothing_aside(ledger: JetStreamLedger, migrated_url: str) -> None:
+    """A service that was away, and one that begins anew, on a real log: no request is made, and none a second time."""
+    facts = Facts()
+    await enforce(ledger, migrated_url)
+    nodes = [facts.now(name, NodeLabelled(uid=f"u-{name}")) for name in ("old", "new")]
+    await publish(ledger, [facts.now(QUARANTINE, rules(max_event_age_s=60)), *nodes])
+    old = facts.now("old", reported("0"))
+    await publish(ledger, [old._replace(time=old.time - timedelta(seconds=61)), facts.now("new", reported("0"))])
+    for _ in range(2):
+        async with running(Runner(HealthProjection(), ledger, migrated_url, settings=SETTINGS)):
+
+            async def is_requested() -> bool:
+                return bool(await _requested(ledger))
+
+            await eventually(is_requested)
+            await reaches(migrated_url, "health", await ledger.head())
+        assert await _requested(ledger) == ["new"]
+        _lose_rows(migrated_url)
+
+
+async def _requested(ledger: JetStreamLedger) -> list[str]:
+    requests = [one for one in await everything(ledger) if one.subject.startswith("ledger.svc.health.node.")]
+    return [decode(one.data).subject for one in requests if one.subject.endswith(".maintenance-requested")]
+
+
+def _lose_rows(url: str) -> None:
+    """As when a database was lost: neither rows nor checkpoint nor outbox of the service are left."""
+    for spec in HealthProjection.specs:
+        execute(url, f"DELETE FROM gpuledger_live.{spec.name}")
+    for name in ("projection", "numbers_seen", "numbers_seen_position", "decider", "outbox"):
+        execute(url, f"DELETE FROM gpuledger.{name}")

@@ -80,7 +80,7 @@ def apply(file: File, dry_run: DryRun = False, data_dir: DataDir = None) -> None
 
     Nodes that are set aside stay so until they are healthy again; what was reported before leads to nothing.
     """
-    document = parse(_text(file), "stdin" if file == STDIN else file)
+    document = rules_in(file)
     count = len(document.rulesets)
     if dry_run:
         message(f"{document.file} is valid: {count} rulesets, version {document.digest[:DIGEST_SHOWN_CHARS]}.")
@@ -147,6 +147,16 @@ async def _reset(data_dir: Path | None, reason: str, *, yes: bool) -> None:
     async with open_backend(data_dir, "quarantine reset", records=True) as backend:
         recorded = await operations.reset(backend, reason)
     message(f"The circuit breaker is closed; recorded at {recorded}.")
+
+
+def rules_in(file: str) -> QuarantineRulesApplied:
+    """The rules in a file, or in stdin for `-`.
+
+    Raises:
+        CliError: it cannot be read.
+        RequestError: something is wrong with them.
+    """
+    return parse(_text(file), "stdin" if file == STDIN else file)
 
 
 def _text(file: str) -> bytes:
