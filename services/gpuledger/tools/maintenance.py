@@ -9,7 +9,7 @@ import orjson
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.domain.maintenance.rows import MaintenanceRequest, NodeIsolation
 from gpuledger.domain.maintenance.state import Maintenance, isolation_of
-from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
+from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem, label_value_problem, qualified_name_problem
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.maintenance import (
     Isolation,
@@ -35,6 +35,11 @@ def own_name() -> str:
     return operator().removeprefix("/")
 
 
+def check_node(name: str) -> None:
+    """Return if a Node may have this name; raises RequestError if not."""
+    _check(f"{name!r} as the name of a node", dns_subdomain_problem(name))
+
+
 def check_taint(taint: NodeTaint) -> NodeTaint:
     """The taint, if Kubernetes takes it; raises RequestError if not."""
     _check(f"The key {taint.key!r} of the taint", qualified_name_problem(taint.key))
@@ -50,7 +55,7 @@ def check_label(key: str, value: str) -> None:
 
 def _check(what: str, problem: str | None) -> None:
     if problem is not None:
-        raise RequestError(f"{what} is not valid: it {problem}", "Correct it")
+        raise RequestError(f"{what} is not valid: {problem}", "Correct it")
 
 
 async def request(backend: Backend, node: str, data: NodeMaintenanceRequested) -> tuple[Position, bool]:
