@@ -29,6 +29,8 @@ async def test_a_request_is_listed_until_it_is_released(run: Run, ledger: JetStr
     ]  # fmt: skip
     assert "Pending" in shown[1]
     assert "state=broken" in shown[1]
+    described = (await run("describe", "node", "w1")).out
+    assert ME in described[described.index("Maintenance:") :]
     position = await ledger.head()
     released = await run("node", "uncordon", "node/w1")
     assert "is to be given back" in released.err
