@@ -10,6 +10,7 @@ from support.events import event
 from support.ledgers import everything
 from support.maintenance import OPERATOR, WATCHERS, observed, released, requested
 from support.projections import QUICK, assert_true, publish, reaches, running, table
+from support.waiting import eventually
 
 ADA, BEN = "operators/ada", "operators/ben"
 
@@ -17,6 +18,11 @@ ADA, BEN = "operators/ada", "operators/ben"
 async def decided(ledger: JetStreamLedger) -> list[Decoded]:
     """What the service recorded, as the ledger has it."""
     return [decode(one.data) for one in await everything(ledger) if one.subject.startswith("ledger.svc.maintenance.")]
+
+
+async def has_decided(ledger: JetStreamLedger, number: int) -> bool:
+    """Whether it recorded so much."""
+    return len(await decided(ledger)) >= number
 
 
 async def test_who_loses_all_tables_decides_nothing_a_second_time(
@@ -30,7 +36,8 @@ async def test_who_loses_all_tables_decides_nothing_a_second_time(
         event(released(ADA), "n1", number=4, at=4, source=OPERATOR),
     ]
     async with running(Runner(MaintenanceProjection(), ledger, migrated_url, settings=QUICK)):
-        await reaches(migrated_url, "maintenance", await publish(ledger, facts))
+        await publish(ledger, facts)
+        await eventually(lambda: has_decided(ledger, 2))
         await reaches(migrated_url, "maintenance", await ledger.head())
     before = await decided(ledger)
     assert [one.subject for one in before] == ["n1", "n1"]
@@ -41,7 +48,8 @@ async def test_who_loses_all_tables_decides_nothing_a_second_time(
         async with running(Runner(MaintenanceProjection(), ledger, another, settings=QUICK)):
             await reaches(another, "maintenance", await ledger.head())
             again = [event(released(BEN), "n1", number=5, at=5, source=OPERATOR)]
-            await reaches(another, "maintenance", await publish(ledger, again))
+            await publish(ledger, again)
+            await eventually(lambda: has_decided(ledger, 3))
             await reaches(another, "maintenance", await ledger.head())
     after = await decided(ledger)
     assert after[:2] == before
