@@ -1,0 +1,298 @@
+"""Folds what monitors and our agents report of health into incidents, in event time.
+
+A report that is later than all others of its check needs the open incidents alone. Any other one reads the check's past
+back and joins its reports again, so that rows do not depend on the order of recording. Silence ends nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+from gpuledger.domain.fact import AbsentRowsError, Fact, Handlers, Touched, counted_as_recorded
+from gpuledger.domain.health.entities import NODE_ENTITY, Concerned, concerned
+from gpuledger.domain.health.incidents import (
+    NO_ACTION,
+    begun,
+    departed,
+    ended,
+    extended,
+    incidents_of,
+    joined_codes,
+    merged,
+)
+from gpuledger.domain.health.rows import (
+    HEALTHY,
+    INCIDENT,
+    REPORT,
+    Departure,
+    Health,
+    HealthCheck,
+    HealthReport,
+    Incident,
+)
+from gpuledger.events.device import DeviceDetached, DeviceFailed, DeviceHealthChanged
+from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.node import NodeDecommissioned, NodeGone
+from gpuledger.events.publishing import Rule
+from gpuledger.events.subjects import NODE, origin_of
+
+AGENT_MONITOR: Final = "gpuledger-agent"
+"""The monitor that our own agents' findings are reported under."""
+
+AGENT_CHECK: Final = "DeviceHealth"
+CUSTOM_ACTION: Final = "CUSTOM"
+
+CHECKS_OF_NODE_MAX: Final = 256
+"""How many checks are kept of a node, where `Rule.BOUNDS` is enforced; reports of further ones are left out."""
+
+OPEN_OF_NODE_MAX: Final = 2_048
+"""How many incidents of a node may be open, where `Rule.BOUNDS` is enforced; no further one begins."""
+
+_SCOPE_LENGTH: Final = 24
+_SCOPES_KEPT_MAX: Final = 65_536
+_BOUNDS: Final = Rule.BOUNDS  # Every event asks, and an enumeration takes long to find its member.
+
+
+@lru_cache(maxsize=_SCOPES_KEPT_MAX)
+def scope_of(node: str, monitor: str, check_name: str) -> str:
+    """What stands for a check of a monitor on a node in keys, however long its names are."""
+    return sha256("\0".join((node, monitor, check_name)).encode()).hexdigest()[:_SCOPE_LENGTH]
+
+
+def touched(state: Health, fact: Fact) -> Touched:
+    """The past of a check, where a report is not later than all others of it."""
+    data = fact.event.data
+    if isinstance(data, NodeHealthReported):
+        scope = scope_of(fact.event.subject, data.monitor, data.check)
+    elif isinstance(data, DeviceHealthChanged | DeviceFailed) and origin_of(fact.event.source).kind == NODE:
+        scope = scope_of(origin_of(fact.event.source).name, AGENT_MONITOR, AGENT_CHECK)
+    else:
+        return ()
+    check = state.check.rows.get(scope)
+    return () if check is None or check.last_at < fact.event.time else _past(scope)
+
+
+def _reported(state: Health, fact: Fact, data: NodeHealthReported) -> None:
+    check = _check_of(state, fact, fact.event.subject, data.monitor, data.check)
+    action = data.custom_action if data.action == CUSTOM_ACTION and data.custom_action else data.action
+    report = _report(fact, check, healthy=data.healthy)._replace(
+        fatal=data.fatal,
+        component=data.component,
+        codes=joined_codes(data.codes),
+        message=data.message,
+        action=action,
+        strategy=data.strategy,
+        reporter=data.reporter,
+        reports=data.count,
+    )
+    _take(state, fact, check, [_about(report, one) for one in concerned(data)])
+
+
+def _health_changed(state: Health, fact: Fact, data: DeviceHealthChanged) -> None:
+    _take_finding(state, fact, data.kind, data.message, healthy=data.healthy)
+
+
+def _failed(state: Health, fact: Fact, data: DeviceFailed) -> None:
+    """A failure that an agent found; those of imports name no node, and nothing ends them."""
+    if origin_of(fact.event.source).kind == NODE:
+        _take_finding(state, fact, data.kind, data.message or "", healthy=False)
+
+
+def _left(state: Health, fact: Fact, _data: NodeDecommissioned | NodeGone) -> None:
+    _depart(state, Departure(fact.event.subject, NODE_ENTITY, fact.event.time))
+
+
+def _detached(state: Health, fact: Fact, data: DeviceDetached) -> None:
+    """A card left its slot, whose name begins with that of the node."""
+    _depart(state, Departure(data.slot.partition("/")[0], fact.event.subject, fact.event.time))
+
+
+def _take_finding(state: Health, fact: Fact, kind: str | None, message: str, *, healthy: bool) -> None:
+    check = _check_of(state, fact, origin_of(fact.event.source).name, AGENT_MONITOR, AGENT_CHECK)
+    report = _report(fact, check, healthy=healthy)._replace(
+        fatal=not healthy, component="GPU", codes=joined_codes([kind or ""]), message=message
+    )
+    _take(state, fact, check, [_about(report, Concerned(fact.event.subject, fact.event.subject))])
+
+
+def _check_of(state: Health, fact: Fact, node: str, monitor: str, check_name: str) -> HealthCheck:
+    """The check, which is not put; a new one has no rows."""
+    scope = scope_of(node, monitor, check_name)
+    return state.check.rows.get(scope) or HealthCheck(scope, node, monitor, check_name, fact.event.time, 0, 0, 0)
+
+
+def _report(fact: Fact, check: HealthCheck, *, healthy: bool) -> HealthReport:
+    """A report of this fact on the node, with nothing but what every report has."""
+    event = fact.event
+    recorded_at = counted_as_recorded(event, fact.recorded_ns)
+    return HealthReport(
+        check.scope,
+        NODE_ENTITY,
+        event.time,
+        fact.sequence,
+        recorded_at,
+        event.id,
+        healthy,
+        False,
+        None,
+        None,
+        "",
+        "",
+        NO_ACTION,
+        "",
+        None,
+        1,
+    )
+
+
+def _about(report: HealthReport, concerned_: Concerned) -> HealthReport:
+    return report._replace(entity=concerned_.entity, device=concerned_.device)
+
+
+def _take(state: Health, fact: Fact, check: HealthCheck, reports: Sequence[HealthReport]) -> None:
+    """Take reports of one time on entities of a check."""
+    open_ = _open_of(state, check.scope)
+    if _BOUNDS in fact.rules:
+        reports = _within_bounds(state, check, reports, open_)
+    if not reports:
+        return
+    if _are_next(state, check, reports, open_):
+        for report in reports:
+            check = _follow(state, check, report, open_)
+        state.check.put(check._replace(last_at=max(check.last_at, reports[0].reported_at)))
+    else:
+        _require([check], state)
+        _insert(state, check, reports)
+
+
+def _open_of(state: Health, scope: str) -> dict[str, Incident]:
+    """The open incidents of a check by entity."""
+    return {one.entity: one for one in state.incident.where("scope", scope) if one.ended_at is None}
+
+
+def _within_bounds(
+    state: Health, check: HealthCheck, reports: Sequence[HealthReport], open_: dict[str, Incident]
+) -> list[HealthReport]:
+    """The reports for which the node has room: those that begin nothing always have it."""
+    checks = state.check.where("node", check.node)
+    if check.report_rows == 0 and len(checks) >= CHECKS_OF_NODE_MAX:
+        return []
+    room = OPEN_OF_NODE_MAX - sum(one.open for one in checks)
+    taken = []
+    for report in reports:
+        begins = not report.healthy and report.entity not in open_
+        if not begins or room > 0:
+            taken.append(report)
+        room -= begins
+    return taken
+
+
+def _are_next(state: Health, check: HealthCheck, reports: Sequence[HealthReport], open_: dict[str, Incident]) -> bool:
+    """Whether reports are later than all that matters for their entities."""
+    time = reports[0].reported_at
+    if any(one.left_at >= time for one in state.departure.where("node", check.node)):
+        return False
+    if check.report_rows == 0 or check.last_at < time:
+        return True
+    return all(
+        report.entity != NODE_ENTITY and report.entity in open_ and open_[report.entity].last_at < time
+        for report in reports
+    )
+
+
+def _follow(state: Health, check: HealthCheck, report: HealthReport, open_: dict[str, Incident]) -> HealthCheck:
+    """Take a report that is later than all that matters for its entity; returns the check with its new counts."""
+    state.report.put(report)
+    check = check._replace(report_rows=check.report_rows + 1)
+    if report.healthy:
+        over = list(open_) if report.entity == NODE_ENTITY else [report.entity] if report.entity in open_ else []
+        for entity in over:
+            state.incident.put(ended(open_.pop(entity), report.reported_at, HEALTHY))
+        return check._replace(open=check.open - len(over))
+    if report.entity in open_:
+        state.incident.put(extended(open_[report.entity], report))
+        return check
+    state.incident.put(begun(check, report))
+    return check._replace(incident_rows=check.incident_rows + 1, open=check.open + 1)
+
+
+def _insert(state: Health, check: HealthCheck, reports: Iterable[HealthReport]) -> None:
+    """Take reports that others of the check follow, whose rows are all in memory."""
+    for report in reports:
+        before = state.report.get(state.report.key_of(report))
+        state.report.put(report if before is None else merged(before, report))
+        check = check._replace(
+            report_rows=check.report_rows + (before is None), last_at=max(check.last_at, report.reported_at)
+        )
+    _rejoin(state, check)
+
+
+def _rejoin(state: Health, check: HealthCheck) -> None:
+    """Make the incidents of a check anew, from all of its reports."""
+    before = {state.incident.key_of(one): one for one in state.incident.where("scope", check.scope)}
+    departures = state.departure.where("node", check.node)
+    after = {
+        state.incident.key_of(one): one
+        for one in incidents_of(check, state.report.where("scope", check.scope), departures)
+    }
+    for key in before.keys() - after.keys():
+        state.incident.delete(key)
+    for key, incident in after.items():
+        if before.get(key) != incident:
+            state.incident.put(incident)
+    open_ = sum(one.ended_at is None for one in after.values())
+    state.check.put(check._replace(incident_rows=len(after), open=open_))
+
+
+def _depart(state: Health, departure: Departure) -> None:
+    """End what is open of a node or card that left; where reports came after that, join those again."""
+    checks, others = state.check.where("node", departure.node), state.departure.where("node", departure.node)
+    is_late = any(one.left_at >= departure.left_at for one in others)
+    late = [check for check in checks if is_late or check.last_at >= departure.left_at]
+    _require(late, state)
+    state.departure.put(departure)
+    for check in late:
+        _rejoin(state, check)
+    for check in checks:
+        if check not in late:
+            _end_open(state, check, departure)
+
+
+def _end_open(state: Health, check: HealthCheck, departure: Departure) -> None:
+    over = [one for one in _open_of(state, check.scope).values() if departure.device in (NODE_ENTITY, one.device)]
+    for incident in over:
+        state.incident.put(ended(incident, departure.left_at, departed(departure)))
+    if over:
+        state.check.put(check._replace(open=check.open - len(over)))
+
+
+def _require(checks: Iterable[HealthCheck], state: Health) -> None:
+    """Check that all rows of checks are in memory.
+
+    Raises:
+        AbsentRowsError: some have left it.
+    """
+    absent = [
+        place
+        for check in checks
+        if len(state.report.by["scope"].get(check.scope)) < check.report_rows
+        or len(state.incident.by["scope"].get(check.scope)) < check.incident_rows
+        for place in _past(check.scope)
+    ]
+    if absent:
+        raise AbsentRowsError(absent)
+
+
+def _past(scope: str) -> list[tuple[str, str, str]]:
+    return [(spec.name, "scope", scope) for spec in (REPORT, INCIDENT)]
+
+
+HANDLERS: Handlers = {
+    NodeHealthReported: _reported,
+    DeviceHealthChanged: _health_changed,
+    DeviceFailed: _failed,
+    DeviceDetached: _detached,
+    NodeGone: _left,
+    NodeDecommissioned: _left,
+}
