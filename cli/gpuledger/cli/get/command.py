@@ -109,9 +109,9 @@ def get(
     past = Past(at, as_recorded, since, ended=ended)
     chosen = {"node": node, "device": device, "namespace": None if all_namespaces else namespace}
     shown = Shown(output, data_dir, headers=not no_headers, watch=watch)
-    _check_watch(past, shown)
     access = KubeAccess(kubeconfig, context, data_dir)
     if isinstance(noun, KubeNoun):
+        _check_watch(past, shown)
         _refuse_filters(noun, chosen, past)
         _refuse(past.moments, f"{noun.resource.plural} are read from Kubernetes, which has no past", _ASK_LEDGER)
         announce_unless_ledger(data_dir, access)
@@ -122,7 +122,6 @@ def get(
     if "namespace" not in _filters_of(noun):
         for_kube["--namespace"] = namespace
         chosen["namespace"] = None
-    _refuse_filters(noun, chosen, past)
     _refuse(for_kube, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
     show_from_ledger(noun, names or [], chosen, past, shown, access)
 
@@ -140,6 +139,8 @@ def show_from_ledger(
     Raises:
         CliError: an option contradicts another, or there is no row of a requested name.
     """
+    _check_watch(past, shown)
+    _refuse_filters(noun, chosen, past)
     now = system_clock()
     moment = _parse_point_in_time(past.at, past.as_recorded, now)
     query = _ledger_query(noun, names, chosen, past, now)
