@@ -7,7 +7,7 @@ back and joins its reports again, so that rows do not depend on the order of rec
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import AbsentRowsError, Fact, Handlers, Touched, counted_as_recorded
 from gpuledger.domain.health.entities import NODE_ENTITY, Concerned, concerned
@@ -54,6 +54,20 @@ _SCOPES_KEPT_MAX: Final = 65_536
 _BOUNDS: Final = Rule.BOUNDS  # Every event asks, and an enumeration takes long to find its member.
 
 
+class Finding(NamedTuple):
+    """What a report says of each of its entities: the columns of `HealthReport` from `healthy` on, but for `device`."""
+
+    healthy: bool
+    fatal: bool
+    component: str | None
+    codes: str
+    message: str
+    action: str
+    strategy: str
+    reporter: str | None
+    reports: int
+
+
 @lru_cache(maxsize=_SCOPES_KEPT_MAX)
 def scope_of(node: str, monitor: str, check_name: str) -> str:
     """What stands for a check of a monitor on a node in keys, however long its names are."""
@@ -74,19 +88,19 @@ def touched(state: Health, fact: Fact) -> Touched:
 
 
 def _reported(state: Health, fact: Fact, data: NodeHealthReported) -> None:
-    check = _check_of(state, fact, fact.event.subject, data.monitor, data.check)
     action = data.custom_action if data.action == CUSTOM_ACTION and data.custom_action else data.action
-    report = _report(fact, check, healthy=data.healthy)._replace(
-        fatal=data.fatal,
-        component=data.component,
-        codes=joined_codes(data.codes),
-        message=data.message,
-        action=action,
-        strategy=data.strategy,
-        reporter=data.reporter,
-        reports=data.count,
+    found = Finding(
+        data.healthy,
+        data.fatal,
+        data.component,
+        joined_codes(data.codes),
+        data.message,
+        action,
+        data.strategy,
+        data.reporter,
+        data.count,
     )
-    _take(state, fact, check, [_about(report, one) for one in concerned(data)])
+    _take(state, fact, _check_of(state, fact, fact.event.subject, data.monitor, data.check), concerned(data), found)
 
 
 def _health_changed(state: Health, fact: Fact, data: DeviceHealthChanged) -> None:
@@ -109,11 +123,9 @@ def _detached(state: Health, fact: Fact, data: DeviceDetached) -> None:
 
 
 def _take_finding(state: Health, fact: Fact, kind: str | None, message: str, *, healthy: bool) -> None:
+    found = Finding(healthy, not healthy, "GPU", joined_codes([kind or ""]), message, NO_ACTION, "", None, 1)
     check = _check_of(state, fact, origin_of(fact.event.source).name, AGENT_MONITOR, AGENT_CHECK)
-    report = _report(fact, check, healthy=healthy)._replace(
-        fatal=not healthy, component="GPU", codes=joined_codes([kind or ""]), message=message
-    )
-    _take(state, fact, check, [_about(report, Concerned(fact.event.subject, fact.event.subject))])
+    _take(state, fact, check, (Concerned(fact.event.subject, fact.event.subject),), found)
 
 
 def _check_of(state: Health, fact: Fact, node: str, monitor: str, check_name: str) -> HealthCheck:
@@ -122,45 +134,21 @@ def _check_of(state: Health, fact: Fact, node: str, monitor: str, check_name: st
     return state.check.rows.get(scope) or HealthCheck(scope, node, monitor, check_name, fact.event.time, 0, 0, 0)
 
 
-def _report(fact: Fact, check: HealthCheck, *, healthy: bool) -> HealthReport:
-    """A report of this fact on the node, with nothing but what every report has."""
+def _reports(fact: Fact, check: HealthCheck, about: Iterable[Concerned], found: Finding) -> list[HealthReport]:
     event = fact.event
-    recorded_at = counted_as_recorded(event, fact.recorded_ns)
-    return HealthReport(
-        check.scope,
-        NODE_ENTITY,
-        event.time,
-        fact.sequence,
-        recorded_at,
-        event.id,
-        healthy,
-        False,
-        None,
-        None,
-        "",
-        "",
-        NO_ACTION,
-        "",
-        None,
-        1,
-    )
+    came = (event.time, fact.sequence, counted_as_recorded(event, fact.recorded_ns), event.id, *found[:2])
+    return [HealthReport._make((check.scope, one.entity, *came, one.device, *found[2:])) for one in about]
 
 
-def _about(report: HealthReport, concerned_: Concerned) -> HealthReport:
-    return report._replace(entity=concerned_.entity, device=concerned_.device)
-
-
-def _take(state: Health, fact: Fact, check: HealthCheck, reports: Sequence[HealthReport]) -> None:
-    """Take reports of one time on entities of a check."""
-    open_ = _open_of(state, check.scope)
+def _take(state: Health, fact: Fact, check: HealthCheck, about: Iterable[Concerned], found: Finding) -> None:
+    """Take what was found of entities of a check."""
+    open_, reports = _open_of(state, check.scope), _reports(fact, check, about, found)
     if _BOUNDS in fact.rules:
         reports = _within_bounds(state, check, reports, open_)
     if not reports:
         return
     if _are_next(state, check, reports, open_):
-        for report in reports:
-            check = _follow(state, check, report, open_)
-        state.check.put(check._replace(last_at=max(check.last_at, reports[0].reported_at)))
+        _follow_all(state, check, reports, open_)
     else:
         _require([check], state)
         _insert(state, check, reports)
@@ -201,20 +189,29 @@ def _are_next(state: Health, check: HealthCheck, reports: Sequence[HealthReport]
     )
 
 
-def _follow(state: Health, check: HealthCheck, report: HealthReport, open_: dict[str, Incident]) -> HealthCheck:
-    """Take a report that is later than all that matters for its entity; returns the check with its new counts."""
-    state.report.put(report)
-    check = check._replace(report_rows=check.report_rows + 1)
-    if report.healthy:
-        over = list(open_) if report.entity == NODE_ENTITY else [report.entity] if report.entity in open_ else []
-        for entity in over:
-            state.incident.put(ended(open_.pop(entity), report.reported_at, HEALTHY))
-        return check._replace(open=check.open - len(over))
-    if report.entity in open_:
-        state.incident.put(extended(open_[report.entity], report))
-        return check
-    state.incident.put(begun(check, report))
-    return check._replace(incident_rows=check.incident_rows + 1, open=check.open + 1)
+def _follow_all(state: Health, check: HealthCheck, reports: Sequence[HealthReport], open_: dict[str, Incident]) -> None:
+    """Take reports of one time that are later than all that matters for their entities."""
+    began = over = 0
+    for report in reports:
+        state.report.put(report)
+        if report.healthy:
+            over += _end_healthy(state, report, open_)
+        elif report.entity in open_:
+            state.incident.put(extended(open_[report.entity], report))
+        else:
+            state.incident.put(begun(check, report))
+            began += 1
+    last_at = max(check.last_at, reports[0].reported_at)
+    rows = (check.report_rows + len(reports), check.incident_rows + began, check.open + began - over)
+    state.check.put(HealthCheck(check.scope, check.node, check.monitor, check.check_name, last_at, *rows))
+
+
+def _end_healthy(state: Health, report: HealthReport, open_: dict[str, Incident]) -> int:
+    """End what a healthy report is about; returns how many incidents that were."""
+    over = list(open_) if report.entity == NODE_ENTITY else [report.entity] if report.entity in open_ else []
+    for entity in over:
+        state.incident.put(ended(open_.pop(entity), report.reported_at, HEALTHY))
+    return len(over)
 
 
 def _insert(state: Health, check: HealthCheck, reports: Iterable[HealthReport]) -> None:
