@@ -7,6 +7,7 @@ import pytest
 
 from gpuledger.cli.times import format_time
 from gpuledger.events.allocation import AllocatedDevices, AllocationObserved
+from gpuledger.events.device import DeviceInserted
 from support import servers
 from support.cli import Cli
 from support.events import event, hour
@@ -34,7 +35,8 @@ def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str,
 
 async def _record(nats_url: str) -> None:
     held = event(HELD, "n1/ml/trainer-0/main", number=len(REPORTS_OF_HEALTH) + 1, at=7, source="/nodes/n1/agent")
-    reports = [*reported(*REPORTS_OF_HEALTH), held, *reported((91, card_report("c", "48")), source=OTHER)]
+    card = event(DeviceInserted(slot="n1/0", uuid="c"), "c")
+    reports = [*reported(*REPORTS_OF_HEALTH), held, card, *reported((91, card_report("c", "48")), source=OTHER)]
     async with new_ledger(nats_url) as ledger:
         await publish(ledger, [in_force(), *reports])
 
@@ -103,6 +105,13 @@ def test_one_incident_has_its_reports_and_holders(cli: Cli) -> None:
     assert "Check:        XID" in page
     assert "trainer-0" in page
     assert "fell off the bus" in page
+
+
+def test_pages_of_devices_and_nodes_have_incidents(cli: Cli) -> None:
+    card = cli("describe", "device", "c", "--no-kube").out.partition("Incidents:\n")[2].partition("Allocations")[0]
+    assert [line.split()[1:3] for line in card.splitlines()[2:]] == [["XID", "c"], ["XID", "c"]]
+    node = cli("describe", "node", "n2", "--no-kube").out.partition("Open incidents:\n")[2].partition("Workloads")[0]
+    assert [line.split()[1:3] for line in node.splitlines()[2:]] == [["XID", "c"]]
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,9 @@ OPEN = {
     "container_allocation_report": "allocation",
     "device_allocation": "claim",
     "pool_availability": "pool",
-    "incident": "scope",
+    "incident": "node",
 }
-"""A column of the key, of an index that has the rows alone that have not retired."""
+"""A column, mostly of the key, of an index that has the rows alone that have not retired."""
 
 ADDED = {
     "source.taken": "0",

@@ -71,7 +71,7 @@ def upgrade() -> None:
     op.execute(f"CREATE INDEX ON {SCHEMA}.incident (incident)")
     op.execute(f"CREATE INDEX ON {SCHEMA}.incident (device)")
     op.execute(f"CREATE INDEX ON {SCHEMA}.incident USING brin (opened_at, ended_at) WITH (autosummarize = on)")
-    op.execute(f"CREATE INDEX ON {SCHEMA}.incident (scope) WHERE ended_at IS NULL")
+    op.execute(f"CREATE INDEX ON {SCHEMA}.incident (node) WHERE ended_at IS NULL")
 
 
 def downgrade() -> None:
