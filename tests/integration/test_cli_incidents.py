@@ -1,6 +1,7 @@
 """Incidents on the command line: what is open, what was, and one of them with its reports and the pods it hit."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,13 +9,15 @@ import pytest
 from gpuledger.cli.times import format_time
 from gpuledger.events.allocation import AllocatedDevices, AllocationObserved
 from gpuledger.events.device import DeviceInserted
+from gpuledger.events.envelope import Decoded
 from support import servers
-from support.cli import Cli
+from support.cli import Cli, next_line, watching
 from support.events import event, hour
 from support.health import REPORTS_OF_HEALTH, card_report, in_force, reported
 from support.ledgers import new_ledger
 from support.projections import publish
 
+DEADLINE_S = 60.0
 OTHER = "/nodes/n2/agent"
 HELD = AllocationObserved(
     node="n1",
@@ -33,12 +36,13 @@ def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str,
         yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
-async def _record(nats_url: str) -> None:
+async def _record(nats_url: str, *more: Decoded) -> None:
+    """Record the reports, and more after them; what is there already is not recorded again."""
     held = event(HELD, "n1/ml/trainer-0/main", number=len(REPORTS_OF_HEALTH) + 1, at=7, source="/nodes/n1/agent")
     card = event(DeviceInserted(slot="n1/0", uuid="c"), "c")
     reports = [*reported(*REPORTS_OF_HEALTH), held, card, *reported((91, card_report("c", "48")), source=OTHER)]
     async with new_ledger(nats_url) as ledger:
-        await publish(ledger, [in_force(), *reports])
+        await publish(ledger, [in_force(), *reports, *more])
 
 
 @pytest.fixture
@@ -130,6 +134,29 @@ def test_problems(cli: Cli, arguments: tuple[str, ...], code: int, problem: str)
     result = cli(*arguments)
     assert result.code == code
     assert problem in result.err
+
+
+def test_the_tables_are_proven_and_rebuilt(cli: Cli) -> None:
+    before = cli("incident", "list", "--all", "-o", "json").out
+    assert cli("verify", "health").code == 0
+    assert cli("replay", "health").code == 0
+    assert cli("incident", "list", "--all", "-o", "json").out == before
+
+
+async def test_a_watch_says_which_incidents_begin_and_end(migrated_url: str) -> None:
+    with servers.nats_server() as nats:
+        await _record(nats.url)
+        environ = os.environ | {"NATS_URL": nats.url, "DATABASE_URL": migrated_url}
+        async with watching(environ, "incident", "list", "--node", "n2", "-w", "--no-headers") as process:
+            assert (await next_line(process)).split()[1:4] == ["n2", "XID", "c"]
+            more = reported((92, card_report("d", "79")), source=OTHER, first=2)
+            await _record(nats.url, *more)
+            (incident, *begun) = (await next_line(process)).split()
+            assert begun[:3] == ["n2", "XID", "d"]
+            await _record(nats.url, *more, *reported((93, card_report("d", healthy=True)), source=OTHER, first=3))
+            assert process.stderr is not None
+            async with asyncio.timeout(DEADLINE_S):
+                assert f"incident '{incident}' is gone".encode() in await process.stderr.readline()
 
 
 def test_reports(cli: Cli) -> None:

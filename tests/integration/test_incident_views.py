@@ -1,6 +1,7 @@
 """The reports about incidents, and incidents at a time, over rows that the real runner has written."""
 
 import asyncio
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -13,16 +14,17 @@ from psycopg.rows import dict_row
 from gpuledger.cli.get.nouns import INCIDENTS
 from gpuledger.db.engine import connect
 from gpuledger.db.views import view_of
-from gpuledger.events.device import DeviceFailed, DeviceInserted, DeviceRemoved
+from gpuledger.events.device import DeviceDetached, DeviceFailed, DeviceInserted, DeviceRemoved
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.node import NodeGone
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import DevicesProjection, HealthProjection
 from gpuledger.tools.queries.rows import rows_at
-from support.events import IMPORT, RecordedFact, folded, health, hour, log_of, numbered
+from support.events import IMPORT, INVENTORY, RecordedFact, event, folded, health, hour, log_of, numbered
 from support.health import REPORTS_OF_HEALTH, card_report, in_force, reported
-from support.projections import QUICK, execute, publish
+from support.projections import QUICK, execute, publish, table
 
 EXAMPLES = 25
 
@@ -37,6 +39,10 @@ CARDS = numbered(
         RecordedFact(IMPORT, "c", 1, DeviceInserted(slot="n2/0")),
     ]
 )
+LEAVING = [
+    event(DeviceDetached(name="g", slot="n1/0000:17:00.0"), "b", number=1, at=16.5, source=INVENTORY),
+    event(NodeGone(), "n1", number=1, at=11.5, source="/watchers/nodes"),
+]
 MOVED = reported((91, card_report("c", "48")), source="/nodes/n2/agent")
 
 
@@ -94,6 +100,26 @@ def test_patterns_over_history(database: str) -> None:
     assert (slot["slot"], slot["devices"], slot["incidents"], slot["failures"]) == ("n1/0", 2, 4, 1)
     lemons = [(row["device"], row["incidents"], row["nodes"], row["lives"]) for row in ask(database, "lemons")]
     assert lemons == [("a", 4, 1, 2), ("c", 2, 2, 1)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_processes_that_start_again_read_the_past_of_a_check_back(url: str, seed: int) -> None:
+    events = [*reported(*REPORTS_OF_HEALTH), *LEAVING, *MOVED]
+    random.Random(seed).shuffle(events)
+    ledger = MemoryLedger()
+    await publish(ledger, [in_force()])
+    for one in events:
+        head = await publish(ledger, [one])
+        await Runner(HealthProjection(), ledger, url, settings=QUICK).catch_up(head)
+    messages = log_of([in_force(), *events])
+    for name, rows in folded(HealthProjection(), messages).state.tables().items():
+        hidden = {"recorded_at"}
+        columns = ", ".join(column for column in rows.spec.columns if column not in hidden)
+        expected = [
+            tuple(value for column, value in row._asdict().items() if column not in hidden)
+            for row in rows.rows.values()
+        ]
+        assert table(url, name, columns) == sorted(expected, key=str), name
 
 
 def test_incidents_at_a_time_are_the_fold_of_what_had_happened(migrated_url: str) -> None:
