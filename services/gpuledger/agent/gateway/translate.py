@@ -53,13 +53,13 @@ WIRE_NAMES: Final = {
 
 
 class HealthReport(NamedTuple):
-    """A report as the payload of an event, and when it was true, by the monitor's clock.
+    """A report as the payload of an event, and when it was true, by the monitor's clock; None: it does not say.
 
     `data.first_at` is the same time, but not later than now.
     """
 
     data: NodeHealthReported
-    at: datetime
+    at: datetime | None
 
 
 class ReportContext(NamedTuple):
@@ -93,7 +93,7 @@ def _report(event: HealthEvent, place: str, context: ReportContext, now: datetim
         raise InvalidReportError(f"{place}.{nul}: it holds a NUL character, which no event can keep.")
     at = _time(event, place, now)
     try:
-        data = _payload(event, place, context, min(at, now))
+        data = _payload(event, place, context, min(at or now, now))
     except ValidationError as error:
         raise InvalidReportError(_words(place, error)) from error
     size = len(data.model_dump_json().encode())
@@ -127,11 +127,11 @@ def _payload(event: HealthEvent, place: str, context: ReportContext, first_at: d
     return NodeHealthReported.model_validate(fields)
 
 
-def _time(event: HealthEvent, place: str, now: datetime) -> datetime:
-    """When it was true; a time that was never set, as Go's zero time or 1970 itself, is now."""
+def _time(event: HealthEvent, place: str, now: datetime) -> datetime | None:
+    """When it was true; None where that was never set, as in Go's zero time or 1970 itself."""
     stamp = event.generatedTimestamp
     if stamp.seconds <= 0:
-        return now
+        return None
     try:
         at = stamp.ToDatetime(UTC)
     except (ValueError, OverflowError) as error:

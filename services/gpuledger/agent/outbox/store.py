@@ -139,8 +139,8 @@ class OutboxStore:
             self._write(jump)
         self._update_status()
 
-    def put(self, name: str, value: bytes) -> None:
-        """Store a value.
+    def put(self, name: str, value: bytes, facts: Sequence[AgentFact] = ()) -> None:
+        """Store a value, and persist facts as the next events in the same transaction.
 
         Raises:
             StateStoreFullError: it is too large, or one too many.
@@ -151,8 +151,13 @@ class OutboxStore:
             )
         self.values[name] = value
         self._unsaved.add(name)
-        self._write([])
+        self._write([*self._clock_facts(), *facts] if facts else [])
         self._update_status()
+
+    def has_room(self, events: int, size: int) -> bool:
+        """Whether so many events and bytes more may wait on disk without others being dropped; from any thread."""
+        bounds, status = self._sizes.spool, self.status
+        return status.waiting + events <= bounds.events and status.size + size <= bounds.size
 
     def close(self) -> None:
         """End cleanly: move waiting events to disk, where it takes writes."""

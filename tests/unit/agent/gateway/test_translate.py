@@ -77,7 +77,7 @@ def test_every_field_is_taken() -> None:
         "first_at": at,
     }
     assert at == datetime(2026, 3, 6, 9, 34, 56, 500_000, tzinfo=UTC)
-    assert (second.healthy, second.strategy, second.first_at, later) == (True, "store-only", NOW, NOW)
+    assert (second.healthy, second.strategy, second.first_at, later) == (True, "store-only", NOW, None)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_time_that_is_not_set_is_now(time: dict[str, int]) -> None:
     event = request.events.add(agent="monitor", checkName="c")
     event.generatedTimestamp.seconds = time["seconds"]
     (found,) = translate(request, ReportContext(NODE, (), None), NOW)
-    assert found.at == NOW
+    assert (found.at, found.data.first_at) == (None, NOW)
 
 
 def test_a_time_ahead_of_the_agents_clock_counts_as_now() -> None:

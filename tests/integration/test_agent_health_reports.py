@@ -1,0 +1,87 @@
+"""Health monitors report to a real agent's process, which is killed, and the ledger has each report once."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from gpuledger.agent.settings import HEALTH_SOCKET
+from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.node import NodeDevicesObserved
+from gpuledger.local.servers.nats import NatsServer
+from support.agent_process import NODE, Place, a_place
+from support.health_monitor import Answer, a_monitor
+
+OK = Answer("OK")
+KILLS = 3
+REPORTS = 30
+
+
+@asynccontextmanager
+async def reporting(nats: NatsServer, *, url: str | None = None) -> AsyncIterator[Place]:
+    """A node whose agent has a socket for health monitors."""
+    async with a_place(nats, url=url) as place:
+        place.agent.environ[HEALTH_SOCKET] = str(place.root / "health.sock")
+        yield place
+
+
+async def counts(place: Place) -> dict[str, int]:
+    """How many reports of each message the ledger has."""
+    sums: Counter[str] = Counter()
+    for data in await place.recorded(NodeHealthReported):
+        sums[data.message] += data.count
+    return dict(sums)
+
+
+def fan(number: int, seconds: int) -> dict[str, Any]:
+    """A report about a fan, at a time."""
+    fans = [{"entityType": "FAN", "entityValue": str(number)}]
+    return {"message": f"fan {number}", "generatedTimestamp": {"seconds": seconds}, "entitiesImpacted": fans}
+
+
+async def test_a_report_is_in_the_ledger_about_the_cards_that_it_names(fresh_nats: NatsServer) -> None:
+    async with reporting(fresh_nats) as place:
+        await place.agent.start()
+        await place.recorded_at_least(1, NodeDevicesObserved)
+        card = {"entityType": "GPU_UUID", "entityValue": place.agent.cards()[1]}
+        async with a_monitor(place.root / "health.sock") as monitor:
+            assert await monitor.report({"nodeName": NODE, "entitiesImpacted": [card]}) == OK
+            status, message = await monitor.report({"nodeName": "w2"})
+        (data,) = await place.recorded_at_least(1, NodeHealthReported)
+        assert (data.devices, data.reporter) == ((card["entityValue"],), None)
+        assert (status, "'w1'" in message) == ("PERMISSION_DENIED", True)
+        await place.nothing_is_lost()
+
+
+async def test_what_was_acknowledged_survives_kills_and_counts_once(fresh_nats: NatsServer) -> None:
+    async with reporting(fresh_nats) as place:
+        sent: Counter[str] = Counter()
+        seconds = count(1_700_000_000)
+        for _ in range(KILLS):
+            await place.agent.start()
+            async with a_monitor(place.root / "health.sock") as monitor:
+                for number in range(REPORTS):
+                    event = fan(number % 3, next(seconds))
+                    assert await monitor.report(event) == OK
+                    sent[event["message"]] += 1
+                await place.agent.kill()
+            await place.agent.start()
+            async with a_monitor(place.root / "health.sock") as monitor:
+                assert await monitor.report(event) == OK
+            await place.agent.kill()
+        await place.agent.start()
+        await place.nothing_is_lost()
+        assert await counts(place) == sent
+
+
+async def test_an_agent_without_a_ledger_takes_reports_and_keeps_them(fresh_nats: NatsServer) -> None:
+    async with reporting(fresh_nats, url="nats://127.0.0.1:9") as place:
+        await place.agent.start()
+        async with a_monitor(place.root / "health.sock") as monitor:
+            assert await monitor.report({}) == OK
+        assert await place.agent.stop() == 0
+        assert not (place.root / "health.sock").exists()
+        place.agent.environ["NATS_URL"] = fresh_nats.url
+        await place.agent.start()
+        await place.recorded_at_least(1, NodeHealthReported)
