@@ -13,6 +13,7 @@ import pytest
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.gateway.coalescing import REPEAT_WINDOW_S
+from gpuledger.agent.gateway.decide import DENIED
 from gpuledger.agent.gateway.part import HealthGateway
 from gpuledger.agent.gateway.relay import CONNECTIONS_PER_PEER_MAX
 from gpuledger.agent.gateway.service import ReportCounts
@@ -270,6 +271,17 @@ async def test_connections_are_bounded(node: Node) -> None:
         await stack.aclose()
         await eventually(lambda: _true(not part._relay.peers))
         assert not part._relay._per_peer
+
+
+async def test_those_that_may_report_nothing_share_their_connections(node: Node) -> None:
+    async with node.running() as part, AsyncExitStack() as stack:
+        for number in range(CONNECTIONS_PER_PEER_MAX):
+            node.is_of_pod(f"team-{number % 2}")
+            await stack.enter_async_context(a_monitor(node.socket))
+        node.is_of_pod("gpu-system")
+        monitor = await stack.enter_async_context(a_monitor(node.socket))
+        assert await monitor.report({}) == OK
+        assert part._relay._per_peer[DENIED] == CONNECTIONS_PER_PEER_MAX
 
 
 async def test_a_socket_that_is_gone_is_made_anew(node: Node) -> None:

@@ -7,6 +7,8 @@ from gpuledger.events.payload import NAME_LENGTH_MAX
 
 ROOT: Final = 0
 
+DENIED: Final = "peers that may report nothing"
+
 
 class PodName(NamedTuple):
     """A pod by its names."""
@@ -59,3 +61,8 @@ def denial(peer: Peer, trust: Trust) -> str | None:
         f"The pod {reporter_of(peer)} may not report health: its namespace is not trusted. If it should be, add "
         f"{peer.pod.namespace} to GPULEDGER_HEALTH_NAMESPACES of the agent (chart: agent.healthMonitors.namespaces)."
     )
+
+
+def holder_of(peer: Peer, trust: Trust) -> object:
+    """Whose connections the peer's are counted among: all that may report nothing share theirs."""
+    return (peer.pod or peer.pid) if denial(peer, trust) is None else DENIED

@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ import structlog
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.errors import SocketError
-from gpuledger.agent.gateway.decide import Peer, Trust
+from gpuledger.agent.gateway.decide import Peer, Trust, holder_of
 from gpuledger.agent.gateway.peers import PROC, PeerFolders, peer_of
 from gpuledger.agent.gateway.recording import ReportRecorder
 from gpuledger.agent.gateway.relay import Relay
@@ -61,8 +62,9 @@ class HealthGateway(BasePart):
         self._server: grpc.aio.Server | None = None
         self._recorder = ReportRecorder(node, store, clock=clock, monotonic=monotonic)
         self._folders = PeerFolders(settings.pod_logs, proc)
-        self._relay = Relay(settings.socket, self._server_name, self._identify, new_id)
         trust = Trust(settings.namespaces, os.geteuid())
+        holder = partial(holder_of, trust=trust)
+        self._relay = Relay(settings.socket, self._server_name, self._identify, holder, new_id)
         self._service = ReportService(
             node, self._recorder, trust, counts, peers=self._relay.peers, cards=self._cards, clock=clock
         )

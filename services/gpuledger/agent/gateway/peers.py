@@ -93,8 +93,9 @@ class _Life:
     def __call__(self) -> bool:
         if self.descriptor is None:
             return True
-        ended, _, _ = select.select([self.descriptor], [], [], 0)
-        return not ended
+        ended = select.poll()
+        ended.register(self.descriptor, select.POLLIN)
+        return not ended.poll(0)
 
 
 @contextmanager

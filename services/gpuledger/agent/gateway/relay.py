@@ -27,7 +27,7 @@ CONNECTIONS_MAX: Final = 128
 """How many connections are open at a time; more are closed at once."""
 
 CONNECTIONS_PER_PEER_MAX: Final = 16
-"""How many of them a pod has, or a process of the node."""
+"""How many of them a pod has, a process of the node, or all together that may report nothing."""
 
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -45,7 +45,9 @@ Identify = Callable[[socket.socket], Awaitable[Peer]]
 class Relay:
     """Relays connections from a socket's path to a server on an abstract address; `peers` has who they are of."""
 
-    def __init__(self, path: Path, server: str, identify: Identify, new_id: NewId) -> None:
+    def __init__(
+        self, path: Path, server: str, identify: Identify, holder_of: Callable[[Peer], object], new_id: NewId
+    ) -> None:
         self.peers: dict[str, Peer] = {}
         """The peers of open connections, by the address that the server shows."""
         self.refused = 0
@@ -53,11 +55,13 @@ class Relay:
         self._path = path
         self._server = server
         self._identify = identify
+        self._holder_of = holder_of
         self._new_id = new_id
         self._listener: asyncio.Server | None = None
         self._own: FileIdentity | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._per_peer: Counter[object] = Counter()
+        self._reason = ""
 
     async def ensure_listening(self) -> None:
         """Listen on the path, anew where the own socket is gone.
@@ -136,13 +140,13 @@ class Relay:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) > CONNECTIONS_MAX:
-            self._refuse("the agent has too many connections")
+            self._refuse("too many are open")
             return
         async with asyncio.timeout(IDENTIFY_TIMEOUT_S):
             peer = await self._identify(writer.get_extra_info("socket"))
-        holder = peer.pod or peer.pid
+        holder = self._holder_of(peer)
         if self._per_peer[holder] >= CONNECTIONS_PER_PEER_MAX:
-            self._refuse(f"{holder} has too many connections")
+            self._refuse(f"too many are of {holder}")
             return
         self._per_peer[holder] += 1
         try:
@@ -154,7 +158,9 @@ class Relay:
 
     def _refuse(self, reason: str) -> None:
         self.refused += 1
-        log.warning("a connection of a health monitor is closed", reason=reason)
+        if reason != self._reason:
+            log.warning("connections of health monitors are closed", reason=reason)
+        self._reason = reason
 
     async def _relay(self, peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         name = f"gpuledger-peer-{self._new_id()}"

@@ -74,6 +74,8 @@ class ReportService:
         self._peers = peers
         self._cards = cards
         self._clock = clock
+        self._reason = ""
+        """Why a report was refused last; it is logged once."""
 
     def handlers(self) -> Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]:
         """The methods of the service, by name."""
@@ -86,7 +88,9 @@ class ReportService:
         except HealthReportError as error:
             name, status = REFUSALS[type(error)]
             self._counts.by_result[name] += max(1, len(request.events))
-            log.warning("a health report is refused", status=status.name, reason=str(error))
+            if str(error) != self._reason:
+                log.warning("a health report is refused", status=status.name, reason=str(error))
+            self._reason = str(error)
             await context.abort(status, str(error))
         self._counts.by_result.update(outcome.value for outcome in outcomes)
         return Empty()
