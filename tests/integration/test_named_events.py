@@ -1,7 +1,7 @@
 """The events about one name on real servers: what the index finds is what a scan of the log finds."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpuledger.cli.log.tail import filter_of, last_about
 from gpuledger.domain.event_index import IndexedName
 from gpuledger.events.claim import ClaimReleased
+from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.envelope import parse
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.position import ORIGIN, Offset, number_of, order
@@ -26,7 +27,7 @@ from gpuledger.readmodels.projections import EventIndexProjection
 from gpuledger.tools.queries import named_events
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.named_events import messages_about, messages_about_each, shared_messages_about
-from gpuledger.tools.queries.pools import requesting_pods
+from gpuledger.tools.queries.pools import assignments_of, requesting_pods
 from support.events import event, hour, outgoing
 from support.ledgers import everything
 from support.projections import QUICK, assert_true, execute, table
@@ -131,7 +132,7 @@ async def test_the_events_about_several_devices_are_found_by_one_look_up(
     asked = list[int]()
     indexed = named_events._indexed
 
-    async def counted(*options: Any, **others: Any) -> named_events.IndexedPositions:
+    async def counted(*options: Any, **others: Any) -> named_events.Indexed:
         found = await indexed(*options, **others)
         asked.append(len(found.positions))
         return found
@@ -153,10 +154,73 @@ async def test_an_index_that_lacks_devices_is_not_asked_for_one(cards: Backend, 
     assert await looked_up(cards, "device", CARD) == expected
 
 
+@pytest.mark.parametrize("event_name", ["", "failed", "inserted"])
+async def test_the_log_is_not_read_for_events_that_the_index_keeps(
+    cards: Backend, event_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await index_all(cards.ledger, cards.database_url)
+    expected = [one for one in await scanned(cards.ledger, "device", CARD) if event_name in one.subject]
+    asked = list[Sequence[Offset]]()
+
+    async def messages_at(sequences: Sequence[Offset]) -> list[Message | None]:
+        asked.append(sequences)
+        return []
+
+    monkeypatch.setattr(cards.ledger, "messages_at", messages_at)
+    assert await looked_up(cards, "device", CARD, event_name) == expected
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "event = NULL, recorded_at = NULL",  # as the build before left it
+        "event = replace(event, 'io.gpuledger.device', 'io.gpuledger.slot')",
+        "event = '{'",
+    ],
+)
+async def test_events_that_the_index_does_not_have_are_read_from_the_log(cards: Backend, damage: str) -> None:
+    expected = await scanned(cards.ledger, "device", CARD)
+    execute(cards.database_url, f"UPDATE gpuledger_live.indexed_event SET {damage}")
+    assert await looked_up(cards, "device", CARD) == expected
+
+
+async def test_the_decisions_about_a_pool_are_those_of_devices_while_they_were_in_it(
+    ledger: JetStreamLedger, url: str, clean_nats_url: str
+) -> None:
+    choose = random.Random(7)
+    decisions = [
+        event(
+            DeviceAssignmentChanged(pool=choose.choice([None, "a", "b"]), reason="Assigned"),
+            f"g{choose.randint(1, 5)}",
+            number=number,
+            at=number,
+            source="/services/pools",
+        )
+        for number in range(1, 61)
+    ]
+    await ledger.publish_many(list(map(outgoing, decisions)))
+    backend = Backend(ledger, url, clean_nats_url, None)
+    scan = [one.event for one in await assignments_of(backend, "a")]
+    inside = set[str]()
+    expected = []
+    for one in decisions:
+        assert isinstance(one.data, DeviceAssignmentChanged)
+        if one.data.pool == "a" or one.subject in inside:
+            expected.append(one)
+        (inside.add if one.data.pool == "a" else inside.discard)(one.subject)
+    assert scan == expected
+    await index_all(ledger, url)
+    assert [one.event for one in await assignments_of(backend, "a")] == expected
+
+
 async def test_an_event_that_the_index_has_and_the_log_lacks_is_an_error(cards: Backend) -> None:
     position = number_of(await cards.ledger.head()) + 1
     digest = IndexedName("device", CARD).digest
-    execute(cards.database_url, f"INSERT INTO gpuledger_live.indexed_event VALUES ({digest}, {position})")
+    execute(
+        cards.database_url,
+        f"INSERT INTO gpuledger_live.indexed_event (digest, position) VALUES ({digest}, {position})",
+    )
     with pytest.raises(LogRestoredError, match=f"has no event at 1/{position}, where one was read"):
         await looked_up(cards, "device", CARD)
 

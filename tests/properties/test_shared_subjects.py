@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.pools.projection import PoolsProjection
-from gpuledger.domain.event_index import INDEXED_EVENT, IndexedName
+from gpuledger.domain.event_index import ASSIGNED, INDEXED_EVENT, IndexedEvent, IndexedName
+from gpuledger.domain.fact import time_of_ns
 from gpuledger.events.allocation import AllocationObserved
-from gpuledger.events.envelope import Decoded, parse
+from gpuledger.events.device import DeviceAssignmentChanged
+from gpuledger.events.envelope import Decoded, decode, parse
 from gpuledger.events.pod import PodGone, PodObserved
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
@@ -78,8 +80,29 @@ def test_the_index_has_what_a_scan_finds(given_: tuple[list[Decoded], list[bool]
         for one in log
         if (parsed := parse_subject(one.subject)).id is None or parsed.aggregate in ("device", "node", "pool")
     ]
+    assigned = [(IndexedName(ASSIGNED, pool).digest, one.sequence) for one in log if (pool := assigned_pool(one))]
     rows = folded(EventIndexProjection(), log).state.tables()[INDEXED_EVENT.name].rows
-    assert sorted(rows) == sorted(scanned)
+    assert sorted(rows) == sorted(scanned + assigned)
+
+
+def assigned_pool(message: Message) -> str | None:
+    payload = decode(message.data).data
+    return payload.pool if isinstance(payload, DeviceAssignmentChanged) else None
+
+
+@given(given_=recorded)
+def test_the_index_has_the_events_about_devices_and_pools_as_they_were_recorded(
+    given_: tuple[list[Decoded], list[bool]],
+) -> None:
+    log = in_form(*given_)
+    expected = {
+        (IndexedName(aggregate, parse(one.data).subject).digest, one.sequence, time_of_ns(one.recorded_ns), one.data)
+        for one in log
+        if (aggregate := one.subject.split(".")[3]) in ("device", "pool")
+    }
+    rows = folded(EventIndexProjection(), log).state.tables()[INDEXED_EVENT.name].rows.values()
+    assert {(*row[:3], row.event.encode()) for row in rows if row.event is not None} == expected
+    assert all(row.recorded_at is None for row in rows if row.event is None)
 
 
 def test_what_is_rejected_is_in_the_index_and_what_cannot_be_read_is_not() -> None:
@@ -96,6 +119,13 @@ def test_what_is_rejected_is_in_the_index_and_what_cannot_be_read_is_not() -> No
     ]
     rows = folded(EventIndexProjection(), log).state.tables()[INDEXED_EVENT.name].rows
     assert list(rows) == [(IndexedName("pod", "team/a").digest, 2), (IndexedName("device", "GPU-1.2").digest, 6)]
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\0", b'{"subject": "\0"}'])
+def test_what_is_no_text_for_a_database_stays_in_the_log_alone(data: bytes) -> None:
+    one = Message("ledger.node.n1.device.d1.gone", data, 1, 1_000)
+    rows = folded(EventIndexProjection(), [one]).state.tables()[INDEXED_EVENT.name].rows
+    assert list(rows.values()) == [IndexedEvent(IndexedName("device", "d1").digest, 1, None, None)]
 
 
 def test_before_the_rule_no_build_takes_a_shared_subject() -> None:

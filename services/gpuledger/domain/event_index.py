@@ -1,15 +1,19 @@
 """Where the ledger has the events about a name, so that asking for one name does not read the whole log.
 
 Every message under a shared subject has a row if its envelope can be read, and every one about a device, node or pool,
-whether its event counts or not: the index finds what a scan finds. A row is two numbers, whatever the length of the
-name: a digest of aggregate and name, and a position. Names of one digest are told apart by their events. Pure.
+whether its event counts or not: the index finds what a scan finds. A row has a digest of aggregate and name, whatever
+the length of the name, and a position. Names of one digest are told apart by their events. Events about devices and
+pools, which are few in a fleet's log and far apart in it, stand in their rows as they were recorded, because a server
+or an archive reads megabytes for each of them. Pure.
 """
 
+from datetime import datetime
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from gpuledger.domain.fact import Handlers, TableState
+from gpuledger.domain.fact import Handlers, TableState, time_of_ns
 from gpuledger.domain.table import Table, TableSpec
+from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
@@ -24,12 +28,26 @@ INDEXED: Final = frozenset({"device", "node", "pool"})
 The server finds such a name too, and for that it looks into every block of the log between its first and last event.
 """
 
+KEPT: Final = frozenset({"device", "pool"})
+"""The aggregates whose events stand in the rows. Those of nodes do not: a survey of cards is as large as ten others."""
+
+ASSIGNED: Final = "assigned"
+"""Stands for an aggregate with the pools that devices are assigned to, for these decisions are about devices."""
+
+_ASSIGNS: Final = f".{DeviceAssignmentChanged.EVENT}"
+
 
 class IndexedEvent(NamedTuple):
-    """The position of an event, under the digest of what it is about."""
+    """The position of an event, under the digest of what it is about.
+
+    `event` is the envelope as it was recorded, and `recorded_at` when, to the microsecond; None where the row says only
+    where the event stands.
+    """
 
     digest: int
     position: Offset
+    recorded_at: datetime | None = None
+    event: str | None = None
 
 
 INDEXED_EVENT: TableSpec[IndexedEvent] = TableSpec(
@@ -61,15 +79,32 @@ class EventIndex(TableState):
     def __init__(self) -> None:
         self.events = Table(INDEXED_EVENT)
 
-    def add(self, sequence: Offset, subject: str, data: bytes) -> None:
-        """Index a message of the log, if its name is indexed."""
-        about = indexed_name(subject, data)
-        if about is not None:
-            self.events.put(IndexedEvent(about.digest, sequence))
+    def add(self, sequence: Offset, subject: str, data: bytes, recorded_ns: int) -> None:
+        """Index a message of the log under its names, if it has any."""
+        names = indexed_names(subject, data)
+        if not names:
+            return
+        text = _text(data) if names[0].aggregate in KEPT else None
+        recorded_at = None if text is None else time_of_ns(recorded_ns)
+        self.events.put(IndexedEvent(names[0].digest, sequence, recorded_at, text))
+        for name in names[1:]:
+            self.events.put(IndexedEvent(name.digest, sequence))
 
 
-def indexed_name(subject: str, data: bytes) -> IndexedName | None:
-    """What a message is about; None where the index leaves it to the server, or the message cannot be read."""
+def indexed_names(subject: str, data: bytes) -> tuple[IndexedName, ...]:
+    """What a message is about, first the name of its own; none where the index leaves it to the server.
+
+    Of a device's assignment to a pool this is the device, and the pool under `ASSIGNED`.
+    """
+    own = _own_name(subject, data)
+    if own is None:
+        return ()
+    pool = _assigned_pool(data) if subject.endswith(_ASSIGNS) and own.aggregate == "device" else None
+    return (own,) if pool is None else (own, IndexedName(ASSIGNED, pool))
+
+
+def _own_name(subject: str, data: bytes) -> IndexedName | None:
+    """None as well where the message cannot be read."""
     tokens = subject.split(".")
     if len(tokens) != SUBJECT_TOKENS or (tokens[4] != SHARED and tokens[3] not in INDEXED):  # most messages
         return None
@@ -78,3 +113,20 @@ def indexed_name(subject: str, data: bytes) -> IndexedName | None:
         return IndexedName(parsed.aggregate, parse(data).subject if parsed.id is None else parsed.id)
     except EventError:
         return None
+
+
+def _assigned_pool(data: bytes) -> str | None:
+    try:
+        pool = parse(data).data.get("pool")
+    except EventError:
+        return None
+    return pool if isinstance(pool, str) else None
+
+
+def _text(data: bytes) -> str | None:
+    """A message's data as a text that PostgreSQL can hold; None if they are none, whoever recorded them."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text

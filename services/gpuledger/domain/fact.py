@@ -11,6 +11,7 @@ from gpuledger.events.position import Offset
 from gpuledger.events.publishing import EVENT_AHEAD_MAX
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 class Fact(NamedTuple):
@@ -95,3 +96,8 @@ def is_ahead(event: Undecoded, recorded_ns: int) -> bool:
 def time_of_ns(recorded_ns: int) -> datetime:
     """The server's time-stamp as a time, to the microsecond."""
     return _UNIX + timedelta(0, 0, recorded_ns // 1000)
+
+
+def ns_of_time(time: datetime) -> int:
+    """The time-stamp of a time that `time_of_ns` gave, to the microsecond."""
+    return (time - _UNIX) // _MICROSECOND * 1000

@@ -92,10 +92,10 @@ class AvailabilityProjection(Projection):
 
 
 class EventIndexProjection(Projection):
-    """The positions of the events about devices, nodes, pools, and names that share a subject, by name."""
+    """Where the events about devices, nodes, pools and names that share a subject stand, and some events, by name."""
 
     name = "index"
-    version = 2
+    version = 3
     specs = event_index.SPECS
     handlers = event_index.HANDLERS
     reads = True
@@ -103,7 +103,7 @@ class EventIndexProjection(Projection):
 
     def read(self, state: event_index.EventIndex, message: Message, generations: Generations) -> Decisions:  # noqa: ARG002
         """Index the message, whatever becomes of it."""
-        state.add(message.sequence, message.subject, message.data)
+        state.add(message.sequence, message.subject, message.data, message.recorded_ns)
         return ()
 
 

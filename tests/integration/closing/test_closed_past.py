@@ -8,6 +8,7 @@ import pytest
 
 from gpuledger.db.engine import connect
 from gpuledger.events.envelope import decode
+from gpuledger.events.node import NodeRegistered
 from gpuledger.events.position import Position, is_at_or_after
 from gpuledger.ledger import stream_ledger
 from gpuledger.ledger.errors import GenerationError, LogRestoredError
@@ -32,7 +33,7 @@ from gpuledger.tools.queries.backend import Backend, all_projections
 from gpuledger.tools.snapshots import stored, take
 from support.cli import Run
 from support.closing import caught_up, close_at, opened, rows_of, services
-from support.events import AGENT
+from support.events import AGENT, event
 from support.imports import TITAN_HEADER, write
 from support.ledgers import everything
 from support.projections import assert_true, execute, publish
@@ -122,26 +123,31 @@ async def test_who_has_not_noticed_that_a_generation_was_closed_and_deleted_goes
 async def test_a_timeline_goes_on_across_months_that_retention_deleted(
     servers: Servers, location: str, cli: Run
 ) -> None:
+    node = [event(NodeRegistered(gpu_count=count), "n1", number=count, at=count) for count in (1, 2)]
     async with services(servers) as supervision:
-        await publish(supervision.ledger, failures(range(1, MORE)))
+        await publish(supervision.ledger, [*failures(range(1, MORE)), node[0]])
         await caught_up(supervision)
     await close_at(servers, location)
     assert (await cli("log", "archive", "delete-stream", location, "1", "--yes")).code == 0
     async with services(servers) as supervision:
-        await publish(supervision.ledger, failures(range(MORE, 2 * MORE)))
+        await publish(supervision.ledger, [*failures(range(MORE, 2 * MORE)), node[1]])
         await caught_up(supervision)
         everyone = [decode(one.data) for one in await everything(supervision.ledger)]
-    timeline = ("timeline", "device", "d1", "--no-kube", "-o", "json")
-    of_card = {one.id: one.number or 0 for one in everyone if one.subject == "d1" and one.source == AGENT}
-    kept = {one for one, number in of_card.items() if number >= MORE}
-    assert 0 < len(kept) < len(of_card)
-    found = await cli(*timeline)
-    assert (of_card.keys() - {one["event_id"] for one in found.json()}, found.err) == (set(), "")
+    of_card = {one.id for one in everyone if one.subject == "d1" and one.source == AGENT}
+    of_node = {one.id for one in node}
+
+    async def timeline(kind: str, name: str, of: set[str]) -> tuple[set[str], str]:
+        found = await cli("timeline", kind, name, "--no-kube", "-o", "json")
+        return of & {one["event_id"] for one in found.json()}, found.err
+
+    assert await timeline("device", "d1", of_card) == (of_card, "")
+    assert await timeline("node", "n1", of_node) == (of_node, "")
     deleted = await cli("log", "archive", "delete", location, "--before", "9999-01", "--reason", "a year", "--yes")
     assert deleted.code == 0, deleted.err
-    found = await cli(*timeline)
-    assert of_card.keys() & {one["event_id"] for one in found.json()} == kept
-    assert f"Retention has deleted {len(of_card) - len(kept)} events about device d1 from the archive" in found.err
+    assert await timeline("device", "d1", of_card) == (of_card, "")
+    left, message = await timeline("node", "n1", of_node)
+    assert left == {node[1].id}
+    assert "Retention has deleted 1 events about node n1 from the archive" in message
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.agent import discovery
 from gpuledger.agent.board import Board
 from gpuledger.agent.discovery import NO_DRIVER, POLL_PERIOD_S, REFRESH_S, CardDiscovery, refresh_of
 from gpuledger.agent.hardware.api import CardFacts, Survey
@@ -274,15 +275,17 @@ async def test_where_nothing_changed_no_event_is_made(monkeypatch: pytest.Monkey
         assert (one.calls.surveys, len(one.recorded), one.disk.writes) == (21, 1, 1)
 
 
-async def test_cards_are_reported_anew_now_and_then() -> None:
+async def test_cards_are_reported_anew_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "REFRESH_S", 600.0)
     one = Discovered()
     async with one.running():
-        await one.see(SURVEY, looks=int(2 * REFRESH_S / POLL_PERIOD_S))
+        await one.see(SURVEY, looks=int(1_200 / POLL_PERIOD_S))
         assert len(one.recorded) == 3
 
 
 def test_not_all_nodes_speak_at_once() -> None:
-    spoke = [refresh_of(f"node-{number}", 1_000.0) != refresh_of(f"node-{number}", 1_060.0) for number in range(10_000)]
+    later = 1_000.0 + REFRESH_S / 30
+    spoke = [refresh_of(f"node-{number}", 1_000.0) != refresh_of(f"node-{number}", later) for number in range(10_000)]
     assert 200 < sum(spoke) < 500
 
 

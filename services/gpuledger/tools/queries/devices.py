@@ -85,10 +85,10 @@ async def recorded_events(
 
 
 async def recorded_events_of_each(
-    backend: Backend, aggregate: str, names: Collection[str]
+    backend: Backend, aggregate: str, names: Collection[str], *, event: str = ""
 ) -> dict[str, list[RecordedEvent]]:
     """The events of each of several devices, nodes or pools, as `recorded_events` gives those of one."""
-    found = await messages_about_each(backend, aggregate, names)
+    found = await messages_about_each(backend, aggregate, names, event)
     return {name: _decoded(messages) for name, messages in found.items()}
 
 

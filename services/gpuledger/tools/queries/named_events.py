@@ -1,19 +1,25 @@
 """Finds the events about one name, whichever form of subject they stand under.
 
 The `index` projection has the positions of events about devices, nodes and pools, and of those whose names share a
-subject; what the log has behind its checkpoint is read and compared. Other names the server finds by their subjects.
-Nothing is folded here.
+subject, and the events about devices and pools themselves; what the log has behind its checkpoint is read and compared.
+Other names the server finds by their subjects. Nothing is folded here.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from gpuledger.db.engine import AsyncConnection
-from gpuledger.domain.event_index import INDEXED, INDEXED_EVENT, IndexedName, indexed_name
+from gpuledger.domain.event_index import ASSIGNED, INDEXED, INDEXED_EVENT, IndexedName, indexed_names
+from gpuledger.domain.fact import ns_of_time
+from gpuledger.events.device import DeviceAssignmentChanged
+from gpuledger.events.envelope import parse
+from gpuledger.events.errors import EventError
 from gpuledger.events.position import ORIGIN, Offset, is_at_or_after, is_origin, lag, order
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
+from gpuledger.events.registry import parse_type
 from gpuledger.events.rule import rule_subject
-from gpuledger.events.subjects import aggregate_filter, may_share, parse_subject, shared_filter
+from gpuledger.events.subjects import aggregate_filter, may_share, parse_subject, shared_filter, subject_of
 from gpuledger.ledger.api import MESSAGES_AT_ONCE, Ledger, Message
 from gpuledger.projection.checkpoint import LIVE, live_checkpoints, schema_of
 from gpuledger.readmodels.projections import EventIndexProjection
@@ -28,16 +34,24 @@ NAMES_SHOWN_MAX: Final = 4
 INDEXED_SINCE: Final = 2
 """The version of the index since which it has the events about devices, nodes and pools."""
 
-_POSITIONS: Final = (
-    f"SELECT position FROM {schema_of(LIVE)}.{INDEXED_EVENT.name} "  # noqa: S608 - our own words
-    "WHERE digest = ANY(%s) ORDER BY position"
+ASSIGNED_SINCE: Final = 3
+"""The version of the index since which it has the pools that devices are assigned to."""
+
+_WITH_EVENTS: Final = (
+    f"SELECT position, recorded_at, event FROM {schema_of(LIVE)}.{INDEXED_EVENT.name} "  # noqa: S608 - our own words
+    "WHERE digest = ANY(%s) AND (event IS NULL OR strpos(event, %s) > 0) ORDER BY position"
 )
+"""Of the events that the index has itself only those that hold a text."""
 
 
-class IndexedPositions(NamedTuple):
-    """Where the events about a name may stand up to the index's checkpoint, in order; others may have its digest."""
+class Indexed(NamedTuple):
+    """Where the events about names may stand up to the index's checkpoint, in order; others may have their digests.
+
+    `kept` are those of them that the index has itself.
+    """
 
     positions: Sequence[Offset]
+    kept: Mapping[Offset, Message]
     checkpoint: Offset
 
 
@@ -74,20 +88,37 @@ async def messages_about_each(
     does not have such names yet.
     """
     found: dict[str, list[Message]] = {one: [] for one in names}
-    indexed_names = {IndexedName(aggregate, one) for one in names}
-    if not indexed_names:
+    those = {IndexedName(aggregate, one) for one in names}
+    if not those:
         return found
-    indexed = await _indexed(backend, indexed_names, since=INDEXED_SINCE)
-    messages = await _at(backend, indexed.positions, indexed_names, None)
     one_name = next(iter(found)) if len(found) == 1 else None
     subjects = _of_event(aggregate_filter(aggregate, one_name), event)
-    async for behind in backend.ledger.history(indexed.checkpoint, subject_filter=subjects):
-        messages += _about(indexed_names, behind)
-    for one in messages:
-        about = indexed_name(one.subject, one.data)
-        if about is not None and _is_of_event(one, event):
-            found[about.name].append(one)
+    for one in await _up_to_the_head(backend, those, subjects, event, since=INDEXED_SINCE):
+        for about in indexed_names(one.subject, one.data):
+            if about in those and _is_of_event(one, event):
+                found[about.name].append(one)
     return found
+
+
+async def assignments_to(backend: Backend, pool: str) -> list[Message]:
+    """The decisions that assign devices to a pool, or change what is left to do for it, in the order of the log."""
+    event = DeviceAssignmentChanged.EVENT
+    subjects = _of_event(aggregate_filter("device"), event)
+    return await _up_to_the_head(backend, {IndexedName(ASSIGNED, pool)}, subjects, event, since=ASSIGNED_SINCE)
+
+
+async def _up_to_the_head(
+    backend: Backend, names: Set[IndexedName], subjects: str, event: str, *, since: int
+) -> list[Message]:
+    """The messages about the names: where the index has them, and what matches `subjects` behind its checkpoint.
+
+    Of an `event` these are all, and perhaps others.
+    """
+    indexed = await _indexed(backend, names, event, since=since)
+    messages = await _at(backend, indexed, names, None)
+    async for behind in backend.ledger.history(indexed.checkpoint, subject_filter=subjects):
+        messages += _about(names, behind)
+    return messages
 
 
 async def names_share(ledger: Ledger, aggregates: Collection[str]) -> bool:
@@ -122,14 +153,13 @@ async def shared_messages_about(
     found.sort(key=_order)
     if newest is None or len(found) < newest:
         positions = [position for position in indexed.positions if is_at_or_after(end, position)]
-        found = [*await _at(backend, positions, names, newest and newest - len(found)), *found]
+        upto = indexed._replace(positions=positions)
+        found = [*await _at(backend, upto, names, newest and newest - len(found)), *found]
     return found if newest is None else found[max(len(found) - newest, 0) :]
 
 
-async def _at(
-    backend: Backend, positions: Sequence[Offset], names: Collection[IndexedName], newest: int | None
-) -> list[Message]:
-    """The messages at these positions that are about the names; with `newest`, at least so many from the end.
+async def _at(backend: Backend, indexed: Indexed, names: Set[IndexedName], newest: int | None) -> list[Message]:
+    """The indexed messages that are about the names; with `newest`, at least so many from the end.
 
     How many retention has deleted is reported.
 
@@ -137,11 +167,12 @@ async def _at(
         LogChangedError: the log lacks one.
     """
     found: list[Message] = []
+    positions = indexed.positions
     deleted, size = 0, len(positions) if newest is None else MESSAGES_AT_ONCE
     for end in range(len(positions), 0, -max(size, 1)):
         if newest is not None and len(found) >= newest:
             break
-        messages = await backend.ledger.messages_at(positions[max(end - size, 0) : end])
+        messages = await _messages(backend.ledger, positions[max(end - size, 0) : end], indexed.kept)
         deleted += messages.count(None)
         found = [*_about(names, (one for one in messages if one is not None)), *found]
     if deleted:
@@ -154,26 +185,50 @@ async def _at(
     return found
 
 
-async def _indexed(backend: Backend, names: Collection[IndexedName], *, since: int = 1) -> IndexedPositions:
-    """What the index has, if its version is at least `since`."""
+async def _messages(
+    ledger: Ledger, positions: Sequence[Offset], kept: Mapping[Offset, Message]
+) -> list[Message | None]:
+    """The messages at these positions; the log is asked for those alone that the index does not have."""
+    absent = [one for one in positions if one not in kept]
+    read = iter(await ledger.messages_at(absent) if absent else ())
+    return [kept[one] if one in kept else next(read) for one in positions]
+
+
+async def _indexed(backend: Backend, names: Set[IndexedName], event: str = "", *, since: int = 1) -> Indexed:
+    """What the index has, if its version is at least `since`; some of what is of another event may be left out."""
     projection, ledger = EventIndexProjection(), backend.ledger
 
-    async def ask(connection: AsyncConnection) -> IndexedPositions:
+    async def ask(connection: AsyncConnection) -> Indexed:
         checkpoint = (await live_checkpoints(connection, [projection])).get(projection.name)
         if checkpoint is None or checkpoint.version < since or checkpoint.ledger_id != ledger.identity.ledger_id:
-            return IndexedPositions((), ORIGIN)
+            return Indexed((), {}, ORIGIN)
         if not ledger.generations.has(checkpoint.at):
-            return IndexedPositions((), ORIGIN)
+            return Indexed((), {}, ORIGIN)
         digests = [one.digest for one in names]
-        rows = await (await connection.execute(_POSITIONS.encode(), (digests,))).fetchall()
-        return IndexedPositions([position for (position,) in rows], checkpoint.position)
+        typed = f".{event}.v" if event else ""
+        rows = await (await connection.execute(_WITH_EVENTS.encode(), (digests, typed))).fetchall()
+        messages = (_kept(*row) for row in rows if row[2] is not None)
+        kept = {one.sequence: one for one in _about(names, (one for one in messages if one is not None))}
+        return Indexed(list(dict.fromkeys(row[0] for row in rows)), kept, checkpoint.position)
 
     return await read(backend, ask, application_name="gpuledger index")
 
 
-def _about(names: Collection[IndexedName], messages: Iterable[Message]) -> Iterator[Message]:
+def _kept(position: Offset, recorded_at: datetime, event: str) -> Message | None:
+    """The message of a row; None where it was recorded under a subject that it does not belong under."""
+    data = event.encode()
+    try:
+        envelope = parse(data)
+        name = parse_type(envelope.type)
+        subject = subject_of(envelope.source, name.aggregate, envelope.subject, name.event)
+    except EventError:
+        return None
+    return Message(subject, data, position, ns_of_time(recorded_at))
+
+
+def _about(names: Set[IndexedName], messages: Iterable[Message]) -> Iterator[Message]:
     """Those of the messages that are about one of the names."""
-    return (one for one in messages if indexed_name(one.subject, one.data) in names)
+    return (one for one in messages if not names.isdisjoint(indexed_names(one.subject, one.data)))
 
 
 def _order(message: Message) -> int:

@@ -14,15 +14,16 @@ from gpuledger.domain.pools.pools import Pool
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.domain.table import Table
 from gpuledger.events.device import DeviceAssignmentChanged
-from gpuledger.events.envelope import decode
+from gpuledger.events.envelope import decode, parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.pod import PodObserved
+from gpuledger.events.position import order
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
-from gpuledger.tools.queries.devices import RecordedEvent, recorded_events
-from gpuledger.tools.queries.named_events import messages_about
+from gpuledger.tools.queries.devices import RecordedEvent, recorded_events_of_each
+from gpuledger.tools.queries.named_events import assignments_to, messages_about
 from gpuledger.tools.queries.pool_name import PoolName
 
 BOOKKEEPING: Final = (rows.POOL_TALLY.name, rows.DEVICE_PROBLEM.name, rows.POOL_MODULE.name)
@@ -60,8 +61,11 @@ def find_pool(state: PoolFacts, name: PoolName) -> Pool | None:
 
 async def assignments_of(backend: Backend, pool: str) -> list[RecordedEvent]:
     """The decisions by which devices came to a pool, changed in it, and left it."""
+    devices = {parse(one.data).subject for one in await assignments_to(backend, pool)}
+    found = await recorded_events_of_each(backend, "device", devices, event=DeviceAssignmentChanged.EVENT)
+    everyone = sorted((one for events in found.values() for one in events), key=lambda one: order(one.sequence))
     decisions, inside = list[RecordedEvent](), set[str]()
-    for one in await recorded_events(backend, "device", event=DeviceAssignmentChanged.EVENT):
+    for one in everyone:
         data, device = one.event.data, one.event.subject
         is_inside = isinstance(data, DeviceAssignmentChanged) and data.pool == pool
         if is_inside or device in inside:
