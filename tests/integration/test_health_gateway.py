@@ -23,7 +23,9 @@ from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, Sizes
 from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, Outbox, open_outbox
 from gpuledger.agent.outbox.store import DISK_RETRY_S
+from gpuledger.agent.part import AgentFact
 from gpuledger.agent.settings import HealthSettings
+from gpuledger.events.device import DeviceFailed
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.runtime.tasks import end
 from support.health_monitor import Answer, Monitor, a_monitor
@@ -124,6 +126,10 @@ def node() -> Iterator[Node]:
         yield Node(root)
 
 
+def failure(number: int) -> AgentFact:
+    return AgentFact("GPU-17", DeviceFailed(kind=f"XID {number}"), NOON)
+
+
 def at(second: int) -> dict[str, Any]:
     """The time of a report."""
     return {"generatedTimestamp": {"seconds": int(NOON.timestamp()) - 100 + second}}
@@ -220,7 +226,7 @@ async def _is_taken(node: Node, monitor: Monitor) -> bool:
 
 
 async def test_a_full_spool_takes_no_more(node: Node) -> None:
-    node.sizes = Sizes(QueueBounds(3, 1 << 20), QueueBounds(6, 1 << 20), QueueBounds(2, 1 << 20))
+    node.sizes = Sizes(QueueBounds(4, 1 << 20), QueueBounds(6, 1 << 20), QueueBounds(2, 1 << 20))
     node.log.away = True
     async with node.monitored() as monitor:
         answers = [await monitor.report({"message": str(number)}) for number in range(4)]
@@ -230,6 +236,17 @@ async def test_a_full_spool_takes_no_more(node: Node) -> None:
         await node.reported(2)
         assert await monitor.report({"message": "2"}) == OK
     assert node.sums() == {"0": 1, "1": 1, "2": 1}
+
+
+async def test_what_is_acknowledged_is_not_dropped_for_what_comes_later(node: Node) -> None:
+    node.sizes = Sizes(QueueBounds(8, 1 << 20), QueueBounds(6, 1 << 20), QueueBounds(1, 1 << 20))
+    node.log.away = True
+    async with node.running() as part, a_monitor(node.socket) as monitor:
+        assert await monitor.report({}) == OK
+        await part._recorder._store.record([failure(number) for number in range(20)])  # type: ignore[attr-defined]
+        node.log.away = False
+        node.waits.rounds.release()
+        await node.reported(1)
 
 
 async def test_a_crash_loses_no_report_that_was_acknowledged_and_no_count(node: Node, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class DurableStore(StateStore, Protocol):
         ...
 
     def has_room(self, events: int, size: int) -> bool:
-        """Whether so many events and bytes more may wait for the ledger without others being dropped."""
+        """Whether so many events and bytes more may wait for the ledger and leave room for others."""
         ...
 
     async def record_with(self, facts: Sequence[AgentFact], name: str, value: bytes) -> None:

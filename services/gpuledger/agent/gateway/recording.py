@@ -51,7 +51,7 @@ class ReportRecorder:
         """Take the reports of a request, and return what became of each once all are on disk.
 
         Raises:
-            SpoolFullError: they would push out waiting events; none was taken.
+            SpoolFullError: they would leave other events too little room; none was taken.
             NotDurableError: the disk takes no writes; to send them again later does no harm.
         """
         task = asyncio.create_task(self._take(reports))
@@ -76,16 +76,20 @@ class ReportRecorder:
 
     async def _take(self, reports: Sequence[HealthReport]) -> list[Outcome]:
         async with self._turn:
+            self._check_durable()  # what nobody acknowledges must not pile up in memory
             now = self._now()
             steps = [close_windows(self._windows, now)]
             for report in reports:
                 steps.append(add_report(steps[-1].windows, report, now))
             await self._store_steps(steps, now)
-            if not self._store.is_durable:
-                raise NotDurableError(
-                    "The disk of the node takes no writes, so that the report could be lost; send it again later."
-                )
+            self._check_durable()
             return [step.outcome for step in steps[1:]]
+
+    def _check_durable(self) -> None:
+        if not self._store.is_durable:
+            raise NotDurableError(
+                "The disk of the node takes no writes, so that the report could be lost; send it again later."
+            )
 
     async def _store_steps(self, steps: Sequence[Coalesced], now: Instant) -> None:
         """Store the result of the steps, if there is room for it; nothing where they change nothing."""

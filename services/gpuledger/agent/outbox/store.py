@@ -155,9 +155,8 @@ class OutboxStore:
         self._update_status()
 
     def has_room(self, events: int, size: int) -> bool:
-        """Whether so many events and bytes more may wait on disk without others being dropped; from any thread."""
-        bounds, status = self._sizes.spool, self.status
-        return status.waiting + events <= bounds.events and status.size + size <= bounds.size
+        """Whether so many events and bytes more leave room on disk for others; from any thread."""
+        return drop.has_room(self.status.waiting + events, self.status.size + size, self._sizes.spool)
 
     def close(self) -> None:
         """End cleanly: move waiting events to disk, where it takes writes."""

@@ -1,4 +1,4 @@
-"""Facts and a value of the state store are stored together or not at all, and there is room for what fits."""
+"""Facts and a value of the state store are stored together or not at all, and there is room while enough is left."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, VALUE_BYTES_MAX, Sizes
+from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import StateStoreFullError
 from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, Outbox, open_outbox
 from gpuledger.runtime.tasks import end
@@ -65,9 +66,11 @@ async def test_a_value_that_does_not_fit_takes_its_facts_with_it(disk: Disk) -> 
         assert await published(outbox) == [2]
 
 
-async def test_room_is_what_waits_short_of_the_bounds(disk: Disk) -> None:
-    async with outbox_on(disk, SMALL) as outbox:
-        waiting, size = outbox.status.waiting, outbox.status.size
-        assert outbox.has_room(SMALL.spool.events - waiting, SMALL.spool.size - size)
-        assert not outbox.has_room(SMALL.spool.events - waiting + 1, 0)
-        assert not outbox.has_room(0, SMALL.spool.size - size + 1)
+async def test_there_is_room_until_three_quarters_are_full(disk: Disk) -> None:
+    bounds = QueueBounds(8, 1 << 20)
+    async with outbox_on(disk, SMALL._replace(spool=bounds)) as outbox:
+        assert outbox.status.waiting == 1
+        size = bounds.size * 3 // 4 - outbox.status.size
+        assert outbox.has_room(5, size)
+        assert not outbox.has_room(6, size)
+        assert not outbox.has_room(5, size + 1)
