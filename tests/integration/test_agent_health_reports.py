@@ -6,11 +6,14 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
+import pytest
+
 from gpuledger.agent.settings import HEALTH_SOCKET
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import NodeDevicesObserved
 from gpuledger.local.servers.nats import NatsServer
 from support.agent_process import NODE, Place, a_place
+from support.edges import LAYOUTS, confined_server
 from support.health_monitor import Answer, a_monitor
 
 OK = Answer("OK")
@@ -85,3 +88,14 @@ async def test_an_agent_without_a_ledger_takes_reports_and_keeps_them(fresh_nats
         place.agent.environ["NATS_URL"] = fresh_nats.url
         await place.agent.start()
         await place.recorded_at_least(1, NodeHealthReported)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_an_agents_rights_in_the_ledger_suffice(layout: str) -> None:
+    with confined_server(layout, [NODE]) as server:
+        async with reporting(server, url=server.agent_url(NODE)) as place:
+            await place.agent.start()
+            async with a_monitor(place.root / "health.sock") as monitor:
+                assert await monitor.report({}) == OK
+            await place.recorded_at_least(1, NodeHealthReported)
+            await place.nothing_is_lost()

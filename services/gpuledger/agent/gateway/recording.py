@@ -20,6 +20,9 @@ from gpuledger.runtime.clock import Clock
 ENVELOPE_BYTES: Final = 1024
 """What an event has beside its payload, at most."""
 
+AT_ONCE_MAX: Final = 32
+"""After so many reports of a request other parts have their turn."""
+
 log = structlog.get_logger("gpuledger.agent")
 
 
@@ -79,8 +82,10 @@ class ReportRecorder:
             self._check_durable()  # what nobody acknowledges must not pile up in memory
             now = self._now()
             steps = [close_windows(self._windows, now)]
-            for report in reports:
+            for number, report in enumerate(reports):
                 steps.append(add_report(steps[-1].windows, report, now))
+                if number % AT_ONCE_MAX == 0:
+                    await asyncio.sleep(0)  # a large request must not keep other parts from their work
             await self._store_steps(steps, now)
             self._check_durable()
             return [step.outcome for step in steps[1:]]
