@@ -1,5 +1,7 @@
 """Health monitors report to a real agent's process, which is killed, and the ledger has each report once."""
 
+import asyncio
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from gpuledger.agent.settings import HEALTH_SOCKET
+from gpuledger.agent.settings import HEALTH_NAMESPACES, HEALTH_SOCKET, POD_LOGS
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import NodeDevicesObserved
 from gpuledger.local.servers.nats import NatsServer
-from support.agent_process import NODE, Place, a_place
+from support.agent_process import NODE, TESTS, Place, a_place
 from support.edges import LAYOUTS, confined_server
 from support.health_monitor import Answer, a_monitor
+from support.ledgers import DEADLINE_S
+from support.pod_cgroups import hierarchy, pod_cgroup
 
 OK = Answer("OK")
+POD_UID = "5f3a3c0e-6b0a-4d5e-9f6a-0a1b2c3d4e5f"
 KILLS = 3
 REPORTS = 30
 
@@ -99,3 +104,31 @@ async def test_an_agents_rights_in_the_ledger_suffice(layout: str) -> None:
                 assert await monitor.report({}) == OK
             await place.recorded_at_least(1, NodeHealthReported)
             await place.nothing_is_lost()
+
+
+async def answer_of_pod(place: Place) -> str:
+    """What a process in the cgroup of a pod has as its answer."""
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "support.health_monitor", str(place.root / "health.sock"))
+    with pod_cgroup(POD_UID) as members:
+        process = await asyncio.create_subprocess_exec(*command, cwd=TESTS, stdin=pipe, stdout=pipe)
+        members.write_text(str(process.pid))
+        async with asyncio.timeout(DEADLINE_S):
+            output, _ = await process.communicate(b"now\n")
+        return output.decode()
+
+
+@pytest.mark.skipif(hierarchy() is None, reason="this machine lets us make no cgroups")
+async def test_the_kernel_says_which_pod_reports(fresh_nats: NatsServer) -> None:
+    async with reporting(fresh_nats) as place:
+        logs = place.root / "pods"
+        (logs / f"monitoring_fans-x7v2p_{POD_UID}").mkdir(parents=True)
+        place.agent.environ |= {POD_LOGS: str(logs)}
+        await place.agent.start()
+        assert (await answer_of_pod(place)).startswith("PERMISSION_DENIED The pod monitoring/fans-x7v2p may not report")
+        await place.agent.stop()
+        place.agent.environ |= {HEALTH_NAMESPACES: "gpu-system,monitoring"}
+        await place.agent.start()
+        assert (await answer_of_pod(place)).strip() == "OK"
+        (data,) = await place.recorded_at_least(1, NodeHealthReported)
+        assert data.reporter == "monitoring/fans-x7v2p"

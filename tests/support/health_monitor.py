@@ -1,6 +1,10 @@
-"""A health monitor: a client of NVSentinel's `PlatformConnector` on a unix socket."""
+"""A health monitor: a client of NVSentinel's `PlatformConnector` on a unix socket.
+
+As a program it waits for a line, sends one report to the socket that its argument names, and prints the answer.
+"""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,3 +64,13 @@ async def a_monitor(address: Path | str) -> AsyncIterator[Monitor]:
         async with asyncio.timeout(DEADLINE_S):
             await channel.channel_ready()
         yield Monitor(channel)
+
+
+async def _report_once(path: Path) -> None:
+    async with a_monitor(path) as monitor:
+        print(*await monitor.report({}))
+
+
+if __name__ == "__main__":
+    sys.stdin.readline()
+    asyncio.run(_report_once(Path(sys.argv[1])))
