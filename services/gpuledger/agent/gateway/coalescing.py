@@ -72,7 +72,7 @@ DatedReports = tuple[tuple[NodeHealthReported, datetime], ...]
 """What to record, in order, and when each was true."""
 
 
-class Outcome(Enum):
+class ReportResult(Enum):
     """What became of a report."""
 
     RECORDED = "recorded"
@@ -85,7 +85,7 @@ class Coalesced(NamedTuple):
 
     windows: Windows
     events: DatedReports = ()
-    outcome: Outcome = Outcome.RECORDED
+    result: ReportResult = ReportResult.RECORDED
 
 
 def add_report(windows: Windows, report: HealthReport, now: Instant) -> Coalesced:
@@ -94,12 +94,12 @@ def add_report(windows: Windows, report: HealthReport, now: Instant) -> Coalesce
     found = windows.get(key)
     last = None if found is None else found.last
     if report.at is not None and last is not None and report.at <= last:
-        return Coalesced(windows, outcome=Outcome.REPEATED)
+        return Coalesced(windows, result=ReportResult.REPEATED)
     if found is not None and found.concern is not None:
         counted = found._replace(last=report.at or last, repeats=_counted(found.repeats, report.data, now))
         with_it = {**windows, key: counted}
         if waiting_bytes(with_it) <= WAITING_BYTES_MAX:
-            return Coalesced(with_it, outcome=Outcome.COALESCED)
+            return Coalesced(with_it, result=ReportResult.COALESCED)
     concern = _concern(report.data)
     left, before = _contradicted(windows, concern)
     opened = RepeatWindow(concern, report.at or last, now.monotonic_s + REPEAT_WINDOW_S)

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from gpuledger.agent.errors import NotDurableError, SpoolFullError
-from gpuledger.agent.gateway.coalescing import Coalesced, Outcome, Windows, add_report, close_windows, flush
+from gpuledger.agent.gateway.coalescing import Coalesced, ReportResult, Windows, add_report, close_windows, flush
 from gpuledger.agent.gateway.stored import STATE_KEY, ReportStateError, dump, load
 from gpuledger.agent.gateway.translate import HealthReport
 from gpuledger.agent.part import AgentFact, DurableStore, Instant
@@ -36,7 +36,7 @@ class ReportRecorder:
         self._monotonic = monotonic
         self._windows: Windows = {}
         self._turn = asyncio.Lock()
-        self._running: set[asyncio.Task[list[Outcome]]] = set()
+        self._running: set[asyncio.Task[list[ReportResult]]] = set()
 
     async def restore(self) -> None:
         """Continue with the stored windows, and record what they had counted."""
@@ -50,7 +50,7 @@ class ReportRecorder:
             return
         await self.flush()
 
-    async def take(self, reports: Sequence[HealthReport]) -> list[Outcome]:
+    async def take(self, reports: Sequence[HealthReport]) -> list[ReportResult]:
         """Take the reports of a request, and return what became of each once all are on disk.
 
         Raises:
@@ -77,7 +77,7 @@ class ReportRecorder:
             if flushed.events:
                 await self._record(flushed, self._now())
 
-    async def _take(self, reports: Sequence[HealthReport]) -> list[Outcome]:
+    async def _take(self, reports: Sequence[HealthReport]) -> list[ReportResult]:
         async with self._turn:
             self._check_durable()  # what nobody acknowledges must not pile up in memory
             now = self._now()
@@ -88,7 +88,7 @@ class ReportRecorder:
                     await asyncio.sleep(0)  # a large request must not keep other parts from their work
             await self._store_steps(steps, now)
             self._check_durable()
-            return [step.outcome for step in steps[1:]]
+            return [step.result for step in steps[1:]]
 
     def _check_durable(self) -> None:
         if not self._store.is_durable:

@@ -78,9 +78,15 @@ class Relay:
         log.info("health monitors can report", socket=str(self._path))
 
     async def close(self) -> None:
-        """Close every connection, and remove the own socket."""
-        await self._stop_listening()
-        await end(self._connections)
+        """Close every connection, and remove the own socket.
+
+        Raises:
+            SocketError: it stays.
+        """
+        try:
+            await self._stop_listening()
+        finally:
+            await end(self._connections)
 
     async def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None

@@ -20,7 +20,7 @@ from gpuledger.agent.errors import (
     ReportDeniedError,
     SpoolFullError,
 )
-from gpuledger.agent.gateway.coalescing import Outcome
+from gpuledger.agent.gateway.coalescing import ReportResult
 from gpuledger.agent.gateway.decide import Peer, Trust, denial, reporter_of
 from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
 from gpuledger.agent.gateway.recording import ReportRecorder
@@ -40,7 +40,7 @@ REFUSALS: Final[Mapping[type[HealthReportError], tuple[str, grpc.StatusCode]]] =
 }
 """How a refusal is counted and answered."""
 
-RESULTS: Final = (*(one.value for one in Outcome), *(name for name, _ in REFUSALS.values()))
+RESULTS: Final = (*(one.value for one in ReportResult), *(name for name, _ in REFUSALS.values()))
 """What may become of a report."""
 
 log = structlog.get_logger("gpuledger.agent")
@@ -84,7 +84,7 @@ class ReportService:
     async def _occurred(self, request: HealthEvents, context: grpc.aio.ServicerContext[HealthEvents, Empty]) -> Empty:
         peer = self._peers.get(context.peer())
         try:
-            outcomes = await self._take(request, peer)
+            results = await self._take(request, peer)
         except HealthReportError as error:
             name, status = REFUSALS[type(error)]
             self._counts.by_result[name] += max(1, len(request.events))
@@ -92,10 +92,10 @@ class ReportService:
                 log.warning("a health report is refused", status=status.name, reason=str(error))
             self._reason = str(error)
             await context.abort(status, str(error))
-        self._counts.by_result.update(outcome.value for outcome in outcomes)
+        self._counts.by_result.update(result.value for result in results)
         return Empty()
 
-    async def _take(self, request: HealthEvents, peer: Peer | None) -> list[Outcome]:
+    async def _take(self, request: HealthEvents, peer: Peer | None) -> list[ReportResult]:
         if peer is None:
             raise ReportDeniedError("This connection has not come over the agent's socket; report there.")
         if (reason := denial(peer, self._trust)) is not None:

@@ -9,7 +9,7 @@ from gpuledger.agent.gateway.coalescing import (
     REPEAT_WINDOW_S,
     WAITING_BYTES_MAX,
     WINDOWS_MAX,
-    Outcome,
+    ReportResult,
     Windows,
     add_report,
     close_windows,
@@ -45,7 +45,7 @@ class Gateway:
         self.windows: Windows = {}
         self.recorded: list[tuple[bool, int, float, float]] = []
 
-    def take(self, fields: dict[str, Any], at: float, *, arrives: float | None = None) -> Outcome:
+    def take(self, fields: dict[str, Any], at: float, *, arrives: float | None = None) -> ReportResult:
         return self._keep(add_report(self.windows, report(fields, at), moment(at if arrives is None else arrives)))
 
     def close(self, now: float) -> None:
@@ -55,14 +55,14 @@ class Gateway:
         self.windows = load(dump(self.windows, moment(now)), moment(now))
         self._keep(flush(self.windows))
 
-    def _keep(self, done: Any) -> Outcome:
+    def _keep(self, done: Any) -> ReportResult:
         start = moment(0).at
         self.windows = done.windows
         for data, at in done.events:
             first, last = ((time - start).total_seconds() for time in (data.first_at, at))
             self.recorded.append((data.healthy, data.count, first, last))
-        outcome: Outcome = done.outcome
-        return outcome
+        result: ReportResult = done.result
+        return result
 
 
 @pytest.fixture
@@ -71,13 +71,14 @@ def gateway() -> Gateway:
 
 
 def test_the_first_is_recorded_at_once_and_repeats_when_the_window_ends(gateway: Gateway) -> None:
-    assert [gateway.take(BAD, at) for at in (1, 5, 9)] == [Outcome.RECORDED, Outcome.COALESCED, Outcome.COALESCED]
+    results = [gateway.take(BAD, at) for at in (1, 5, 9)]
+    assert results == [ReportResult.RECORDED, ReportResult.COALESCED, ReportResult.COALESCED]
     assert gateway.recorded == [(False, 1, 1, 1)]
     gateway.close(REPEAT_WINDOW_S)
     assert len(gateway.recorded) == 1
     gateway.close(1 + REPEAT_WINDOW_S)
     assert gateway.recorded[1:] == [(False, 2, 5, 9)]
-    assert gateway.take(BAD, 70) is Outcome.COALESCED
+    assert gateway.take(BAD, 70) is ReportResult.COALESCED
     gateway.close(1 + 2 * REPEAT_WINDOW_S)
     assert gateway.recorded[2:] == [(False, 1, 70, 70)]
     gateway.close(1 + 3 * REPEAT_WINDOW_S)
@@ -86,7 +87,7 @@ def test_the_first_is_recorded_at_once_and_repeats_when_the_window_ends(gateway:
 
 def test_the_order_of_entities_and_the_id_make_no_difference(gateway: Gateway) -> None:
     gateway.take({**BAD, "report": "1"}, 1)
-    assert gateway.take({**BAD, "report": "2", "entities": BAD["entities"][::-1]}, 2) is Outcome.COALESCED
+    assert gateway.take({**BAD, "report": "2", "entities": BAD["entities"][::-1]}, 2) is ReportResult.COALESCED
 
 
 @pytest.mark.parametrize(
@@ -94,23 +95,23 @@ def test_the_order_of_entities_and_the_id_make_no_difference(gateway: Gateway) -
 )
 def test_anything_else_does(gateway: Gateway, change: dict[str, Any]) -> None:
     gateway.take(BAD, 1)
-    assert gateway.take(BAD | change, 2) is Outcome.RECORDED
+    assert gateway.take(BAD | change, 2) is ReportResult.RECORDED
 
 
 def test_what_is_sent_again_counts_once(gateway: Gateway) -> None:
-    assert [gateway.take(BAD, 3, arrives=at) for at in (3, 4)] == [Outcome.RECORDED, Outcome.REPEATED]
-    assert gateway.take(BAD, 5) is Outcome.COALESCED
-    assert gateway.take(BAD, 5, arrives=6) is Outcome.REPEATED
+    assert [gateway.take(BAD, 3, arrives=at) for at in (3, 4)] == [ReportResult.RECORDED, ReportResult.REPEATED]
+    assert gateway.take(BAD, 5) is ReportResult.COALESCED
+    assert gateway.take(BAD, 5, arrives=6) is ReportResult.REPEATED
     gateway.close(99)
     assert [count for _, count, _, _ in gateway.recorded] == [1, 1]
 
 
 def test_a_report_without_a_time_is_never_the_same_one(gateway: Gateway) -> None:
     untimed = HealthReport(report(BAD, 5).data, None)
-    outcomes = [gateway._keep(add_report(gateway.windows, untimed, moment(5))) for _ in range(2)]
-    assert outcomes == [Outcome.RECORDED, Outcome.COALESCED]
+    results = [gateway._keep(add_report(gateway.windows, untimed, moment(5))) for _ in range(2)]
+    assert results == [ReportResult.RECORDED, ReportResult.COALESCED]
     gateway.restart(6)
-    assert gateway._keep(add_report(gateway.windows, untimed, moment(6))) is Outcome.RECORDED
+    assert gateway._keep(add_report(gateway.windows, untimed, moment(6))) is ReportResult.RECORDED
 
 
 @pytest.mark.parametrize(
@@ -124,13 +125,13 @@ def test_what_contradicts_repeats_comes_behind_them(gateway: Gateway, entities: 
     gateway.take({**GOOD, "entities": entities, "devices": ()}, 3)
     gateway.take(BAD, 4)
     assert [healthy for healthy, *_ in gateway.recorded] == [False, False, True, False]
-    assert gateway.take(BAD, 2, arrives=5) is Outcome.REPEATED
+    assert gateway.take(BAD, 2, arrives=5) is ReportResult.REPEATED
 
 
 def test_what_concerns_the_same_card_by_another_name_contradicts(gateway: Gateway) -> None:
     gateway.take({**BAD, "entities": ({"type": "GPU", "value": "0"},)}, 1)
     gateway.take({**GOOD, "entities": ({"type": "PCI", "value": "0000:17:00"},)}, 2)
-    assert gateway.take({**BAD, "entities": ({"type": "GPU", "value": "0"},)}, 3) is Outcome.RECORDED
+    assert gateway.take({**BAD, "entities": ({"type": "GPU", "value": "0"},)}, 3) is ReportResult.RECORDED
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_what_concerns_the_same_card_by_another_name_contradicts(gateway: Gatewa
 def test_what_is_about_something_else_does_not(gateway: Gateway, change: dict[str, Any]) -> None:
     gateway.take(BAD, 1)
     gateway.take(GOOD | change, 2)
-    assert gateway.take(BAD, 3) is Outcome.COALESCED
+    assert gateway.take(BAD, 3) is ReportResult.COALESCED
 
 
 def test_windows_are_bounded(gateway: Gateway) -> None:
@@ -168,9 +169,9 @@ def test_a_restart_records_what_waits_and_still_recognizes_what_is_sent_again(ga
     gateway.take({**BAD, "check": "other"}, 3)
     gateway.restart(10)
     assert gateway.recorded[2:] == [(False, 1, 2, 2)]
-    assert gateway.take({**BAD, "check": "other"}, 3, arrives=11) is Outcome.REPEATED
-    assert gateway.take(BAD, 2, arrives=11) is Outcome.REPEATED
-    assert gateway.take(BAD, 12) is Outcome.RECORDED
+    assert gateway.take({**BAD, "check": "other"}, 3, arrives=11) is ReportResult.REPEATED
+    assert gateway.take(BAD, 2, arrives=11) is ReportResult.REPEATED
+    assert gateway.take(BAD, 12) is ReportResult.RECORDED
     gateway.restart(13)
     gateway.close(14 + REPEAT_WINDOW_S)
     assert gateway.windows == {}

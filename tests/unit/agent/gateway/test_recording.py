@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gpuledger.agent.gateway.coalescing import Outcome
+from gpuledger.agent.gateway.coalescing import ReportResult
 from gpuledger.agent.gateway.recording import ReportRecorder
 from gpuledger.agent.gateway.translate import HealthReport
 from gpuledger.agent.part import AgentFact
@@ -43,5 +43,5 @@ async def test_a_sender_that_gives_up_leaves_nothing_half_done() -> None:
     await settle()
     assert not disk.recorded
     disk.may_write.set()
-    assert await again == [Outcome.REPEATED]
+    assert await again == [ReportResult.REPEATED]
     assert [fact.data for fact in disk.recorded] == [report.data]
