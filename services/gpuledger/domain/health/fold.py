@@ -4,7 +4,7 @@ A report that is later than all others of its check needs the open incidents alo
 back and joins its reports again, so that rows do not depend on the order of recording. Silence ends nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -216,30 +216,38 @@ def _end_healthy(state: Health, report: HealthReport, open_: dict[str, Incident]
 
 def _insert(state: Health, check: HealthCheck, reports: Iterable[HealthReport]) -> None:
     """Take reports that others of the check follow, whose rows are all in memory."""
+    about = set()
     for report in reports:
+        about.add(report.entity)
         before = state.report.get(state.report.key_of(report))
         state.report.put(report if before is None else merged(before, report))
         check = check._replace(
             report_rows=check.report_rows + (before is None), last_at=max(check.last_at, report.reported_at)
         )
-    _rejoin(state, check)
+    _rejoin(state, check, None if NODE_ENTITY in about else about)
 
 
-def _rejoin(state: Health, check: HealthCheck) -> None:
-    """Make the incidents of a check anew, from all of its reports."""
-    before = {state.incident.key_of(one): one for one in state.incident.where("scope", check.scope)}
-    departures = state.departure.where("node", check.node)
-    after = {
-        state.incident.key_of(one): one
-        for one in incidents_of(check, state.report.where("scope", check.scope), departures)
-    }
+def _rejoin(state: Health, check: HealthCheck, about: Collection[str] | None = None) -> None:
+    """Join the reports of a check anew; only those `about` some entities, where these are given."""
+    reports, former = state.report.where("scope", check.scope), state.incident.where("scope", check.scope)
+    if about is not None:
+        reports = [one for one in reports if one.entity in about or one.entity == NODE_ENTITY]
+        former = [one for one in former if one.entity in about]
+    joined = incidents_of(check, reports, state.departure.where("node", check.node))
+    before = {state.incident.key_of(one): one for one in former}
+    after = {state.incident.key_of(one): one for one in joined if about is None or one.entity in about}
     for key in before.keys() - after.keys():
         state.incident.delete(key)
     for key, incident in after.items():
         if before.get(key) != incident:
             state.incident.put(incident)
-    open_ = sum(one.ended_at is None for one in after.values())
-    state.check.put(check._replace(incident_rows=len(after), open=open_))
+    more = len(after) - len(before)
+    more_open = _open_count(after.values()) - _open_count(former)
+    state.check.put(check._replace(incident_rows=check.incident_rows + more, open=check.open + more_open))
+
+
+def _open_count(incidents: Iterable[Incident]) -> int:
+    return sum(one.ended_at is None for one in incidents)
 
 
 def _depart(state: Health, departure: Departure) -> None:
