@@ -25,7 +25,7 @@ STORED = (
 
 
 AS_RECORDED = "indexed_event.event"
-"""A whole event, which stays the bytes that its source wrote: a source, and not a fold, decides how they are spelled."""
+"""A whole event, in the bytes that its source wrote: a source, and no fold, decides how they are spelled."""
 
 
 async def documents(projection: Projection) -> list[tuple[str, str]]:
