@@ -36,7 +36,8 @@ from gpuledger.projection.months import ANY_MONTH
 from support import tables
 
 SINCE = (
-    *("seal_chain", "indexed_event", "maintenance_request", "maintenance_node", "node_isolation"),
+    *("seal_chain", "indexed_event", "health_check", "health_report", "incident", "health_departure"),
+    *("maintenance_request", "maintenance_node", "node_isolation"),
     *(spec.name for spec in tables.PROJECTIONS["health"]),
 )
 """Tables that came after the renaming of revision 0008."""

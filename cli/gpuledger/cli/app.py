@@ -24,6 +24,7 @@ COMMANDS = LazyCommands(
         "device": Place(f"{_COMMANDS}.device", "app"),
         "node": Place(f"{_COMMANDS}.node", "app"),
         "quarantine": Place(f"{_COMMANDS}.quarantine", "app"),
+        "incident": Place(f"{_COMMANDS}.incident", "app"),
         "timeline": Place(f"{_COMMANDS}.timeline", "timeline"),
         "diff": Place(
             f"{_COMMANDS}.diff",

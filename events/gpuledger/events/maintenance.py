@@ -18,7 +18,9 @@ OWNERS_MAX = 64
 
 TAINTS_PER_REQUEST_MAX = 16
 LABELS_PER_REQUEST_MAX = 16
-MERGED_MAX = OWNERS_MAX * TAINTS_PER_REQUEST_MAX
+MERGED_MAX = 256
+"""How many taints, and how many labels, are put on one node for all owners; with names of any length, one event."""
+
 TAINT_VALUE_MAX = 63
 
 BY_REQUESTERS = PublishRule((SourceKind.OPERATORS, SourceKind.HEALTH), Authority.OWN_SOURCE)

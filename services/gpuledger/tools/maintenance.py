@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
+from gpuledger.db.engine import AsyncConnection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.domain.maintenance.rows import MaintenanceRequest, NodeIsolation
 from gpuledger.domain.maintenance.state import Maintenance, isolation_of
-from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
+from gpuledger.domain.table import Table
+from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem, label_value_problem, qualified_name_problem
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.maintenance import (
     Isolation,
@@ -24,6 +26,7 @@ from gpuledger.tools.errors import RequestError
 from gpuledger.tools.log_restore import operator
 from gpuledger.tools.queries.backend import Backend, bring_current, folded_past, load_state
 from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import row_of, rows_where
 
 NO_NODE: Final = "NoNode"
 PENDING: Final = "Pending"
@@ -33,6 +36,11 @@ PENDING: Final = "Pending"
 def own_name() -> str:
     """The owner of the requests that the user of the terminal makes."""
     return operator().removeprefix("/")
+
+
+def check_node(name: str) -> None:
+    """Return if a Node may have this name; raises RequestError if not."""
+    _check(f"{name!r} as the name of a node", dns_subdomain_problem(name))
 
 
 def check_taint(taint: NodeTaint) -> NodeTaint:
@@ -50,7 +58,7 @@ def check_label(key: str, value: str) -> None:
 
 def _check(what: str, problem: str | None) -> None:
     if problem is not None:
-        raise RequestError(f"{what} is not valid: it {problem}", "Correct it")
+        raise RequestError(f"{what} is not valid: {problem}", "Correct it")
 
 
 async def request(backend: Backend, node: str, data: NodeMaintenanceRequested) -> tuple[Position, bool]:
@@ -95,6 +103,15 @@ async def recorded_state(backend: Backend, until: Offset) -> Maintenance:
     state = (await folded_past(backend, MaintenanceProjection(), until)).state
     assert isinstance(state, Maintenance)
     return state
+
+
+async def maintenance_of(connection: AsyncConnection, node: str) -> list[RowDict]:
+    """The rows about one node, as `request_rows` has them."""
+    state = Maintenance()
+    tables: tuple[Table[Any], ...] = (state.request, state.node, state.isolation)
+    for table in tables:
+        table.load(row_of(table.spec, row) for row in await rows_where(connection, table.spec, {"node": node}))
+    return list(request_rows(state))
 
 
 def request_rows(state: Maintenance) -> Iterator[RowDict]:

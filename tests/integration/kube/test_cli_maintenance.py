@@ -29,6 +29,8 @@ async def test_a_request_is_listed_until_it_is_released(run: Run, ledger: JetStr
     ]  # fmt: skip
     assert "Pending" in shown[1]
     assert "state=broken" in shown[1]
+    described = (await run("describe", "node", "w1")).out
+    assert ME in described[described.index("Maintenance:") :]
     position = await ledger.head()
     released = await run("node", "uncordon", "node/w1")
     assert "is to be given back" in released.err
@@ -52,6 +54,8 @@ async def test_a_request_can_end_by_itself(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
+        (("cordon", "a b", "--reason", "x"), "'a b' as the name of a node is not valid"),
+        (("uncordon", "w1", "--owner", "x" * 254), "--owner has 1 to 253 characters"),
         (("cordon", "w1", "--reason", " "), "--reason has 1 to 253 characters"),
         (("cordon", "w1", "--reason", "x", "--taint", "broken"), "no taint of the form KEY[=VALUE]:EFFECT"),
         (("cordon", "w1", "--reason", "x", "--taint", "a b:NoSchedule"), "The key 'a b' of the taint is not valid"),

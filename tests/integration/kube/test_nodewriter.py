@@ -16,6 +16,7 @@ from gpuledger.events.maintenance import (
     NodeIsolationSuperseded,
 )
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
 from support.kube_proxy import KubeProxy, only
 from support.kube_server import KubeServer
@@ -108,6 +109,26 @@ async def test_who_loses_its_rows_acts_on_nothing_a_second_time(
         await settled(writer, maintainer.ledger)
     assert writing.written == []
     assert not (await maintainer.spec("n1"))["unschedulable"]
+
+
+async def test_a_restart_begins_at_a_snapshot_with_what_has_no_outcome(
+    maintainer: Maintainer, migrated_url: str, writing: SteppingClient, proxy: KubeProxy
+) -> None:
+    settings = replace(QUICK, snapshots=SnapshotSettings(events_min=1))
+    await maintainer.node("n1")
+    await maintainer.ask("n1", ASIDE)
+    proxy.fault = only("/nodes/n1", refuse(500, "Trouble"))
+    async with counting(proxy.kubeconfig) as client, node_writer(maintainer.ledger, migrated_url, client, settings):
+
+        async def is_kept() -> bool:
+            return execute(migrated_url, "SELECT 1 FROM gpuledger.snapshot WHERE name = 'intents'") == [(1,)]
+
+        await maintainer.node("n2")
+        await maintainer.ask("n2", Isolation())
+        await eventually(is_kept)
+    async with node_writer(maintainer.ledger, migrated_url, writing) as writer:
+        await settled(writer, maintainer.ledger)
+    assert writing.patches("n1") == 1
 
 
 async def test_what_is_old_imported_or_not_the_newest_never_acts(

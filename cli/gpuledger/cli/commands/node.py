@@ -69,7 +69,7 @@ def cordon(
     """
     now = system_clock()
     data = NodeMaintenanceRequested(
-        owner=owner or maintenance.own_name(),
+        owner=_owner(owner),
         reason=_within(reason, "--reason", NAME_LENGTH_MAX),
         message=_within(message, "--message", TEXT_LENGTH_MAX, 0),
         cordon=cordon,
@@ -77,15 +77,15 @@ def cordon(
         labels=dict(map(_label, _few(label, "--label", LABELS_PER_REQUEST_MAX))),
         expires=maintenance.expiry(now, None if duration is None else parse_time(f"+{duration}", now)),
     )
-    run(_cordon(data_dir, KUBE_NOUNS["nodes"].bare(node), data))
+    run(_cordon(data_dir, _bare(node), data))
 
 
 @app.command()
 def uncordon(node: Node, reason: DoneReason = "done", owner: Owner = None, data_dir: DataDir = None) -> None:
     """Release a node: once nobody needs it set aside any more, it is given back as it was."""
     reason = _within(reason, "--reason", NAME_LENGTH_MAX)
-    data = NodeMaintenanceReleased(owner=owner or maintenance.own_name(), reason=reason)
-    run(_uncordon(data_dir, KUBE_NOUNS["nodes"].bare(node), data))
+    data = NodeMaintenanceReleased(owner=_owner(owner), reason=reason)
+    run(_uncordon(data_dir, _bare(node), data))
 
 
 async def _cordon(data_dir: Path | None, node: str, data: NodeMaintenanceRequested) -> None:
@@ -103,6 +103,16 @@ async def _uncordon(data_dir: Path | None, node: str, data: NodeMaintenanceRelea
         recorded, others = await maintenance.release(backend, node, data)
     outcome = f"stays set aside for {', '.join(others)}" if others else "is to be given back"
     message(f"{data.owner} released node {node}, which {outcome}; recorded at {recorded}.")
+
+
+def _bare(node: str) -> str:
+    name = KUBE_NOUNS["nodes"].bare(node)
+    maintenance.check_node(name)
+    return name
+
+
+def _owner(owner: str | None) -> str:
+    return maintenance.own_name() if owner is None else _within(owner, "--owner", NAME_LENGTH_MAX)
 
 
 def _within(text: str, option: str, length_max: int, length_min: int = 1) -> str:

@@ -14,6 +14,8 @@ LATENCY = Histogram(
     buckets=(*SECONDS, 30.0, 120.0),
 )
 OUTCOMES = Counter("gpuledger_nodewriter_outcomes_total", "Intents about nodes that were settled.", ["outcome"])
+for _outcome in ("Applied", "Failed", "Newer", "NodeGone", "Expired", "Imported"):
+    OUTCOMES.labels(_outcome)  # An increase from nothing would be none.
 RETRIES = Counter("gpuledger_nodewriter_retries_total", "Attempts on a node that failed, by error.", ["error"])
 
 
