@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gpuledger.domain.quarantine.folds import KEY_TEXT_BYTES_MAX
 from gpuledger.domain.quarantine.rows import ACCEPTED, OVERRIDDEN, STALE
 from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
@@ -198,6 +199,18 @@ def test_faults_of_one_node_are_bounded() -> None:
         log.record("n1", reported(*(str(number) for number in range(first, first + 200))), 10)
     assert len(log.state.fault.rows) == FAULTS_PER_NODE_MAX
     assert log.state.count.rows[GPU_FATAL].dropped == 800 - FAULTS_PER_NODE_MAX
+
+
+def test_names_of_any_length_make_keys_that_postgresql_takes() -> None:
+    log, longest = begun(), "\N{SNOWMAN}" * 253
+    names = {"monitor": longest, "check": longest, "component": "GPU"}
+    entities = [{"type": longest, "value": longest[:-1] + end} for end in "ab"]
+    log.record("n1", reported(entities=entities, **names), 10)
+    keys = [log.state.fault.key_of(row) for row in log.state.fault.rows.values()]
+    assert len(keys) == 2
+    assert max(len(part.encode()) for key in keys for part in key) <= KEY_TEXT_BYTES_MAX
+    assert log.record("n1", reported(healthy=True, entities=entities[:1], **names), 11) == []
+    assert len(log.record("n1", reported(healthy=True, **names), 12)) == 1
 
 
 def test_imported_reports_are_history() -> None:

@@ -13,6 +13,7 @@ from gpuledger.domain.fact import Fact, counted_as_recorded
 from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, STALE, NodeFault
 from gpuledger.domain.quarantine.rules import FORCED, RulesInForce
 from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.ids import derived_id
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.payload import Payload, truncated
@@ -54,12 +55,16 @@ def on_fact(state: Quarantine, fact: Fact) -> Iterator[Decision]:
     """Release what no fault stands for any more."""
     at = counted_as_recorded(fact.event, fact.recorded_ns)
     for node in state.take_touched():
-        causes, reason = _Causes(fact.event.id), "Healthy" if state.exists(node) else "NodeGone"
+        causes, reason = _Causes(fact.event.id), _reason(fact.event.data)
         for request in state.in_force(node):
             if not state.standing(node, request.ruleset):
                 data = NodeMaintenanceReleased(owner=f"{OWNER_PREFIX}{request.ruleset}", reason=reason)
                 correlation = fact.event.correlation_id or fact.event.id
                 yield Decision(causes.of(data, node), correlation, node, max(at, request.requested_at), data)
+
+
+def _reason(data: Payload) -> str:
+    return "Healthy" if isinstance(data, NodeHealthReported) else "NodeGone"
 
 
 def _counts(state: Quarantine, rules: RulesInForce, row: NodeFault, at: datetime) -> bool:

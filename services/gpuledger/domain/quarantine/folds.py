@@ -6,7 +6,9 @@ by event time holds. What was imported is history, and counts for nothing.
 
 from collections.abc import Iterable
 from datetime import datetime
+from hashlib import sha256
 from sys import intern
+from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late
 from gpuledger.domain.inventory.state import json_text
@@ -25,6 +27,10 @@ from gpuledger.events.quarantine import (
     QuarantineRulesApplied,
 )
 
+KEY_TEXT_BYTES_MAX: Final = 255
+"""How long the names of a monitor, a check and an entity are in keys; PostgreSQL takes keys of 2,700 bytes."""
+
+_DIGEST_LENGTH: Final = 16
 _ACTS = "execute-remediation"
 _NO_LABELS = json_text({})
 
@@ -64,21 +70,41 @@ def _unhealthy(state: Quarantine, fact: Fact, data: NodeHealthReported, rules: R
         count = _count(state, name)
         state.count.put(count._replace(matched=count.matched + 1))
         for entity in _entities(data.entities):
-            _put_fault(state, fact, data, name, entity)
+            _put_fault(state, fact, _check_of(data), name, entity)
 
 
 def _count(state: Quarantine, ruleset: str) -> rows.RulesetCount:
     return state.count.get(ruleset) or rows.RulesetCount(ruleset, 0, 0, 0, "", None)
 
 
+class _Check(NamedTuple):
+    """A check of a monitor, as keys of rows have it."""
+
+    monitor: str
+    check_name: str
+
+
+def _check_of(data: NodeHealthReported) -> _Check:
+    return _Check(_key_text(data.monitor), _key_text(data.check))
+
+
 def _entities(entities: Iterable[HealthEntity]) -> list[str]:
-    return [f"{one.type}/{one.value}" for one in entities] or [""]
+    return [_key_text(f"{one.type}/{one.value}") for one in entities] or [""]
 
 
-def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, entity: str) -> None:
+def _key_text(text: str) -> str:
+    """A text as a part of a key, which PostgreSQL bounds in bytes: a longer one ends in a digest."""
+    raw = text.encode()
+    if len(raw) <= KEY_TEXT_BYTES_MAX:
+        return text
+    kept = raw[: KEY_TEXT_BYTES_MAX - _DIGEST_LENGTH - 1].decode(errors="ignore")
+    return f"{kept}-{sha256(raw).hexdigest()[:_DIGEST_LENGTH]}"
+
+
+def _put_fault(state: Quarantine, fact: Fact, check: _Check, ruleset: str, entity: str) -> None:
     node, time, report = intern(fact.event.subject), fact.event.time, fact.event.id
-    before = state.fault.get((node, ruleset, data.monitor, data.check, entity))
-    if _healthy_since(state, node, data, entity, time) or (before and is_late(before.changed_at, time)):
+    before = state.fault.get((node, ruleset, *check, entity))
+    if _healthy_since(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
         return
     recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
     if before is not None and before.state != rows.STALE:
@@ -91,7 +117,7 @@ def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset:
     is_fresh = recorded_at - time <= state.max_event_age()
     state.fault.put(
         rows.NodeFault(
-            node, intern(ruleset), data.monitor, data.check, entity, report, report, time, time, recorded_at,
+            node, intern(ruleset), *check, entity, report, report, time, time, recorded_at,
             rows.PENDING if is_fresh else rows.STALE,
         )
     )  # fmt: skip
@@ -99,21 +125,22 @@ def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset:
         state.pend(node, report)
 
 
-def _healthy_since(state: Quarantine, node: str, data: NodeHealthReported, entity: str, time: datetime) -> bool:
+def _healthy_since(state: Quarantine, node: str, check: _Check, entity: str, time: datetime) -> bool:
     """Whether something was reported healthy after a report of this time."""
-    found = (state.healthy.get((node, data.monitor, data.check, one)) for one in {entity, ""})
+    found = (state.healthy.get((node, *check, one)) for one in {entity, ""})
     return any(row is not None and row.healthy_at > time for row in found)
 
 
 def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
     node, time, healthy = fact.event.subject, fact.event.time, set(_entities(data.entities))
+    check = _check_of(data)
     for row in state.fault.where("node", node):
-        is_about = (row.monitor, row.check_name) == (data.monitor, data.check)
+        is_about = (row.monitor, row.check_name) == check
         if is_about and (row.entity in healthy or "" in healthy) and not is_late(row.changed_at, time):
             state.fault.delete(state.fault.key_of(row))
             state.touch(node)
     for entity in sorted(healthy):
-        _note_healthy(state, rows.HealthyCheck(intern(node), data.monitor, data.check, entity, time))
+        _note_healthy(state, rows.HealthyCheck(intern(node), *check, entity, time))
 
 
 def _note_healthy(state: Quarantine, row: rows.HealthyCheck) -> None:
