@@ -203,7 +203,7 @@ def test_faults_of_one_node_are_bounded() -> None:
 
 def test_names_of_any_length_make_keys_that_postgresql_takes() -> None:
     log, longest = begun(), "\N{SNOWMAN}" * 253
-    names = {"monitor": longest, "check": longest, "component": "GPU"}
+    names: dict[str, Any] = {"monitor": longest, "check": longest, "component": "GPU"}
     entities = [{"type": longest, "value": longest[:-1] + end} for end in "ab"]
     log.record("n1", reported(entities=entities, **names), 10)
     keys = [log.state.fault.key_of(row) for row in log.state.fault.rows.values()]
