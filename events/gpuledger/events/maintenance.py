@@ -47,7 +47,7 @@ class NodeMaintenanceRequested(Payload):
 
     `owner` is who asks, such as `operators/eva`; `reason` is one word or a short phrase, `message` has the details.
     `cordon` keeps new pods away; taints and labels are put on the Node unless it has them already. The request ends
-    with its release, or at `expires`.
+    with its release, or at `expires`. `rules` is the version of the rules that led to it, where rules did.
     """
 
     owner: Name
@@ -57,6 +57,7 @@ class NodeMaintenanceRequested(Payload):
     taints: Annotated[tuple[NodeTaint, ...], Field(max_length=TAINTS_PER_REQUEST_MAX)] = ()
     labels: Annotated[dict[Name, LabelValue], Field(max_length=LABELS_PER_REQUEST_MAX)] = {}
     expires: AwareDatetime | None = None
+    rules: Name | None = None
 
 
 @registry.event("node", "maintenance-released", BY_REQUESTERS, introduced=True)

@@ -41,7 +41,8 @@ def test_a_fatal_report_sets_its_node_aside() -> None:
     assert (request.subject, request.data.owner, request.data.cordon) == ("n1", OWNER, True)
     assert request.causation_id == "/nodes/n1/agent/1"
     assert "gpu-health-monitor reports GpuXidError of GPU/0 unhealthy" in request.data.message
-    assert [row.version for row in log.state.in_force("n1")] == ["a" * 64]
+    assert request.data.rules == "a" * 64
+    assert [(row.cause, row.version) for row in log.state.in_force("n1")] == [(request.causation_id, "a" * 64)]
     assert log.fault_states("n1") == [ACCEPTED]
 
 
@@ -256,6 +257,14 @@ def test_a_report_of_a_clock_that_is_ahead_is_as_old_as_its_recording() -> None:
     log.record("n1", reported("0"), 3600 * 5, recorded_s=10)
     assert log.pass_time(3600) == []
     assert log.fault_states("n1") == [STALE]
+
+
+def test_a_clock_that_was_ahead_keeps_no_node_from_being_healthy_again() -> None:
+    log = begun()
+    log.record("n1", reported("0"), 3600 * 5, recorded_s=10)
+    assert len(log.record("n1", reported("0", healthy=True), 20)) == 1
+    log.record("n1", reported("0", healthy=True), 3600 * 5, recorded_s=30)
+    assert len(log.record("n1", reported("0"), 40)) == 1
 
 
 def test_rows_that_are_built_anew_ask_for_nothing_again() -> None:

@@ -178,6 +178,12 @@ def test_documents_and_expressions_are_bounded() -> None:
     assert compiled.cache_info().currsize == COMPILED_MAX
 
 
+@pytest.mark.parametrize("text", ["event['agent'] == 'gpu-health-monitor'", "size(event) > 0 && event.isFatal"])
+def test_a_rule_that_uses_a_report_as_a_whole_sees_all_of_it(text: str) -> None:
+    log = QuarantineLog("n1", "n2", document=parse(with_expression(text), "rules.yaml"))
+    assert len(log.record("n1", reported("0"), 1)) == 1
+
+
 def test_no_rules_are_a_document_too() -> None:
     log = QuarantineLog("n1", document=parse(b"kind: QuarantineRules", "none.yaml"))
     assert log.record("n1", reported("0"), 1) == []

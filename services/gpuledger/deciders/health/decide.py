@@ -141,10 +141,7 @@ class _Requests:
 
     def _request(self, ruleset: QuarantineRuleset, first: NodeFault) -> NodeMaintenanceRequested:
         entity = f" of {first.entity}" if first.entity else ""
-        message = (
-            f"{first.monitor} reports {first.check_name}{entity} unhealthy (report {first.report}); "
-            f"rules {self._rules.document.digest[:12]}."
-        )
+        message = f"{first.monitor} reports {first.check_name}{entity} unhealthy (report {first.report})."
         return NodeMaintenanceRequested(
             owner=f"{OWNER_PREFIX}{ruleset.name}",
             reason="Unhealthy",
@@ -152,6 +149,7 @@ class _Requests:
             cordon=ruleset.cordon,
             taints=ruleset.taints,
             labels=ruleset.labels,
+            rules=self._rules.document.digest,
         )
 
     def _decision(self, subject: str, data: Payload, at: datetime) -> Decision:

@@ -60,8 +60,7 @@ def _reported(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
 
 
 def _unhealthy(state: Quarantine, fact: Fact, data: NodeHealthReported, rules: RulesInForce) -> None:
-    node = fact.event.subject
-    evaluation = rules.evaluate(variables(fact.event, data, state.labels_of(node)))
+    evaluation = rules.evaluate(variables(fact.event, data, state.labels_of, rules.event_fields))
     for name, failure in evaluation.failed.items():
         count = _count(state, name)
         state.count.put(count._replace(failed=count.failed + 1, failure=failure, failed_at=fact.event.time))
@@ -102,7 +101,7 @@ def _key_text(text: str) -> str:
 
 
 def _put_fault(state: Quarantine, fact: Fact, check: _Check, ruleset: str, entity: str) -> None:
-    node, time, report = intern(fact.event.subject), fact.event.time, fact.event.id
+    node, time, report = intern(fact.event.subject), _counted_time(fact), fact.event.id
     before = state.fault.get((node, ruleset, *check, entity))
     if _healthy_since(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
         return
@@ -125,6 +124,11 @@ def _put_fault(state: Quarantine, fact: Fact, check: _Check, ruleset: str, entit
         state.pend(node, report)
 
 
+def _counted_time(fact: Fact) -> datetime:
+    """When a report counts as made: no clock that is ahead keeps the reports behind it from counting."""
+    return min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
+
+
 def _healthy_since(state: Quarantine, node: str, check: _Check, entity: str, time: datetime) -> bool:
     """Whether something was reported healthy after a report of this time."""
     found = (state.healthy.get((node, *check, one)) for one in {entity, ""})
@@ -132,7 +136,7 @@ def _healthy_since(state: Quarantine, node: str, check: _Check, entity: str, tim
 
 
 def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
-    node, time, healthy = fact.event.subject, fact.event.time, set(_entities(data.entities))
+    node, time, healthy = fact.event.subject, _counted_time(fact), set(_entities(data.entities))
     check = _check_of(data)
     for row in state.fault.where("node", node):
         is_about = (row.monitor, row.check_name) == check
@@ -188,9 +192,8 @@ def _requested(state: Quarantine, fact: Fact, data: NodeMaintenanceRequested) ->
     if source_kind(fact.event.source) is not SourceKind.HEALTH:
         return
     node, ruleset, at = intern(fact.event.subject), data.owner.removeprefix(OWNER_PREFIX), fact.event.time
-    rules = state.rules_row.get(QUARANTINE)
-    report, version = fact.event.causation_id or "", "" if rules is None else rules.digest
-    state.request.put(rows.QuarantineRequest(node, ruleset, report, version, at, None, by_hand=False))
+    cause, version = fact.event.causation_id or "", data.rules or ""
+    state.request.put(rows.QuarantineRequest(node, ruleset, cause, version, at, None, by_hand=False))
     found = state.node.get(node)
     if found is not None and (data.cordon or data.taints):
         state.put_node(found._replace(quarantined_at=at))

@@ -1,6 +1,6 @@
 """What quarantine rules see of a report and of a Node, under the names that NVSentinel's rules use. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final
 
 from gpuledger.domain.quarantine.expressions import Fields, Variables
@@ -46,9 +46,19 @@ FIELDS: Final[Mapping[str | None, Fields]] = {
 """What expressions of each kind are about."""
 
 
-def variables(event: Decoded, data: NodeHealthReported, labels: Mapping[str, str]) -> Variables:
-    """What rules see of a report about a node with these labels."""
-    return Variables({"event": _event(event, data), "node": node_fields(event.subject, labels)})
+def variables(
+    event: Decoded,
+    data: NodeHealthReported,
+    labels: Callable[[str], Mapping[str, str]],
+    fields: Set[str] = EVENT_FIELDS.keys(),
+) -> Variables:
+    """What rules see of a report, as far as they use these fields, and of its node; `labels` gives those of a node."""
+    return Variables(
+        {
+            "event": lambda: {name: value for name, value in _event(event, data).items() if name in fields},
+            "node": lambda: node_fields(event.subject, labels(event.subject)),
+        }
+    )
 
 
 def node_fields(name: str, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -96,12 +96,13 @@ class HealthyCheck(NamedTuple):
 class QuarantineRequest(NamedTuple):
     """A ruleset's latest request about a node, which ends with `ended_at`; times are those of the ledger.
 
-    `report` led to it, under the rules of the digest `version`. `by_hand` means that an operator ended it.
+    `cause` led to it, a report or a reset of the breaker, under the rules of the digest `version`. `by_hand` means that
+    an operator ended it.
     """
 
     node: str
     ruleset: str
-    report: str
+    cause: str
     version: str
     requested_at: datetime
     ended_at: datetime | None

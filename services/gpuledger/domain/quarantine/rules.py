@@ -5,14 +5,15 @@ compile here, or cannot be evaluated over a report, matches nothing, and that is
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any, Final, NamedTuple
 
+from gpuledger.domain.cel_source import selected_fields
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine.expressions import Condition, ExpressionError, Variables, check, compiled
-from gpuledger.domain.quarantine.inputs import FIELDS, node_fields
+from gpuledger.domain.quarantine.inputs import EVENT_FIELDS, FIELDS, node_fields
 from gpuledger.events.quarantine import QuarantineRulesApplied, QuarantineRuleset, RuleExpression, RuleMatch
 
 FORCED: Final = "forced"
@@ -45,6 +46,9 @@ class RulesInForce:
         self.by_name: Mapping[str, QuarantineRuleset] = {one.name: one for one in ordered}
         self.order: Mapping[str, int] = {one.name: at for at, one in enumerate(ordered)}
         self._conditions = [_Conditions(one, _compiled(one.match.all), _compiled(one.match.any)) for one in ordered]
+
+        self.event_fields = _event_fields(ordered)
+        """The fields of reports that the rules use."""
 
     def evaluate(self, variables: Variables) -> Evaluation:
         """What a report matches."""
@@ -92,6 +96,12 @@ def _problems_of_match(place: str, match: RuleMatch) -> Iterator[str]:
                 check(one.expression, FIELDS[one.kind], _SAMPLES)
             except ExpressionError as error:
                 yield f"{place}: match.{name}[{at}].expression: {error}."
+
+
+def _event_fields(rulesets: Iterable[QuarantineRuleset]) -> frozenset[str]:
+    expressions = [one.expression for ruleset in rulesets for one in (*ruleset.match.all, *ruleset.match.any)]
+    used = [selected_fields(text, "event") for text in expressions]
+    return frozenset().union(*(EVENT_FIELDS.keys() if one is None else one for one in used))
 
 
 def _compiled(expressions: tuple[RuleExpression, ...]) -> tuple[Condition | str, ...]:
@@ -153,6 +163,6 @@ def _sample(*, fatal: bool, healthy: bool) -> dict[str, Any]:
 
 
 _SAMPLES: Final = tuple(
-    Variables({"event": _sample(fatal=fatal, healthy=healthy), "node": node_fields("0", {})})
+    Variables({"event": partial(_sample, fatal=fatal, healthy=healthy), "node": partial(node_fields, "0", {})})
     for fatal, healthy in product((True, False), repeat=2)
 )

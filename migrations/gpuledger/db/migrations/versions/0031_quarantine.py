@@ -62,7 +62,7 @@ def upgrade() -> None:
     )  # fmt: skip
     _table(
         "quarantine_request", ("node", "ruleset"),
-        node=TEXT, ruleset=TEXT, report=TEXT, version=TEXT, requested_at=TIME, ended_at=[TIME], by_hand=sa.Boolean(),
+        node=TEXT, ruleset=TEXT, cause=TEXT, version=TEXT, requested_at=TIME, ended_at=[TIME], by_hand=sa.Boolean(),
     )  # fmt: skip
     _table(
         "quarantine_breaker", ("id",),
