@@ -25,6 +25,12 @@ EXPECTED = {
     "xid/kmsg-oom-and-xid-13.log": "13, 43",
     "xid/kmsg-raw.log": "no XID",
     "nvidia-smi/mig-lgip-rtx-pro-6000.txt": "1g.24gb, 1g.24gb+gfx, 1g.24gb+me",
+    "nvsentinel/fault-quarantine-log-xid79-a100.jsonl": "GpuXidError RESTART_VM DCGM_FR_GPU_FALLEN_OFF_BUS of GPU 0 "
+    "PCI 0002:00:00.0 GPU_UUID GPU-3d7408b2-d525-643f-5bfc-45a761045e14",
+    "nvsentinel/healthevent-xid48.json": "XID_ERROR_48 REPLACE_VM XID-48 of "
+    "GPU GPU-12345678-abcd-1234-abcd-123456789abc",
+    "nvsentinel/syslog-monitor-log-xid45.jsonl": "SysLogsXIDError CONTACT_SUPPORT 45 of PCI 0002:00:00 "
+    "GPU_UUID GPU-71931caa-87dd-d978-77c0-d8d42e5d425c",
 }
 
 

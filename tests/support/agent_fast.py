@@ -15,6 +15,7 @@ from gpuledger.runtime.backoff import Backoff
 PAUSES: Final[dict[str, dict[str, float]]] = {
     "gpuledger.agent.discovery": {"POLL_PERIOD_S": 0.3},
     "gpuledger.agent.exporter": {"SCRAPE_PERIOD_S": 0.2},
+    "gpuledger.agent.gateway.part": {"POLL_PERIOD_S": 0.1},
     "gpuledger.agent.health.part": {"POLL_PERIOD_S": 0.3, "RETRY_S": 0.3},
     "gpuledger.agent.kubelet.pod_resources": {"POLL_PERIOD_S": 0.6, "SOON_S": 0.2, "LIST_TIMEOUT_S": 1.0},
     "gpuledger.agent.supervisor": {"STOP_TIMEOUT_S": 2.0},

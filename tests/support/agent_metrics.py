@@ -1,6 +1,7 @@
 """The names of an agent's metrics."""
 
 from gpuledger.agent.board import Board
+from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.outbox.store import OutboxStatus
 from gpuledger.agent.plugin.service import PluginCounts
@@ -16,5 +17,5 @@ class EmptyOutbox:
 
 def metrics_of_agents(board: Board) -> set[str]:
     """All names that an agent serves whose parts found what stands on the board."""
-    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts())
+    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts(), ReportCounts())
     return {sample.name for family in metrics.collect() for sample in family.samples}

@@ -93,7 +93,7 @@ POOLS: Final = Story(
 )
 NODE_AGENT: Final = Story(
     "node-agent",
-    (("docs/node-agent.md", "Try it without a GPU"),),
+    (("docs/node-agent.md", "Try it without a GPU"), ("docs/node-agent.md", "Health monitors")),
     (
         Expected("NATS_URL=", until="curl -s 127.0.0.1:9500/healthz"),
         Expected("gpuledger get failures", shows=r"XID 79 .*w1/0000:31:00.0"),
@@ -102,6 +102,7 @@ NODE_AGENT: Final = Story(
         Expected("sleep 10", until="test $(gpuledger log tail -n 500 | grep -c devices-observed) -ge 2"),
         Expected("sleep 20", until="test $(gpuledger log tail -n 500 | grep -c health-changed) -ge 10"),
         Expected("the last except heartbeats", shows=r"health-changed"),
+        Expected("node.health-reported", shows=r"node.health-reported +w1"),
         Expected("node.devices-wanted", shows=r"node.devices-wanted +w1"),
         Expected("kubectl get gpudevices", shows=r"(?s)( Ready .*){8}"),
         Expected("gpuledger describe pool", shows=r"training"),

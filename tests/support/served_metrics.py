@@ -16,6 +16,7 @@ from prometheus_client.metrics import MetricWrapperBase
 import gpuledger.compose.up
 import gpuledger.edge.authcallout.metrics  # noqa: F401 - of a process of its own, which is scraped alike
 from gpuledger.agent.board import Board
+from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
@@ -84,7 +85,7 @@ def of_agent() -> Served:
     """What an agent serves that has surveyed its cards."""
     board = Board()
     board.put(survey=Survey(()))
-    return dict(_samples(AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()))
+    return dict(_samples(AgentMetrics(board, EmptyOutbox(), PluginCounts(), ReportCounts()).collect()))
 
 
 def of_exporters(folder: Path) -> Served:

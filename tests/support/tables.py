@@ -35,6 +35,7 @@ from gpuledger.domain.bootstrap import facts as bootstrap_facts
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
 from gpuledger.domain.dra import rows as availability
+from gpuledger.domain.health import rows as health
 from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
@@ -58,6 +59,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "inventory": inventory_facts.SPECS,
     "bootstrap": bootstrap_facts.SPECS,
     "availability": availability.SPECS,
+    "health": health.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
     "maintenance": maintenance.SPECS,
@@ -72,6 +74,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "device_allocation": (("driver", "pool", "device"),),
     "gpu_device_assignment": (("pool",),),
     "container_allocation_history": (("device",),),
+    "incident": (("incident",), ("device",)),
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
@@ -87,6 +90,8 @@ OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "workload_fact": (("brin", "happened_at"),),
     "device_history": (("brin", "valid_from"),),
     "occupancy_history": (("brin", "valid_from"),),
+    "incident": (("brin", "opened_at", "ended_at"),),
+    "health_report": (("brin", "reported_at"),),
 }
 """Those that are no B-trees: the kind and the columns. They cost a flush less."""
 
@@ -99,8 +104,9 @@ OPEN = {
     "container_allocation_report": "allocation",
     "device_allocation": "claim",
     "pool_availability": "pool",
+    "incident": "node",
 }
-"""A column of the key, of an index that has the rows alone that have not retired."""
+"""A column, mostly of the key, of an index that has the rows alone that have not retired."""
 
 ADDED = {
     "source.taken": "0",

@@ -18,6 +18,8 @@ import yaml
 from google.protobuf.json_format import ParseDict
 
 from gpuledger.agent.errors import MonitoringError
+from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
+from gpuledger.agent.gateway.translate import ReportContext, translate
 from gpuledger.agent.hardware.kernel_log import xid_in
 from gpuledger.agent.heartbeat import HeartbeatTracker, Samples, read_scrape
 from gpuledger.agent.kubelet.allocations import allocations
@@ -193,6 +195,39 @@ def _xids(name: str, text: str) -> Reading:
     return Reading(name, ", ".join(map(str, numbers)) or "no XID", f"not read: {unread[0]}" if unread else "")
 
 
+def _health_events(name: str, text: str) -> Reading:
+    """Health events as NVSentinel logs or exports them; the documents around them differ."""
+    try:
+        documents = [orjson.loads(line) for line in (text.splitlines() if name.endswith(".jsonl") else [text])]
+    except orjson.JSONDecodeError:
+        return Reading(name, "no JSON: its author cut it")
+    events = [_health_event(one) for one in chain.from_iterable(map(_reported, documents))]
+    node = events[0]["nodeName"] if events else "w1"
+    request = ParseDict({"events": events}, HealthEvents(), ignore_unknown_fields=True)
+    reports = [report.data for report in translate(request, ReportContext(node, (), None), datetime.now(UTC))]
+    found = [
+        f"{one.check} {one.action} {'+'.join(one.codes)} of {' '.join(f'{e.type} {e.value}' for e in one.entities)}"
+        for one in reports
+    ]
+    return Reading(name, ", ".join(found), "" if found else "no event is found")
+
+
+def _reported(document: Any) -> Iterator[dict[str, Any]]:
+    """The health events in a document, wherever they are."""
+    if isinstance(document, dict) and "checkName" in document:
+        yield document
+    elif isinstance(document, dict | list):
+        for part in document.values() if isinstance(document, dict) else document:
+            yield from _reported(part)
+
+
+def _health_event(document: dict[str, Any]) -> dict[str, Any]:
+    """A health event as protobuf spells it: its version is a number there, and its time a text."""
+    at = document["generatedTimestamp"]
+    text = datetime.fromtimestamp(at["seconds"], UTC).isoformat() if isinstance(at, dict) else at
+    return {**document, "version": 1, "generatedTimestamp": text}
+
+
 def _closed(text: str) -> str:
     """JSON whose end its author cut off, with the brackets that are missing there."""
     still_open: list[str] = []
@@ -215,6 +250,8 @@ PARSERS: Final[dict[tuple[str, str], Callable[[str, str], Reading]]] = {
     ("dra", "*.yaml"): _dra_objects,
     ("nvidia-smi", "*-L.txt"): _profiles,
     ("nvidia-smi", "mig-*.txt"): _profiles,
+    ("nvsentinel", "*.json"): _health_events,
+    ("nvsentinel", "*.jsonl"): _health_events,
 }
 """The parsers, by folder and files. Of other tools the product reads no text: it asks NVML, or watches objects."""
 

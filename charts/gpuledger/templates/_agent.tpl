@@ -98,6 +98,11 @@ nodeAffinity:
 {{- end }}
 {{- end }}
 
+{{/* Whether agents have a socket for health monitors: "true" or nothing. */}}
+{{- define "gpuledger.takesHealthReports" -}}
+{{- if (.Values.agent.healthMonitors | default dict).enabled }}true{{ end }}
+{{- end }}
+
 {{/*
 The runtime lets a container partition cards (NVIDIA_MIG_*) only with SYS_ADMIN, and does not start one that requests
 it without.
@@ -148,6 +153,14 @@ it without.
 {{- with $agent.xidClasses }}
 - name: GPULEDGER_XID_CLASSES
   value: {{ . | quote }}
+{{- end }}
+{{- if include "gpuledger.takesHealthReports" . }}
+- name: GPULEDGER_HEALTH_SOCKET
+  value: {{ printf "%s/health.sock" $agent.healthMonitors.directory | quote }}
+- name: GPULEDGER_HEALTH_NAMESPACES
+  value: {{ prepend $agent.healthMonitors.namespaces .Release.Namespace | uniq | join "," | quote }}
+- name: GPULEDGER_POD_LOGS
+  value: {{ $agent.healthMonitors.podLogsDirectory | quote }}
 {{- end }}
 {{- with $agent.extraEnv }}
 {{ toYaml . }}
@@ -234,6 +247,13 @@ readinessProbe:
 - name: pod-resources
   mountPath: {{ $agent.kubeletDirectory }}/pod-resources
   readOnly: true
+{{- if include "gpuledger.takesHealthReports" . }}
+- name: health-monitors
+  mountPath: {{ $agent.healthMonitors.directory }}
+- name: pod-logs
+  mountPath: {{ $agent.healthMonitors.podLogsDirectory }}
+  readOnly: true
+{{- end }}
 {{- if ne $agent.allocate "env" }}
 {{- range $number, $directory := $agent.cdi.directories }}
 - name: cdi-{{ $number }}
@@ -278,6 +298,12 @@ readinessProbe:
   hostPath: {path: {{ $agent.kubeletDirectory }}/device-plugins, type: Directory}
 - name: pod-resources
   hostPath: {path: {{ $agent.kubeletDirectory }}/pod-resources, type: Directory}
+{{- if include "gpuledger.takesHealthReports" . }}
+- name: health-monitors
+  hostPath: {path: {{ $agent.healthMonitors.directory }}, type: DirectoryOrCreate}
+- name: pod-logs
+  hostPath: {path: {{ $agent.healthMonitors.podLogsDirectory }}, type: DirectoryOrCreate}
+{{- end }}
 {{- if ne $agent.allocate "env" }}
 {{- range $number, $directory := $agent.cdi.directories }}
 - name: cdi-{{ $number }}

@@ -36,7 +36,7 @@ class Behaviour(Payload):
     skip: bool = False
 
 
-@registry.event("node", "health-reported", by_agents(DropClass.ONCE), introduced=True)
+@registry.event("node", "health-reported", by_agents(DropClass.NEVER), introduced=True)
 class NodeHealthReported(Payload):
     """A monitor on the node named by the subject found something unhealthy, or healthy again.
 

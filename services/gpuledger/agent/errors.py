@@ -1,8 +1,13 @@
-"""The agent's errors at its edges: the exporter, the control socket and the kubelet. None of them ends the agent.
+"""The agent's errors at its edges: exporter, control socket, kubelet and health monitors. None of them ends the agent.
 
 AgentError
 ├── MonitoringError           the exporter does not respond, or its metrics have no time of their last update
 ├── ControlError              the control socket took no fault
+├── HealthReportError         the agent takes no report of a health monitor
+│   ├── InvalidReportError    a field of the report is invalid
+│   ├── ReportDeniedError     the reporter may not report that
+│   ├── SpoolFullError        the outbox has no room, until the ledger takes what waits
+│   └── NotDurableError       the disk takes no writes, so that nothing can be acknowledged
 └── KubeletError              the kubelet, or a socket in its folder
     ├── KubeletAwayError      the kubelet's socket does not respond, or not in time
     ├── KubeletRefusedError   the kubelet responds with an error
@@ -25,6 +30,26 @@ class MonitoringError(AgentError):
 
 class ControlError(AgentError):
     """The control socket took no fault; the message says why."""
+
+
+class HealthReportError(AgentError):
+    """The agent takes no report of a health monitor; the message says why, and what to do."""
+
+
+class InvalidReportError(HealthReportError):
+    """A field of the report is invalid; the message begins with its name."""
+
+
+class ReportDeniedError(HealthReportError):
+    """The reporter may not report that."""
+
+
+class SpoolFullError(HealthReportError):
+    """The outbox has no room, until the ledger takes what waits."""
+
+
+class NotDurableError(HealthReportError):
+    """The disk takes no writes, so that nothing can be acknowledged."""
 
 
 class KubeletError(AgentError):

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.agent.board import Board
+from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.held_units import CLAIM_LABELS, HOLDER_LABELS, held_claim_devices, held_units
 from gpuledger.agent.outbox.store import OutboxStatus
 from gpuledger.agent.plugin.device_list import device_lists
@@ -44,12 +45,13 @@ class _Family(NamedTuple):
 
 
 class AgentMetrics(Collector):
-    """`gpuledger_agent_*`, from the board, the outbox and the device plugin."""
+    """`gpuledger_agent_*`, from the board, the outbox, the device plugin and the health gateway."""
 
-    def __init__(self, board: Board, outbox: MeasuredOutbox, plugin: PluginCounts) -> None:
+    def __init__(self, board: Board, outbox: MeasuredOutbox, plugin: PluginCounts, reports: ReportCounts) -> None:
         self._board = board
         self._outbox = outbox
         self._plugin = plugin
+        self._reports = reports
 
     @contextmanager
     def registered(self) -> Iterator[None]:
@@ -62,7 +64,7 @@ class AgentMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics."""
-        for family in (*self._of_cards(), *self._of_outbox(), *self._of_plugin()):
+        for family in (*self._of_cards(), *self._of_outbox(), *self._of_plugin(), self._of_reports()):
             metric = family.kind(f"gpuledger_agent_{family.name}", family.text, labels=family.labels)
             for labels, value in family.samples:
                 metric.add_metric(labels, value)
@@ -109,6 +111,11 @@ class AgentMetrics(Collector):
         yield _counter("allocations", "Containers that were allocated units.", counts.allocations)
         yield _counter("lists_sent", "Lists of units sent to the kubelet.", counts.lists_sent)
         yield _counter("plugin_errors", "Failures of the device plugin.", counts.errors)
+
+    def _of_reports(self) -> _Family:
+        samples = [((result,), float(count)) for result, count in self._reports.by_result.items()]
+        text = "Reports of health monitors, by what became of them."
+        return _Family(CounterMetricFamily, "health_reports", text, ("result",), samples)
 
 
 def _gauge(name: str, text: str, value: float) -> _Family:

@@ -50,6 +50,23 @@ class StateStore(Protocol):
         ...
 
 
+class DurableStore(StateStore, Protocol):
+    """A state store that records facts together with a value, for a part that acknowledges only what cannot be lost."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was recorded and put is on disk, or in the ledger."""
+        ...
+
+    def has_room(self, events: int, size: int) -> bool:
+        """Whether so many events and bytes more may wait for the ledger and leave room for others."""
+        ...
+
+    async def record_with(self, facts: Sequence[AgentFact], name: str, value: bytes) -> None:
+        """Persist facts and replace a value, both or neither; on disk when this returns, if `is_durable` says so."""
+        ...
+
+
 class Part(Protocol):
     """A part of the agent, which the supervisor runs in a task of its own."""
 

@@ -15,6 +15,8 @@ from gpuledger.agent.desired_devices import DesiredDevices
 from gpuledger.agent.discovery import CardDiscovery
 from gpuledger.agent.errors import AgentError
 from gpuledger.agent.exporter import ExporterMonitor, scraper
+from gpuledger.agent.gateway.part import HealthGateway
+from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.hardware.calls import HardwareCalls
 from gpuledger.agent.hardware.factory import open_hardware
 from gpuledger.agent.hardware.kernel_log_reader import read_kernel_log
@@ -83,10 +85,13 @@ async def _work(settings: AgentSettings) -> None:
         calls = HardwareCalls(hardware)
         stack.push_async_callback(calls.close)
         connection = SharedConnection(partial(_connect, settings.node, settings.nats))
-        board, counts = Board(), PluginCounts()
-        parts = _parts(settings, rules, calls, board, outbox, connection, counts)
+        board, counts, reports = Board(), PluginCounts(), ReportCounts()
+        parts = (
+            *_parts(settings, rules, calls, board, outbox, connection, counts),
+            *_gateway(settings, board, outbox, reports),
+        )
         supervisor = Supervisor(settings.node, parts, outbox)
-        stack.enter_context(AgentMetrics(board, outbox, counts).registered())
+        stack.enter_context(AgentMetrics(board, outbox, counts, reports).registered())
         url = await stack.enter_async_context(serving(settings.listen, supervisor.health))
         inject = getattr(hardware, "inject", None)
         if inject is not None:
@@ -129,6 +134,16 @@ def _parts(
         pods,
         exporter,
     )
+
+
+def _gateway(settings: AgentSettings, board: Board, outbox: Outbox, counts: ReportCounts) -> tuple[Part, ...]:
+    """The part that health monitors report to, where the settings name a socket for them."""
+    if settings.health.socket is None:
+        return ()
+    gateway = HealthGateway(
+        settings.node, board, outbox, settings.health, counts, clock=system_clock, monotonic=time.monotonic
+    )
+    return (gateway,)
 
 
 def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:

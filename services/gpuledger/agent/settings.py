@@ -29,6 +29,9 @@ ALLOCATE: Final = "GPULEDGER_ALLOCATE"
 CDI_KIND: Final = "GPULEDGER_CDI_KIND"
 CDI_DIRS: Final = "GPULEDGER_CDI_DIRS"
 XID_CLASSES: Final = "GPULEDGER_XID_CLASSES"
+HEALTH_SOCKET: Final = "GPULEDGER_HEALTH_SOCKET"
+HEALTH_NAMESPACES: Final = "GPULEDGER_HEALTH_NAMESPACES"
+POD_LOGS: Final = "GPULEDGER_POD_LOGS"
 SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
 SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
 
@@ -40,6 +43,7 @@ DEFAULT_HARDWARE: Final = "nvml"
 DEFAULT_KUBELET_DIR: Final = "/var/lib/kubelet"
 DEFAULT_CDI_KIND: Final = "nvidia.com/gpu"
 DEFAULT_CDI_DIRS: Final = "/etc/cdi:/var/run/cdi"
+DEFAULT_POD_LOGS: Final = "/var/log/pods"
 DEFAULT_SPOOL_EVENTS: Final = 100_000
 DEFAULT_SPOOL_MIB: Final = 128
 
@@ -69,6 +73,18 @@ class KubeletSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthSettings:
+    """The socket for health monitors (None: there is none), and the namespaces whose pods may report.
+
+    `pod_logs` is the kubelet's folder, whose entries name the pods of the node.
+    """
+
+    socket: Path | None = None
+    namespaces: frozenset[str] = frozenset()
+    pod_logs: Path = Path(DEFAULT_POD_LOGS)
+
+
+@dataclass(frozen=True, slots=True)
 class SpoolSettings:
     """How much may wait for the ledger on the node's disk."""
 
@@ -87,6 +103,7 @@ class AgentSettings:
     state_dir: Path
     hardware: str
     kubelet: KubeletSettings
+    health: HealthSettings
     spool: SpoolSettings
     xid_classes: str
 
@@ -108,6 +125,7 @@ def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
         read_state_dir(environ),
         read_hardware(environ),
         _kubelet(environ),
+        _health(environ),
         _spool(environ),
         environ.get(XID_CLASSES, ""),
     )
@@ -167,6 +185,16 @@ def _kubelet(environ: Mapping[str, str]) -> KubeletSettings:
         cast("Strategy", strategy),
         environ.get(CDI_KIND) or DEFAULT_CDI_KIND,
         tuple(Path(one) for one in dirs.split(":") if one),
+    )
+
+
+def _health(environ: Mapping[str, str]) -> HealthSettings:
+    path = environ.get(HEALTH_SOCKET)
+    names = [name.strip() for name in environ.get(HEALTH_NAMESPACES, "").split(",")]
+    return HealthSettings(
+        Path(path).absolute() if path else None,
+        frozenset(filter(None, names)),
+        Path(environ.get(POD_LOGS) or DEFAULT_POD_LOGS),
     )
 
 

@@ -17,7 +17,7 @@ from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.envelope import parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
-from gpuledger.events.subjects import SHARED, SUBJECT_TOKENS, parse_subject
+from gpuledger.events.subjects import SHARED, SUBJECT_TOKENS, parse_subject, unescape
 
 _DIGEST_BYTES: Final = 8
 """A `bigint`."""
@@ -109,8 +109,10 @@ def _own_name(subject: str, data: bytes) -> IndexedName | None:
     if len(tokens) != SUBJECT_TOKENS or (tokens[4] != SHARED and tokens[3] not in INDEXED):  # most messages
         return None
     try:
-        parsed = parse_subject(subject)
-        return IndexedName(parsed.aggregate, parse(data).subject if parsed.id is None else parsed.id)
+        if tokens[4] == SHARED:
+            return IndexedName(tokens[3], parse(data).subject) if parse_subject(subject).id is None else None
+        unescape(tokens[2])
+        return IndexedName(tokens[3], unescape(tokens[4]))
     except EventError:
         return None
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from gpuledger.agent.board import Board, ResourceOffer
+from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.hardware.api import Survey, Unread, Unregistered
 from gpuledger.agent.held_units import CLAIM_LABELS, HOLDER_LABELS, held_claim_devices, held_units
 from gpuledger.agent.metrics import AgentMetrics
@@ -17,7 +18,7 @@ POOL = "gpu.deckhouse.io/a"
 
 def units(board: Board) -> Mapping[str, float]:
     """How many units there are of each health."""
-    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts(), ReportCounts()).collect()
     samples = [sample for family in metrics for sample in family.samples if sample.name == "gpuledger_agent_units"]
     assert {sample.labels["resource"] for sample in samples} == {POOL}
     return {sample.labels["health"]: sample.value for sample in samples}
@@ -43,7 +44,7 @@ def test_ids_that_no_kubelet_takes_are_no_units() -> None:
 def test_cards_whose_errors_do_not_reach_the_agent_are_measured() -> None:
     board = Board()
     board.put(unregistered={address(0): Unregistered("Refused", "no"), address(1): Unregistered("NotSupported", "no")})
-    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts(), ReportCounts()).collect()
     (family,) = (family for family in metrics if family.name == "gpuledger_agent_card_events_unregistered")
     found = {(sample.labels["address"], sample.labels["reason"]): sample.value for sample in family.samples}
     assert found == {(address(0), "Refused"): 1.0, (address(1), "NotSupported"): 1.0}
@@ -52,7 +53,7 @@ def test_cards_whose_errors_do_not_reach_the_agent_are_measured() -> None:
 def test_readings_that_the_driver_fails_to_give_are_measured() -> None:
     board = Board()
     board.put(unread={address(0): (Unread("remap_failed", "no"), Unread("remap_pending", "no"))})
-    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    metrics = AgentMetrics(board, EmptyOutbox(), PluginCounts(), ReportCounts()).collect()
     (family,) = (family for family in metrics if family.name == "gpuledger_agent_card_reading_failed")
     found = {(sample.labels["address"], sample.labels["reading"]): sample.value for sample in family.samples}
     assert found == {(address(0), "remap_failed"): 1.0, (address(0), "remap_pending"): 1.0}
@@ -87,7 +88,7 @@ def test_nothing_is_held_before_the_cards_are_found_and_where_a_claim_names_the_
     board.put(survey=Survey((card(0),)), allocations=(by_claim,))
     assert held_units(board.state) == {}
     assert held_claim_devices(board.state) == [("ml", "dra", "train", "c", "gpu.nvidia.com", "w1", "gpu-0")]
-    families = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    families = AgentMetrics(board, EmptyOutbox(), PluginCounts(), ReportCounts()).collect()
     (sample,) = [one for family in families for one in family.samples if "held_claim" in one.name]
     expected = ("ml", "dra", "train", "c", "gpu.nvidia.com", "w1", "gpu-0")
     assert (sample.name, sample.value) == ("gpuledger_agent_held_claim_devices", 1.0)
@@ -97,7 +98,7 @@ def test_nothing_is_held_before_the_cards_are_found_and_where_a_claim_names_the_
 def test_held_units_are_served_with_the_labels_of_their_holder() -> None:
     board = Board()
     board.put(survey=Survey((card(0),)), allocations=(allocation("whole", "GPU-0"),))
-    families = AgentMetrics(board, EmptyOutbox(), PluginCounts()).collect()
+    families = AgentMetrics(board, EmptyOutbox(), PluginCounts(), ReportCounts()).collect()
     (sample,) = [one for family in families for one in family.samples if one.name == "gpuledger_agent_held_units"]
     assert sample.labels == dict(zip(HOLDER_LABELS, ("GPU-0", "", "ml", "whole", "train", POOL), strict=True))
     assert sample.value == 1.0

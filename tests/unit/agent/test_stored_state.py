@@ -4,12 +4,15 @@ from datetime import UTC, datetime
 
 import orjson
 
+from gpuledger.agent.gateway import stored as reports_state
+from gpuledger.agent.gateway.coalescing import CountedReports, RepeatWindow
 from gpuledger.agent.health import state as health_state
 from gpuledger.agent.health.card import CardFault, FaultHistory
 from gpuledger.agent.part import Instant
 from gpuledger.agent.setup import state as setup_state
 from gpuledger.agent.setup.state import HeldDevice, Outcome
 from gpuledger.agent.survey_history import CardIdentity, load
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import WantedDevice
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -66,6 +69,36 @@ SETUP = {
         }
     },
 }
+
+
+REPORTS = {
+    "version": 1,
+    "windows": [
+        {"key": "5d41402abc4b2a76b9719d911017c592", "last": None, "ends": 1767355210},
+        {
+            "key": "7d793037a0760186574b0282f2f435e7",
+            "last": 1767355140000000,
+            "ends": 1767355230,
+            "repeats": {
+                "data": {"monitor": "m", "check": "c", "healthy": False, "fatal": True},
+                "count": 3,
+                "first": 1767355140000000,
+                "at": 1767355200000000,
+            },
+        },
+    ],
+}
+
+
+def test_health_reports() -> None:
+    data = NodeHealthReported(monitor="m", check="c", healthy=False, fatal=True)
+    repeats = CountedReports(data, 3, MINUTE_AGO.at, NOON, 0)
+    windows = reports_state.load(orjson.dumps(REPORTS), NOW)
+    assert windows == {
+        "5d41402abc4b2a76b9719d911017c592": RepeatWindow(None, None, 1_010.0),
+        "7d793037a0760186574b0282f2f435e7": RepeatWindow(None, MINUTE_AGO.at, 1_030.0, repeats),
+    }
+    assert orjson.loads(reports_state.dump(windows, NOW)) == REPORTS
 
 
 def test_setup() -> None:

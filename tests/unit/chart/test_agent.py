@@ -9,7 +9,7 @@ import pytest
 from gpuledger.agent import settings as names
 from gpuledger.agent.hardware.calls import CLOSE_MAX_S
 from gpuledger.agent.plugin.resource import WITHDRAW_GRACE_S
-from gpuledger.agent.settings import AgentSettings, read_agent_settings
+from gpuledger.agent.settings import AgentSettings, HealthSettings, read_agent_settings
 from gpuledger.agent.supervisor import STOP_TIMEOUT_S
 from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.kube.crds import component_daemon_sets
@@ -30,6 +30,7 @@ from support.chart import (
     IMAGE,
     KUBE_VERSION,
     NAME,
+    NAMESPACE,
     WITH_SECRET,
     WITH_URLS,
     Manifests,
@@ -43,7 +44,11 @@ from support.chart import (
 AGENT = "gpu-node-agent"
 LEDGER = "tls://nats.example:4222"
 DEVICE_PLUGINS, POD_RESOURCES = "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources"
-FOLDERS_OF_THE_NODE = {DEVICE_PLUGINS: False, POD_RESOURCES: True, names.DEFAULT_STATE_DIR: False}
+HEALTH_MONITORS = "/var/run/gpuledger"
+FOLDERS_OF_THE_NODE = {
+    **dict.fromkeys((DEVICE_PLUGINS, names.DEFAULT_STATE_DIR, HEALTH_MONITORS), False),
+    **dict.fromkeys((POD_RESOURCES, names.DEFAULT_POD_LOGS), True),
+}
 """Whether each is read-only."""
 
 pytestmark = needs_helm
@@ -190,8 +195,8 @@ def test_the_agent_takes_its_settings(made: Manifests, tmp_path: Path) -> None:
 def test_defaults_are_those_of_the_agent(tmp_path: Path) -> None:
     given = {names.NODE_NAME: "gpu-01", NATS_URL: LEDGER, METRICS_LISTEN: "0.0.0.0:8080"}
     ours = settings_of(plain(), tmp_path)
-    exporter = {names.EXPORTER_URL: ours.exporter_url}
-    assert ours == read_agent_settings({**given, **exporter})
+    given |= {names.HEALTH_SOCKET: f"{HEALTH_MONITORS}/health.sock", names.HEALTH_NAMESPACES: NAMESPACE}
+    assert ours == read_agent_settings({**given, names.EXPORTER_URL: ours.exporter_url})
     assert settings_of(render(values(allocate="both")), tmp_path).kubelet.allocate == "both"
     assert settings_of(render(CASES["many"]), tmp_path).spool.bytes_max == 512 << 20
     assert settings_of(render(CASES["many"]), tmp_path).xid_classes == "79=warning"
@@ -253,6 +258,17 @@ def test_another_kubelets_folder_is_mounted_and_named() -> None:
     assert {"/data/kubelet/device-plugins", "/data/kubelet/pod-resources", "/data/agent"} < mounts_of(made).keys()
     assert environ(made)[names.KUBELET_DIR] == "/data/kubelet"
     assert environ(made)[names.STATE_DIR] == "/data/agent"
+
+
+def test_health_monitors_have_a_socket_in_a_folder_of_the_node(tmp_path: Path) -> None:
+    given = {"directory": "/a", "podLogsDirectory": "/b", "namespaces": ["monitoring", NAMESPACE]}
+    made = render(values(healthMonitors=given))
+    expected = HealthSettings(Path("/a/health.sock"), frozenset({NAMESPACE, "monitoring"}), Path("/b"))
+    assert settings_of(made, tmp_path).health == expected
+    assert {"/a", "/b"} < mounts_of(made).keys()
+    without = render(values(healthMonitors={"enabled": False}))
+    assert settings_of(without, tmp_path).health == HealthSettings()
+    assert {HEALTH_MONITORS, names.DEFAULT_POD_LOGS}.isdisjoint(mounts_of(without))
 
 
 def test_it_may_do_what_the_driver_requests_for_and_no_more() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from gpuledger.agent import settings as names
 from gpuledger.agent.board import Board, DeviceUnit, ResourceOffer
+from gpuledger.agent.gateway.coalescing import REPEAT_WINDOW_S
+from gpuledger.agent.gateway.service import REFUSALS, RESULTS
 from gpuledger.agent.hardware.api import CardFacts, Survey, Unread, Unregistered
 from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
@@ -68,6 +70,7 @@ def test_every_variable_is_named_and_has_its_default() -> None:
         (names.CDI_DIRS, names.DEFAULT_CDI_DIRS),
         (names.EXPORTER_URL, names.DEFAULT_EXPORTER_URL),
         (names.STATE_DIR, names.DEFAULT_STATE_DIR),
+        (names.POD_LOGS, names.DEFAULT_POD_LOGS),
     ):
         assert documented[variable] == f"`{default}`"
     assert documented[names.SPOOL_MIB] == f"{names.DEFAULT_SPOOL_EVENTS}, {names.DEFAULT_SPOOL_MIB}"
@@ -85,6 +88,15 @@ def test_every_metric_is_named() -> None:
     )
     board.put(offers=(ResourceOffer("gpu.deckhouse.io/a", (unit,)),), allocations=(allocation,))
     assert {name for cell, _ in rows("Monitoring") for name in quoted(cell)} == metrics_of_agents(board)
+
+
+def test_every_result_of_a_report_is_named() -> None:
+    (meaning,) = (text for cell, text in rows("Monitoring") if "health_reports" in cell)
+    assert set(quoted(meaning)) == {"result", *RESULTS}
+    text = " ".join(PAGE.split())
+    assert f"those of the next {REPEAT_WINDOW_S:.0f} seconds together" in text
+    documented = {name for cell, *_ in rows("Health monitors") for name in quoted(cell)}
+    assert documented == {status.name for _, status in REFUSALS.values()}
 
 
 def test_every_fault_and_every_model_of_simulated_cards_is_named() -> None:

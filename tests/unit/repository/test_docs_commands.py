@@ -26,7 +26,7 @@ from support.paths import ROOT
 CHECKED = {"gpuledger", "kubectl", "helm", "make", "pytest"}
 OTHERS = {
     *("cd", "curl", "cut", "docker", "export", "grep", "head", "jq", "nsc", "pg_dump", "pg_restore", "sed", "sleep"),
-    "setup-envtest",
+    *("python", "setup-envtest"),
 }
 """Programs whose arguments are not checked."""
 

@@ -13,7 +13,8 @@ from gpuledger.tools.queries.rows import RowSource
 class Noun:
     """One kind of thing. `at` names the function that gives its rows at a time, where there is one.
 
-    `narrowed_by` are columns by whose value a user may choose rows, beside their names.
+    `narrowed_by` are columns by whose value a user may choose rows, beside their names. Where `ends` names the column
+    of the time when a row ended, those that have not are shown by default.
     """
 
     view: View
@@ -24,6 +25,7 @@ class Noun:
     hidden: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     narrowed_by: tuple[str, ...] = ()
+    ends: str | None = None
 
     @property
     def source(self) -> RowSource:

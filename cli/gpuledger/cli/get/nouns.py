@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES
 from gpuledger.api.kinds import NODES as KUBE_NODES
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get.incident_view import INCIDENT_VIEW
 from gpuledger.cli.get.noun import KubeNoun, Noun
 from gpuledger.cli.render import Column, View
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
+from gpuledger.domain.health.rows import INCIDENT
 from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.workloads import allocations
@@ -240,6 +242,18 @@ ALLOCATIONS = Noun(
     narrowed_by=("node", "namespace"),
 )
 
+INCIDENTS = Noun(
+    INCIDENT_VIEW,
+    "health",
+    INCIDENT,
+    ("opened_at", "incident"),
+    "incidents_at",
+    hidden=("scope", "opened_position", "recorded_at"),
+    aliases=("incident", "inc"),
+    narrowed_by=("node", "device"),
+    ends="ended_at",
+)
+
 
 def _listed(texts: object) -> str:
     assert isinstance(texts, list)
@@ -283,6 +297,7 @@ NOUNS = {
     "sources": SOURCES,
     "contradictions": CONTRADICTIONS,
     "allocations": ALLOCATIONS,
+    "incidents": INCIDENTS,
 }
 
 

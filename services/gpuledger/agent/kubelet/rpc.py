@@ -1,18 +1,18 @@
-"""gRPC between the agent and the kubelet, in both directions, over unix sockets.
+"""Calls of the kubelet by gRPC over its unix sockets.
 
 The messages are generated (`make protos`), and the few methods are named here. gRPC's own errors go no further than
 this module.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
 from gpuledger.agent.errors import KubeletAwayError, KubeletError, KubeletRefusedError
+from gpuledger.agent.grpc_serving import serialized
 
 REGISTER: Final = "/v1beta1.Registration/Register"
 DEVICE_PLUGIN: Final = "v1beta1.DevicePlugin"
@@ -55,29 +55,3 @@ def _translated(socket: Path, method: str, error: grpc.aio.AioRpcError) -> Kubel
     if error.code() in _AWAY:
         return KubeletAwayError(f"No kubelet answers {method} on {socket} ({reason}); the agent retries.")
     return KubeletRefusedError(f"The kubelet on {socket} refused {method} ({reason}); see its own log.")
-
-
-def serialized(message: Message) -> bytes:
-    """The wire format of a message."""
-    return message.SerializeToString()
-
-
-async def serve(
-    socket: Path, service: str, handlers: Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
-) -> grpc.aio.Server:
-    """Start to serve on a socket; the caller stops the server.
-
-    Raises:
-        OSError: the socket cannot be listened on.
-    """
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(handlers)),))
-    try:
-        server.add_insecure_port(f"unix:{socket}")
-        await server.start()
-    except BaseException as error:
-        await server.stop(None)
-        if isinstance(error, RuntimeError):
-            raise OSError(f"cannot listen on {socket}") from error
-        raise
-    return server

@@ -18,7 +18,10 @@ REFUSED: Final = "RefusedByLedger"
 UNREADABLE: Final = "SpoolUnreadable"
 
 ROOM_SHARE: Final = 0.75
-"""Drops are recorded when the queue is no fuller than this: earlier, they would push out waiting events."""
+"""Drops are recorded, and events that are never dropped are taken, while the queue is no fuller than this.
+
+Otherwise they would push out waiting events.
+"""
 
 
 def in_order(queued: Iterable[QueuedEvent]) -> list[QueuedEvent]:
@@ -40,7 +43,7 @@ def victims(candidates: Iterable[QueuedEvent], events: int, size: int) -> list[Q
 
 
 def has_room(events: int, size: int, bounds: QueueBounds) -> bool:
-    """Whether a queue of so many events and bytes has room for the record of dropped events."""
+    """Whether a queue of so many events and bytes has room for more than what drops others where it has to."""
     return events <= ROOM_SHARE * bounds.events and size <= ROOM_SHARE * bounds.size
 
 

@@ -103,6 +103,26 @@ class Outbox:
             self._arrived.extend(facts)
             await self._in_worker(self._record_arrived, asyncio.get_running_loop())
 
+    @property
+    def is_durable(self) -> bool:
+        """See `gpuledger.agent.part.DurableStore.is_durable`."""
+        return self.status.durable
+
+    def has_room(self, events: int, size: int) -> bool:
+        """See `gpuledger.agent.part.DurableStore.has_room`."""
+        return self._store.has_room(events, size)
+
+    async def record_with(self, facts: Sequence[AgentFact], name: str, value: bytes) -> None:
+        """See `gpuledger.agent.part.DurableStore.record_with`.
+
+        Raises:
+            SubjectError: no subject can name what a fact is about; nothing was persisted.
+            StateStoreFullError: the value is too large, or one too many; nothing was persisted.
+        """
+        for fact in facts:
+            check(self._source, fact)
+        await self._in_worker(self._record_with, asyncio.get_running_loop(), facts, name, value)
+
     def get(self, name: str) -> bytes | None:
         """See `gpuledger.agent.part.StateStore.get`."""
         return self._store.values.get(name)
@@ -154,6 +174,13 @@ class Outbox:
         except BaseException:
             self._arrived.extendleft(reversed(facts))  # other callers must not find them persisted
             raise
+        loop.call_soon_threadsafe(self._notify)
+
+    def _record_with(
+        self, loop: asyncio.AbstractEventLoop, facts: Sequence[AgentFact], name: str, value: bytes
+    ) -> None:
+        self._record_arrived(loop)  # the facts that others recorded before
+        self._store.put(name, value, facts)
         loop.call_soon_threadsafe(self._notify)
 
     def _notify(self) -> None:

@@ -139,8 +139,8 @@ class OutboxStore:
             self._write(jump)
         self._update_status()
 
-    def put(self, name: str, value: bytes) -> None:
-        """Store a value.
+    def put(self, name: str, value: bytes, facts: Sequence[AgentFact] = ()) -> None:
+        """Store a value, and persist facts as the next events in the same transaction.
 
         Raises:
             StateStoreFullError: it is too large, or one too many.
@@ -151,8 +151,12 @@ class OutboxStore:
             )
         self.values[name] = value
         self._unsaved.add(name)
-        self._write([])
+        self._write([*self._clock_facts(), *facts] if facts else [])
         self._update_status()
+
+    def has_room(self, events: int, size: int) -> bool:
+        """Whether so many events and bytes more leave room on disk for others; from any thread."""
+        return drop.has_room(self.status.waiting + events, self.status.size + size, self._sizes.spool)
 
     def close(self) -> None:
         """End cleanly: move waiting events to disk, where it takes writes."""

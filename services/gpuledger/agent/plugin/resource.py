@@ -13,8 +13,9 @@ import grpc.aio
 import structlog
 
 from gpuledger.agent.errors import KubeletError, SocketError
+from gpuledger.agent.grpc_serving import serve
 from gpuledger.agent.kubelet.deviceplugin_pb2 import Empty, RegisterRequest
-from gpuledger.agent.kubelet.rpc import DEVICE_PLUGIN, REGISTER, call, serve
+from gpuledger.agent.kubelet.rpc import DEVICE_PLUGIN, REGISTER, call
 from gpuledger.agent.kubelet.sockets import KUBELET_SOCKET, FileIdentity, identity_of, socket_path
 from gpuledger.agent.plugin.service import OPTIONS, PluginCounts, PluginService
 from gpuledger.runtime.clock import Sleep
@@ -117,7 +118,7 @@ class PluginResource:
         self._registered_with = None
         await self._close()
         try:
-            self._server = await serve(path, DEVICE_PLUGIN, self.service.handlers())
+            self._server = await serve(f"unix:{path}", DEVICE_PLUGIN, self.service.handlers())
         except OSError as error:
             raise SocketError(f"{path} cannot be served: {error}. Is its folder mounted and writable?") from error
         self._own = identity_of(path)

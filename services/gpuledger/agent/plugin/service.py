@@ -14,6 +14,7 @@ import grpc.aio
 import structlog
 
 from gpuledger.agent.errors import AllocationError, UnknownUnitError
+from gpuledger.agent.grpc_serving import serialized
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.kubelet.deviceplugin_pb2 import (
     AllocateRequest,
@@ -32,7 +33,6 @@ from gpuledger.agent.kubelet.deviceplugin_pb2 import (
     PreStartContainerResponse,
     TopologyInfo,
 )
-from gpuledger.agent.kubelet.rpc import serialized
 from gpuledger.agent.plugin.allocate import ContainerAllocation, DeviceInjection, allocate
 from gpuledger.agent.plugin.cdi import CdiFolders
 from gpuledger.agent.plugin.device_list import ListedUnit

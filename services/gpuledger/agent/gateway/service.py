@@ -1,0 +1,104 @@
+"""NVSentinel's `PlatformConnector` as the agent serves it: an answer means that the ledger will have the reports.
+
+A request that is refused has no effect; its status and message say why, and what to do.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import structlog
+from google.protobuf.empty_pb2 import Empty
+
+from gpuledger.agent.errors import (
+    HealthReportError,
+    InvalidReportError,
+    NotDurableError,
+    ReportDeniedError,
+    SpoolFullError,
+)
+from gpuledger.agent.gateway.coalescing import ReportResult
+from gpuledger.agent.gateway.decide import Peer, Trust, denial, reporter_of
+from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
+from gpuledger.agent.gateway.recording import ReportRecorder
+from gpuledger.agent.gateway.translate import ReportContext, translate
+from gpuledger.agent.grpc_serving import serialized
+from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.runtime.clock import Clock
+
+SERVICE: Final = "datamodels.PlatformConnector"
+METHOD: Final = "HealthEventOccurredV1"
+
+REFUSALS: Final[Mapping[type[HealthReportError], tuple[str, grpc.StatusCode]]] = {
+    InvalidReportError: ("invalid", grpc.StatusCode.INVALID_ARGUMENT),
+    ReportDeniedError: ("denied", grpc.StatusCode.PERMISSION_DENIED),
+    SpoolFullError: ("spool-full", grpc.StatusCode.RESOURCE_EXHAUSTED),
+    NotDurableError: ("not-durable", grpc.StatusCode.UNAVAILABLE),
+}
+"""How a refusal is counted and answered."""
+
+RESULTS: Final = (*(one.value for one in ReportResult), *(name for name, _ in REFUSALS.values()))
+"""What may become of a report."""
+
+log = structlog.get_logger("gpuledger.agent")
+
+
+@dataclass(slots=True)
+class ReportCounts:
+    """What became of the reports since the agent started."""
+
+    by_result: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(RESULTS, 0)))
+
+
+class ReportService:
+    """Serves health monitors; `peers` has who is behind each address, and `cards` the node's cards at present."""
+
+    def __init__(
+        self,
+        node: str,
+        recorder: ReportRecorder,
+        trust: Trust,
+        counts: ReportCounts,
+        *,
+        peers: Mapping[str, Peer],
+        cards: Callable[[], tuple[CardFacts, ...]],
+        clock: Clock,
+    ) -> None:
+        self._node = node
+        self._recorder = recorder
+        self._trust = trust
+        self._counts = counts
+        self._peers = peers
+        self._cards = cards
+        self._clock = clock
+        self._reason = ""
+        """Why a report was refused last; it is logged once."""
+
+    def handlers(self) -> Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]:
+        """The methods of the service, by name."""
+        return {METHOD: grpc.unary_unary_rpc_method_handler(self._occurred, HealthEvents.FromString, serialized)}
+
+    async def _occurred(self, request: HealthEvents, context: grpc.aio.ServicerContext[HealthEvents, Empty]) -> Empty:
+        peer = self._peers.get(context.peer())
+        try:
+            results = await self._take(request, peer)
+        except HealthReportError as error:
+            name, status = REFUSALS[type(error)]
+            self._counts.by_result[name] += max(1, len(request.events))
+            if str(error) != self._reason:
+                log.warning("a health report is refused", status=status.name, reason=str(error))
+            self._reason = str(error)
+            await context.abort(status, str(error))
+        self._counts.by_result.update(result.value for result in results)
+        return Empty()
+
+    async def _take(self, request: HealthEvents, peer: Peer | None) -> list[ReportResult]:
+        if peer is None:
+            raise ReportDeniedError("This connection has not come over the agent's socket; report there.")
+        if (reason := denial(peer, self._trust)) is not None:
+            raise ReportDeniedError(reason)
+        reporting = ReportContext(self._node, self._cards(), reporter_of(peer))
+        return await self._recorder.take(translate(request, reporting, self._clock()))

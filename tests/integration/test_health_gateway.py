@@ -1,0 +1,357 @@
+"""Health monitors report to the gateway with a real client of gRPC, over its socket; the agent's disk is real."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuledger.agent.board import Board
+from gpuledger.agent.gateway.coalescing import REPEAT_WINDOW_S
+from gpuledger.agent.gateway.decide import DENIED
+from gpuledger.agent.gateway.part import HealthGateway
+from gpuledger.agent.gateway.relay import CONNECTIONS_PER_PEER_MAX
+from gpuledger.agent.gateway.service import ReportCounts
+from gpuledger.agent.gateway.stored import STATE_KEY
+from gpuledger.agent.hardware.api import CardFacts, Survey
+from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, Sizes
+from gpuledger.agent.outbox.entry import QueueBounds
+from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, Outbox, open_outbox
+from gpuledger.agent.outbox.store import DISK_RETRY_S
+from gpuledger.agent.part import AgentFact
+from gpuledger.agent.settings import HealthSettings
+from gpuledger.events.device import DeviceFailed
+from gpuledger.events.health import NodeHealthReported
+from gpuledger.runtime.tasks import end
+from support.health_monitor import Answer, Monitor, a_monitor
+from support.kubelet_parts import hasty
+from support.ledgers import DEADLINE_S
+from support.outbox import NODE, NOON, Disk, Log, Time, Waits
+from support.servers import short_directory
+from support.waiting import eventually
+
+UID = "5f3a3c0e-6b0a-4d5e-9f6a-0a1b2c3d4e5f"
+CARD = CardFacts("0000:17:00.0", "10de", "2330", uuid="GPU-17")
+OK = Answer("OK")
+
+
+class Node:
+    """A node with a gateway, whose clock stands still; the gateway runs while `running` is open."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.sizes = DEFAULT_SIZES
+        self.socket = root / "health.sock"
+        self.namespaces = frozenset({"gpu-system"})
+        self.time, self.log, self.disk, self.board = Time(), Log(), Disk(root / "state"), Board()
+        self.waits = Waits(self.time, CHECK_PERIOD_S)
+        self.counts = ReportCounts()
+        self.board.put(survey=Survey((CARD,)))
+        self.is_of_pod(None)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[HealthGateway]:
+        async with self._outbox() as outbox:
+            settings = HealthSettings(self.socket, self.namespaces, self.root / "pods")
+            clocks: dict[str, Any] = {"clock": self.time.clock, "monotonic": self.time.monotonic, "sleep": hasty}
+            part = HealthGateway(NODE, self.board, outbox, settings, self.counts, **clocks, proc=self.root / "proc")
+            serving = asyncio.create_task(part.run(outbox.record))
+            publishing = asyncio.create_task(outbox.run(self.log.connect))
+            try:
+                await eventually(lambda: _true(part.alive_at is not None))
+                yield part
+            finally:
+                await end([serving])
+                if not self.log.away:
+                    await outbox.drained()
+                await end([publishing])
+
+    @asynccontextmanager
+    async def monitored(self) -> AsyncIterator[Monitor]:
+        """A monitor of a gateway that runs."""
+        async with self.running(), a_monitor(self.socket) as monitor:
+            yield monitor
+
+    def _outbox(self) -> AbstractAsyncContextManager[Outbox]:
+        return open_outbox(
+            self.disk.folder,
+            NODE,
+            version="1.0",
+            hardware="simulated",
+            sizes=self.sizes,
+            clock=self.time.clock,
+            monotonic=self.time.monotonic,
+            sleep=self.waits,
+            open_spool=self.disk.open,
+        )
+
+    def is_of_pod(self, namespace: str | None) -> None:
+        """This process belongs to a pod of the namespace, or to none."""
+        process = self.root / "proc" / str(os.getpid())
+        process.mkdir(parents=True, exist_ok=True)
+        (process / "stat").write_text(f"1 (a) S {' '.join(map(str, range(1, 40)))}")
+        (process / "cgroup").write_text(f"0::/kubepods/pod{UID}/9\n" if namespace else "0::/\n")
+        (self.root / "pods" / f"{namespace}_monitor-x_{UID}").mkdir(parents=True, exist_ok=True)
+
+    async def reported(self, count: int) -> list[NodeHealthReported]:
+        """What the ledger has of reports, once it has so many events of them."""
+
+        await eventually(lambda: _true(len(self._reports()) >= count))
+        assert len(self._reports()) == count
+        return self._reports()
+
+    def _reports(self) -> list[NodeHealthReported]:
+        return [event.data for event in self.log.events() if isinstance(event.data, NodeHealthReported)]
+
+    def sums(self) -> dict[str, int]:
+        """How many reports of each message the ledger has."""
+        sums: dict[str, int] = {}
+        for data in self._reports():
+            sums[data.message] = sums.get(data.message, 0) + data.count
+        return sums
+
+
+async def _true(value: bool) -> bool:
+    return value
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with short_directory() as root:
+        yield Node(root)
+
+
+def failure(number: int) -> AgentFact:
+    return AgentFact("GPU-17", DeviceFailed(kind=f"XID {number}"), NOON)
+
+
+def at(second: int) -> dict[str, Any]:
+    """The time of a report."""
+    return {"generatedTimestamp": {"seconds": int(NOON.timestamp()) - 100 + second}}
+
+
+async def test_a_report_is_in_the_ledger(node: Node) -> None:
+    async with node.monitored() as monitor:
+        card = {"entityType": "PCI", "entityValue": "0000:17:00"}
+        assert await monitor.report({"entitiesImpacted": [card], **at(0)}) == OK
+        assert await monitor.report() == OK
+        (data,) = await node.reported(1)
+    assert (data.monitor, data.check, data.reporter) == ("syslog-health-monitor", "SysLogsXIDError", None)
+    assert (data.devices, data.action, data.first_at) == (("GPU-17",), "RESTART_VM", NOON - timedelta(seconds=100))
+    assert node.counts.by_result["recorded"] == 1
+
+
+async def test_repeats_are_counted_and_what_is_sent_again_is_not(node: Node) -> None:
+    async with node.monitored() as monitor:
+        for second in (1, 2, 2, 3):
+            assert await monitor.report(at(second)) == OK
+        await node.reported(1)
+        node.time.go(REPEAT_WINDOW_S)
+        _, data = await node.reported(2)
+    assert (data.count, data.first_at) == (2, NOON - timedelta(seconds=98))
+    assert {name: count for name, count in node.counts.by_result.items() if count} == {
+        "recorded": 1,
+        "coalesced": 2,
+        "repeated": 1,
+    }
+
+
+async def test_an_orderly_end_records_what_was_counted(node: Node) -> None:
+    async with node.monitored() as monitor:
+        for second in (1, 2, 3):
+            await monitor.report(at(second))
+    assert [data.count for data in await node.reported(2)] == [1, 2]
+    assert not node.socket.exists()
+
+
+async def test_a_pod_of_a_trusted_namespace_is_named(node: Node) -> None:
+    node.is_of_pod("gpu-system")
+    async with node.monitored() as monitor:
+        assert await monitor.report({}) == OK
+        (data,) = await node.reported(1)
+    assert data.reporter == "gpu-system/monitor-x"
+
+
+async def test_a_tenants_pod_may_report_nothing(node: Node) -> None:
+    node.is_of_pod("team-a")
+    async with node.monitored() as monitor:
+        status, message = await monitor.report({})
+    assert (status, message.partition(":")[0]) == (
+        "PERMISSION_DENIED",
+        "The pod team-a/monitor-x may not report health",
+    )
+    await node.reported(0)
+    assert node.counts.by_result["denied"] == 1
+
+
+async def test_nobody_reports_past_the_socket(node: Node) -> None:
+    async with node.running() as part, a_monitor(f"unix-abstract:{part._server_name}") as monitor:
+        status, message = await monitor.report({})
+    assert (status, message) == (
+        "PERMISSION_DENIED",
+        "This connection has not come over the agent's socket; report there.",
+    )
+
+
+async def test_a_request_with_an_error_has_no_effect(node: Node) -> None:
+    async with node.monitored() as monitor:
+        answers = [await monitor.report({}, {"checkName": ""}), await monitor.report({}, {"nodeName": "w2"})]
+    assert [status for status, _ in answers] == ["INVALID_ARGUMENT", "PERMISSION_DENIED"]
+    assert answers[0].message.startswith("events[1].checkName: ")
+    assert "'w2'" in answers[1].message
+    await node.reported(0)
+    assert (node.counts.by_result["invalid"], node.counts.by_result["denied"]) == (2, 2)
+
+
+async def test_nothing_is_acknowledged_that_is_not_on_disk(node: Node) -> None:
+    async with node.monitored() as monitor:
+        node.disk.full = True
+        for _ in range(2):
+            assert (await monitor.report(at(1))).status == "UNAVAILABLE"
+        node.disk.full = False
+        node.time.go(DISK_RETRY_S)
+        await eventually(lambda: _is_taken(node, monitor))
+        (data,) = await node.reported(1)
+    assert data.count == 1
+
+
+async def _is_taken(node: Node, monitor: Monitor) -> bool:
+    node.waits.rounds.release()
+    return await monitor.report(at(1)) == OK
+
+
+async def test_a_full_spool_takes_no_more(node: Node) -> None:
+    node.sizes = Sizes(QueueBounds(4, 1 << 20), QueueBounds(6, 1 << 20), QueueBounds(2, 1 << 20))
+    node.log.away = True
+    async with node.monitored() as monitor:
+        answers = [await monitor.report({"message": str(number)}) for number in range(4)]
+        assert [answer.status for answer in answers] == ["OK", "OK", "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"]
+        node.log.away = False
+        node.waits.rounds.release()
+        await node.reported(2)
+        assert await monitor.report({"message": "2"}) == OK
+    assert node.sums() == {"0": 1, "1": 1, "2": 1}
+
+
+async def test_what_is_acknowledged_is_not_dropped_for_what_comes_later(node: Node) -> None:
+    node.sizes = Sizes(QueueBounds(8, 1 << 20), QueueBounds(6, 1 << 20), QueueBounds(1, 1 << 20))
+    node.log.away = True
+    async with node.running() as part, a_monitor(node.socket) as monitor:
+        assert await monitor.report({}) == OK
+        await part._recorder._store.record([failure(number) for number in range(20)])  # type: ignore[attr-defined]
+        node.log.away = False
+        node.waits.rounds.release()
+        await node.reported(1)
+
+
+async def test_a_crash_loses_no_report_that_was_acknowledged_and_no_count(node: Node, tmp_path: Path) -> None:
+    async with node.monitored() as monitor:
+        for second in (1, 2, 3):
+            assert await monitor.report(at(second)) == OK
+        node.disk.crash(tmp_path / "state")
+        before = list(node.log.messages)
+    node.log.messages = before  # the process was killed, and has recorded nothing at its end
+    async with node.monitored() as monitor:
+        assert await monitor.report(at(3)) == OK
+        await node.reported(2)
+    assert node.sums() == {"NVRM: Xid 79": 3}
+
+
+async def test_many_monitors_report_at_a_time(node: Node) -> None:
+    async with node.running(), AsyncExitStack() as stack:
+        monitors = [await stack.enter_async_context(a_monitor(node.socket)) for _ in range(8)]
+        requests = [
+            monitor.report(*[{"message": f"{number}.{one}"} for one in range(25)])
+            for number, monitor in enumerate(monitors)
+            for _ in range(2)
+        ]
+        assert set(await asyncio.gather(*requests)) == {OK}
+    assert set(node.sums().values()) == {2}
+    assert len(node.sums()) == 200
+
+
+async def test_connections_are_bounded(node: Node) -> None:
+    async with node.running() as part, AsyncExitStack() as stack:
+        for _ in range(CONNECTIONS_PER_PEER_MAX):
+            await stack.enter_async_context(a_monitor(node.socket))
+        reader, writer = await asyncio.open_unix_connection(node.socket)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await reader.read() == b""
+        writer.close()
+        assert part._relay.refused == 1
+        assert len(part._relay.peers) == CONNECTIONS_PER_PEER_MAX
+        await stack.aclose()
+        await eventually(lambda: _true(not part._relay.peers))
+        assert not part._relay._per_peer
+
+
+async def test_those_that_may_report_nothing_share_their_connections(node: Node) -> None:
+    async with node.running() as part, AsyncExitStack() as stack:
+        for number in range(CONNECTIONS_PER_PEER_MAX):
+            node.is_of_pod(f"team-{number % 2}")
+            await stack.enter_async_context(a_monitor(node.socket))
+        node.is_of_pod("gpu-system")
+        monitor = await stack.enter_async_context(a_monitor(node.socket))
+        assert await monitor.report({}) == OK
+        assert part._relay._per_peer[DENIED] == CONNECTIONS_PER_PEER_MAX
+
+
+async def test_a_socket_that_is_gone_is_made_anew(node: Node) -> None:
+    async with node.running() as part:
+        node.socket.unlink()
+        await eventually(lambda: _true(node.socket.exists()))
+        async with a_monitor(node.socket) as monitor:
+            assert await monitor.report({}) == OK
+        assert part.trouble is None
+
+
+async def test_a_socket_that_a_killed_agent_left_is_replaced(node: Node) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(node.socket))
+    async with node.monitored() as monitor:
+        assert await monitor.report({}) == OK
+    assert not node.socket.exists()
+
+
+async def test_what_is_not_the_agents_is_never_removed(node: Node) -> None:
+    node.socket.write_text("mine")
+    async with node.running() as part:
+        assert "is there and no socket of this agent's; remove it" in (part.trouble or "")
+        node.socket.unlink()
+        await eventually(lambda: _true(part.trouble is None))
+    node.socket.write_text("mine")
+    async with node.running():
+        pass
+    assert node.socket.read_text() == "mine"
+
+
+async def test_another_that_listens_is_left_alone(node: Node) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(node.socket))
+        other.listen()
+        async with node.running() as part:
+            assert "Another process listens on" in (part.trouble or "")
+        assert node.socket.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("away/health.sock", "Is its folder mounted and writable?"), ("x" * 99, "is longer than the 99")],
+)
+async def test_a_path_that_takes_no_socket_is_a_trouble(node: Node, name: str, words: str) -> None:
+    node.socket = node.root / name
+    async with node.running() as part:
+        assert words in (part.trouble or "")
+
+
+async def test_a_stored_state_of_another_build_is_passed_over(node: Node) -> None:
+    async with node._outbox() as outbox:
+        await outbox.put(STATE_KEY, b"{}")
+    async with node.monitored() as monitor:
+        assert await monitor.report({}) == OK
+    await node.reported(1)
