@@ -138,8 +138,8 @@ def test_problems(cli: Cli, arguments: tuple[str, ...], code: int, problem: str)
 
 def test_the_tables_are_proven_and_rebuilt(cli: Cli) -> None:
     before = cli("incident", "list", "--all", "-o", "json").out
-    assert cli("verify", "health").code == 0
-    assert cli("replay", "health").code == 0
+    assert cli("verify", "incidents").code == 0
+    assert cli("replay", "incidents").code == 0
     assert cli("incident", "list", "--all", "-o", "json").out == before
 
 

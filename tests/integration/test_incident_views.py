@@ -20,7 +20,7 @@ from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import NodeGone
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.projection.runner import Runner
-from gpuledger.readmodels.projections import DevicesProjection, HealthProjection
+from gpuledger.readmodels.projections import DevicesProjection, IncidentsProjection
 from gpuledger.tools.queries.rows import rows_at
 from support.events import IMPORT, INVENTORY, RecordedFact, event, folded, health, hour, log_of, numbered
 from support.health import REPORTS_OF_HEALTH, card_report, in_force, reported
@@ -49,7 +49,7 @@ MOVED = reported((91, card_report("c", "48")), source="/nodes/n2/agent")
 async def fold(url: str, events: list[Decoded]) -> None:
     ledger = MemoryLedger()
     head = await publish(ledger, [in_force(), *events])
-    for projection in (DevicesProjection(), HealthProjection()):
+    for projection in (DevicesProjection(), IncidentsProjection()):
         await Runner(projection, ledger, url, settings=QUICK).catch_up(head)
 
 
@@ -110,9 +110,9 @@ async def test_processes_that_start_again_read_the_past_of_a_check_back(url: str
     await publish(ledger, [in_force()])
     for one in events:
         head = await publish(ledger, [one])
-        await Runner(HealthProjection(), ledger, url, settings=QUICK).catch_up(head)
+        await Runner(IncidentsProjection(), ledger, url, settings=QUICK).catch_up(head)
     messages = log_of([in_force(), *events])
-    for name, rows in folded(HealthProjection(), messages).state.tables().items():
+    for name, rows in folded(IncidentsProjection(), messages).state.tables().items():
         hidden = {"recorded_at"}
         columns = ", ".join(column for column in rows.spec.columns if column not in hidden)
         expected = [
@@ -133,12 +133,12 @@ def test_incidents_at_a_time_are_the_fold_of_what_had_happened(migrated_url: str
 
 
 async def _agree(url: str, events: list[Decoded], recorded: list[Decoded], until: int) -> None:
-    tables = [spec.name for projection in (DevicesProjection, HealthProjection) for spec in projection.specs]
+    tables = [spec.name for projection in (DevicesProjection, IncidentsProjection) for spec in projection.specs]
     live = ", ".join(f"gpuledger_live.{name}" for name in tables)
     execute(url, f"TRUNCATE {live}, gpuledger.projection, gpuledger.seen, gpuledger.enforced_rule")
     await fold(url, recorded)
     happened = sorted((event for event in events if event.time <= hour(until)), key=lambda event: event.time)
-    then = folded(HealthProjection(), log_of(happened), types=[NodeHealthReported]).state.tables()["incident"]
+    then = folded(IncidentsProjection(), log_of(happened), types=[NodeHealthReported]).state.tables()["incident"]
     columns = INCIDENTS.source.columns
     expected = [{name: getattr(row, name) for name in columns} for row in then.rows.values()]
     async with connect(url, application_name="test") as connection:

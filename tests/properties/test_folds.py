@@ -26,7 +26,7 @@ from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import (
     AllocationsProjection,
     DevicesProjection,
-    HealthProjection,
+    IncidentsProjection,
     NodesProjection,
     WorkloadsProjection,
 )
@@ -49,7 +49,7 @@ READ_MODELS = [
     NodesProjection(),
     WorkloadsProjection(),
     AllocationsProjection(),
-    HealthProjection(),
+    IncidentsProjection(),
 ]
 read_models = pytest.mark.parametrize("projection", READ_MODELS, ids=lambda model: model.name)
 projections = pytest.mark.parametrize("projection", [*READ_MODELS, SourcesProjection()], ids=lambda model: model.name)

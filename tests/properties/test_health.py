@@ -13,7 +13,7 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import NodeDecommissioned
 from gpuledger.projection.fold import Fold
-from gpuledger.readmodels.projections import HealthProjection
+from gpuledger.readmodels.projections import IncidentsProjection
 from support.events import CARDS, RecordedFact, folded, health, log_of, numbered, rows_of
 
 Found = tuple[str, str, datetime, datetime | None, str | None]
@@ -83,7 +83,7 @@ def _one_at_a_time(recorded: list[RecordedFact]) -> list[RecordedFact]:
 
 
 def fold_of(events: Sequence[Decoded]) -> Fold:
-    return folded(HealthProjection(), log_of(events), types=[NodeHealthReported])
+    return folded(IncidentsProjection(), log_of(events), types=[NodeHealthReported])
 
 
 @given(recorded=health)

@@ -17,7 +17,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.projections import (
     AllocationsProjection,
     DevicesProjection,
-    HealthProjection,
+    IncidentsProjection,
     NodesProjection,
     WorkloadsProjection,
 )
@@ -29,7 +29,7 @@ READ_MODELS = [
     NodesProjection(),
     WorkloadsProjection(),
     AllocationsProjection(),
-    HealthProjection(),
+    IncidentsProjection(),
 ]
 PARTITIONS = st.integers(2, 5)
 

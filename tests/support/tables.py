@@ -59,7 +59,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "inventory": inventory_facts.SPECS,
     "bootstrap": bootstrap_facts.SPECS,
     "availability": availability.SPECS,
-    "health": health.SPECS,
+    "incidents": health.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
     "maintenance": maintenance.SPECS,

@@ -94,10 +94,10 @@ class AvailabilityProjection(Projection):
     state_class = Availability
 
 
-class HealthProjection(Projection):
+class IncidentsProjection(Projection):
     """Checks, their reports and incidents, from `node.health-reported`, `device.*` and the ends of nodes and cards."""
 
-    name = "health"
+    name = "incidents"
     version = 1
     specs = HEALTH_SPECS
     handlers = health.HANDLERS
@@ -132,6 +132,6 @@ def read_models() -> list[Projection]:
         WorkloadsProjection(),
         AllocationsProjection(),
         AvailabilityProjection(),
-        HealthProjection(),
+        IncidentsProjection(),
         EventIndexProjection(),
     ]

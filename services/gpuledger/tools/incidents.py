@@ -49,7 +49,7 @@ class IncidentStory(NamedTuple):
 
 async def incident_story(backend: Backend, incident: str) -> IncidentStory | None:
     """The incident with this id; None where there is none."""
-    await bring_current(backend, named_projections(["health", "allocations"]))
+    await bring_current(backend, named_projections(["incidents", "allocations"]))
 
     async def ask(connection: AsyncConnection) -> IncidentStory | None:
         rows = await rows_where(connection, INCIDENT, {"incident": incident}, limit=1)

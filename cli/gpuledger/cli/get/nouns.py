@@ -244,7 +244,7 @@ ALLOCATIONS = Noun(
 
 INCIDENTS = Noun(
     INCIDENT_VIEW,
-    "health",
+    "incidents",
     INCIDENT,
     ("opened_at", "incident"),
     "incidents_at",

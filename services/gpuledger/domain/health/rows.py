@@ -1,4 +1,4 @@
-"""The rows of the `health` projection: checks, their reports, incidents, and when nodes and cards left."""
+"""The rows of the `incidents` projection: checks, their reports, incidents, and when nodes and cards left."""
 
 from datetime import datetime
 from typing import Final, NamedTuple

@@ -14,7 +14,7 @@ from gpuledger.events.health import CODES_MAX, HealthEntity, NodeHealthReported
 from gpuledger.events.node import NodeGone
 from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import Rule
-from gpuledger.readmodels.projections import HealthProjection
+from gpuledger.readmodels.projections import IncidentsProjection
 from support.events import AGENT, IMPORT, INVENTORY, event, folded, hour, log_of
 from support.health import card_report
 
@@ -29,7 +29,7 @@ def log(*facts: tuple[float, str, Payload, str]) -> list[Decoded]:
 
 def incidents(*facts: tuple[float, str, Payload, str]) -> list[Incident]:
     """The incidents that facts amount to, in the order of their beginnings."""
-    fold = folded(HealthProjection(), log_of(log(*facts)), types=[NodeHealthReported])
+    fold = folded(IncidentsProjection(), log_of(log(*facts)), types=[NodeHealthReported])
     return sorted(fold.state.tables()["incident"].rows.values(), key=lambda row: (row.opened_at, row.entity))
 
 
@@ -135,7 +135,7 @@ def fold_with_bounds(state: Any, *events: Decoded) -> None:
 
 def test_a_node_has_room_for_so_many_incidents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "OPEN_OF_NODE_MAX", 3)
-    state = HealthProjection().new_state()
+    state = IncidentsProjection().new_state()
     many = card_report("a", "48").model_copy(
         update={"entities": tuple(HealthEntity(type="NVLINK", value=str(number)) for number in range(5))}
     )
@@ -152,7 +152,7 @@ def test_a_node_has_room_for_so_many_incidents(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_node_has_room_for_so_many_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "CHECKS_OF_NODE_MAX", 2)
-    state = HealthProjection().new_state()
+    state = IncidentsProjection().new_state()
     reports = [by_monitor(number, card_report("a", "48", check=f"check-{number % 4}")) for number in range(8)]
     fold_with_bounds(state, *log(*reports))
     assert {row.check_name for row in state.tables()["health_check"].rows.values()} == {"check-0", "check-1"}
