@@ -111,10 +111,17 @@ class QuarantineLog:
         return state
 
     def record(
-        self, subject: str, data: Payload, at_s: float, *, recorded_s: float | None = None, imported: bool = False
+        self,
+        subject: str,
+        data: Payload,
+        at_s: float,
+        *,
+        recorded_s: float | None = None,
+        imported: bool = False,
+        source: str | None = None,
     ) -> list[Decoded]:
         """Record a fact of that second; returns the requests, releases and openings that follow, recorded as well."""
-        source = source_of(subject, data)
+        source = source or source_of(subject, data)
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
         event_id = f"{source}/{number}"
         event = Event(event_id, source, data.TYPE, subject, at(at_s), data, "q", number, imported=imported)

@@ -7,6 +7,7 @@ import pytest
 from gpuledger.domain.quarantine.folds import KEY_TEXT_BYTES_MAX
 from gpuledger.domain.quarantine.rows import ACCEPTED, OVERRIDDEN, STALE
 from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX
+from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.node import NodeUnlabelled
 from gpuledger.events.quarantine import QUARANTINE, QuarantineRulesApplied
@@ -16,6 +17,7 @@ from support.quarantine import (
     GPU_FATAL,
     OWNER,
     QuarantineLog,
+    at,
     given_back,
     labelled,
     reported,
@@ -228,6 +230,27 @@ def test_a_report_that_was_recorded_too_late_leads_to_nothing_until_a_fresh_one(
     assert log.record("n1", reported("0"), 10, recorded_s=10 + 601) == []
     assert log.fault_states("n1") == [STALE]
     assert len(log.record("n1", reported("0"), 700)) == 1
+
+
+def test_a_report_that_waited_long_on_its_node_leads_to_nothing() -> None:
+    """An agent never dates an event before its last one, so the time of the event alone does not show it."""
+    log = begun()
+    assert log.record("n1", reported("0", first_at=at(0)), 601) == []
+    assert log.fault_states("n1") == [STALE]
+    assert len(log.record("n2", reported("0", first_at=at(2)), 601)) == 1
+
+
+def test_an_agents_own_verdict_on_a_card_counts_as_a_report_of_a_monitor() -> None:
+    log, agent = begun(), "/nodes/n1/agent"
+    fault = DeviceHealthChanged(healthy=False, kind="XID 79", message="fallen off the bus")
+    (request,) = log.record("GPU-1", fault, 10, source=agent)
+    assert isinstance(request.data, NodeMaintenanceRequested)
+    assert (request.subject, request.data.owner) == ("n1", OWNER)
+    assert "gpuledger-agent reports DeviceHealth of GPU_UUID/GPU-1 unhealthy" in request.data.message
+    assert log.record("GPU-2", DeviceHealthChanged(healthy=True), 11, source=agent) == []
+    (release,) = log.record("GPU-1", DeviceHealthChanged(healthy=True), 12, source=agent)
+    assert isinstance(release.data, NodeMaintenanceReleased)
+    assert log.set_aside() == set()
 
 
 def test_a_decider_that_was_away_for_days_acts_on_nothing_old() -> None:

@@ -37,7 +37,7 @@ def on_due(state: Quarantine, now: datetime) -> Iterator[Decision]:
         waiting = state.waiting(node, cause)
         if not waiting:
             del pending[node, cause]
-        elif state.exists(node) or all(now - row.changed_at > max_age for row in waiting):
+        elif state.exists(node) or all(now - row.observed_at > max_age for row in waiting):
             yield Decision(cause, None, node, now, NodeFaultAssessed(cause=cause))
 
 
@@ -69,7 +69,7 @@ def _reason(data: Payload) -> str:
 
 def _counts(state: Quarantine, rules: RulesInForce, row: NodeFault, at: datetime) -> bool:
     """Whether a fault may lead to a request: it is fresh in both times, and its Node and its rule are there."""
-    is_fresh = at - min(row.changed_at, row.recorded_at) <= state.max_event_age()
+    is_fresh = at - min(row.observed_at, row.recorded_at) <= state.max_event_age()
     return is_fresh and state.exists(row.node) and (row.ruleset == FORCED or row.ruleset in rules.by_name)
 
 

@@ -11,11 +11,13 @@ from sys import intern
 from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late
+from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine import rows
 from gpuledger.domain.quarantine.inputs import variables
 from gpuledger.domain.quarantine.rules import FORCED, RulesInForce, document_text
 from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, HEALTHY_PER_NODE_MAX, OWNER_PREFIX, Quarantine
+from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.health import HealthEntity, NodeHealthReported
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
@@ -26,6 +28,7 @@ from gpuledger.events.quarantine import (
     QuarantineBreakerReset,
     QuarantineRulesApplied,
 )
+from gpuledger.events.subjects import NODE, origin_of
 
 KEY_TEXT_BYTES_MAX: Final = 255
 """How long the names of a monitor, a check and an entity are in keys; PostgreSQL takes keys of 2,700 bytes."""
@@ -69,7 +72,7 @@ def _unhealthy(state: Quarantine, fact: Fact, data: NodeHealthReported, rules: R
         count = _count(state, name)
         state.count.put(count._replace(matched=count.matched + 1))
         for entity in _entities(data.entities):
-            _put_fault(state, fact, _check_of(data), name, entity)
+            _put_fault(state, fact, data, name, entity)
 
 
 def _count(state: Quarantine, ruleset: str) -> rows.RulesetCount:
@@ -100,23 +103,24 @@ def _key_text(text: str) -> str:
     return f"{kept}-{sha256(raw).hexdigest()[:_DIGEST_LENGTH]}"
 
 
-def _put_fault(state: Quarantine, fact: Fact, check: _Check, ruleset: str, entity: str) -> None:
-    node, time, report = intern(fact.event.subject), _counted_time(fact), fact.event.id
+def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, entity: str) -> None:
+    node, time, report, check = intern(fact.event.subject), _counted_time(fact), fact.event.id, _check_of(data)
     before = state.fault.get((node, ruleset, *check, entity))
     if _healthy_since(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
         return
     recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
+    observed_at = min(time, data.first_at or time)
     if before is not None and before.state != rows.STALE:
-        state.fault.put(before._replace(changed_at=time, recorded_at=recorded_at))
+        state.fault.put(before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at))
         return
     if before is None and len(state.fault.where("node", node)) >= FAULTS_PER_NODE_MAX:
         count = _count(state, ruleset)
         state.count.put(count._replace(dropped=count.dropped + 1))
         return
-    is_fresh = recorded_at - time <= state.max_event_age()
+    is_fresh = recorded_at - observed_at <= state.max_event_age()
     state.fault.put(
         rows.NodeFault(
-            node, intern(ruleset), *check, entity, report, report, time, time, recorded_at,
+            node, intern(ruleset), *check, entity, report, report, time, time, observed_at, recorded_at,
             rows.PENDING if is_fresh else rows.STALE,
         )
     )  # fmt: skip
@@ -133,6 +137,14 @@ def _healthy_since(state: Quarantine, node: str, check: _Check, entity: str, tim
     """Whether something was reported healthy after a report of this time."""
     found = (state.healthy.get((node, *check, one)) for one in {entity, ""})
     return any(row is not None and row.healthy_at > time for row in found)
+
+
+def _card_reported(state: Quarantine, fact: Fact, data: DeviceHealthChanged) -> None:
+    """The verdict of a node's agent on a card, as a monitor would report it."""
+    node = origin_of(fact.event.source)
+    if node.kind == NODE:
+        event = fact.event._replace(subject=node.name)
+        _reported(state, fact._replace(event=event), card_report(fact.event.subject, data))
 
 
 def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
@@ -248,6 +260,7 @@ HANDLERS: Handlers = {
     QuarantineBreakerOpened: _breaker_opened,
     QuarantineBreakerReset: _breaker_reset,
     NodeHealthReported: _reported,
+    DeviceHealthChanged: _card_reported,
     NodeLabelled: _labelled,
     NodeUnlabelled: _unlabelled,
     NodeMaintenanceRequested: _requested,

@@ -67,7 +67,8 @@ class NodeFault(NamedTuple):
     """Something unhealthy on a node that a ruleset matches, until it is healthy again.
 
     `report` is the first report of it that may lead to a request, `cause` that or the reset of the breaker that led to
-    its being assessed. The latest report of it is of `changed_at`, and was recorded at `recorded_at`.
+    its being assessed. The latest report of it is of `changed_at`, by its monitor's clock of `observed_at`, which is
+    earlier where it waited on its way, and was recorded at `recorded_at`.
     """
 
     node: str
@@ -79,6 +80,7 @@ class NodeFault(NamedTuple):
     cause: str
     reported_at: datetime
     changed_at: datetime
+    observed_at: datetime
     recorded_at: datetime
     state: str
 

@@ -14,7 +14,9 @@ from gpuledger.domain.fact import Fact, counted_as_recorded
 from gpuledger.domain.quarantine.folds import HANDLERS
 from gpuledger.domain.quarantine.rows import QuarantineRequest, RulesetCount
 from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
+from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.envelope import Event, decode
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
@@ -105,7 +107,7 @@ class HypotheticalQuarantine:
         is_own = source_kind(fact.event.source) is SourceKind.HEALTH
         if isinstance(data, QuarantineRulesApplied) or is_own:
             return
-        self.reports += data.AGGREGATE == "node" and data.EVENT == "health-reported"
+        self.reports += isinstance(data, NodeHealthReported | DeviceHealthChanged)
         self._fold(fact)
         self.set_aside.note(fact.event.subject, fact.event.time, data)
         self._take(on_fact(self._state, fact))
