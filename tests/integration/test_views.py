@@ -16,6 +16,8 @@ from gpuledger.db.views import FUNCTIONS_AT, READER_ROLE, REPORTS, recreate_view
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import installations, nodes
 from gpuledger.domain.fact import Fact
+from gpuledger.domain.health import fold as health_fold
+from gpuledger.domain.health.rows import Health
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import Table
 from gpuledger.domain.workloads import allocations
@@ -29,6 +31,7 @@ from gpuledger.events.publishing import SourceKind
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from support.doc_pages import blocks
+from support.health import REPORTS_OF_HEALTH
 from support.paths import ROOT
 
 T0 = datetime(2024, 1, 1, tzinfo=UTC)
@@ -87,10 +90,11 @@ FACTS: tuple[tuple[float, str, Payload], ...] = (
     (9, "a", DeviceErrorsObserved(kind="XID 31", cause="application", count=2, first_at=day(8))),
     (12, "a", DeviceErrorsObserved(kind="XID 31", cause="application", first_at=day(12))),
     (13, "z", DeviceErrorsObserved(kind="XID 63", cause="hardware", first_at=day(13))),
+    *((at, "n1", report) for at, report in REPORTS_OF_HEALTH),
 )
 RECORDED = tuple(enumerate(FACTS, start=1))
 HANDLERS = {**devices.HANDLERS, **installations.HANDLERS}
-SOURCE = sources.Source("/test", "1", 28, 0, 28, 0, T0, END, T0, END, END)
+SOURCE = sources.Source("/import/test", "1", 28, 0, 28, 0, T0, END, T0, END, END)
 
 
 class Folded:
@@ -102,9 +106,10 @@ class Folded:
             (nodes.Nodes(), nodes.HANDLERS),
             (workloads.Workloads(), workloads.HANDLERS),
             (allocations.Allocations(), allocations.HANDLERS),
+            (Health(), health_fold.HANDLERS),
         )
         for position, (at, subject, data) in facts:
-            source = "/nodes/n1/agent" if data.PUBLISH_RULE.publishers == (SourceKind.AGENTS,) else "/test"
+            source = "/nodes/n1/agent" if data.PUBLISH_RULE.publishers == (SourceKind.AGENTS,) else "/import/test"
             event = Event(str(position), source, data.TYPE, subject, day(at), data, "1", position)
             for state, handlers in states:
                 if type(data) in handlers:
@@ -204,7 +209,7 @@ def test_mtbf(database: str) -> None:
 
 def test_mtbf_of_a_life_over_quarters_without_change(migrated_url: str) -> None:
     with psycopg.connect(migrated_url) as connection:
-        life = devices.Installation("g", "s", day(0), day(366), False, None, None, None, "/test", "1")
+        life = devices.Installation("g", "s", day(0), day(366), False, None, None, None, "/import/test", "1")
         _insert(connection, "installation", [life])
     rows = [(row["quarter"].month, row["location"], row["gpu_days"]) for row in _ask(migrated_url, "mtbf")]
     assert rows == [(1, "s", 91), (4, "s", 91), (7, "s", 92), (10, "s", 92)]
@@ -269,7 +274,7 @@ def test_contradictions(database: str) -> None:
 
 
 def test_the_past_is_what_the_facts_up_to_then_fold_to(database: str) -> None:
-    for days in (-1, 0, 1, 3, 4.5, 5, 11, 11.5, 15, 19, 20, 30, 40, 41, 50, 60, 90, 99, 200):
+    for days in (-1, 0, 1, 3, 4.5, 5, 8, 8.3, 9, 9.25, 9.4, 11, 11.5, 15, 19, 20, 30, 40, 41, 50, 60, 90, 99, 200):
         recorded_by = [(position, fact) for position, fact in RECORDED if fact[0] <= days]
         then = Folded(sorted(recorded_by, key=lambda recorded: recorded[1][0]))
         for function in FUNCTIONS_AT:

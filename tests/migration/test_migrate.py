@@ -35,7 +35,7 @@ from gpuledger.db.revision import (
 from gpuledger.projection.months import ANY_MONTH
 from support import tables
 
-SINCE = ("seal_chain", "indexed_event")
+SINCE = ("seal_chain", "indexed_event", "health_check", "health_report", "incident", "health_departure")
 """Tables that came after the renaming of revision 0008."""
 
 PARTITIONS = {f"{spec.name}_{ANY_MONTH}" for specs in tables.PROJECTIONS.values() for spec in specs if spec.by_month}

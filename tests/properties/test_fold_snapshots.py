@@ -16,6 +16,7 @@ from gpuledger.projection.replay import skipped_positions
 from gpuledger.readmodels.projections import (
     AllocationsProjection,
     DevicesProjection,
+    IncidentsProjection,
     NodesProjection,
     WorkloadsProjection,
 )
@@ -33,7 +34,13 @@ from support.fold_snapshots import (
 
 every_projection = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
 MESSAGES = len(recorded_messages())
-RETIRING = [WorkloadsProjection(), AllocationsProjection(), DevicesProjection(), NodesProjection()]
+RETIRING = [
+    WorkloadsProjection(),
+    AllocationsProjection(),
+    DevicesProjection(),
+    NodesProjection(),
+    IncidentsProjection(),
+]
 places = st.lists(st.integers(1, MESSAGES), min_size=1, max_size=4, unique=True).map(sorted)
 
 

@@ -26,6 +26,7 @@ from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import (
     AllocationsProjection,
     DevicesProjection,
+    IncidentsProjection,
     NodesProjection,
     WorkloadsProjection,
 )
@@ -43,7 +44,13 @@ from support.events import (
     workload_facts,
 )
 
-READ_MODELS = [DevicesProjection(), NodesProjection(), WorkloadsProjection(), AllocationsProjection()]
+READ_MODELS = [
+    DevicesProjection(),
+    NodesProjection(),
+    WorkloadsProjection(),
+    AllocationsProjection(),
+    IncidentsProjection(),
+]
 read_models = pytest.mark.parametrize("projection", READ_MODELS, ids=lambda model: model.name)
 projections = pytest.mark.parametrize("projection", [*READ_MODELS, SourcesProjection()], ids=lambda model: model.name)
 

@@ -17,13 +17,20 @@ from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.projections import (
     AllocationsProjection,
     DevicesProjection,
+    IncidentsProjection,
     NodesProjection,
     WorkloadsProjection,
 )
 from support.events import RecordedFact, facts, folded, log_of, numbered, rows_of
 from support.thoroughness import examples
 
-READ_MODELS = [DevicesProjection(), NodesProjection(), WorkloadsProjection(), AllocationsProjection()]
+READ_MODELS = [
+    DevicesProjection(),
+    NodesProjection(),
+    WorkloadsProjection(),
+    AllocationsProjection(),
+    IncidentsProjection(),
+]
 PARTITIONS = st.integers(2, 5)
 
 

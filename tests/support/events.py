@@ -10,18 +10,29 @@ from gpuledger.domain.fact import Fact
 from gpuledger.domain.table import Table
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationEnded, AllocationObserved
 from gpuledger.events.catalogue import registry
-from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceInserted, DeviceRemoved
+from gpuledger.events.device import (
+    DeviceDetached,
+    DeviceErrorsObserved,
+    DeviceFailed,
+    DeviceHealthChanged,
+    DeviceInserted,
+    DeviceRemoved,
+)
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
+from gpuledger.events.health import HealthEntity, NodeHealthReported
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import ORIGIN
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.api import Message, Outgoing
 from gpuledger.projection.definition import Projection
+from gpuledger.projection.enforced import EnforcedRule, EnforcedRules
 from gpuledger.projection.fold import Fold
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 IMPORT, AGENT, SERVICE = "/import/titan", "/nodes/n1/agent", "/services/pools"
+INVENTORY = "/services/inventory"
 EPOCH = "e1"
 GENERATION = 1
 
@@ -71,9 +82,10 @@ def fact_of(fold: Fold, message: Message) -> Fact | None:
     return next((fact for _, fact in fold._hearing.facts(fold.check_all([message]), registry)), None)
 
 
-def folded(projection: Projection, messages: Sequence[Message]) -> Fold:
-    """The projection's fold of a log."""
-    fold = Fold(projection, GENERATION)
+def folded(projection: Projection, messages: Sequence[Message], *, types: Iterable[type[Payload]] = ()) -> Fold:
+    """The projection's fold of a log; `types` are those introduced ones that are in force from its start."""
+    enforced = EnforcedRules(EnforcedRule(model.TYPE, 1, ORIGIN) for model in types)
+    fold = Fold(projection, GENERATION, enforced=enforced)
     fold.apply_all(messages)
     return fold
 
@@ -99,7 +111,7 @@ def _check_indexes(table: Table[Any]) -> None:
 
 
 def _without_positions(row: Any) -> tuple[Any, ...]:
-    names = [name for name in row._fields if name.endswith("position")]
+    names = [name for name in row._fields if name.endswith("position") or name == "recorded_at"]
     stripped: tuple[Any, ...] = row._replace(**dict.fromkeys(names, 0))
     return stripped
 
@@ -193,12 +205,51 @@ allocation_facts = st.builds(
     | st.builds(AllocationEnded),
 )
 
+CARDS = ("GPU-1", "GPU-2")
+_codes = st.lists(st.sampled_from(["79", "94", "DCGM_FR_1"]), max_size=2).map(tuple)
+_entities = st.lists(
+    st.builds(HealthEntity, type=st.just("GPU_UUID"), value=st.sampled_from(CARDS))
+    | st.just(HealthEntity(type="NVSWITCH", value="0")),
+    max_size=2,
+).map(tuple)
+_reports = st.builds(
+    NodeHealthReported,
+    monitor=st.just("syslog"),
+    check=st.sampled_from(["XID", "SXID"]),
+    healthy=st.booleans(),
+    fatal=st.booleans(),
+    message=st.sampled_from(["", "fell off the bus"]),
+    action=st.sampled_from(["NONE", "RESTART_VM", "REPLACE_VM"]),
+    codes=_codes,
+    entities=_entities,
+    count=st.integers(1, 3),
+)
+_verdicts = st.builds(DeviceHealthChanged, healthy=st.booleans(), kind=st.sampled_from(["XID 79", "XID 48"]))
+health_facts = st.one_of(
+    st.builds(RecordedFact, st.just(AGENT), st.just("n1"), hours, _reports),
+    st.builds(RecordedFact, st.just(AGENT), st.just("n1"), hours, _reports),
+    st.builds(RecordedFact, st.just(AGENT), st.sampled_from(CARDS), hours, _verdicts | failures),
+    st.builds(
+        RecordedFact,
+        st.just(INVENTORY),
+        st.sampled_from(CARDS),
+        hours,
+        st.builds(DeviceDetached, slot=st.just("n1/0000:17:00.0"), name=st.just("g")),
+    ),
+    st.builds(RecordedFact, st.just(IMPORT), st.just("n1"), hours, st.builds(NodeDecommissioned)),
+)
+"""What two checks of a monitor and the agent of a node find, and the ends of its cards and of itself."""
+
 
 REPLACING = NodeRegistered | NodeDecommissioned | AllocationObserved | AllocationEnded
 """A fact of these types replaces the last one of its aggregate, whichever type that had."""
 
 
 def _identity(fact: RecordedFact) -> tuple[object, ...]:
+    if isinstance(fact.data, NodeHealthReported):
+        return (fact.data.TYPE, fact.data.check, fact.at)
+    if isinstance(fact.data, DeviceHealthChanged | DeviceFailed) and fact.subject in CARDS:
+        return (DeviceHealthChanged.TYPE, fact.subject, fact.at)
     # What happens to devices needs no such care: things of one time amount to the same in any order.
     if isinstance(fact.data, DeviceInserted | DeviceRemoved | DeviceFailed | DeviceErrorsObserved):
         return (id(fact),)
@@ -223,8 +274,11 @@ allocated = st.lists(allocation_facts, max_size=24, unique_by=_identity)
 worked = st.lists(workload_facts, max_size=24, unique_by=_identity)
 """What happens to three workloads."""
 
+health = st.lists(health_facts, max_size=24, unique_by=_identity)
+"""Findings about two cards, a switch and their node."""
+
 _mixed_facts = st.one_of(
     device_facts, device_facts, error_facts, slot_facts, node_facts, workload_facts, workload_facts, allocation_facts
 )
-facts = crowded | allocated | st.lists(_mixed_facts, max_size=24, unique_by=_identity)
+facts = crowded | allocated | health | st.lists(_mixed_facts, max_size=24, unique_by=_identity)
 """Facts about few things in a short time; of two facts of one kind about one thing one is later."""

@@ -35,6 +35,7 @@ from gpuledger.domain.bootstrap import facts as bootstrap_facts
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
 from gpuledger.domain.dra import rows as availability
+from gpuledger.domain.health import rows as health
 from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.pools import rows as pools
 from gpuledger.domain.seals import chain as seals
@@ -57,6 +58,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "inventory": inventory_facts.SPECS,
     "bootstrap": bootstrap_facts.SPECS,
     "availability": availability.SPECS,
+    "incidents": health.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
     "index": event_index.SPECS,
@@ -70,6 +72,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "device_allocation": (("driver", "pool", "device"),),
     "gpu_device_assignment": (("pool",),),
     "container_allocation_history": (("device",),),
+    "incident": (("incident",), ("device",)),
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
@@ -85,6 +88,8 @@ OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "workload_fact": (("brin", "happened_at"),),
     "device_history": (("brin", "valid_from"),),
     "occupancy_history": (("brin", "valid_from"),),
+    "incident": (("brin", "opened_at", "ended_at"),),
+    "health_report": (("brin", "reported_at"),),
 }
 """Those that are no B-trees: the kind and the columns. They cost a flush less."""
 
@@ -97,8 +102,9 @@ OPEN = {
     "container_allocation_report": "allocation",
     "device_allocation": "claim",
     "pool_availability": "pool",
+    "incident": "node",
 }
-"""A column of the key, of an index that has the rows alone that have not retired."""
+"""A column, mostly of the key, of an index that has the rows alone that have not retired."""
 
 ADDED = {
     "source.taken": "0",

@@ -32,6 +32,13 @@ REPORTS = (
     "container-allocations",
     "container-hours-by-day",
     "device-errors",
+    "incidents",
+    "mttr",
+    "mttd",
+    "repeated-codes",
+    "flapping",
+    "bad-slots",
+    "lemons",
 )
 """The reports by the names a person uses."""
 
@@ -45,6 +52,7 @@ FUNCTIONS_AT = (
     "installations_at",
     "allocations_at",
     "container_allocations_at",
+    "incidents_at",
 )
 """Functions that take a time, and give the rows as they were then."""
 
@@ -79,6 +87,17 @@ _FILES = (
     "container_changes",
     "container_hours_by_day",
     "device_errors",
+    "incidents",
+    "mttr",
+    "mttd",
+    "repeated_min",
+    "repeated_codes",
+    "flapping_min",
+    "flapping",
+    "bad_slot_devices_min",
+    "bad_slots",
+    "lemon_incidents_min",
+    "lemons",
     "installations_at",
     *(name for name in FUNCTIONS_AT if name != "installations_at"),
     "grants",

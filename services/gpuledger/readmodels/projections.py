@@ -12,6 +12,9 @@ from gpuledger.domain.dra import fold as slices
 from gpuledger.domain.dra import rows
 from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact, Touched
+from gpuledger.domain.health import fold as health
+from gpuledger.domain.health.rows import SPECS as HEALTH_SPECS
+from gpuledger.domain.health.rows import Health
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
 from gpuledger.events.position import Generations
@@ -91,6 +94,20 @@ class AvailabilityProjection(Projection):
     state_class = Availability
 
 
+class IncidentsProjection(Projection):
+    """Checks, their reports and incidents, from `node.health-reported`, `device.*` and the ends of nodes and cards."""
+
+    name = "incidents"
+    version = 1
+    specs = HEALTH_SPECS
+    handlers = health.HANDLERS
+    state_class = Health
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401 - it is this projection's own
+        """The past of a check, which leaves memory, where the fact is not later than all of it."""
+        return health.touched(state, fact)
+
+
 class EventIndexProjection(Projection):
     """Where the events about devices, nodes, pools and names that share a subject stand, and some events, by name."""
 
@@ -115,5 +132,6 @@ def read_models() -> list[Projection]:
         WorkloadsProjection(),
         AllocationsProjection(),
         AvailabilityProjection(),
+        IncidentsProjection(),
         EventIndexProjection(),
     ]

@@ -24,6 +24,10 @@ STORED = (
 """What documents of rows are made of, whole or in part; beside them there are objects of texts, and of counts."""
 
 
+AS_RECORDED = "indexed_event.event"
+"""A whole event, in the bytes that its source wrote: a source, and no fold, decides how they are spelled."""
+
+
 async def documents(projection: Projection) -> list[tuple[str, str]]:
     """Each JSON object or list in the rows of a recorded log, with the table and column where it is."""
     found = []
@@ -31,8 +35,9 @@ async def documents(projection: Projection) -> list[tuple[str, str]]:
     for name, table in fold.state.tables().items():
         for row in table.rows.values():
             for column, value in zip(table.spec.columns, row, strict=True):
+                place = f"{name}.{column}"
                 if isinstance(value, str) and value[:1] in "{[" and document_of(value) is not None:
-                    found.append((f"{name}.{column}", value))
+                    found += [(place, value)] if place != AS_RECORDED else []
     return found
 
 

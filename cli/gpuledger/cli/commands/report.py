@@ -32,7 +32,16 @@ ABOUT_VIEWS = ("availability", "exhausted")
 ABOUT_GPU_POOLS = ("pool-pods",)
 """Reports with rows about GPUPools and ClusterGPUPools."""
 
-ABOUT_NODES = ("gpu-hours-by-day", "container-allocations", "container-hours-by-day", "device-errors")
+ABOUT_NODES = (
+    "gpu-hours-by-day",
+    "container-allocations",
+    "container-hours-by-day",
+    "device-errors",
+    "incidents",
+    "repeated-codes",
+    "flapping",
+    "bad-slots",
+)
 """Reports with rows about nodes."""
 
 ABOUT_NAMESPACES = (

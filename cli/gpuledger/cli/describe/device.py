@@ -1,4 +1,4 @@
-"""The page of a device: the card, its installations, failures, allocations and holders, and its GPUDevice."""
+"""The page of a device: card, installations, failures, incidents, allocations and holders, and its GPUDevice."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,6 +7,7 @@ from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.cli.describe.sections import (
     CONDITIONS,
     FAILURES,
+    INCIDENTS,
     ROWS_SHOWN,
     UNDECIDED,
     Decided,
@@ -26,6 +27,7 @@ from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.devices.fold import FAILURE, INSTALLATION, SLOT
+from gpuledger.domain.health.rows import INCIDENT
 from gpuledger.domain.inventory.state import GPU_DEVICE, GpuDevice
 from gpuledger.domain.inventory.status import device_status
 from gpuledger.domain.workloads.fold import ALLOCATION
@@ -54,6 +56,7 @@ class DeviceDescription(NamedTuple):
     node: str | None
     lives: list[RowDict]
     failures: list[RowDict]
+    incidents: list[RowDict]
     allocations: list[RowDict]
     holders: Holders
 
@@ -96,6 +99,7 @@ async def read_device(backend: Backend, name: str) -> DeviceDescription | None:
             next((str(slot["node"]) for slot in slots if slot["node"]), None),
             await rows_where(connection, INSTALLATION, cards, newest=["valid_from"]),
             await rows_where(connection, FAILURE, cards, newest=["failed_at"]),
+            await rows_where(connection, INCIDENT, cards, newest=["opened_at"]),
             await rows_where(connection, ALLOCATION, cards, newest=["valid_from"], limit=ROWS_SHOWN),
             await holders_of(connection, ids),
         )
@@ -122,6 +126,7 @@ def device_page(facts: DeviceDescription, reply: KubeReply[DeviceObjects]) -> Pa
     page.table("Conditions", conditions_of(status), CONDITIONS)
     page.table(f"Lives{counted(facts.lives)}", facts.lives[:ROWS_SHOWN], LIVES)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
+    page.table(f"Incidents{counted(facts.incidents)}", facts.incidents[:ROWS_SHOWN], INCIDENTS)
     page.table("Allocations", facts.allocations, ALLOCATIONS)
     holders_section(page, facts.holders)
     events_section(page, reply.value.events if reply.value else None, reply.problem)

@@ -1,6 +1,6 @@
 """The page of a node: its slots and the devices in them, its workloads, and its GPUNodeState."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, NODES
@@ -9,6 +9,7 @@ from gpuledger.cli.describe.sections import (
     CONDITIONS,
     FAILURES,
     HOLDERS,
+    INCIDENTS,
     ROWS_SHOWN,
     UNDECIDED,
     Decided,
@@ -20,6 +21,7 @@ from gpuledger.cli.describe.sections import (
     pool_of_status,
     present,
 )
+from gpuledger.cli.get.nouns import INCIDENTS as INCIDENT_NOUN
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page, Tree
 from gpuledger.db.engine import AsyncConnection
@@ -36,7 +38,9 @@ from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_o
 from gpuledger.tools.present.devices import decisions_of
 from gpuledger.tools.queries.backend import Backend, read
 from gpuledger.tools.queries.found_rows import RowDict
-from gpuledger.tools.queries.rows import has_table, row_of, rows_where, slots_of
+from gpuledger.tools.queries.rows import Lasting, RowFilter, current_rows, has_table, row_of, rows_where, slots_of
+
+INCIDENT_ROWS, OPEN = INCIDENT_NOUN.source, Lasting("ended_at")
 
 SLOTS = (
     Column("Slot", "slot"),
@@ -74,6 +78,7 @@ class NodeDescription(NamedTuple):
     row: RowDict | None
     slots: list[RowDict]
     failures: list[RowDict]
+    incidents: Sequence[RowDict]
     workloads: list[RowDict]
     gpu_node: RowDict | None
     phase: NodePhase | None
@@ -86,7 +91,8 @@ class NodeDescription(NamedTuple):
     @property
     def exists(self) -> bool:
         """Whether the ledger has anything about the node."""
-        return any((self.row, self.slots, self.gpu_node, self.gpu_devices, self.workloads, self.holders))
+        found = (self.row, self.slots, self.gpu_node, self.gpu_devices, self.workloads, self.holders, self.incidents)
+        return any(found)
 
 
 class NodeObjects(NamedTuple):
@@ -121,6 +127,7 @@ async def read_node(backend: Backend, name: str) -> NodeDescription:
             row[0] if row else None,
             _occupied(slots, devices),
             await rows_where(connection, FAILURE, {"slot": names}, newest=["failed_at"]),
+            await current_rows(connection, INCIDENT_ROWS, RowFilter(where=here, lasting=OPEN)),
             await rows_where(connection, WORKLOAD, here | {"phase": RUNNING}, newest=["scheduled_at"]),
             gpu_node[0] if gpu_node else None,
             await phase_of(connection, name) if gpu_node else None,
@@ -135,7 +142,7 @@ async def read_node(backend: Backend, name: str) -> NodeDescription:
 
 def unrecorded_node(name: str) -> NodeDescription:
     """A node where there is no ledger."""
-    return NodeDescription(name, None, [], [], [], None, None, [], [], {}, [], is_recorded=False)
+    return NodeDescription(name, None, [], [], [], [], None, None, [], [], {}, [], is_recorded=False)
 
 
 async def read_node_objects(client: KubeClient, name: str) -> NodeObjects:
@@ -184,6 +191,7 @@ def _recorded_sections(page: Page, facts: NodeDescription) -> None:
     """The sections that only a ledger can fill."""
     page.table("Slots", facts.slots, SLOTS)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
+    page.table(f"Open incidents{counted(facts.incidents)}", facts.incidents[:ROWS_SHOWN], INCIDENTS)
     page.table(f"Workloads{counted(facts.workloads)}", facts.workloads[:ROWS_SHOWN], WORKLOADS)
     page.table(f"Containers with GPUs{counted(facts.holders)}", facts.holders[:ROWS_SHOWN], HOLDERS)
 

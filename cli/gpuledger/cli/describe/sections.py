@@ -38,6 +38,16 @@ FAILURES = (
     Column("Slot", "slot"),
     Column("Message", "message"),
 )
+INCIDENTS = (
+    Column("Incident", "incident"),
+    Column("Check", "check_name"),
+    Column("Entity", "entity"),
+    Column("Fatal", "fatal"),
+    Column("Codes", "codes"),
+    Column("Opened", "opened_at"),
+    Column("Ended", "ended_at"),
+    Column("Cause", "last_cause"),
+)
 EVENTS = (
     Column("Last seen", "time"),
     Column("Times", "times"),

@@ -1,8 +1,9 @@
 """`gpuledger get`: the rows of one kind from the ledger, now, at a past time or as recorded; and Kubernetes objects."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -19,12 +20,18 @@ from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.present.refusal import ANOTHER_WAY
 from gpuledger.tools.queries.moments import PointInTime
+from gpuledger.tools.queries.rows import Lasting
 
 if TYPE_CHECKING:
     from gpuledger.cli.get.availability import AvailabilityQuery
     from gpuledger.cli.get.availability_nouns import AvailabilityNoun
 
 KUBERNETES = "Kubernetes kinds"
+
+_ASK_LEDGER: Final = "Ask for devices or nodes"
+
+_FILTERED: Final = {"node": "allocations and incidents", "device": "incidents"}
+"""The options that choose rows by a column, and the kinds of the ledger that have it."""
 
 Kind = Annotated[
     str, typer.Argument(help=f"One of {', '.join(KINDS)}.", autocompletion=lambda: list(KINDS), show_default=False)
@@ -37,7 +44,17 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="After listing, watch
 Kube = Annotated[
     bool, typer.Option("--kube", help="List the Kubernetes kind with that name (nodes).", rich_help_panel=KUBERNETES)
 ]
-Node = Annotated[str | None, typer.Option("--node", help="Only allocations on this node.")]
+Node = Annotated[str | None, typer.Option("--node", help="Only allocations or incidents on this node.")]
+Device = Annotated[str | None, typer.Option("--device", metavar="UUID", help="Only incidents of this card.")]
+All = Annotated[bool, typer.Option("--all", help="Also incidents that have ended.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Also incidents that ended after this time: RFC 3339, a date, or relative such as -2h.",
+    ),
+]
 Namespace = Annotated[
     str | None,
     typer.Option(
@@ -67,6 +84,9 @@ def get(
     at: At = None,
     as_recorded: AsRecorded = None,
     node: Node = None,
+    device: Device = None,
+    ended: All = False,
+    since: Since = None,
     watch: Watch = False,
     output: OutputFormat = Output.TABLE,
     no_headers: NoHeaders = False,
@@ -86,31 +106,75 @@ def get(
     gpudevices, gpunodestates, nodefeatures, and with --kube nodes.
     """
     noun = noun_to_get(kind, kube=kube)
-    past = {"--at": at, "--as-recorded": as_recorded}
-    _check_watch(past, output, watch=watch)
-    filters = _filters_of(noun)
-    if "node" not in filters:
-        _refuse({"--node": node}, "it is for allocations", "Leave it out")
-    headers, in_namespace = not no_headers, None if all_namespaces else namespace
+    past = Past(at, as_recorded, since, ended=ended)
+    chosen = {"node": node, "device": device, "namespace": None if all_namespaces else namespace}
+    shown = Shown(output, data_dir, headers=not no_headers, watch=watch)
     access = KubeAccess(kubeconfig, context, data_dir)
     if isinstance(noun, KubeNoun):
-        _refuse(past, f"{noun.resource.plural} are read from Kubernetes, which has no past", "Ask for devices or nodes")
+        _check_watch(past, shown)
+        _refuse_filters(noun, chosen, past)
+        _refuse(past.moments, f"{noun.resource.plural} are read from Kubernetes, which has no past", _ASK_LEDGER)
         announce_unless_ledger(data_dir, access)
-        selection = Selection(in_namespace, selector or "", field_selector or "")
-        run(_objects(noun, selection, names or [], access, output, watch=watch, headers=headers))
+        selection = Selection(chosen["namespace"], selector or "", field_selector or "")
+        run(_objects(noun, selection, names or [], access, shown))
         return
-    kube_options = {"--selector": selector, "--field-selector": field_selector}
-    kube_options |= {} if "namespace" in filters else {"--namespace": namespace}
-    _refuse(kube_options, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
-    moment = _parse_point_in_time(at, as_recorded, system_clock())
-    query = _ledger_query(noun, names or [], {"node": node, "namespace": in_namespace})
+    for_kube = {"--selector": selector, "--field-selector": field_selector}
+    if "namespace" not in _filters_of(noun):
+        for_kube["--namespace"] = namespace
+        chosen["namespace"] = None
+    _refuse(for_kube, f"{noun.view.kinds} come from the ledger", "Leave it out, or choose a Kubernetes kind")
+    show_from_ledger(noun, names or [], chosen, past, shown, access)
+
+
+def show_from_ledger(
+    noun: "Noun | AvailabilityNoun",
+    names: Sequence[str],
+    chosen: Mapping[str, str | None],
+    past: "Past",
+    shown: "Shown",
+    access: KubeAccess,
+) -> None:
+    """Show the rows of a kind of the ledger: those with these names, and with the values in columns that were chosen.
+
+    Raises:
+        CliError: an option contradicts another, or there is no row of a requested name.
+    """
+    _check_watch(past, shown)
+    _refuse_filters(noun, chosen, past)
+    now = system_clock()
+    moment = _parse_point_in_time(past.at, past.as_recorded, now)
+    query = _ledger_query(noun, names, chosen, past, now)
+    output, data_dir, headers = shown.output, shown.data_dir, shown.headers
     if not isinstance(query, TableQuery) and is_present_only(data_dir, access):
-        _refuse_what_a_ledger_does(past, watch=watch)
+        _refuse_what_a_ledger_does(past.moments, watch=shown.watch)
         run(_present_rows(query, access, output, headers=headers))
-    elif watch:
+    elif shown.watch:
         run(watch_rows(query, output, data_dir, headers=headers))
     else:
         run(show_rows(query, moment, output, data_dir, headers=headers))
+
+
+class Past(NamedTuple):
+    """Which moment is asked for, as it was typed, and which rows that ended are shown beside those that have not."""
+
+    at: str | None = None
+    as_recorded: str | None = None
+    since: str | None = None
+    ended: bool = False
+
+    @property
+    def moments(self) -> dict[str, str | None]:
+        """The options of the moment."""
+        return {"--at": self.at, "--as-recorded": self.as_recorded}
+
+
+class Shown(NamedTuple):
+    """How rows are shown, and from which directory's ledger."""
+
+    output: Output
+    data_dir: Path | None
+    headers: bool
+    watch: bool
 
 
 def _objects(
@@ -118,10 +182,7 @@ def _objects(
     selection: Selection,
     names: Sequence[str],
     access: KubeAccess,
-    output: Output,
-    *,
-    watch: bool,
-    headers: bool,
+    shown: Shown,
 ) -> Coroutine[Any, Any, None]:
     from gpuledger.cli.get.kube_objects import (  # noqa: PLC0415 - kinds of the ledger need no client of Kubernetes
         ObjectQuery,
@@ -130,7 +191,7 @@ def _objects(
     )
 
     query = ObjectQuery(noun, selection, tuple(map(noun.bare, names)), access)
-    return (watch_objects if watch else get_objects)(query, output, headers=headers)
+    return (watch_objects if shown.watch else get_objects)(query, shown.output, headers=shown.headers)
 
 
 def _present_rows(
@@ -142,15 +203,21 @@ def _present_rows(
 
 
 def _ledger_query(
-    noun: "Noun | AvailabilityNoun", names: list[str], filters: dict[str, str | None]
+    noun: "Noun | AvailabilityNoun", names: Sequence[str], chosen: Mapping[str, str | None], past: Past, now: datetime
 ) -> "TableQuery | AvailabilityQuery":
-    bare, namespace = [name.removeprefix(f"{noun.view.kind}/") for name in names], filters["namespace"]
+    bare, namespace = [name.removeprefix(f"{noun.view.kind}/") for name in names], chosen["namespace"]
     if isinstance(noun, Noun):
-        return TableQuery(noun, bare, {column: value for column, value in filters.items() if value is not None})
+        where = {column: value for column, value in chosen.items() if value is not None}
+        return TableQuery(noun, bare, where, None if bare or past.ended else _lasting(noun, past.since, now))
     from gpuledger.cli.get.availability import AvailabilityQuery  # noqa: PLC0415 - with all rules of slices
 
     full = [name if namespace is None or "/" in name else f"{namespace}/{name}" for name in bare]
     return AvailabilityQuery(noun, full, namespace)
+
+
+def _lasting(noun: Noun, since: str | None, now: datetime) -> Lasting | None:
+    """Those rows of a kind that have not ended, or not before a time."""
+    return None if noun.ends is None else Lasting(noun.ends, None if since is None else parse_time(since, now))
 
 
 def _parse_point_in_time(at: str | None, as_recorded: str | None, now: datetime) -> PointInTime:
@@ -167,6 +234,18 @@ def _parse_point_in_time(at: str | None, as_recorded: str | None, now: datetime)
     )
 
 
+def _refuse_filters(noun: "Noun | AvailabilityNoun | KubeNoun", chosen: Mapping[str, str | None], past: Past) -> None:
+    """Refuse the options that choose rows of other kinds."""
+    applying = _filters_of(noun)
+    for option, kinds in _FILTERED.items():
+        if option not in applying:
+            _refuse({f"--{option}": chosen[option]}, f"it is for {kinds}", "Leave it out")
+    if not (isinstance(noun, Noun) and noun.ends is not None):
+        _refuse({"--since": past.since, "--all": past.ended or None}, "it is for incidents", "Leave it out")
+    if past.since is not None and past.ended:
+        raise CliError("--since and --all exclude each other", "Choose one", ExitCode.USAGE)
+
+
 def _refuse_what_a_ledger_does(past: dict[str, str | None], *, watch: bool) -> None:
     """Refuse what Kubernetes alone cannot answer."""
     for option, value in past.items():
@@ -181,15 +260,15 @@ def _filters_of(noun: "Noun | AvailabilityNoun | KubeNoun") -> tuple[str, ...]:
     return ("namespace",) if isinstance(noun, KubeNoun) or noun.namespaced else ()
 
 
-def _refuse(options: dict[str, str | None], why: str, hint: str) -> None:
+def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
     for option, value in options.items():
         if value is not None:
             raise CliError(f"{option} does not apply: {why}", hint, ExitCode.USAGE)
 
 
-def _check_watch(past: dict[str, str | None], output: Output, *, watch: bool) -> None:
-    if not watch:
+def _check_watch(past: Past, shown: Shown) -> None:
+    if not shown.watch:
         return
-    _refuse(past, "the past does not change", "Leave out --watch")
-    if output is Output.JSON:
+    _refuse(past.moments, "the past does not change", "Leave out --watch")
+    if shown.output is Output.JSON:
         raise CliError("A JSON array has an end, --watch has none", "Use `-o jsonl`", ExitCode.USAGE)

@@ -24,6 +24,7 @@ from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
 from gpuledger.tools.queries.rows import (
     ROWS_SETTINGS,
+    Lasting,
     RowFilter,
     current_rows,
     rows_as_recorded,
@@ -85,6 +86,7 @@ class TableQuery:
     noun: Noun
     names: Sequence[str]
     where: dict[str, str] = field(default_factory=dict)
+    lasting: Lasting | None = None
 
     @property
     def view(self) -> View:
@@ -98,7 +100,7 @@ class TableQuery:
 
     async def read(self, backend: Backend, moment: PointInTime, columns: Sequence[str] = ()) -> Sequence[RowDict]:
         """Read the rows as of a moment: from the table, the history function, or a fold of the log."""
-        source, row_filter = self.noun.source, RowFilter(self.names, self.where, columns)
+        source, row_filter = self.noun.source, RowFilter(self.names, self.where, columns, self.lasting)
         if moment.recorded is not None:
             return await rows_as_recorded(backend, source, await sequence_of(backend, moment.recorded), row_filter)
         await bring_current(backend, named_projections([self.projection]))

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES, Resource
 from gpuledger.api.kinds import NODES as KUBE_NODES
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get.incident_view import INCIDENT_VIEW
 from gpuledger.cli.render import Column, View
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
+from gpuledger.domain.health.rows import INCIDENT
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import TableSpec
 from gpuledger.domain.workloads import allocations
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 class Noun:
     """One kind of thing. `at` names the function that gives its rows at a time, where there is one.
 
-    `narrowed_by` are columns by whose value a user may choose rows, beside their names.
+    `narrowed_by` are columns by whose value a user may choose rows, beside their names. Where `ends` names the column
+    of the time when a row ended, those that have not are shown by default.
     """
 
     view: View
@@ -42,6 +45,7 @@ class Noun:
     hidden: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     narrowed_by: tuple[str, ...] = ()
+    ends: str | None = None
 
     @property
     def source(self) -> RowSource:
@@ -285,6 +289,18 @@ ALLOCATIONS = Noun(
     narrowed_by=("node", "namespace"),
 )
 
+INCIDENTS = Noun(
+    INCIDENT_VIEW,
+    "incidents",
+    INCIDENT,
+    ("opened_at", "incident"),
+    "incidents_at",
+    hidden=("scope", "opened_position", "recorded_at"),
+    aliases=("incident", "inc"),
+    narrowed_by=("node", "device"),
+    ends="ended_at",
+)
+
 NOUNS = {
     "devices": DEVICES,
     "nodes": NODES,
@@ -294,6 +310,7 @@ NOUNS = {
     "sources": SOURCES,
     "contradictions": CONTRADICTIONS,
     "allocations": ALLOCATIONS,
+    "incidents": INCIDENTS,
 }
 
 

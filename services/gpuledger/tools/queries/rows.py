@@ -81,6 +81,17 @@ class RowSource(NamedTuple):
         return tuple(name for name in self.spec.columns if name not in self.hidden)
 
 
+class Lasting(NamedTuple):
+    """Which rows by a column that says when they ended: those that have not, and those that have not ended before."""
+
+    column: str
+    since: datetime | None = None
+
+    def has(self, ended_at: datetime | None) -> bool:
+        """Whether a row that ended then, or not yet, is one of them."""
+        return ended_at is None or (self.since is not None and ended_at >= self.since)
+
+
 @dataclass(frozen=True, slots=True)
 class RowFilter:
     """Which rows of a source: those with these names, where some are given, and with these values in columns.
@@ -91,6 +102,7 @@ class RowFilter:
     names: Sequence[str] = ()
     where: Mapping[str, str] = field(default_factory=dict)
     columns: Sequence[str] = ()
+    lasting: Lasting | None = None
 
     def columns_of(self, source: RowSource) -> tuple[str, ...]:
         """The columns to read, in the order of the source."""
@@ -151,12 +163,15 @@ def _chosen(
     """The rows of a table that a filter selects."""
     names, name_at = set(row_filter.names), places[source.name_key]
     where = [(places[column], value) for column, value in row_filter.where.items()]
-    if not names and not where:
+    lasting = row_filter.lasting
+    if not names and not where and lasting is None:
         return rows
     return [
         row
         for row in rows
-        if (not names or row[name_at] in names) and all(row[place] == value for place, value in where)
+        if (not names or row[name_at] in names)
+        and all(row[place] == value for place, value in where)
+        and (lasting is None or lasting.has(row[places[lasting.column]]))
     ]
 
 
@@ -217,7 +232,8 @@ async def _select(
     values: dict[str, object] = dict(row_filter.where)
     if row_filter.names:
         values[source.name_key] = list(row_filter.names)
-    return await _select_where(connection, source, relation, values, row_filter.columns_of(source))
+    columns = row_filter.columns_of(source)
+    return await _select_where(connection, source, relation, values, columns, row_filter.lasting)
 
 
 async def _check_kept(connection: AsyncConnection[Any], source: RowSource, at: datetime) -> None:
@@ -258,8 +274,10 @@ async def _select_where(
     relation: Composable,
     values: Mapping[str, object],
     columns: Sequence[str],
+    lasting: Lasting | None = None,
 ) -> FoundRows:
-    where = SQL(" WHERE {}").format(_condition(values)) if values else SQL("")
+    conditions = [*([_condition(values)] if values else []), *([] if lasting is None else [_lasts(lasting)])]
+    where = SQL(" WHERE {}").format(SQL(" AND ").join(conditions)) if conditions else SQL("")
     query = SQL("SELECT {} FROM {}{} ORDER BY {}").format(
         _identifiers(columns), relation, where, _identifiers(source.order)
     )
@@ -278,6 +296,13 @@ def _condition(where: Mapping[str, object]) -> Composable:
         SQL("{} = ANY({})").format(Identifier(name), Literal(value if isinstance(value, list) else [value]))
         for name, value in where.items()
     )
+
+
+def _lasts(lasting: Lasting) -> Composable:
+    has_not_ended = SQL("{} IS NULL").format(Identifier(lasting.column))
+    if lasting.since is None:
+        return has_not_ended
+    return SQL("({} OR {} >= {})").format(has_not_ended, Identifier(lasting.column), Literal(lasting.since))
 
 
 def _identifiers(names: Sequence[str]) -> Composable:
