@@ -315,11 +315,13 @@ async def test_an_older_copy_of_the_log_stops_the_export(fresh_nats: NatsServer,
             async with exporting(exporter := exporter_of(ledger, url, receiver)):
                 await is_caught_up(exporter)
         put_back(fresh_nats, tmp_path / "copy")
-        async with jetstream_ledger(fresh_nats.url) as ledger:
-            async with exporting(exporter := exporter_of(ledger, url, receiver)):
-                await is_in_state(exporter, "stopped")
-                assert "The log was restored from an older copy" in (exporter.health().reason or "")
-                assert exporter.health().lag_events is None
+        async with (
+            jetstream_ledger(fresh_nats.url) as ledger,
+            exporting(exporter := exporter_of(ledger, url, receiver)),
+        ):
+            await is_in_state(exporter, "stopped")
+            assert "The log was restored from an older copy" in (exporter.health().reason or "")
+            assert exporter.health().lag_events is None
         assert len(receiver.ids) == 7
 
 

@@ -31,8 +31,8 @@ def reports(numbers: Iterable[int], **fields: Any) -> list[Decoded]:
     """Reports of health by the agent of node n1; the number is the check's and the source's own."""
     return [
         event(
-            NodeHealthReported(
-                **{"monitor": "m", "check": f"check-{number}", "healthy": False, "fatal": True} | fields
+            NodeHealthReported.model_validate(
+                {"monitor": "m", "check": f"check-{number}", "healthy": False, "fatal": True} | fields
             ),
             "n1",
             number=number,

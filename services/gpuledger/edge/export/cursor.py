@@ -6,7 +6,7 @@ The connection is the one that holds the export's lock, so that who lost the loc
 from typing import Any, Final, NamedTuple
 
 from gpuledger.db.engine import AsyncConnection
-from gpuledger.events.position import ORIGIN, Offset, Position, number_of
+from gpuledger.events.position import Offset, Position, is_origin, number_of
 from gpuledger.ledger.identity import Anchor
 
 NAME: Final = "export"
@@ -94,7 +94,7 @@ class CursorStore:
 
 def _cursor_of(row: tuple[Any, ...]) -> Cursor:
     ledger_id, generation, partition, position, event_id, digest = row
-    anchor = None if position == ORIGIN or digest is None else Anchor(position, event_id, digest)
+    anchor = None if is_origin(position) or digest is None else Anchor(position, event_id, digest)
     return Cursor(ledger_id, Position(generation, position, partition), anchor)
 
 
