@@ -1,4 +1,4 @@
-"""The Deployment that exports events, as helm renders it: its settings, its files, its login, and what it may not have."""
+"""The Deployment that exports events, as helm renders it: its settings, files and login, and what it may not have."""
 
 import json
 from typing import Any
