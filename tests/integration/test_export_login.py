@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gpuledger.ledger.jetstream import JetStreamLedger
-from support.exporting import accepts, exporter_of, exporting, ids_of, is_caught_up, is_in_state, reports
+from support.exporting import accepts, dead_letters, exporter_of, exporting, ids_of, is_caught_up, is_in_state, reports
 from support.projections import publish
 from support.receiver import Reply, receiving, tls_files
 
@@ -90,3 +91,18 @@ async def test_an_endpoint_can_ask_for_a_certificate(ledger: JetStreamLedger, ur
         async with exporting(certified):
             await accepts(receiver, 1)
         assert receiver.ids == ids_of(events)
+
+
+async def test_an_endpoint_that_repeats_the_token_puts_it_nowhere(
+    ledger: JetStreamLedger, url: str, token: Path
+) -> None:
+    write(token, "a-secret-token")
+    await publish(ledger, reports([1]))
+    async with receiving() as receiver:
+        receiver.decide = lambda one: Reply(400, text=f"no event: {one.authorization}")
+        with capture_logs() as logged:
+            async with exporting(exporter := exporter_of(ledger, url, receiver, token=token)):
+                await is_caught_up(exporter)
+    ((_, _, reason),) = dead_letters(url)
+    assert reason.endswith("answered 400 (no event: Bearer ***).")
+    assert "a-secret-token" not in str(logged)

@@ -15,7 +15,7 @@ from support.exporting import accepts, ids_of, reports
 from support.ledgers import new_ledger
 from support.nats_logins import WrittenServer
 from support.projections import publish
-from support.receiver import receiving
+from support.receiver import Reply, receiving
 from support.roles import ADMIN, role_server, url_of
 from support.up import DEADLINE_S, eventually, gpuledger, running_up, start
 
@@ -58,6 +58,22 @@ async def test_a_reader_exports_and_shows_how_far_it_is(nats: WrittenServer, url
         await asyncio.to_thread(kill_one)
         await asyncio.to_thread(run_another)
         assert list(dict.fromkeys(receiver.ids)) == ids_of(events)
+
+
+async def test_a_process_whose_export_has_stopped_is_not_ready(clean_nats_url: str, url: str, tmp_path: Path) -> None:
+    async with new_ledger(clean_nats_url, puts_in_order=True) as ledger, receiving() as receiver:
+        await publish(ledger, reports([1]))
+        receiver.decide = lambda _: Reply(400)
+        settings = json.dumps({"url": receiver.url, "begin": "start", "on_refusal": "stop"})
+        variables = {"NATS_URL": clean_nats_url, "DATABASE_URL": url, EXPORT: settings}
+
+        def run_one() -> None:
+            with running_up(tmp_path, "--only", "export", **variables) as up:
+                eventually(lambda: "The export stops before" in str(up.health().document["reason"]))
+                assert up.health().status == 503
+                assert b"gpuledger_export_lag_events NaN" in up.get("/metrics")[1]
+
+        await asyncio.to_thread(run_one)
 
 
 def test_without_an_endpoint_the_service_does_not_start(url: str, clean_nats_url: str, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class Delivery:
         self._retries = Retries(bounds.retries, jitter)
         self._on_moved = on_moved
         self._dead_letters = 0
+        self._led_at_s = 0.0
 
     async def begin(self) -> None:
         """Count the dead letters that there are."""
@@ -88,7 +89,7 @@ class Delivery:
         is_batch = self._settings.batch_events > 1
         body = body_of(parcels, is_batch=is_batch)
         while True:
-            await self._held.beat()
+            await self._check_lock()
             answer, failure, text = await self._attempt(body, is_batch=is_batch)
             if answer is not None and failure in {None, FailureReason.REFUSED}:
                 self._retries.reset()
@@ -118,7 +119,14 @@ class Delivery:
         until_s = clock() + pause_s
         while (left_s := until_s - clock()) > 0:
             await asyncio.sleep(min(left_s, self._bounds.lock_check.interval_s))
+            await self._check_lock()
+
+    async def _check_lock(self) -> None:
+        """Have PostgreSQL say that we lead still, unless it did so a moment ago."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._led_at_s >= self._bounds.lock_check.interval_s:
             await self._held.beat()
+            self._led_at_s = now_s
 
     async def _refuse(self, parcel: Parcel, answer: Answer) -> None:
         reason = self._words(answer)

@@ -20,6 +20,9 @@ from gpuledger.edge.export.format import BATCH, STRUCTURED
 from gpuledger.runtime.clock import Clock
 from gpuledger.runtime.export_settings import ExportSettings
 
+HIDDEN: Final = "***"
+"""What stands for the token in an answer that repeats it."""
+
 TOKEN_BYTES_MAX: Final = 16 * 1024
 """Servers take headers of some KiB; a larger file is none with a token."""
 
@@ -45,18 +48,23 @@ class Sender:
         Raises:
             UndeliveredError: there was none.
         """
-        headers = {"Content-Type": BATCH if is_batch else STRUCTURED, **self._authorization()}
+        headers, token = {"Content-Type": BATCH if is_batch else STRUCTURED}, self._token()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
         async with self._translating():
             session = self._session = self._session or self._opened()
             async with session.post(self._settings.url, data=body, headers=headers, allow_redirects=False) as answer:
                 text = (await answer.content.read(self._bounds.answer_bytes_max)).decode(errors="replace")
+                if token:
+                    text = text.replace(token, HIDDEN)
                 pause_s = retry_after_s(answer.headers.get("Retry-After"), self._clock())
                 return Answer(answer.status, pause_s, text)
 
-    def _authorization(self) -> dict[str, str]:
+    def _token(self) -> str:
+        """The token, empty where there is none."""
         path = self._settings.token
         if path is None:
-            return {}
+            return ""
         try:
             with path.open(encoding="ascii") as file:
                 token = file.read(TOKEN_BYTES_MAX + 1).strip()
@@ -64,7 +72,7 @@ class Sender:
             raise UndeliveredError(FailureReason.TOKEN, f"The token in {path} cannot be read: {error}.") from error
         if not token or len(token) > TOKEN_BYTES_MAX or not token.isprintable() or " " in token:
             raise UndeliveredError(FailureReason.TOKEN, f"The file {path} holds no token; write one line into it.")
-        return {"Authorization": f"Bearer {token}"}
+        return token
 
     def _opened(self) -> aiohttp.ClientSession:
         bounds = self._bounds

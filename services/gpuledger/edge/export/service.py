@@ -26,7 +26,17 @@ from gpuledger.edge.export.errors import ExportError, ExportStoppedError
 from gpuledger.edge.export.format import Parcel, Place, document_of, encoded, grouped
 from gpuledger.edge.export.sender import Sender
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import ORIGIN, Offset, Position, back, is_after, is_same, lag, parse_typed
+from gpuledger.events.position import (
+    ORIGIN,
+    Offset,
+    Position,
+    back,
+    is_after,
+    is_at_or_after,
+    is_same,
+    lag,
+    parse_typed,
+)
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerError, LedgerUnavailableError
 from gpuledger.ledger.identity import anchor_of
@@ -219,6 +229,10 @@ class Exporter:
 
     def _show_lag(self, head: Offset, now: datetime) -> None:
         assert self._at is not None, "it leads"
+        if not is_at_or_after(head, self._at.sequence):
+            self._lag_events = None  # the log has become shorter, and the reader is about to say so
+            metrics.unmeasured()
+            return
         self._lag_events = lag(self._at.sequence, head)
         self._behind_since = (self._behind_since or now) if self._lag_events else None
         waiting_s = 0.0 if self._behind_since is None else (now - self._behind_since).total_seconds()
