@@ -42,7 +42,7 @@ from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import all_projections
 
 EDGE: Final = "edge"
-"""Watchers, status writer and webhooks, as `up --only` names them; projections have their own names."""
+"""Watchers, status writer, node writer and webhooks, as `up --only` names them; projections have their own names."""
 
 SNAPSHOTS: Final = "snapshots"
 """The process that takes snapshots of folds."""
@@ -281,6 +281,7 @@ def health_of(supervision: Supervision, edge: Edge | None, exporter: Exporter | 
     if edge is not None:
         document["watchers"] = {"refused_objects": refused_objects(), "reason": edge.followed.problem}
         document["statuswriter"] = edge.writer.health()._asdict()
+        document["nodewriter"] = edge.nodes.health()._asdict()
         document["admission"] = webhooks._asdict() if webhooks else None
     if exported is not None:
         document["export"] = exported._asdict()

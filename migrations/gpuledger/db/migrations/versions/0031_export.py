@@ -3,14 +3,14 @@
 Only adds: the build before exports nothing.
 
 Revision ID: 0031
-Revises: 0029
+Revises: 0030
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0031"
-down_revision = "0029"
+down_revision = "0030"
 branch_labels = None
 depends_on = None
 EXPANDS = True
