@@ -160,9 +160,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             parts = parts._replace(takes_over=options.takes_over)
             edge = await stack.enter_async_context(kube_edge(settings, parts))
             remember(settings, cluster)
-        exporter = (
-            Exporter(ledger, servers.database_url, options.export) if options.export and options.exports else None
-        )
+        exporter = _exporter(options, servers, ledger)
         health = partial(health_of, supervision, edge, exporter)
         url = await stack.enter_async_context(serving(options.listen, health))
         kubeconfig = edge.kubeconfig if edge else None
@@ -188,6 +186,12 @@ def _supervision(settings: Settings, options: UpOptions, servers: DataServers, l
         elsewhere=[one.name for one in all_projections() if not options.runs(one.name)],
         snapshots=snapshots_of(ledger, settings.objects_url),
     )
+
+
+def _exporter(options: UpOptions, servers: DataServers, ledger: Ledger) -> Exporter | None:
+    if options.export is None or not options.exports:
+        return None
+    return Exporter(ledger, servers.database_url, options.export)
 
 
 def _taking(settings: Settings, options: UpOptions, servers: DataServers, ledger: Ledger) -> list[Work]:

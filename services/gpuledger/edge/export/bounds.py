@@ -17,7 +17,7 @@ class ExportBounds:
     `stopped_retry_s` how often an export that stopped tries again.
     """
 
-    messages_per_batch: int = 256
+    messages_per_batch: int = 128
     body_bytes_max: int = 1024 * 1024
     connect_timeout_s: float = 5.0
     request_timeout_s: float = 15.0
