@@ -2,11 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
+from gpuledger.db.locks import LockCheck
 from gpuledger.edge.export.bounds import ExportBounds
 from gpuledger.edge.export.cursor import CursorStore
 from gpuledger.edge.export.sender import Sender
@@ -288,6 +291,57 @@ async def test_one_exports_and_another_takes_over(ledger: JetStreamLedger, url: 
             await publish(ledger, later := reports(range(4, 6)))
             await is_caught_up(second)
         assert receiver.ids == ids_of([*events, *later])
+
+
+async def test_who_loses_the_lock_while_the_endpoint_is_away_begins_again(ledger: JetStreamLedger, url: str) -> None:
+    await publish(ledger, events := reports(range(1, 4)))
+    bounds = replace(QUICK, lock_check=LockCheck(interval_s=0.01))
+    async with receiving() as receiver:
+        receiver.decide = lambda _: Reply(503)
+        async with exporting(exporter := exporter_of(ledger, url, receiver, bounds)):
+            await is_in_state(exporter, "retrying")
+            (before,) = leaders(url)
+            execute(url, "SELECT pg_terminate_backend(%s)", before)
+
+            async def leads_again() -> bool:
+                return bool(leaders(url) - {before})
+
+            await eventually(leads_again)
+            receiver.decide = lambda _: Reply()
+            await is_caught_up(exporter)
+        assert receiver.ids == ids_of(events)
+
+
+def leaders(url: str) -> set[int]:
+    """The sessions that hold the lock of the export."""
+    holders = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE "
+    return {pid for (pid,) in execute(url, holders + "'gpuledger export %%/%%'")}
+
+
+def gauge(name: str) -> float:
+    found = REGISTRY.get_sample_value(f"gpuledger_export_{name}")
+    assert found is not None
+    return found
+
+
+async def test_the_age_of_what_waits_is_measured_and_nothing_is_shown_that_is_not(
+    ledger: JetStreamLedger, url: str
+) -> None:
+    await publish(ledger, reports([1]))
+    async with receiving() as receiver:
+        receiver.decide = lambda _: Reply(503)
+        async with exporting(exporter := exporter_of(ledger, url, receiver)):
+
+            async def shows() -> bool:
+                return gauge("lag_events") == 1 and gauge("waiting_seconds") > 0
+
+            await eventually(shows)
+            receiver.decide = lambda _: Reply()
+            await is_caught_up(exporter)
+            assert (gauge("lag_events"), gauge("waiting_seconds"), gauge("active")) == (0, 0, 1)
+    assert isnan(gauge("lag_events"))
+    assert isnan(gauge("waiting_seconds"))
+    assert gauge("active") == 0
 
 
 async def test_a_cursor_of_another_ledger_stops_with_a_sentence(ledger: JetStreamLedger, url: str) -> None:
