@@ -328,3 +328,34 @@ NUMBER_REFUSED = Table(
     PrimaryKeyConstraint("partition", "position"),
     schema=BOOKKEEPING,
 )
+
+EXPORT_CURSOR = Table(
+    "export_cursor",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("ledger_id", TEXT, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("event_id", TEXT),
+    Column("event_digest", TEXT),
+    Column("updated_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("name"),
+    schema=BOOKKEEPING,
+)
+
+EXPORT_DEAD_LETTER = Table(
+    "export_dead_letter",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("event_id", TEXT, nullable=False),
+    Column("type", TEXT, nullable=False),
+    Column("subject", TEXT, nullable=False),
+    Column("reason", TEXT, nullable=False),
+    Column("refused_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("name", "generation", "partition", "position"),
+    schema=BOOKKEEPING,
+)
