@@ -15,7 +15,18 @@ from support.chart import NAMESPACE, needs_helm
 from support.chart_cluster import cluster_for_helm
 from support.doc_pages import commands
 from support.doc_shell import Reader
-from support.doc_stories import CHART, FIRST_STEPS, KUBE_COMMANDS, LAB, NODE_AGENT, POOLS, STORIES, Story, commands_of
+from support.doc_stories import (
+    CHART,
+    FIRST_STEPS,
+    INCIDENT,
+    KUBE_COMMANDS,
+    LAB,
+    NODE_AGENT,
+    POOLS,
+    STORIES,
+    Story,
+    commands_of,
+)
 from support.kube_fleet import create
 from support.kube_server import free_ports
 from support.paths import ROOT
@@ -39,7 +50,7 @@ async def follow(story: Story, folder: Path, replacing: dict[str, str] | None = 
 
 
 def test_every_story_is_one_of_these() -> None:
-    assert STORIES == (FIRST_STEPS, LAB, POOLS, NODE_AGENT, KUBE_COMMANDS, CHART)
+    assert STORIES == (FIRST_STEPS, LAB, POOLS, NODE_AGENT, INCIDENT, KUBE_COMMANDS, CHART)
 
 
 async def test_first_steps(tmp_path: Path) -> None:
@@ -65,6 +76,12 @@ async def test_pools(tmp_path: Path) -> None:
 async def test_an_agent_without_a_gpu(tmp_path: Path) -> None:
     (port,) = free_ports(tmp_path / "ports", 1)
     await follow(NODE_AGENT, tmp_path, {"127.0.0.1:9500": f"127.0.0.1:{port}"})
+
+
+async def test_an_incident(tmp_path: Path) -> None:
+    (port,) = free_ports(tmp_path / "ports", 1)
+    rules = "examples/quarantine-rules.yaml"
+    await follow(INCIDENT, tmp_path, {"127.0.0.1:9501": f"127.0.0.1:{port}", rules: str(ROOT / rules)})
 
 
 KUBE_COMMANDS_OBJECTS = """

@@ -109,6 +109,23 @@ NODE_AGENT: Final = Story(
         Expected("gpuledger describe pool", shows=r"training"),
     ),
 )
+INCIDENT: Final = Story(
+    "incident",
+    ((README, "An incident, from XID to uncordon"),),
+    (
+        Expected("NATS_URL=", until="curl -s 127.0.0.1:9501/healthz"),
+        Expected("sleep 10", until="kubectl get nodes | grep -q SchedulingDisabled"),
+        Expected("w1 is cordoned", shows=r"w1 .*SchedulingDisabled"),
+        Expected("gpuledger incident list", shows=r"w1 +DeviceHealth .* XID 79 "),
+        Expected("gpuledger get maintenance", shows=r"w1 +health/GPU fatal error ruleset .* Applied "),
+        Expected("sleep 20", until="test $(kubectl get nodes | grep -c SchedulingDisabled) -eq 0"),
+        Expected("w1 takes pods again", shows=r"w1 +\S*Unknown "),
+        Expected(
+            "gpuledger timeline node", shows=r"(?s)maintenance-requested.*isolation-applied.*maintenance-released"
+        ),
+        Expected("gpuledger report mttr", shows=r"check +DeviceHealth +1 "),
+    ),
+)
 KUBE_COMMANDS: Final = Story(
     "kube-commands",
     (
@@ -137,7 +154,7 @@ CHART: Final = Story(
         (INSTALLING, "Uninstall"),
     ),
 )
-STORIES: Final = (FIRST_STEPS, LAB, POOLS, NODE_AGENT, KUBE_COMMANDS, CHART)
+STORIES: Final = (FIRST_STEPS, LAB, POOLS, NODE_AGENT, INCIDENT, KUBE_COMMANDS, CHART)
 
 DRILLS: Final = frozenset({"Take a pair", "Bring back both", "Bring back PostgreSQL alone", "Bring back NATS alone"})
 NOT_RUN: Final = (

@@ -250,7 +250,7 @@ def test_an_agents_own_verdict_on_a_card_counts_as_a_report_of_a_monitor() -> No
     assert log.record("GPU-2", DeviceHealthChanged(healthy=True), 11, source=agent) == []
     (release,) = log.record("GPU-1", DeviceHealthChanged(healthy=True), 12, source=agent)
     assert isinstance(release.data, NodeMaintenanceReleased)
-    assert log.set_aside() == set()
+    assert (release.data.reason, log.set_aside()) == ("Healthy", set())
 
 
 def test_a_decider_that_was_away_for_days_acts_on_nothing_old() -> None:

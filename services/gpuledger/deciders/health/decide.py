@@ -13,6 +13,7 @@ from gpuledger.domain.fact import Fact, counted_as_recorded
 from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, STALE, NodeFault
 from gpuledger.domain.quarantine.rules import FORCED, RulesInForce
 from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
+from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.ids import derived_id
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
@@ -64,7 +65,7 @@ def on_fact(state: Quarantine, fact: Fact) -> Iterator[Decision]:
 
 
 def _reason(data: Payload) -> str:
-    return "Healthy" if isinstance(data, NodeHealthReported) else "NodeGone"
+    return "Healthy" if isinstance(data, NodeHealthReported | DeviceHealthChanged) else "NodeGone"
 
 
 def _counts(state: Quarantine, rules: RulesInForce, row: NodeFault, at: datetime) -> bool:
