@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuledger.cli.commands.diff import COMPARED, differences
-from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS, Noun
+from gpuledger.cli.get.noun import Noun
+from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, FAILURES, NODES, SLOTS, WORKLOADS
 from gpuledger.cli.render import Output
 from gpuledger.db.engine import AsyncConnection, connect
 from gpuledger.domain.devices.fold import DEVICE_HISTORY, OCCUPANCY_HISTORY

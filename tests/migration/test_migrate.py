@@ -35,7 +35,10 @@ from gpuledger.db.revision import (
 from gpuledger.projection.months import ANY_MONTH
 from support import tables
 
-SINCE = ("seal_chain", "indexed_event", "health_check", "health_report", "incident", "health_departure")
+SINCE = (
+    *("seal_chain", "indexed_event", "health_check", "health_report", "incident", "health_departure"),
+    *("maintenance_request", "maintenance_node", "node_isolation"),
+)
 """Tables that came after the renaming of revision 0008."""
 
 PARTITIONS = {f"{spec.name}_{ANY_MONTH}" for specs in tables.PROJECTIONS.values() for spec in specs if spec.by_month}

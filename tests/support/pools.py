@@ -19,6 +19,7 @@ from gpuledger.events.device import (
     Hardware,
 )
 from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.maintenance import Isolation, NodeIsolationChanged
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import Condition, NodeBootstrapChanged, NodeBootstrapWithdrawn
 from gpuledger.events.payload import Payload
@@ -165,12 +166,19 @@ class PoolsLog:
         return {row.type: (row.status, row.reason) for row in self.state.condition.where("pool", pool_id)}
 
 
+def isolated(*, aside: bool = True) -> NodeIsolationChanged:
+    """The node is to be cordoned, or not any more."""
+    return NodeIsolationChanged(uid="u1", isolation=Isolation(unschedulable=aside))
+
+
 def source_of(subject: str, data: Payload) -> str:
     """The source of such a fact."""
     if isinstance(data, _FROM_INVENTORY):
         return "/services/inventory"
     if isinstance(data, _FROM_BOOTSTRAP):
         return "/services/bootstrap"
+    if isinstance(data, NodeIsolationChanged):
+        return "/services/maintenance"
     if isinstance(data, DevicePoolApplied | DevicePoolRefused | DevicePoolReleased):
         return f"/nodes/{subject.rpartition('-')[0]}/agent"
     return f"/watchers/{_WATCHER_OF.get(type(data), 'nodes')}"

@@ -37,6 +37,7 @@ from gpuledger.domain.devices import nodes
 from gpuledger.domain.dra import rows as availability
 from gpuledger.domain.health import rows as health
 from gpuledger.domain.inventory import facts as inventory_facts
+from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
 from gpuledger.domain.seals import chain as seals
 from gpuledger.domain.sources import fold as sources
@@ -61,6 +62,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "incidents": health.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
+    "maintenance": maintenance.SPECS,
     "index": event_index.SPECS,
 }
 """Each projection's tables."""
@@ -114,6 +116,7 @@ ADDED = {
     "bootstrap_device.ignored": "false",
     "gpu_device.inventory_id": "",
     "inventory_nfd.surveyed": "0",
+    "pool_node.aside": "false",
 }
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 

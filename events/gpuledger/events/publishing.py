@@ -72,6 +72,8 @@ class SourceKind(StrEnum):
     POOLS = "pools"
     SEALS = "seals"
     ADMISSION = "admission"
+    MAINTENANCE = "maintenance"
+    NODEWRITER = "nodewriter"
 
 
 class Authority(Enum):
@@ -167,6 +169,8 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.POOLS,
         SourceKind.SEALS,
         SourceKind.ADMISSION,
+        SourceKind.MAINTENANCE,
+        SourceKind.NODEWRITER,
         SourceKind.WATCHERS,
     ),
     Authority.OWN_SOURCE,

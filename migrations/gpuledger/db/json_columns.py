@@ -34,6 +34,8 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "pool_pod": ("requests",),
     "pool_node_orders": ("devices",),
     "pool_settings": ("approval_selector",),
+    "maintenance_request": ("isolation",),
+    "node_isolation": ("isolation", "owners", "was"),
 }
 """By table. `device_allocation.consumed` is none of them: it is an empty text where nothing was recorded."""
 

@@ -76,6 +76,7 @@ MESSAGES: Final[Mapping[str, str]] = {
     AssignmentReason.NOT_ASKED_FOR: "Nothing asks for the device to be in the pool any longer.",
     AssignmentReason.MISMATCH: "The device cannot belong to the pool that its annotation names.",
     AssignmentReason.NODE_NOT_READY: "The device's node is not ready for pools.",
+    AssignmentReason.NODE_ASIDE: "The device's node is under maintenance.",
     AssignmentReason.NODE_FULL: "The pool has as many devices of this node as it may have.",
     AssignmentReason.POOL_CLOSED: "The pool takes no devices now; its conditions say why.",
     AssignmentReason.POOL_DELETED: "The pool is being deleted.",

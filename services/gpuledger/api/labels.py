@@ -30,6 +30,9 @@ ANNOTATION_CLUSTER_ASSIGNMENT: Final = f"{CLUSTER_GPU_GROUP}/assignment"
 ANNOTATION_RETIRED: Final = f"{GPU_GROUP}/retired"
 """On GPUDevices: `true` has the device withdrawn once its card is missing."""
 
+ANNOTATION_ISOLATION: Final = "gpuledger.io/isolation"
+"""On Nodes under maintenance: what of their cordon, taints and labels is ours, as JSON; nobody else writes it."""
+
 ANNOTATION_REPLICAS: Final = "gpuledger.io/replicas"
 """On our own Deployments: how many pods the chart gives them where no setting says otherwise."""
 

@@ -97,6 +97,7 @@ class AssignmentReason(StrEnum):
     NOT_MANAGED = "NodeNotManaged"
     MISSING = "NotObserved"
     NODE_NOT_READY = "NodeNotReadyForPooling"
+    NODE_ASIDE = "NodeUnderMaintenance"
     NODE_FULL = "NodeLimitReached"
     POOL_CLOSED = "PoolTakesNoDevices"
     POOL_DELETED = "PoolDeleted"

@@ -23,6 +23,7 @@ from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.edge.kube.ownership import owner, take_over
+from gpuledger.edge.nodewriter.service import NodeWriter
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.resources.moduleconfig import understand
@@ -79,6 +80,7 @@ class Edge(NamedTuple):
 
     kubeconfig: Path | None
     writer: StatusWriter
+    nodes: NodeWriter
     webhooks: AdmissionService | None
     work: list[Work]
     followed: FollowedLog
@@ -191,18 +193,20 @@ def _edge(
         coverage_namespace=settings.coverage_namespace,
     )
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
+    nodes = NodeWriter(ledger, database_url, client, followed, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(
         components_namespace=settings.components.namespace,
         module=settings.module,
         is_scaled=bool(settings.deployments),
     )
-    work: list[Work] = [watch(client, ledger, database_url, followed, settings=watchers), writer.run()]
+    watching = watch(client, ledger, database_url, followed, settings=watchers)
+    work: list[Work] = [watching, writer.run(), nodes.run()]
     if webhooks is not None:
         work.append(_serve(webhooks))
     if parts.fleet is not None:
         work.append(_simulate(parts.fleet, client, parts, followed))
-    return Edge(kubeconfig, writer, webhooks, work, followed)
+    return Edge(kubeconfig, writer, nodes, webhooks, work, followed)
 
 
 async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, followed: FollowedLog) -> None:

@@ -40,7 +40,7 @@ from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import all_projections
 
 EDGE: Final = "edge"
-"""Watchers, status writer and webhooks, as `up --only` names them; projections have their own names."""
+"""Watchers, status writer, node writer and webhooks, as `up --only` names them; projections have their own names."""
 
 SNAPSHOTS: Final = "snapshots"
 """The process that takes snapshots of folds."""
@@ -256,6 +256,7 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
     if edge is not None:
         document["watchers"] = {"refused_objects": refused_objects(), "reason": problem}
         document["statuswriter"] = edge.writer.health()._asdict()
+        document["nodewriter"] = edge.nodes.health()._asdict()
         document["admission"] = webhooks._asdict() if webhooks else None
     return Health(status == OK, document)
 

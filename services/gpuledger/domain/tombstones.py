@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, Generic, TypeVar
 
 from gpuledger.domain.fact import Fact, counted_as_recorded, is_late
-from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.table import Key, Table, TableSpec
 
 LATE_MAX: Final = timedelta(days=7)
 """How long after it happened a fact may be recorded and still be told from one about something new."""
@@ -22,16 +22,16 @@ class Tombstones:
     """Ends by their times, so that finding those that may go costs as much as there are of them."""
 
     def __init__(self) -> None:
-        self._ends: list[tuple[datetime, str]] = []
+        self._ends: list[tuple[datetime, Key]] = []
 
     def __len__(self) -> int:
         return len(self._ends)
 
-    def add(self, key: str, ended_at: datetime) -> None:
+    def add(self, key: Key, ended_at: datetime) -> None:
         """Something has ended."""
         heappush(self._ends, (ended_at, key))
 
-    def pop_expired(self, recorded_at: datetime) -> Iterator[tuple[str, datetime]]:
+    def pop_expired(self, recorded_at: datetime) -> Iterator[tuple[Key, datetime]]:
         """The ends of which nothing older is to be expected behind a fact that was recorded then; each only once."""
         while self._ends and self._ends[0][0] + LATE_MAX < recorded_at:
             ended_at, key = heappop(self._ends)

@@ -72,6 +72,7 @@ async def test_the_services_need_just_the_rights_of_their_roles(cluster: Cluster
     async with serving(environ):
         await eventually(cluster.has_webhooks)
         await _live(cluster.client)
+        await _set_aside(cluster.client, environ)
     await _differ(cluster.client)
     verified = await asyncio.to_thread(
         subprocess.run, (*COMMAND, "verify", "--kube"), env=environ, capture_output=True, timeout=DEADLINE_S
@@ -130,6 +131,18 @@ async def _live(client: KubeClient) -> None:
     await client.delete(RESOURCE_SLICES, "w2")
     for resource in KEPT:
         await eventually(partial(_have_a_status, client, resource, 1))
+
+
+async def _set_aside(client: KubeClient, environ: dict[str, str]) -> None:
+    """Somebody sets a node aside."""
+    command = (*COMMAND, "node", "cordon", NODE, "--reason", "fan")
+    done = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True, timeout=DEADLINE_S)
+    assert done.returncode == 0, done
+
+    async def is_cordoned() -> bool:
+        return bool((await client.get(NODES, NODE))["spec"].get("unschedulable"))
+
+    await eventually(is_cordoned)
 
 
 async def _make_and_leave_a_pool(client: KubeClient) -> None:

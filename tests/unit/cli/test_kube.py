@@ -9,7 +9,8 @@ import pytest
 
 from gpuledger.cli.commands.timeline import NODE_VIEW
 from gpuledger.cli.errors import CliError
-from gpuledger.cli.get.nouns import KUBE_NOUNS, NODES, KubeNoun, noun_to_get
+from gpuledger.cli.get.noun import KubeNoun
+from gpuledger.cli.get.nouns import KUBE_NOUNS, NODES, noun_to_get
 from gpuledger.cli.render import Column, Console
 from gpuledger.cli.render.page import Page
 from gpuledger.cli.render.values import cell

@@ -43,6 +43,8 @@ OURS = {
     SourceKind.POOLS,
     SourceKind.SEALS,
     SourceKind.ADMISSION,
+    SourceKind.MAINTENANCE,
+    SourceKind.NODEWRITER,
 }
 SOURCES = {
     SourceKind.AGENTS: "/nodes/n1/agent",
@@ -64,11 +66,13 @@ PUBLISHING_CODE = {
     "services/gpuledger/tools/importers": {SourceKind.IMPORTERS},
     "services/gpuledger/edge/admission": {SourceKind.ADMISSION},
     "services/gpuledger/edge/watchers": {SourceKind.WATCHERS},
+    "services/gpuledger/edge/nodewriter": {SourceKind.NODEWRITER},
     "services/gpuledger/deciders/sources": {SourceKind.SOURCES},
     "services/gpuledger/deciders/inventory": {SourceKind.INVENTORY},
     "services/gpuledger/deciders/bootstrap": {SourceKind.BOOTSTRAP},
     "services/gpuledger/deciders/pools": {SourceKind.POOLS},
     "services/gpuledger/deciders/seals": {SourceKind.SEALS},
+    "services/gpuledger/deciders/maintenance": {SourceKind.MAINTENANCE},
     "services/gpuledger/tools/log_restore.py": {SourceKind.OPERATORS},
     "services/gpuledger/tools/history_retention.py": {SourceKind.OPERATORS},
 }

@@ -8,18 +8,22 @@ import pytest
 from gpuledger.db.json_columns import JSON_COLUMNS
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
 from gpuledger.events.device import DeviceMarked, Hardware
+from gpuledger.events.maintenance import Isolation
 from gpuledger.events.node import NodeLabelled, WantedDevice
 from gpuledger.events.pool import PoolDefined
+from gpuledger.events.position import number_of
 from gpuledger.events.slice import DeviceClassDefined, SlicePublished, TaintRuleSet
+from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.replay import fold_until
 from gpuledger.tools.queries.backend import all_projections
 from support.dra_facts import allocated, availability_of, fact_at
 from support.fold_snapshots import CountingLedger, recorded_messages
+from support.maintenance import MaintenanceLog, observed, requested
 
 STORED = (
     *(SlicePublished, ClaimRequested, ClaimAllocated, DeviceClassDefined, TaintRuleSet),
-    *(NodeLabelled, DeviceMarked, Hardware, PoolDefined, WantedDevice),
+    *(NodeLabelled, DeviceMarked, Hardware, PoolDefined, WantedDevice, Isolation),
 )
 """What documents of rows are made of, whole or in part; beside them there are objects of texts, and of counts."""
 
@@ -28,10 +32,18 @@ AS_RECORDED = "indexed_event.event"
 """A whole event, in the bytes that its source wrote: a source, and no fold, decides how they are spelled."""
 
 
+def messages() -> list[Message]:
+    """A recorded log, and behind it what no build had recorded by then: the maintenance of a node."""
+    recorded, maintenance = recorded_messages(), MaintenanceLog()
+    maintenance.record("maintained", observed(), 0)
+    maintenance.record("maintained", requested(), 1)
+    return [*recorded, *maintenance.messages(number_of(recorded[-1].sequence))]
+
+
 async def documents(projection: Projection) -> list[tuple[str, str]]:
     """Each JSON object or list in the rows of a recorded log, with the table and column where it is."""
     found = []
-    fold = await fold_until(projection, CountingLedger(recorded_messages()))
+    fold = await fold_until(projection, CountingLedger(messages()))
     for name, table in fold.state.tables().items():
         for row in table.rows.values():
             for column, value in zip(table.spec.columns, row, strict=True):
@@ -67,7 +79,7 @@ async def test_these_columns_are_jsonb_but_for_one_that_is_empty_where_nothing_w
 
 @pytest.mark.parametrize("projection", all_projections(), ids=lambda projection: projection.name)
 async def test_every_row_has_a_document_in_them(projection: Projection) -> None:
-    fold = await fold_until(projection, CountingLedger(recorded_messages()))
+    fold = await fold_until(projection, CountingLedger(messages()))
     for name, table in fold.state.tables().items():
         for column in JSON_COLUMNS.get(name, ()):
             place = table.spec.columns.index(column)

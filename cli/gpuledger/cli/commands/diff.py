@@ -8,7 +8,8 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
-from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, NODES, NOUNS, SLOTS, WORKLOADS, Noun, noun_of
+from gpuledger.cli.get.noun import Noun
+from gpuledger.cli.get.nouns import ALLOCATIONS, CONTRADICTIONS, DEVICES, NODES, NOUNS, SLOTS, WORKLOADS, noun_of
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, render
 from gpuledger.cli.run import run

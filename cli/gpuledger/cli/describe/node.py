@@ -35,6 +35,7 @@ from gpuledger.domain.workloads.fold import RUNNING, WORKLOAD
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.tools.cluster import KubeEvent, KubeReply, events_about, object_or_none
+from gpuledger.tools.maintenance import maintenance_of
 from gpuledger.tools.present.devices import decisions_of
 from gpuledger.tools.queries.backend import Backend, read
 from gpuledger.tools.queries.found_rows import RowDict
@@ -68,6 +69,18 @@ WORKLOADS = (
 )
 
 
+MAINTENANCE = (
+    Column("Owner", "owner"),
+    Column("Reason", "reason"),
+    Column("Requested", "requested_at"),
+    Column("Expires", "expires_at"),
+    Column("Cordon", "cordon"),
+    Column("State", "state"),
+    Column("Since", "settled_at"),
+    Column("Detail", "detail"),
+)
+
+
 class NodeDescription(NamedTuple):
     """What the ledger has about a node; `gpu_node` and the fields after it come from the inventory.
 
@@ -86,13 +99,14 @@ class NodeDescription(NamedTuple):
     gpu_devices: list[GpuDevice]
     decided: Mapping[str, Decided]
     holders: list[RowDict]
+    maintenance: list[RowDict]
     is_recorded: bool = True
 
     @property
     def exists(self) -> bool:
         """Whether the ledger has anything about the node."""
         found = (self.row, self.slots, self.gpu_node, self.gpu_devices, self.workloads, self.holders, self.incidents)
-        return any(found)
+        return any(found) or bool(self.maintenance)
 
 
 class NodeObjects(NamedTuple):
@@ -135,6 +149,7 @@ async def read_node(backend: Backend, name: str) -> NodeDescription:
             [row_of(GPU_DEVICE, one) for one in gpu_devices],
             await decisions_on(connection, [str(one["name"]) for one in gpu_devices]),
             await rows_where(connection, ALLOCATION, here),
+            await maintenance_of(connection, name),
         )
 
     return await read(backend, ask, application_name="gpuledger describe")
@@ -142,7 +157,7 @@ async def read_node(backend: Backend, name: str) -> NodeDescription:
 
 def unrecorded_node(name: str) -> NodeDescription:
     """A node where there is no ledger."""
-    return NodeDescription(name, None, [], [], [], [], None, None, [], [], {}, [], is_recorded=False)
+    return NodeDescription(name, None, [], [], [], [], None, None, [], [], {}, [], [], is_recorded=False)
 
 
 async def read_node_objects(client: KubeClient, name: str) -> NodeObjects:
@@ -189,6 +204,7 @@ def node_page(facts: NodeDescription, reply: KubeReply[NodeObjects], resources: 
 
 def _recorded_sections(page: Page, facts: NodeDescription) -> None:
     """The sections that only a ledger can fill."""
+    page.table("Maintenance", facts.maintenance, MAINTENANCE)
     page.table("Slots", facts.slots, SLOTS)
     page.table(f"Failures{counted(facts.failures)}", facts.failures[:ROWS_SHOWN], FAILURES)
     page.table(f"Open incidents{counted(facts.incidents)}", facts.incidents[:ROWS_SHOWN], INCIDENTS)

@@ -9,7 +9,8 @@ import typer
 
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.ledger import TableQuery, show_rows, watch_rows
-from gpuledger.cli.get.nouns import KINDS, KubeNoun, Noun, noun_to_get
+from gpuledger.cli.get.noun import KubeNoun, Noun
+from gpuledger.cli.get.nouns import KINDS, MAINTENANCE, noun_to_get
 from gpuledger.cli.options import AsRecorded, At, Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
 from gpuledger.cli.render import Output
 from gpuledger.cli.run import run
@@ -206,6 +207,10 @@ def _ledger_query(
     noun: "Noun | AvailabilityNoun", names: Sequence[str], chosen: Mapping[str, str | None], past: Past, now: datetime
 ) -> "TableQuery | AvailabilityQuery":
     bare, namespace = [name.removeprefix(f"{noun.view.kind}/") for name in names], chosen["namespace"]
+    if noun is MAINTENANCE:
+        from gpuledger.cli.get.maintenance import MaintenanceQuery  # noqa: PLC0415 - with its decider
+
+        return MaintenanceQuery(noun, bare)
     if isinstance(noun, Noun):
         where = {column: value for column, value in chosen.items() if value is not None}
         return TableQuery(noun, bare, where, None if bare or past.ended else _lasting(noun, past.since, now))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.get.kube_tables import TableClient
-from gpuledger.cli.get.nouns import KubeNoun
+from gpuledger.cli.get.noun import KubeNoun
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
 from gpuledger.edge.kube.client import KubeClient, Object, Selection

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError
-from gpuledger.cli.get.nouns import Noun
+from gpuledger.cli.get.noun import Noun
 from gpuledger.cli.render import Output, View, message, render
 from gpuledger.cli.render.rows import filled, steady
 from gpuledger.db.engine import AsyncConnection

@@ -7,72 +7,25 @@ columns that its API server gives.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES
 from gpuledger.api.kinds import NODES as KUBE_NODES
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.incident_view import INCIDENT_VIEW
+from gpuledger.cli.get.noun import KubeNoun, Noun
 from gpuledger.cli.render import Column, View
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
 from gpuledger.domain.health.rows import INCIDENT
+from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.sources import fold as sources
-from gpuledger.domain.table import TableSpec
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
 from gpuledger.tools.queries.pool_name import PoolName
-from gpuledger.tools.queries.rows import RowSource
 
 if TYPE_CHECKING:
     from gpuledger.cli.get.availability_nouns import AvailabilityNoun
-
-
-@dataclass(frozen=True, slots=True)
-class Noun:
-    """One kind of thing. `at` names the function that gives its rows at a time, where there is one.
-
-    `narrowed_by` are columns by whose value a user may choose rows, beside their names. Where `ends` names the column
-    of the time when a row ended, those that have not are shown by default.
-    """
-
-    view: View
-    projection: str
-    spec: TableSpec[Any]
-    order: tuple[str, ...]
-    at: str | None
-    hidden: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    narrowed_by: tuple[str, ...] = ()
-    ends: str | None = None
-
-    @property
-    def source(self) -> RowSource:
-        """Where its rows come from."""
-        view = self.view
-        return RowSource(view.kinds, self.projection, self.spec, self.order, view.name_key, self.at, self.hidden)
-
-
-@dataclass(frozen=True, slots=True)
-class KubeNoun:
-    """One kind of Kubernetes object; `beside` are kinds that are shown with it."""
-
-    resource: Resource
-    aliases: tuple[str, ...] = ()
-    beside: "tuple[KubeNoun, ...]" = ()
-
-    @property
-    def kind(self) -> str:
-        """The kind as `kubectl get -o name` writes it."""
-        group = f".{self.resource.group}" if self.resource.group else ""
-        return f"{self.resource.kind.lower()}{group}"
-
-    def bare(self, name: str) -> str:
-        """A name as people give it: alone, or behind its kind."""
-        kind, slash, rest = name.partition("/")
-        words = {word for one in (self, *self.beside) for word in (one.kind, one.resource.plural, *one.aliases)}
-        return rest if slash and kind.lower() in words else name
 
 
 class Named(Protocol):
@@ -301,6 +254,40 @@ INCIDENTS = Noun(
     ends="ended_at",
 )
 
+
+def _listed(texts: object) -> str:
+    assert isinstance(texts, list)
+    return ",".join(texts)
+
+
+MAINTENANCE = Noun(
+    View(
+        "maintenance",
+        (
+            Column("node"),
+            Column("owner"),
+            Column("reason"),
+            Column("requested", "requested_at"),
+            Column("expires", "expires_at"),
+            Column("cordon"),
+            Column("state"),
+            Column("since", "settled_at"),
+            Column("taints", wide=True, format=_listed),
+            Column("labels", wide=True, format=_listed),
+            Column("message", wide=True),
+            Column("detail", wide=True),
+        ),
+        "node",
+        "maintenance",
+    ),
+    "maintenance",
+    maintenance.MAINTENANCE_REQUEST,
+    ("node", "owner"),
+    None,
+    aliases=("maintenances",),
+)
+"""Its rows are computed from several tables."""
+
 NOUNS = {
     "devices": DEVICES,
     "nodes": NODES,
@@ -330,9 +317,12 @@ KUBE_NOUNS = {
 COMPUTED: Final = {"slices": ("slice",), "slicepools": ("slicepool",), "claims": ("claim",)}
 """The kinds of `availability_nouns`, with their other words."""
 
+OF_SEVERAL_TABLES: Final = {"maintenance": MAINTENANCE}
+"""Kinds of the ledger whose rows are no rows of one table, so that nothing but `get` knows them."""
+
 POOL_KINDS = ("pools", "gpupools", "clustergpupools")
 
-KINDS = tuple(dict.fromkeys((*NOUNS, *COMPUTED, *KUBE_NOUNS)))
+KINDS = tuple(dict.fromkeys((*NOUNS, *COMPUTED, *OF_SEVERAL_TABLES, *KUBE_NOUNS)))
 """Every kind, for those who choose one."""
 
 
@@ -359,7 +349,7 @@ def noun_to_get(kind: str, *, kube: bool = False) -> "Noun | AvailabilityNoun | 
         return in_kube
     if kube:
         raise _unknown(kind, KUBE_NOUNS)
-    noun = _named(kind, NOUNS) or _computed(kind)
+    noun = _named(kind, NOUNS) or _named(kind, OF_SEVERAL_TABLES) or _computed(kind)
     if noun is None:
         raise _unknown(kind, KINDS)
     return noun

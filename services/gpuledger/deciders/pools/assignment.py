@@ -153,6 +153,8 @@ def node_obstacles(state: PoolFacts, device: PoolDevice, pool: Pool) -> Iterator
     node, limit = state.node.get(device.node), pool.spec.definition.devices_per_node_max
     if node is None or not node.ready:
         yield Rationale(AssignmentReason.NODE_NOT_READY)
+    if node is not None and node.aside:
+        yield Rationale(AssignmentReason.NODE_ASIDE)
     if limit is not None and state.held_beside(device, pool.subject) >= limit:
         yield Rationale(AssignmentReason.NODE_FULL, f"The pool takes no more than {limit} devices of a node.")
     if state.is_crowded(device.node) and len(state.held_on(device.node)) >= CARDS_PER_NODE_MAX:

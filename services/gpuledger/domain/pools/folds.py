@@ -37,8 +37,9 @@ from gpuledger.events.device import (
     DeviceStateChanged,
     DeviceWithdrawn,
 )
+from gpuledger.events.maintenance import NodeIsolationChanged
 from gpuledger.events.module import ModulePrerequisiteChanged
-from gpuledger.events.node import NodeBootstrapChanged, NodeBootstrapWithdrawn, NodeLabelled, NodeUnlabelled
+from gpuledger.events.node import NodeBootstrapChanged, NodeBootstrapWithdrawn, NodeGone, NodeLabelled, NodeUnlabelled
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone, PoolReleased
 from gpuledger.events.settings import SettingsChanged
 
@@ -158,6 +159,23 @@ def _set_ready(state: PoolFacts, fact: Fact, *, ready: bool) -> None:
         state.touch_node(node)
 
 
+def _isolation_changed(state: PoolFacts, fact: Fact, data: NodeIsolationChanged) -> None:
+    _set_aside(state, fact, aside=data.isolation.unschedulable)
+
+
+def _node_gone(state: PoolFacts, fact: Fact, _data: NodeGone) -> None:
+    """Its isolation went with it; a Node that comes anew gets another one."""
+    _set_aside(state, fact, aside=False)
+
+
+def _set_aside(state: PoolFacts, fact: Fact, *, aside: bool) -> None:
+    node = fact.event.subject
+    before = _node(state, node)
+    if before.aside != aside:
+        _put_node(state, fact, before._replace(aside=aside))
+        state.touch_node(node)
+
+
 def _put_node(state: PoolFacts, fact: Fact, row: PoolNode) -> None:
     """Store the row of a node, unless it says nothing, and forget what has ended for long of other nodes."""
     if row == _unseen_node(row.node):
@@ -260,6 +278,8 @@ HANDLERS: Handlers = {
     NodeUnlabelled: _unlabelled,
     NodeBootstrapChanged: _bootstrap_changed,
     NodeBootstrapWithdrawn: _bootstrap_withdrawn,
+    NodeIsolationChanged: _isolation_changed,
+    NodeGone: _node_gone,
     PoolDefined: _defined,
     PoolGone: _gone,
     PoolReleased: POOLS_HANDLERS[PoolReleased],

@@ -57,16 +57,21 @@ class PoolMark(NamedTuple):
 
 
 class PoolNode(NamedTuple):
-    """A node: whether its devices may be pooled, and its labels (a JSON object) with their time."""
+    """A node: whether its devices may be pooled, its labels (a JSON object) with their time, and whether it is aside.
+
+    That is whether its maintenance cordons it, by what is decided, and not by what somebody does to the Node by hand.
+    """
 
     node: str
     ready: bool
     labels: str
     labelled_at: datetime | None
+    aside: bool = False
 
     def ended_at(self) -> datetime | None:
         """Since when the row says nothing that a node without one would not have; None while it does."""
-        return self.labelled_at if not self.ready and self.labels == NO_LABELS else None
+        says_nothing = not self.ready and not self.aside and self.labels == NO_LABELS
+        return self.labelled_at if says_nothing else None
 
 
 class PoolPod(NamedTuple):

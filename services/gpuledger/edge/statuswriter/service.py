@@ -16,10 +16,12 @@ from prometheus_client.registry import Collector
 
 from gpuledger.db.engine import DATABASE_TRANSIENT
 from gpuledger.db.locks import STATUSWRITER_LOCK, while_locked
+from gpuledger.edge.kube.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
 from gpuledger.edge.kube.errors import ForeignClusterError
 from gpuledger.edge.kube.ownership import owner
+from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.cache.informer import Informer
 from gpuledger.edge.statuswriter.desired.components import Components
 from gpuledger.edge.statuswriter.desired.coverage import CoverageChecks
@@ -32,16 +34,14 @@ from gpuledger.edge.statuswriter.metrics.claimed_cards import ClaimedCards
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.edge.statuswriter.metrics.slices import SliceMetrics
 from gpuledger.edge.statuswriter.metrics.writer import ACTIVE, BOOTSTRAP_ERRORS, HANDLER_ERRORS, registered
-from gpuledger.edge.statuswriter.objects import Kind
+from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.edge.statuswriter.ownership import Ownership
 from gpuledger.edge.statuswriter.reconcile.coverage_starter import CoverageStarter
 from gpuledger.edge.statuswriter.reconcile.periodic import PeriodicContext
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.statuswriter.reconcile.scaler import Scaler
-from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings, WriteContext
-from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.events.position import Offset
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
@@ -204,7 +204,7 @@ class _Leader:
         self._settings_before = self._desired.settings_in_force()
         self._is_folded = False
         self.has_followed = False
-        self._queue = WorkQueue(context.now)
+        self._queue = WorkQueue[Key](context.now)
         components = Components(settings.components, component_daemon_sets())
         is_kept = {Kind.COMPONENT: components.are_kept, Kind.KUBE_NODE: components.label_nodes}
         self._kinds = [kind for kind in Kind if is_kept.get(kind, True)]
@@ -218,8 +218,11 @@ class _Leader:
 
     def collectors(self) -> list[Collector]:
         """Metrics that are computed from the fold and the queue."""
-        slices = SliceMetrics(lambda: self._desired, self._queue.depth, self._writer.lag.seconds)
+        slices = SliceMetrics(lambda: self._desired, self._depth, self._writer.lag.seconds)
         return [GpuMetrics(lambda: self._desired), ClaimedCards(lambda: self._desired), slices]
+
+    def _depth(self, kind: Kind) -> int:
+        return self._queue.depth(lambda key: key.kind is kind)
 
     def health(self) -> StatusWriterHealth:
         """The present state."""

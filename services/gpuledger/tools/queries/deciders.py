@@ -2,6 +2,7 @@
 
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
+from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
@@ -10,4 +11,11 @@ from gpuledger.projection.definition import Projection
 
 def deciders() -> list[Projection]:
     """A new instance of each."""
-    return [SourcesProjection(), InventoryProjection(), BootstrapProjection(), PoolsProjection(), SealsProjection()]
+    return [
+        SourcesProjection(),
+        InventoryProjection(),
+        BootstrapProjection(),
+        PoolsProjection(),
+        MaintenanceProjection(),
+        SealsProjection(),
+    ]

@@ -6,7 +6,7 @@ import pytest
 
 from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.events.device import DeviceWithdrawn, Hardware
-from gpuledger.events.node import NodeBootstrapWithdrawn, NodeLabelled, NodeUnlabelled
+from gpuledger.events.node import NodeBootstrapWithdrawn, NodeGone, NodeLabelled, NodeUnlabelled
 from gpuledger.events.pool import PoolGone
 from gpuledger.events.settings import SettingsChanged
 from support.pools import (
@@ -15,6 +15,7 @@ from support.pools import (
     applied,
     described,
     detected,
+    isolated,
     marked,
     pool,
     prepared,
@@ -114,6 +115,8 @@ def test_a_mismatch_ends_when_the_pool_comes(world: PoolsLog) -> None:
         ("n1-0", described(missing=True), described(), "NotObserved"),
         ("n1", prepared(ready=False), prepared(), "NodeNotReadyForPooling"),
         ("n1", NodeBootstrapWithdrawn(), prepared(), "NodeNotReadyForPooling"),
+        ("n1", isolated(), isolated(aside=False), "NodeUnderMaintenance"),
+        ("n1", isolated(), NodeGone(uid="u1"), "NodeUnderMaintenance"),
         ("ns/p", pool(maintenance="enabled"), pool(), "PoolTakesNoDevices"),
         ("ns/p", pool(unit="MIG"), pool(), "PoolTakesNoDevices"),
         ("ns/p", pool(backend="DRA"), pool(), "PoolTakesNoDevices"),
@@ -130,6 +133,14 @@ def test_a_device_that_cannot_be_taken_yet_is_taken_later(
     assert (world.of("n1-0"), world.why("n1-0")) == (FREE, reason)
     world.record(subject, after)
     assert world.of("n1-0") == ("ns/p", PENDING)
+
+
+def test_a_pool_keeps_what_it_has_of_a_node_under_maintenance(world: PoolsLog) -> None:
+    world.record("ns/p", pool())
+    world.record("n1-0", marked("p"))
+    world.record("n1-0", applied("ns/p"))
+    assert world.record("n1", isolated()) == []
+    assert world.of("n1-0") == ("ns/p", "Assigned")
 
 
 @pytest.mark.parametrize("is_applied", [False, True], ids=["pending", "assigned"])

@@ -8,6 +8,7 @@ import pytest
 from gpuledger.api.kinds import MODULE_CONFIG, MODULE_CONFIGS
 from gpuledger.domain.fact import Fact
 from gpuledger.edge.kube.crds import node_feature_rule, shipped
+from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.cache.objects import ObjectCache, read
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.slices import ERRORS_SHOWN_MAX, bounded
@@ -16,7 +17,6 @@ from gpuledger.edge.statuswriter.fields import body, canonical, observe
 from gpuledger.edge.statuswriter.objects import DesiredObject, Key, Kind, ObservedObject
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
 from gpuledger.edge.statuswriter.reconcile.planner import STATUSES_MEMOIZED_MAX, Planner
-from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.throttle.lag import Lag
 from gpuledger.edge.watchers.resources import moduleconfig
 from gpuledger.events.payload import Payload
@@ -232,16 +232,21 @@ def test_what_comes_while_it_is_written_counts_by_itself() -> None:
     assert lag.seconds(SLICE) == 0.0
 
 
+def depth(queue: WorkQueue[Key], kind: Kind) -> int:
+    """How many keys of a kind are ready."""
+    return queue.depth(lambda key: key.kind is kind)
+
+
 async def test_the_depth_counts_what_is_to_be_taken_now() -> None:
     clock = Clock()
-    queue = WorkQueue(clock)
+    queue = WorkQueue[Key](clock)
     queue.add(SLICE)
     queue.add_background(OTHER)
     queue.add(DEVICE)
     queue.add(Key(Kind.SLICE, "s3"), clock.now_s + 5)
-    assert (queue.depth(Kind.SLICE), queue.depth(Kind.DEVICE), queue.depth(Kind.NODE)) == (2, 1, 0)
+    assert (depth(queue, Kind.SLICE), depth(queue, Kind.DEVICE), depth(queue, Kind.NODE)) == (2, 1, 0)
     assert await queue.take() == SLICE
-    assert queue.depth(Kind.SLICE) == 1
+    assert depth(queue, Kind.SLICE) == 1
 
 
 UNSET = SettingsChanged(claim_references="Redacted")

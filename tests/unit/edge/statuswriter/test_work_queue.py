@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
+from gpuledger.edge.kube.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.edge.kube.errors import TooManyRequestsError, UnavailableError
+from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.cache.objects import HOUR_S, ObjectState
 from gpuledger.edge.statuswriter.events.recorder import PendingQueue
-from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
-from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
+from gpuledger.edge.statuswriter.objects import Key
 from gpuledger.edge.statuswriter.throttle.drift_limit import correction_allowed_at_s, note_correction
 from gpuledger.runtime.backoff import Backoff
 from support.statuswriter_parts import DEVICE, NODE, Clock
@@ -28,7 +29,7 @@ def test_drift_of_an_object_is_corrected_so_many_times_an_hour() -> None:
 
 async def test_a_key_is_worked_on_once_and_by_one_worker() -> None:
     clock = Clock()
-    queue = WorkQueue(clock)
+    queue = WorkQueue[Key](clock)
     queue.add(DEVICE)
     queue.add(DEVICE)
     queue.add(NODE, clock.now_s + 5)
@@ -48,7 +49,7 @@ async def test_a_key_is_worked_on_once_and_by_one_worker() -> None:
 
 
 async def test_what_changed_goes_before_what_is_only_gone_through() -> None:
-    queue = WorkQueue(Clock())
+    queue = WorkQueue[Key](Clock())
     queue.add_background(DEVICE)
     queue.add_background(NODE)
     queue.add(NODE)
@@ -64,7 +65,7 @@ async def test_what_changed_goes_before_what_is_only_gone_through() -> None:
 
 async def test_a_key_for_later_is_not_taken_sooner() -> None:
     clock = Clock()
-    queue = WorkQueue(clock)
+    queue = WorkQueue[Key](clock)
     queue.add(DEVICE, clock.now_s + 60)
     queue.add(DEVICE)
     assert (len(queue), queue.active) == (1, 0)

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from gpuledger.api.kinds import EVENTS
+from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE, CircuitBreaker
 from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from gpuledger.edge.statuswriter.events.series import (
     EventSeries,
@@ -26,7 +27,6 @@ from gpuledger.edge.statuswriter.metrics.writer import EVENTS as OUTCOMES
 from gpuledger.edge.statuswriter.metrics.writer import HANDLER_ERRORS
 from gpuledger.edge.statuswriter.objects import Document, Key
 from gpuledger.edge.statuswriter.settings import WriteContext
-from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker
 
 HANDLER: Final = "events"
 INSTANCE: Final = "gpuledger-statuswriter"

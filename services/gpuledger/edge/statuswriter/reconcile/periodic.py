@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gpuledger.edge.kube.circuit_breaker import CircuitBreaker
 from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.settings import WriteContext
-from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker
 
 
 class PeriodicContext(NamedTuple):

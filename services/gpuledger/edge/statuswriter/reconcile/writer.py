@@ -12,7 +12,9 @@ from contextlib import nullcontext
 import structlog
 
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER
+from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE, CircuitBreaker, is_for_all
 from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError, SchemaError
+from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.cache.objects import Drift, KindCache
 from gpuledger.edge.statuswriter.events.recorder import EventRecorder
 from gpuledger.edge.statuswriter.events.series import Occurrence, drift_corrected, drift_left
@@ -29,9 +31,7 @@ from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key, Kind, 
 from gpuledger.edge.statuswriter.reconcile.decide import Action
 from gpuledger.edge.statuswriter.reconcile.planner import PlannedStep, Planner
 from gpuledger.edge.statuswriter.reconcile.responses import SOMEBODY, extra_of, observed_after, owners_of, uid_of
-from gpuledger.edge.statuswriter.reconcile.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.settings import WriteContext
-from gpuledger.edge.statuswriter.throttle.circuit_breaker import SERVER_TROUBLE, CircuitBreaker, is_for_all
 from gpuledger.edge.statuswriter.throttle.drift_limit import correction_allowed_at_s, note_correction
 from gpuledger.edge.statuswriter.throttle.lag import Lag
 from gpuledger.edge.statuswriter.throttle.write_interval import Pacing, WriteInterval
@@ -49,7 +49,7 @@ class ObjectWriter:
         self,
         context: WriteContext,
         planner: Planner,
-        queue: WorkQueue,
+        queue: WorkQueue[Key],
         breaker: CircuitBreaker,
         recorder: EventRecorder,
     ) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpuledger.edge.kube.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.edge.kube.errors import (
     ForbiddenError,
     InvalidError,
@@ -11,7 +12,6 @@ from gpuledger.edge.kube.errors import (
     UnavailableError,
     WebhookAwayError,
 )
-from gpuledger.edge.statuswriter.throttle.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.runtime.backoff import Backoff
 
 NOW_S = 1000.0

@@ -21,7 +21,7 @@ from gpuledger.edge.kube.errors import (
 )
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries
 
-log = structlog.get_logger("gpuledger.statuswriter")
+log = structlog.get_logger("gpuledger.kube")
 
 SERVER_TROUBLE = (TransientError, UnauthorizedError, KubeConfigError, ResponseError)
 """Errors that have nothing to do with the object of the request.

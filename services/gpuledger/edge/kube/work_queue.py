@@ -1,42 +1,48 @@
 """Work queue of keys: each key is in it at most once, becomes ready at its time, and is worked on by one worker.
 
-It holds keys only. Whoever takes a key looks up the desired object then, so that of many changes only the last is
+It holds keys only. Whoever takes a key looks up what is desired then, so that of many changes only the last is
 written. Keys in the background lane, such as those of a full list, wait until no changed object is ready.
 """
 
 import asyncio
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Any, Generic, TypeVar
 
-from gpuledger.edge.statuswriter.objects import Key, Kind
+K = TypeVar("K", bound=tuple[Any, ...] | str)
+"""Keys have an order, which decides between those that are due at one moment."""
 
 
-class WorkQueue:
+class WorkQueue(Generic[K]):
     """Keys in the order in which they came, and some for later. `now` gives seconds of a steady clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._ready: dict[Key, None] = {}
-        self._background: dict[Key, None] = {}
-        self._later: dict[Key, float] = {}
-        self._times: list[tuple[float, Key]] = []
-        self._busy: set[Key] = set()
-        self._again: dict[Key, float] = {}
+        self._ready: dict[K, None] = {}
+        self._background: dict[K, None] = {}
+        self._later: dict[K, float] = {}
+        self._times: list[tuple[float, K]] = []
+        self._busy: set[K] = set()
+        self._again: dict[K, float] = {}
         self._added = asyncio.Event()
 
     def __len__(self) -> int:
         return self.active + len(self._later)
+
+    def now_s(self) -> float:
+        """Seconds of the queue's clock."""
+        return self._now()
 
     @property
     def active(self) -> int:
         """How many keys are ready or being worked on."""
         return len(self._ready) + len(self._background) + len(self._busy)
 
-    def depth(self, kind: Kind) -> int:
-        """How many keys of a kind are ready."""
-        return sum(key.kind is kind for lane in (self._ready, self._background) for key in lane)
+    def depth(self, is_counted: Callable[[K], bool]) -> int:
+        """How many of the keys that are ready count."""
+        return sum(is_counted(key) for lane in (self._ready, self._background) for key in lane)
 
-    def add(self, key: Key, at_s: float = 0.0) -> None:
+    def add(self, key: K, at_s: float = 0.0) -> None:
         """Queue a key, not to be taken before `at_s`; one that is queued already keeps its place and its time."""
         if key in self._busy:
             self._again[key] = max(at_s, self._again.get(key, 0.0))
@@ -44,13 +50,13 @@ class WorkQueue:
             self._background.pop(key, None)
             self._put(key, at_s)
 
-    def add_background(self, key: Key) -> None:
+    def add_background(self, key: K) -> None:
         """Queue a key behind all others; one that is queued already, or being worked on, stays as it is."""
         if key not in self._busy and key not in self._ready and key not in self._later:
             self._background[key] = None
             self._added.set()
 
-    async def take(self) -> Key:
+    async def take(self) -> K:
         """The next key, which is the caller's until `done`."""
         while True:
             self._ripen()
@@ -61,7 +67,7 @@ class WorkQueue:
                 return key
             await self._wait()
 
-    def done(self, key: Key) -> None:
+    def done(self, key: K) -> None:
         """The caller has worked on the key; it comes again if it was added meanwhile."""
         self._busy.discard(key)
         if key in self._again:
@@ -72,7 +78,7 @@ class WorkQueue:
         for lane in (self._ready, self._background, self._later, self._times, self._again):
             lane.clear()
 
-    def _put(self, key: Key, at_s: float) -> None:
+    def _put(self, key: K, at_s: float) -> None:
         if at_s <= self._now():
             self._ready[key] = None
         else:

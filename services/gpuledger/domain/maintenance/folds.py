@@ -1,0 +1,159 @@
+"""Folds requests for maintenance, Nodes, decided isolations and their outcomes into rows. Pure.
+
+Of one owner's requests and releases, and of what watchers record, the latest by event time is in force; decisions and
+outcomes count in the order of the log. What was imported is history, and asks for nothing.
+"""
+
+from datetime import datetime
+from sys import intern
+
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late
+from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.maintenance.rows import (
+    APPLIED,
+    FAILED,
+    NOT_ISOLATED,
+    SUPERSEDED,
+    MaintenanceNode,
+    MaintenanceRequest,
+    NodeIsolation,
+    isolation_text,
+)
+from gpuledger.domain.maintenance.state import Maintenance
+from gpuledger.events.maintenance import (
+    Isolation,
+    NodeIsolationApplied,
+    NodeIsolationChanged,
+    NodeIsolationFailed,
+    NodeIsolationSuperseded,
+    NodeMaintenanceExpired,
+    NodeMaintenanceReleased,
+    NodeMaintenanceRequested,
+)
+from gpuledger.events.node import NodeGone, NodeObserved
+
+
+def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -> None:
+    before = _latest(state, fact, data.owner)
+    if before is None:
+        return
+    isolation = Isolation(unschedulable=data.cordon, taints=data.taints, labels=data.labels)
+    row = before._replace(
+        changed_at=fact.event.time,
+        requested_at=fact.event.time,
+        reason=data.reason,
+        message=data.message,
+        isolation=isolation_text(isolation),
+        expires_at=data.expires,
+        ended_at=None,
+    )
+    renews = before.requested_at is not None and before.ended_at is None
+    _put_request(state, fact, row, renews=renews)
+
+
+def _released(state: Maintenance, fact: Fact, data: NodeMaintenanceReleased) -> None:
+    before = _latest(state, fact, data.owner)
+    if before is not None:
+        row = before._replace(changed_at=fact.event.time, reason=data.reason, ended_at=fact.event.time)
+        _put_request(state, fact, row)
+
+
+def record_expiry(state: Maintenance, fact: Fact, data: NodeMaintenanceExpired) -> None:
+    """A request is over, at this place of the log, unless its owner renewed or released it meanwhile."""
+    row = state.request.get((fact.event.subject, data.owner))
+    if row is not None and row.ended_at is None and row.expires_at == data.expires:
+        _put_request(state, fact, row._replace(ended_at=data.expires))
+
+
+def _latest(state: Maintenance, fact: Fact, owner: str) -> MaintenanceRequest | None:
+    """The owner's row before a fact, or an empty one; None if the fact counts for nothing."""
+    if fact.event.imported:
+        return None
+    node, time = intern(fact.event.subject), fact.event.time
+    before = state.request.get((node, owner))
+    if before is None:
+        return MaintenanceRequest(node, intern(owner), time, None, "", "", NOT_ISOLATED, None, None)
+    return None if is_late(before.changed_at, time) else before
+
+
+def _put_request(state: Maintenance, fact: Fact, row: MaintenanceRequest, *, renews: bool = False) -> None:
+    state.request.put(row)
+    if row.ended_at is not None:
+        state.request_ends().add((row.node, row.owner), row.ended_at)
+    _forget_requests(state, counted_as_recorded(fact.event, fact.recorded_ns))
+    state.touch(row.node, renews=renews)
+
+
+def _forget_requests(state: Maintenance, recorded_at: datetime) -> None:
+    for key, ended_at in state.request_ends().pop_expired(recorded_at):
+        row = state.request.get(key)
+        if row is not None and row.ended_at == ended_at:
+            state.request.delete(key)
+
+
+def _observed(state: Maintenance, fact: Fact, data: NodeObserved) -> None:
+    _put_node(state, fact, data.uid)
+
+
+def _gone(state: Maintenance, fact: Fact, _data: NodeGone) -> None:
+    _put_node(state, fact, None)
+
+
+def _put_node(state: Maintenance, fact: Fact, uid: str | None) -> None:
+    node, time = intern(fact.event.subject), fact.event.time
+    before = state.node.get(node)
+    if before is None or not is_late(before.observed_at, time):
+        row = MaintenanceNode(node, uid, time)
+        state.node.put(row)
+        state.node_ends.note(row)
+        if uid is None:
+            state.isolation.delete(node)  # What was put on the Node went with it.
+        if before is None or before.uid != uid:
+            state.touch(node)
+    state.node_ends.forget(fact)
+
+
+def _isolation_changed(state: Maintenance, fact: Fact, data: NodeIsolationChanged) -> None:
+    row = NodeIsolation(
+        intern(fact.event.subject), data.uid, fact.event.id, fact.event.time, isolation_text(data.isolation),
+        json_text(data.owners), None, "", "", None, NOT_ISOLATED,
+    )  # fmt: skip
+    state.isolation.put(row)
+
+
+def _applied(state: Maintenance, fact: Fact, data: NodeIsolationApplied) -> None:
+    _settle(state, fact, data.intent, APPLIED, was=isolation_text(data.was))
+
+
+def _failed(state: Maintenance, fact: Fact, data: NodeIsolationFailed) -> None:
+    _settle(state, fact, data.intent, FAILED, data.reason, data.message)
+
+
+def _superseded(state: Maintenance, fact: Fact, data: NodeIsolationSuperseded) -> None:
+    _settle(state, fact, data.intent, SUPERSEDED, data.reason, data.message)
+
+
+def _settle(
+    state: Maintenance, fact: Fact, intent: str, result: str, reason: str = "", message: str = "", was: str = ""
+) -> None:
+    before = state.isolation.get(fact.event.subject)
+    if before is not None and before.intent == intent:
+        row = before._replace(
+            result=result, reason=reason, message=message, settled_at=fact.event.time, was=was or before.was
+        )
+        state.isolation.put(row)
+        state.isolation_ends.note(row)
+    state.isolation_ends.forget(fact)
+
+
+HANDLERS: Handlers = {
+    NodeMaintenanceRequested: _requested,
+    NodeMaintenanceReleased: _released,
+    NodeObserved: _observed,
+    NodeGone: _gone,
+    NodeIsolationChanged: _isolation_changed,
+    NodeIsolationApplied: _applied,
+    NodeIsolationFailed: _failed,
+    NodeIsolationSuperseded: _superseded,
+}
+"""Recorded expiries have no handler: `MaintenanceProjection.observed` folds them where they stand in the log."""

@@ -1,0 +1,75 @@
+"""The rows of the maintenance of nodes: who asks for it, which Nodes exist, and what was decided and done."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.table import TableSpec
+from gpuledger.events.maintenance import Isolation
+
+
+def isolation_text(isolation: Isolation) -> str:
+    """An isolation as its row has it, a JSON object; equal ones have the same text."""
+    return json_text(isolation.model_dump(mode="json"))
+
+
+class MaintenanceRequest(NamedTuple):
+    """An owner's latest request about a node, which ends with `ended_at`: its release, or its expiry.
+
+    `changed_at` is the time of the latest fact about it, `isolation` what it wants, as a JSON object.
+    """
+
+    node: str
+    owner: str
+    changed_at: datetime
+    requested_at: datetime | None
+    reason: str
+    message: str
+    isolation: str
+    expires_at: datetime | None
+    ended_at: datetime | None
+
+
+class MaintenanceNode(NamedTuple):
+    """The Node object of a name: its uid (None: there is none), as of the latest fact."""
+
+    node: str
+    uid: str | None
+    observed_at: datetime
+
+
+class NodeIsolation(NamedTuple):
+    """The newest intent about a node, and its outcome; `result` is None while there is none.
+
+    `intent` is the id of its event, `isolation` and `was` are JSON objects, `owners` is a JSON array. `result` is
+    `applied`, `failed` or `superseded`; `was` is what the Node has without us.
+    """
+
+    node: str
+    uid: str
+    intent: str
+    changed_at: datetime
+    isolation: str
+    owners: str
+    result: str | None
+    reason: str
+    message: str
+    settled_at: datetime | None
+    was: str
+
+    def ended_at(self) -> datetime | None:
+        """Since when the node is given back, and nothing is left to do; None before."""
+        return self.settled_at if self.isolation == NOT_ISOLATED and self.result == APPLIED else None
+
+
+NOT_ISOLATED = isolation_text(Isolation())
+"""The isolation of a node that nobody wants set aside."""
+
+APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
+"""Outcomes of intents."""
+
+MAINTENANCE_REQUEST = TableSpec("maintenance_request", MaintenanceRequest, ("node", "owner"))
+MAINTENANCE_NODE = TableSpec("maintenance_node", MaintenanceNode, ("node",))
+NODE_ISOLATION = TableSpec("node_isolation", NodeIsolation, ("node",))
+
+SPECS: tuple[TableSpec[Any], ...] = (MAINTENANCE_REQUEST, MAINTENANCE_NODE, NODE_ISOLATION)

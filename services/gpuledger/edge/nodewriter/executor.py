@@ -1,0 +1,170 @@
+"""Carries intents about nodes out, and has the outcome of each recorded.
+
+Many nodes are written side by side, each by one worker at a time. A write names the version of the Node that it is
+based on, so whoever was faster is never overwritten: the Node is read again, and planned anew.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import structlog
+
+from gpuledger.api.kinds import NODES
+from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE, CircuitBreaker
+from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError
+from gpuledger.edge.kube.work_queue import WorkQueue
+from gpuledger.edge.nodewriter import metrics
+from gpuledger.edge.nodewriter.decide import superseded
+from gpuledger.edge.nodewriter.intents import Intent, Intents, Outcome
+from gpuledger.edge.nodewriter.plan import plan
+from gpuledger.edge.nodewriter.recorder import OutcomeRecorder
+from gpuledger.edge.nodewriter.settings import NodeWriterSettings
+from gpuledger.events.maintenance import NodeIsolationApplied, NodeIsolationFailed, NodeIsolationSuperseded
+from gpuledger.events.payload import truncated
+from gpuledger.runtime.backoff import Jitter
+from gpuledger.runtime.clock import Clock
+
+log = structlog.get_logger("gpuledger.nodewriter")
+
+
+class Tools(NamedTuple):
+    """What the executor works with; `breaker` lets requests through, `jitter` is chance."""
+
+    client: KubeClient
+    breaker: CircuitBreaker
+    recorder: OutcomeRecorder
+    settings: NodeWriterSettings
+    clock: Clock
+    jitter: Jitter
+
+
+class Executor:
+    """Works on nodes with intents that have no outcome.
+
+    An outcome that was recorded here counts at once: the fold has it only when it comes back with the log.
+    """
+
+    def __init__(self, intents: Intents, queue: WorkQueue[str], tools: Tools) -> None:
+        self._intents = intents
+        self._queue = queue
+        self._tools = tools
+        self._recorded: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}
+
+    @property
+    def failing(self) -> int:
+        """How many nodes are tried again later."""
+        return len(self._failures)
+
+    def enqueue(self, nodes: Iterable[str]) -> None:
+        """Work on these nodes."""
+        for node in nodes:
+            self._queue.add(node)
+        metrics.WAITING.set(len(self._queue))
+
+    def forget_returned(self) -> None:
+        """Forget recorded outcomes that the fold has by now."""
+        if not self._recorded:
+            return
+        waiting = {intent.intent for node in self._intents.nodes() for intent in self._intents.about(node)}
+        self._recorded &= waiting
+
+    async def run(self) -> None:
+        """Work for ever."""
+        while True:
+            node = await self._queue.take()
+            try:
+                await self._work_on(node)
+            finally:
+                self._queue.done(node)
+                metrics.WAITING.set(len(self._queue))
+
+    async def _work_on(self, node: str) -> None:
+        try:
+            while (intent := self._next(node)) is not None:
+                await self._settle(intent)
+        except KubeError as error:
+            self._retry_later(node, error)
+        else:
+            self._failures.pop(node, None)
+
+    def _next(self, node: str) -> Intent | None:
+        return next((one for one in self._intents.about(node) if one.intent not in self._recorded), None)
+
+    async def _settle(self, intent: Intent) -> None:
+        outcome = self._superseded(intent) or await self._carry_out(intent)
+        if isinstance(outcome, NodeIsolationApplied):
+            metrics.LATENCY.observe(max(0.0, (self._tools.clock() - intent.recorded_at).total_seconds()))
+        await self._tools.recorder.record(intent, outcome)
+        self._recorded.add(intent.intent)
+        self._refusals.pop(intent.intent, None)
+        metrics.count(outcome)
+        _report(intent, outcome)
+
+    def _superseded(self, intent: Intent) -> NodeIsolationSuperseded | None:
+        is_newest, now = self._intents.is_newest(intent), self._tools.clock()
+        return superseded(intent, is_newest=is_newest, now=now, max_age=self._tools.settings.max_age)
+
+    async def _carry_out(self, intent: Intent) -> Outcome:
+        """Bring the Node to what the intent says; raises what keeps it from that for now."""
+        try:
+            return await self._write(intent)
+        except NotFoundError:
+            return NodeIsolationSuperseded(intent=intent.intent, reason="NodeGone")
+        except RefusedError as error:
+            if isinstance(error, (ConflictError, *SERVER_TROUBLE)):
+                raise
+            refusals = self._refusals[intent.intent] = self._refusals.get(intent.intent, 0) + 1
+            if refusals < self._tools.settings.refusals_max:
+                raise
+            reason = type(error).__name__.removesuffix("Error")
+            return NodeIsolationFailed(intent=intent.intent, reason=reason, message=truncated(str(error)))
+
+    async def _write(self, intent: Intent) -> Outcome:
+        """Read and write until nobody else is faster, and the Node is as desired.
+
+        Raises:
+            KubeError: a request failed, or somebody was faster each time.
+        """
+        client, request, attempts = self._tools.client, self._tools.breaker.request, self._tools.settings.conflicts_max
+        for attempt in range(attempts):
+            async with request():
+                node = await client.get(NODES, intent.node)
+            if node["metadata"]["uid"] != intent.uid:
+                return NodeIsolationSuperseded(intent=intent.intent, reason="NodeGone")
+            patch, was = plan(node, intent.isolation)
+            if patch is None:
+                return NodeIsolationApplied(intent=intent.intent, written=False, was=was)
+            if (outcome := self._superseded(intent)) is not None:
+                return outcome
+            try:
+                async with request():
+                    await client.merge_patch(NODES, intent.node, patch)
+            except ConflictError:
+                if attempt + 1 == attempts:
+                    raise
+                continue
+            return NodeIsolationApplied(intent=intent.intent, written=True, was=was)
+        raise AssertionError("the last conflict is raised")
+
+    def _retry_later(self, node: str, error: KubeError) -> None:
+        metrics.RETRIES.labels(type(error).__name__).inc()
+        failures = self._failures[node] = self._failures.get(node, 0) + 1
+        is_refused = isinstance(error, RefusedError) and not isinstance(error, (ConflictError, *SERVER_TROUBLE))
+        settings = self._tools.settings
+        backoff = settings.refused_backoff if is_refused else settings.backoff
+        pause_s = backoff.pause_s(failures, self._tools.jitter())
+        log.warning("nodewriter.failed", node=node, reason=str(error), retry_s=round(pause_s, 3))
+        self._queue.add(node, self._queue.now_s() + pause_s)
+
+
+def _report(intent: Intent, outcome: Outcome) -> None:
+    shown = {"node": intent.node, "intent": intent.intent}
+    if isinstance(outcome, NodeIsolationApplied):
+        log.info("nodewriter.applied", **shown, written=outcome.written)
+    elif isinstance(outcome, NodeIsolationSuperseded) and outcome.reason in ("Newer", "NodeGone"):
+        log.info("nodewriter.superseded", **shown, reason=outcome.reason)
+    else:
+        log.error("nodewriter.not-applied", **shown, reason=outcome.reason, message=outcome.message)

@@ -1,0 +1,27 @@
+"""Metrics of the node writer."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from gpuledger.edge.nodewriter.intents import Outcome
+from gpuledger.events.maintenance import NodeIsolationFailed, NodeIsolationSuperseded
+from gpuledger.runtime.telemetry import SECONDS
+
+ACTIVE = Gauge("gpuledger_nodewriter_active", "1 while this process may write to Nodes, 0 on standby.")
+WAITING = Gauge("gpuledger_nodewriter_waiting", "Nodes about which an intent has no outcome yet.")
+LATENCY = Histogram(
+    "gpuledger_nodewriter_latency_seconds",
+    "From recording an intent about a node to the API server's answer that has it.",
+    buckets=(*SECONDS, 30.0, 120.0),
+)
+OUTCOMES = Counter("gpuledger_nodewriter_outcomes_total", "Intents about nodes that were settled.", ["outcome"])
+for _outcome in ("Applied", "Failed", "Newer", "NodeGone", "Expired", "Imported"):
+    OUTCOMES.labels(_outcome)  # An increase from nothing would be none.
+RETRIES = Counter("gpuledger_nodewriter_retries_total", "Attempts on a node that failed, by error.", ["error"])
+
+
+def count(outcome: Outcome) -> None:
+    """Count an outcome: applied, failed, or why it was superseded."""
+    if isinstance(outcome, NodeIsolationSuperseded):
+        OUTCOMES.labels(outcome.reason).inc()
+    else:
+        OUTCOMES.labels("Failed" if isinstance(outcome, NodeIsolationFailed) else "Applied").inc()

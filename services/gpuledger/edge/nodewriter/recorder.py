@@ -1,0 +1,83 @@
+"""Records outcomes in the ledger, one after the other in an epoch of this process, until the ledger has each.
+
+An outcome's id follows from its intent's, so one that is recorded again after a crash is the same event.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from gpuledger.edge.nodewriter.intents import Intent, Outcome
+from gpuledger.edge.nodewriter.settings import NodeWriterSettings
+from gpuledger.events.envelope import Event, encode, nats_subject_of
+from gpuledger.events.ids import derived_id
+from gpuledger.events.publishing import SourceKind
+from gpuledger.ledger.api import Ledger, Outgoing
+from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
+from gpuledger.ledger.own import publish_own
+from gpuledger.runtime.backoff import Jitter, Retries
+from gpuledger.runtime.clock import Clock, NewId, random_id
+
+SOURCE: Final = f"/services/{SourceKind.NODEWRITER}"
+
+log = structlog.get_logger("gpuledger.nodewriter")
+
+
+class OutcomeRecorder:
+    """Publishes outcomes in the order of their numbers: one alone at once, and those that wait meanwhile together."""
+
+    def __init__(
+        self, ledger: Ledger, settings: NodeWriterSettings, clock: Clock, jitter: Jitter, new_id: NewId = random_id
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._retries = Retries(settings.backoff, jitter)
+        self._new_id = new_id
+        self._epoch = new_id()
+        self._number = 0
+        self._publishing = asyncio.Lock()
+        self._waiting: dict[Outgoing, None] = {}
+
+    async def record(self, intent: Intent, outcome: Outcome) -> None:
+        """Return once the ledger has the outcome.
+
+        Raises:
+            EventRefusedError: the ledger will never take it.
+        """
+        message = self._message(intent, outcome)
+        self._waiting[message] = None
+        async with self._publishing:
+            if message in self._waiting:
+                messages, self._waiting = list(self._waiting), {}
+                await self._publish(messages)
+
+    def _message(self, intent: Intent, outcome: Outcome) -> Outgoing:
+        self._number += 1
+        event = Event(
+            derived_id(intent.intent, outcome.TYPE, intent.node),
+            SOURCE,
+            outcome.TYPE,
+            intent.node,
+            max(self._clock(), intent.time),
+            outcome,
+            self._epoch,
+            self._number,
+            intent.intent,
+            intent.correlation,
+        )
+        return Outgoing(nats_subject_of(event), self._new_id(), encode(event))
+
+    async def _publish(self, messages: list[Outgoing]) -> None:
+        while True:
+            try:
+                await publish_own(self._ledger, messages)
+            except EventRefusedError:
+                raise
+            except (LedgerUnavailableError, PublishError) as error:
+                pause_s = self._retries.pause_s()
+                log.warning("nodewriter.outcome-waits", reason=str(error), retry_s=round(pause_s, 3))
+                await asyncio.sleep(pause_s)
+            else:
+                self._retries.reset()
+                return

@@ -1,0 +1,86 @@
+"""`gpuledger node` and `get maintenance`: what they record, what they refuse, and how they say so."""
+
+import getpass
+
+import pytest
+
+from gpuledger.events.envelope import decode
+from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.ledger.jetstream import JetStreamLedger
+from support.cli import Run
+from support.events import event
+from support.ledgers import everything
+from support.maintenance import WATCHERS, observed
+from support.projections import publish
+
+ME = f"operators/{getpass.getuser()}"
+
+
+async def test_a_request_is_listed_until_it_is_released(run: Run, ledger: JetStreamLedger) -> None:
+    asked = await run("node", "cordon", "w1", "--reason", "fan", "--label", "state=broken", "--message", "loud")
+    assert (asked.code, "There is no node w1 yet" in asked.err) == (0, True), asked
+    (found,) = (await run("get", "maintenance", "-o", "json")).json()
+    assert (found["node"], found["owner"], found["reason"], found["state"]) == ("w1", ME, "fan", "NoNode")
+    await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
+    shown = (await run("get", "maintenance", "w1", "-o", "wide")).out.splitlines()
+    assert shown[0].split() == [
+        "NODE", "OWNER", "REASON", "REQUESTED", "EXPIRES", "CORDON", "STATE", "SINCE", "TAINTS", "LABELS", "MESSAGE",
+        "DETAIL",
+    ]  # fmt: skip
+    assert "Pending" in shown[1]
+    assert "state=broken" in shown[1]
+    described = (await run("describe", "node", "w1")).out
+    assert ME in described[described.index("Maintenance:") :]
+    position = await ledger.head()
+    released = await run("node", "uncordon", "node/w1")
+    assert "is to be given back" in released.err
+    (left,) = (await run("get", "maintenance", "-o", "json")).json()
+    assert (left["owner"], left["state"], left["cordon"]) == (None, "Pending", False)
+    (then,) = (await run("get", "maintenance", "--as-recorded", str(position), "-o", "json")).json()
+    assert (then["owner"], then["cordon"]) == (ME, True)
+    own = [decode(one.data) for one in await everything(ledger) if ".svc.operators." in one.subject]
+    assert [type(one.data) for one in own] == [NodeMaintenanceRequested, NodeMaintenanceReleased]
+    assert {one.source for one in own} == {f"/{ME}"}
+
+
+@pytest.mark.usefixtures("ledger")
+async def test_a_request_can_end_by_itself(run: Run) -> None:
+    asked = await run("node", "cordon", "w1", "--reason", "fan", "--for", "4h")
+    assert " until 20" in asked.err
+    (found,) = (await run("get", "maintenance", "-o", "json")).json()
+    assert found["expires_at"] > found["requested_at"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("cordon", "a b", "--reason", "x"), "'a b' as the name of a node is not valid"),
+        (("uncordon", "w1", "--owner", "x" * 254), "--owner has 1 to 253 characters"),
+        (("cordon", "w1", "--reason", " "), "--reason has 1 to 253 characters"),
+        (("cordon", "w1", "--reason", "x", "--taint", "broken"), "no taint of the form KEY[=VALUE]:EFFECT"),
+        (("cordon", "w1", "--reason", "x", "--taint", "a b:NoSchedule"), "The key 'a b' of the taint is not valid"),
+        (("cordon", "w1", "--reason", "x", "--label", "broken"), "no label of the form KEY=VALUE"),
+        (("cordon", "w1", "--reason", "x", "--label", "a=b c"), "The value 'b c' of the label is not valid"),
+        (("cordon", "w1", "--reason", "x", "--for", "soon"), "is not a time"),
+        (("uncordon", "w1"), "has no request about node w1. Nobody has"),
+        (("cordon", "w1", "--reason", "x", *["--label=a=b"] * 17), "A request has at most 16 --label"),
+    ],
+)
+@pytest.mark.usefixtures("ledger")
+async def test_what_makes_no_sense_is_refused(run: Run, options: tuple[str, ...], problem: str) -> None:
+    refused = await run("node", *options)
+    assert refused.code != 0
+    assert problem in refused.err
+
+
+@pytest.mark.usefixtures("ledger")
+async def test_who_releases_for_somebody_else_is_shown_for_whom(run: Run) -> None:
+    await run("node", "cordon", "w1", "--reason", "x", "--owner", "operators/ada")
+    refused = await run("node", "uncordon", "w1")
+    assert "These have: operators/ada. Give one as --owner" in refused.err
+
+
+@pytest.mark.usefixtures("ledger")
+async def test_there_is_no_history_of_it_in_event_time(run: Run) -> None:
+    refused = await run("get", "maintenance", "--at", "-1h")
+    assert (refused.code != 0, "history" in refused.err) == (True, True), refused

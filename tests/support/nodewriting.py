@@ -1,0 +1,188 @@
+"""The node writer for tests: quick to try again, killed at any step, and intents about Nodes of an API server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from gpuledger.api.kinds import NODES
+from gpuledger.db.locks import LockCheck
+from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
+from gpuledger.edge.kube.ownership import claim, owner
+from gpuledger.edge.nodewriter.service import NodeWriter
+from gpuledger.edge.nodewriter.settings import NodeWriterSettings
+from gpuledger.events.envelope import Decoded, Event, decode
+from gpuledger.events.maintenance import Isolation, NodeIsolationChanged
+from gpuledger.events.position import is_at_or_after
+from gpuledger.ledger.api import Expected, Outgoing, Receipt
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.followed_log import FollowedLog
+from gpuledger.runtime.backoff import Backoff
+from gpuledger.runtime.clock import random_id, system_clock
+from support.events import outgoing
+from support.ledger_double import LedgerDouble
+from support.ledgers import everything
+from support.projections import stop
+from support.statuswriting import CountingClient
+from support.waiting import eventually
+
+BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
+QUICK = NodeWriterSettings(
+    backoff=BACKOFF, refused_backoff=BACKOFF, restart_backoff=BACKOFF, lock_check=LockCheck(interval_s=0.1),
+    ownership_check_s=60.0,
+)  # fmt: skip
+ASIDE = Isolation.model_validate(
+    {
+        "unschedulable": True,
+        "taints": [{"key": "gpu/broken", "effect": "NoSchedule"}],
+        "labels": {"example.com/state": "broken"},
+    }
+)
+
+
+class KilledError(Exception):
+    """The process is killed."""
+
+
+class Steps:
+    """Counts the steps of a process, and kills it at one of them; what is under way is not done, or not answered."""
+
+    def __init__(self, kill_at: int | None = None) -> None:
+        self.taken = 0
+        self._kill_at = kill_at
+
+    @property
+    def has_killed(self) -> bool:
+        """Whether the process came to the step that it is killed at; it takes none behind that."""
+        return self._kill_at is not None and self.taken >= self._kill_at
+
+    def take(self) -> None:
+        self.taken += 1
+        if self.has_killed:
+            raise KilledError
+
+
+class SteppingClient(CountingClient):
+    """Each request is two steps: before it is sent, and before its answer is heard."""
+
+    steps = Steps()
+
+    async def send(self, request: KubeRequest) -> Object:
+        self.steps.take()
+        answer = await super().send(request)
+        self.steps.take()
+        return answer
+
+    def patches(self, node: str) -> int:
+        """How many writes of a Node were sent."""
+        return self.written.count(f"PATCH {NODES.path()}/{node}")
+
+
+class SteppingLedger(LedgerDouble):
+    """Publishing is two steps: before it is recorded, and before the acknowledgement is heard."""
+
+    def __init__(self, ledger: JetStreamLedger, steps: Steps) -> None:
+        super().__init__(ledger)
+        self._steps = steps
+
+    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
+        self._steps.take()
+        receipts = await super().publish_many(messages, expected)
+        self._steps.take()
+        return receipts
+
+
+class Maintainer:
+    """Intents as the decider of maintenance records them, about Nodes that exist, and what became of them."""
+
+    def __init__(self, ledger: JetStreamLedger, client: KubeClient) -> None:
+        self.ledger = ledger
+        self.client = client
+        self._number = 0
+
+    async def claim(self) -> None:
+        """The cluster belongs to the ledger."""
+        await claim(self.client, owner(self.ledger.identity.ledger_id, system_clock()), "test")
+
+    async def node(self, name: str, **spec: Any) -> Object:
+        """Create a Node."""
+        return await self.client.create(NODES, {"metadata": {"name": name}, "spec": spec})
+
+    async def ask(self, name: str, isolation: Isolation, at: datetime | None = None, **more: Any) -> Decoded:
+        """Record an intent about a Node that exists."""
+        uid = (await self.client.get(NODES, name))["metadata"]["uid"]
+        return await self.record(name, NodeIsolationChanged(uid=uid, isolation=isolation), at, **more)
+
+    async def record(self, name: str, data: NodeIsolationChanged, at: datetime | None = None, **more: Any) -> Decoded:
+        """Record an intent."""
+        self._number += 1
+        time, source = at or system_clock(), "/services/maintenance"
+        intent: Decoded = Event(random_id(), source, data.TYPE, name, time, data, "e1", self._number, **more)
+        await self.ledger.publish_many([outgoing(intent)])
+        return intent
+
+    async def outcomes(self, intent: Decoded) -> list[Decoded]:
+        """The outcomes of an intent, each once however often it was recorded."""
+        found = [decode(one.data) for one in await everything(self.ledger) if ".svc.nodewriter." in one.subject]
+        return list({one.id: one for one in found if one.causation_id == intent.id}.values())
+
+    async def spec(self, name: str) -> Object:
+        """What schedulers see of a Node: its spec, but for what a new one has."""
+        found = await self.client.get(NODES, name)
+        spec: Object = found["spec"]
+        taints = [one for one in spec.get("taints") or () if not one["key"].startswith("node.kubernetes.io/")]
+        return {"unschedulable": spec.get("unschedulable", False), "taints": taints}
+
+
+@asynccontextmanager
+async def node_writer(
+    ledger: JetStreamLedger, database_url: str, client: KubeClient, settings: NodeWriterSettings = QUICK
+) -> AsyncIterator[NodeWriter]:
+    """A node writer that runs until the block ends."""
+    async with aclosing(FollowedLog((), ledger, database_url)) as followed:
+        writer = NodeWriter(ledger, database_url, client, followed, settings=settings)
+        task = asyncio.create_task(writer.run())
+        try:
+            yield writer
+            assert not task.done(), task
+        finally:
+            await stop(task)
+
+
+async def run_until_killed(ledger: JetStreamLedger, database_url: str, client: SteppingClient, steps: Steps) -> bool:
+    """Run a node writer until it is killed, or has settled everything; says whether it was killed."""
+    client.steps = steps
+    stepping = SteppingLedger(ledger, steps)
+    async with aclosing(FollowedLog((), stepping, database_url)) as followed:
+        writer = NodeWriter(stepping, database_url, client, followed, settings=QUICK)
+        task = asyncio.create_task(writer.run())
+        settling = asyncio.create_task(settled(writer, ledger))
+        try:
+            await asyncio.wait([task, settling], return_when=asyncio.FIRST_COMPLETED)
+            if not steps.has_killed:
+                return False
+            await asyncio.wait([task])
+            assert isinstance(task.exception(), KilledError), task
+            return True
+        finally:
+            await stop(settling)
+            if not task.done():
+                await stop(task)
+            client.steps = Steps()
+
+
+async def settled(writer: NodeWriter, ledger: JetStreamLedger) -> None:
+    """Return when all intents in the ledger have outcomes."""
+    head = await ledger.head()
+
+    async def is_settled() -> bool:
+        health = writer.health()
+        return health.state == "writing" and is_at_or_after(health.position, head) and not health.waiting
+
+    await eventually(is_settled)
+
+
+PATIENT = replace(QUICK, refusals_max=3)
+"""Gives up soon."""
