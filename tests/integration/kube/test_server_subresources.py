@@ -175,7 +175,9 @@ async def test_an_eviction_of_another_pod_of_the_name_changes_nothing_of_it(api:
     before = (await api("GET", f"{PODS}/p")).body
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     for preconditions in ({"uid": "u0"}, {"resourceVersion": "1"}):
-        refused = await api("POST", f"{PODS}/p/eviction", eviction | {"deleteOptions": {"preconditions": preconditions}})
+        refused = await api(
+            "POST", f"{PODS}/p/eviction", eviction | {"deleteOptions": {"preconditions": preconditions}}
+        )
         assert (refused.code, refused.body["reason"]) == (409, "Conflict")
     assert (await api("GET", f"{PODS}/p")).body == before
     metadata = before["metadata"]

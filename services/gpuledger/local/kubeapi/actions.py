@@ -41,7 +41,8 @@ async def evict(writer: Writer, request: ApiRequest, body: Object, options: Writ
     A precondition is checked behind the budget, and before anything of the pod changes.
 
     Raises:
-        ApiError: 429, a budget does not; 500, two budgets apply; 409, a precondition fails; or the pod cannot be deleted.
+        ApiError: 429, a budget does not; 500, two budgets apply; 409, a precondition fails; or the pod
+            cannot be deleted.
     """
     pod = writer.found(request.target)
     budgets = writer.store.collection(BUDGETS).objects(request.target.namespace)
