@@ -84,6 +84,23 @@ class SteppingClient(CountingClient):
         return self.written.count(f"PATCH {NODES.path()}/{node}")
 
 
+class InterruptedClient(SteppingClient):
+    """Something happens right before, or right behind, its first eviction."""
+
+    before: Callable[[], Awaitable[None]] | None = None
+    behind: Callable[[], Awaitable[None]] | None = None
+
+    async def send(self, request: KubeRequest) -> Object:
+        if not request.path.endswith("/eviction"):
+            return await super().send(request)
+        before, behind, self.before, self.behind = self.before, self.behind, None, None
+        await _run(before)
+        try:
+            return await super().send(request)
+        finally:
+            await _run(behind)
+
+
 class SteppingLedger(LedgerDouble):
     """Publishing is two steps: before it is recorded, and before the acknowledgement is heard."""
 

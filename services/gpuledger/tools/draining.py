@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
+from math import ceil
 from typing import Final, NamedTuple
 
 from gpuledger.domain.maintenance.rows import FINISHED, SUPERSEDED, TIMED_OUT
 from gpuledger.domain.maintenance.state import Maintenance
+from gpuledger.events.maintenance import NodeMaintenanceRequested
 from gpuledger.tools.drain_rows import left_pods, owned_drains
 from gpuledger.tools.maintenance import current_state
 from gpuledger.tools.queries.backend import Backend
@@ -37,21 +39,35 @@ class Look(NamedTuple):
         return self.progress in (FINISHED, SUPERSEDED, TIMED_OUT, ENDED)
 
 
-async def follow(backend: Backend, node: str, owner: str, requested_at: datetime) -> AsyncIterator[Look]:
-    """How far the drain is that the owner requested, each time that it changed, until it is over."""
-    last, is_begun, waits = None, False, 0
-    while last is None or not last.is_over:
+def wait_max_s(data: NodeMaintenanceRequested) -> float:
+    """How long somebody waits for a drain: until it has finished or timed out, if somebody works on it."""
+    timeout_s = data.drain.timeout_s if data.drain is not None else 0
+    return BEGIN_MAX_S + 2 * timeout_s
+
+
+async def follow(
+    backend: Backend, node: str, owner: str, requested_at: datetime, wait_max_s: float
+) -> AsyncIterator[Look]:
+    """How far the drain is that the owner requested, each time that it changed, until it is over.
+
+    Nobody waits for longer than `wait_max_s`, nor than `BEGIN_MAX_S` for the first report.
+    """
+    last: Look | None = None
+    for poll in range(ceil(wait_max_s / POLL_S)):
         look = _look(await current_state(backend), node, owner, requested_at)
-        is_begun = is_begun or look.progress not in (UNREPORTED, ENDED)
-        if look.progress == ENDED and not is_begun and waits * POLL_S < BEGIN_MAX_S:
-            look = look._replace(progress=UNREPORTED)
-        if look.progress == UNREPORTED and waits * POLL_S >= BEGIN_MAX_S:
-            look = look._replace(progress=ENDED, detail="nobody has begun it; see `gpuledger doctor`")
+        is_begun = last is not None and last.progress != UNREPORTED
+        if not is_begun and look.progress in (UNREPORTED, ENDED):
+            look = Look(UNREPORTED, 0, (), "") if poll * POLL_S < BEGIN_MAX_S else UNATTENDED
         if look != last:
             yield look
-        last, waits = look, waits + 1
-        if not look.is_over:
-            await asyncio.sleep(POLL_S)
+        if look.is_over:
+            return
+        last = look
+        await asyncio.sleep(POLL_S)
+    yield UNATTENDED
+
+
+UNATTENDED: Final = Look(ENDED, 0, (), "nobody works on it; `gpuledger doctor` may say why")
 
 
 def _look(state: Maintenance, node: str, owner: str, requested_at: datetime) -> Look:

@@ -18,11 +18,20 @@ from gpuledger.events.maintenance import (
     NodeDrainSuperseded,
     NodeDrainTimedOut,
 )
+from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
 from support.kube_server import KubeServer
-from support.nodewriting import QUICK, Maintainer, SteppingClient, Steps, node_writer, run_until_killed
+from support.nodewriting import (
+    QUICK,
+    InterruptedClient,
+    Maintainer,
+    SteppingClient,
+    Steps,
+    node_writer,
+    run_until_killed,
+)
 from support.statuswriting import counting
 from support.waiting import eventually
 
@@ -179,6 +188,51 @@ async def test_a_release_stops_it_in_the_middle(
         await maintainer.node("n2", unschedulable=True)
         await until(maintainer, await maintainer.drain("n2", IMMEDIATE), NodeDrainFinished)
     assert (await maintainer.pods(), writing.evictions()) == (["a"], requested)
+
+
+async def test_a_pod_that_came_later_under_the_same_name_is_not_evicted(
+    maintainer: Maintainer, migrated_url: str, kube: KubeServer
+) -> None:
+    await maintainer.node("n1", unschedulable=True)
+    await maintainer.pod("a", "n1")
+    intent = await maintainer.drain("n1", IMMEDIATE)
+
+    async def replace_it() -> None:
+        await maintainer.client.delete(PODS, "a", "default")
+        await maintainer.pod("a", "n2")
+
+    async with counting(kube.kubeconfig, InterruptedClient) as client:
+        assert isinstance(client, InterruptedClient)
+        client.before = replace_it
+        async with node_writer(maintainer.ledger, migrated_url, client):
+            await until(maintainer, intent, NodeDrainFinished)
+    assert (await maintainer.pods(), client.evictions()) == (["a"], ["a"])
+
+
+async def test_a_release_behind_an_eviction_spares_the_next_pod(
+    maintainer: Maintainer, migrated_url: str, kube: KubeServer
+) -> None:
+    await maintainer.node("n1", unschedulable=True)
+    await maintainer.pod("a", "n1")
+    await maintainer.pod("b", "n1")
+    intent = await maintainer.drain("n1", IMMEDIATE)
+    async with counting(kube.kubeconfig, InterruptedClient) as client:
+        assert isinstance(client, InterruptedClient)
+        async with node_writer(maintainer.ledger, migrated_url, client) as writer:
+
+            async def release() -> None:
+                await maintainer.drain("n1")
+                head = await maintainer.ledger.head()
+
+                async def is_folded() -> bool:
+                    return is_at_or_after(writer.health().position, head)
+
+                await eventually(is_folded)
+
+            client.behind = release
+            over = await until(maintainer, intent, NodeDrainSuperseded)
+    assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer")
+    assert (await maintainer.pods(), client.evictions()) == (["b"], ["a"])
 
 
 async def test_nothing_is_evicted_while_a_person_has_the_node_uncordoned(

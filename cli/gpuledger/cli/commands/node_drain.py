@@ -87,7 +87,8 @@ async def _drain(data_dir: Path | None, node: str, data: NodeMaintenanceRequeste
             message(f"There is no node {node} yet; it will be drained once it is there.")
         elif wait:
             shown: dict[str, str] = {}
-            async for look in draining.follow(backend, node, data.owner, requested_at):
+            wait_max_s = draining.wait_max_s(data)
+            async for look in draining.follow(backend, node, data.owner, requested_at, wait_max_s):
                 _show(look, shown)
             _conclude(node, look)
             return
