@@ -50,14 +50,19 @@ async def follow(
 ) -> AsyncIterator[Look]:
     """How far the drain is that the owner requested, each time that it changed, until it is over.
 
-    Nobody waits for longer than `wait_max_s`, nor than `BEGIN_MAX_S` for the first report.
+    Nobody waits for longer than `wait_max_s`, nor than `BEGIN_MAX_S` for the first report. There is
+    another first one where somebody else's request changes the drain.
     """
     last: Look | None = None
-    for poll in range(ceil(wait_max_s / POLL_S)):
+    is_begun, silent_polls = False, 0
+    for _ in range(ceil(wait_max_s / POLL_S)):
         look = _look(await current_state(backend), node, owner, requested_at)
-        is_begun = last is not None and last.progress != UNREPORTED
-        if not is_begun and look.progress in (UNREPORTED, ENDED):
-            look = Look(UNREPORTED, 0, (), "") if poll * POLL_S < BEGIN_MAX_S else UNATTENDED
+        if look.progress == ENDED and not is_begun:
+            look = Look(UNREPORTED, 0, (), "")
+        is_begun = is_begun or look.progress != UNREPORTED
+        silent_polls = silent_polls + 1 if look.progress == UNREPORTED else 0
+        if silent_polls * POLL_S > BEGIN_MAX_S:
+            look = UNATTENDED
         if look != last:
             yield look
         if look.is_over:

@@ -1,16 +1,20 @@
 """`gpuledger node` and `get maintenance`: what they record, what they refuse, and how they say so."""
 
+import asyncio
 import getpass
+from functools import partial
 
 import pytest
 
-from gpuledger.events.envelope import decode
+from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.maintenance import (
     Drain,
     LeavingPod,
     NamespaceMode,
     NodeDrainChanged,
+    NodeDrainFinished,
     NodeDrainProgressed,
+    NodeDrainTimedOut,
     NodeMaintenanceReleased,
     NodeMaintenanceRequested,
 )
@@ -18,8 +22,9 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from support.cli import Run
 from support.events import event
 from support.ledgers import everything
-from support.maintenance import WATCHERS, observed
+from support.maintenance import WATCHERS, WRITER, observed
 from support.projections import publish
+from support.waiting import eventually
 
 ME = f"operators/{getpass.getuser()}"
 
@@ -63,17 +68,55 @@ async def test_a_drain_is_listed_with_the_pods_that_are_left(run: Run, ledger: J
     assert data.drain == Drain(mode="DeleteAfterTimeout", timeout_s=1800, namespaces=(team,))
     (found,) = (await run("get", "maintenance", "-o", "json")).json()
     assert (found["cordon"], found["drain"], found["pods_left"]) == (True, "Pending", None)
-    (intent,) = [
-        one for one in map(decode, [one.data for one in await everything(ledger)])
-        if isinstance(one.data, NodeDrainChanged)
-    ]  # fmt: skip
+    (intent,) = await drains(ledger)
     left = (LeavingPod(namespace="team-a", pod="p", state="Blocked: b"),)
     report = NodeDrainProgressed(intent=intent.id, left=1, pods=left)
-    await publish(ledger, [event(report, "w1", source="/services/nodewriter")])
+    await publish(ledger, [event(report, "w1", source=WRITER)])
     (found,) = (await run("get", "maintenance", "-o", "json")).json()
     assert (found["drain"], found["pods_left"], found["pods"]) == ("Draining", 1, ["team-a/p (Blocked: b)"])
     described = (await run("describe", "node", "w1")).out
     assert "Draining" in described[described.index("Maintenance:") :]
+
+
+async def drains(ledger: JetStreamLedger) -> list[Decoded]:
+    """The intents to drain, as the ledger has them."""
+    found = [decode(one.data) for one in await everything(ledger) if one.subject.startswith("ledger.svc.maintenance.")]
+    return [one for one in found if isinstance(one.data, NodeDrainChanged)]
+
+
+async def test_who_waits_for_a_drain_sees_pods_go_also_when_somebody_else_asks_too(
+    run: Run, ledger: JetStreamLedger
+) -> None:
+    async def is_decided(number: int) -> bool:
+        return len(await drains(ledger)) >= number
+
+    await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
+    waiting = asyncio.ensure_future(run("node", "drain", "w1", "--reason", "fan"))
+    await eventually(partial(is_decided, 1))
+    (first,) = await drains(ledger)
+    left = (LeavingPod(namespace="team", pod="p", state="Blocked: b"),)
+    reports = [NodeDrainProgressed(intent=first.id, left=1, pods=left)]
+    await publish(ledger, [event(one, "w1", source=WRITER) for one in reports])
+    await run("node", "drain", "w1", "--reason", "x", "--owner", "operators/ben", "--mode", "Immediate", "--no-wait")
+    await eventually(partial(is_decided, 2))
+    _, second = await drains(ledger)
+    await publish(ledger, [event(NodeDrainFinished(intent=second.id), "w1", number=2, source=WRITER)])
+    done = await waiting
+    assert (done.code, "Node w1 is drained." in done.err) == (0, True), done
+
+
+async def test_who_waits_for_a_drain_that_is_late_is_shown_that(run: Run, ledger: JetStreamLedger) -> None:
+    async def is_decided() -> bool:
+        return bool(await drains(ledger))
+
+    await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
+    waiting = asyncio.ensure_future(run("node", "drain", "w1", "--reason", "fan"))
+    await eventually(is_decided)
+    (first,) = await drains(ledger)
+    late = NodeDrainTimedOut(intent=first.id, left=3)
+    await publish(ledger, [event(late, "w1", source=WRITER)])
+    done = await waiting
+    assert (done.code, "3 pods are left on node w1 after the time-out" in done.err) == (1, True), done
 
 
 @pytest.mark.usefixtures("ledger")

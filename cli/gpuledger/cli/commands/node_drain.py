@@ -97,8 +97,10 @@ async def _drain(data_dir: Path | None, node: str, data: NodeMaintenanceRequeste
 
 def _show(look: draining.Look, shown: dict[str, str]) -> None:
     """Print what changed: pods that are gone, and what others wait for."""
+    if look.progress in (draining.UNREPORTED, draining.ENDED):
+        return
     pods = dict(look.pods)
-    for pod in [one for one in shown if one not in pods and look.progress != draining.ENDED]:
+    for pod in [one for one in shown if one not in pods]:
         message(f"pod {pod} has left")
         del shown[pod]
     for pod, waits in pods.items():
