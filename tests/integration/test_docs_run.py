@@ -47,7 +47,8 @@ async def test_first_steps(tmp_path: Path) -> None:
         write_titan_sample(file, seed=SEED, devices=DEVICES)
         csv.writer(file).writerow((SERIAL, "c1-0c0s1n0", "2014-02-01 00:00:00", "2015-02-01 00:00:00", "", "TRUE", ""))
     with running_up(tmp_path / "fleet", "--no-kube"):  # otherwise every command starts the servers, and stops them
-        await follow(FIRST_STEPS, tmp_path, {"1/40000": "1/400"})
+        rules = "examples/quarantine-rules.yaml"
+        await follow(FIRST_STEPS, tmp_path, {"1/40000": "1/400", rules: str(ROOT / rules)})
 
 
 async def test_the_lab(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ FIRST_STEPS: Final = Story(
         ("docs/operations.md", "Archive"),
         ("docs/reports.md", "Archives"),
         ("docs/operations.md", "Closing a generation"),
+        ("docs/operations.md", "Quarantine of nodes"),
     ),
 )
 LAB: Final = Story(

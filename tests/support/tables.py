@@ -39,6 +39,7 @@ from gpuledger.domain.health import rows as health
 from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
+from gpuledger.domain.quarantine import rows as quarantine
 from gpuledger.domain.seals import chain as seals
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import Sum, TableSpec
@@ -62,6 +63,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "incidents": health.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
+    "health": quarantine.SPECS,
     "maintenance": maintenance.SPECS,
     "index": event_index.SPECS,
 }
@@ -325,5 +327,36 @@ NUMBER_REFUSED = Table(
     Column("position", BigInteger, nullable=False),
     Column("reason", TEXT),
     PrimaryKeyConstraint("partition", "position"),
+    schema=BOOKKEEPING,
+)
+
+EXPORT_CURSOR = Table(
+    "export_cursor",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("ledger_id", TEXT, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("event_id", TEXT),
+    Column("event_digest", TEXT),
+    Column("updated_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("name"),
+    schema=BOOKKEEPING,
+)
+
+EXPORT_DEAD_LETTER = Table(
+    "export_dead_letter",
+    metadata,
+    Column("name", TEXT, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("event_id", TEXT, nullable=False),
+    Column("type", TEXT, nullable=False),
+    Column("subject", TEXT, nullable=False),
+    Column("reason", TEXT, nullable=False),
+    Column("refused_at", TIME, nullable=False, server_default=func.now()),
+    PrimaryKeyConstraint("name", "generation", "partition", "position"),
     schema=BOOKKEEPING,
 )

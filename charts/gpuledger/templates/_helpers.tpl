@@ -54,7 +54,7 @@ because any other one ends with a nil pointer.
 */}}
 {{- define "gpuledger.checkDefaults" -}}
 {{- $values := .Values -}}
-{{- range list "admission" "agent" "components" "dashboards" "drain" "logArchive" "logProof" "nats" "objects" "partitions" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
+{{- range list "admission" "agent" "components" "dashboards" "drain" "export" "logArchive" "logProof" "nats" "objects" "partitions" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "restrictedAccess" "settings" }}
 {{- if not (hasKey $values .) }}
 {{- fail (printf "the values lack the defaults of %s, because they are those of an earlier chart (--reuse-values). Upgrade with --reset-then-reuse-values." .) }}
 {{- end }}
@@ -202,13 +202,13 @@ DATABASE_READ_URL: {{ . | quote }}
 
 {{/* As whom a component works with the servers, by the name of its role. Call with the component. */}}
 {{- define "gpuledger.role" -}}
-{{- get (dict "migrate" "operator" "log-archive" "operator" "log-proof" "reader") . | default "services" }}
+{{- get (dict "migrate" "operator" "log-archive" "operator" "log-proof" "reader" "export" "reader") . | default "services" }}
 {{- end }}
 
 {{/*
 How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret, clientCertificate, and brought for the
-chart's own server. Call with (list $ "component"); `migrate` and `log-archive` are the operator, `log-proof` is a
-reader, all others are the services.
+chart's own server. Call with (list $ "component"); `migrate` and `log-archive` are the operator, `log-proof` and
+`export` are readers, all others are the services.
 */}}
 {{- define "gpuledger.natsLogin" -}}
 {{- $root := index . 0 -}}

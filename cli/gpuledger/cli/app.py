@@ -23,6 +23,7 @@ COMMANDS = LazyCommands(
         "pool": Place(f"{_COMMANDS}.pool", "app"),
         "device": Place(f"{_COMMANDS}.device", "app"),
         "node": Place(f"{_COMMANDS}.node_drain", "app"),
+        "quarantine": Place(f"{_COMMANDS}.quarantine", "app"),
         "incident": Place(f"{_COMMANDS}.incident", "app"),
         "timeline": Place(f"{_COMMANDS}.timeline", "timeline"),
         "diff": Place(

@@ -25,7 +25,8 @@ _AS_FORMATTED: Final = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 """With these the library writes a time that is in UTC as `format_time` does, and ends no other one with `Z`."""
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AMOUNT = re.compile(r"([0-9]+)([smhdw])")
-_RELATIVE = re.compile(r"([+-])((?:[0-9]+[smhdw])+)")
+_AMOUNTS = re.compile(r"(?:[0-9]+[smhdw])+")
+_RELATIVE = re.compile(rf"([+-])({_AMOUNTS.pattern})")
 _TIMESTAMP = re.compile(
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
     r"(?:[Tt ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,9}))?)?"
@@ -91,6 +92,11 @@ def parse_time(text: str, now: datetime) -> datetime:
     except ValueError as error:
         raise TimeFormatError(text, reason=str(error)) from error
     raise TimeFormatError(text)
+
+
+def is_duration(text: str) -> bool:
+    """Whether a text is amounts of w, d, h, m, s alone, such as `30d`."""
+    return _AMOUNTS.fullmatch(text.strip()) is not None
 
 
 def parse_position(text: str) -> tuple[int | None, Offset]:

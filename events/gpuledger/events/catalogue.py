@@ -22,6 +22,7 @@ from gpuledger.events import (
     node,
     pod,
     pool,
+    quarantine,
     rule,
     settings,
     slice,  # noqa: A004 - the aggregate's name
@@ -46,6 +47,7 @@ __all__ = [
     "node",
     "pod",
     "pool",
+    "quarantine",
     "registry",
     "rule",
     "settings",

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from gpuledger.events.node import LabelValue
 from gpuledger.events.payload import Count, Name, Payload, Text
-from gpuledger.events.publishing import SourceKind, by_service
+from gpuledger.events.publishing import Authority, PublishRule, SourceKind, by_service
 from gpuledger.events.registry import registry
 
 OWNERS_MAX = 64
@@ -33,7 +33,7 @@ DRAIN_TIMEOUT_MAX_S = 7 * 24 * 3600
 PODS_LISTED_MAX = 16
 """How many of the pods that are left an event about a drain names, the first ones by namespace and name."""
 
-BY_REQUESTERS = by_service(SourceKind.OPERATORS)
+BY_REQUESTERS = PublishRule((SourceKind.OPERATORS, SourceKind.HEALTH), Authority.OWN_SOURCE)
 """Who may ask for the maintenance of a node."""
 
 _BY_DECIDER = by_service(SourceKind.MAINTENANCE)
@@ -79,8 +79,8 @@ class NodeMaintenanceRequested(Payload):
 
     `owner` is who asks, such as `operators/eva`; `reason` is one word or a short phrase, `message` has the details.
     `cordon` keeps new pods away; taints and labels are put on the Node unless it has them already. The request ends
-    with its release, or at `expires`. Where it has a `drain`, pods leave the node, which is cordoned for that in any
-    case.
+    with its release, or at `expires`. `rules` is the version of the rules that led to it, where rules did. Where it has
+    a `drain`, pods leave the node, which is cordoned for that in any case.
     """
 
     owner: Name
@@ -90,6 +90,7 @@ class NodeMaintenanceRequested(Payload):
     taints: Annotated[tuple[NodeTaint, ...], Field(max_length=TAINTS_PER_REQUEST_MAX)] = ()
     labels: Annotated[dict[Name, LabelValue], Field(max_length=LABELS_PER_REQUEST_MAX)] = {}
     expires: AwareDatetime | None = None
+    rules: Name | None = None
     drain: Drain | None = None
 
 

@@ -72,6 +72,7 @@ class SourceKind(StrEnum):
     POOLS = "pools"
     SEALS = "seals"
     ADMISSION = "admission"
+    HEALTH = "health"
     MAINTENANCE = "maintenance"
     NODEWRITER = "nodewriter"
 
@@ -169,6 +170,7 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.POOLS,
         SourceKind.SEALS,
         SourceKind.ADMISSION,
+        SourceKind.HEALTH,
         SourceKind.MAINTENANCE,
         SourceKind.NODEWRITER,
         SourceKind.WATCHERS,

@@ -37,6 +37,8 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "maintenance_request": ("isolation",),
     "node_isolation": ("isolation", "owners", "was"),
     "node_drain": ("drains", "pods"),
+    "quarantine_rules": ("document",),
+    "quarantine_node": ("labels",),
 }
 """By table. `device_allocation.consumed` and `maintenance_request.drain` are none of them: they may be empty texts."""
 

@@ -28,6 +28,9 @@ VIEWS_LOCK = "views"
 WATCHERS_LOCK = "watchers"
 STATUSWRITER_LOCK = "statuswriter"
 NODEWRITER_LOCK = "nodewriter"
+EXPORT_LOCK = "export"
+"""Who exports events holds this one."""
+
 SNAPSHOTS_LOCK = "fold-snapshots"
 """Who takes snapshots of folds, or deletes some, holds this one."""
 

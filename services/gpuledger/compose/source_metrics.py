@@ -5,8 +5,8 @@ It reads the rows of the service `sources`, so that every replica reports the sa
 
 from prometheus_client import Gauge
 
-from gpuledger.compose.measuring import INTERVAL_S, UNMEASURED, keep_measuring
-from gpuledger.db.lasting import LastingConnection
+from gpuledger.compose.measuring import INTERVAL_S
+from gpuledger.compose.row_metrics import measure_rows
 
 _GAPS = Gauge("gpuledger_source_gaps_open", "Ranges of numbers that sources used and the log lacks.")
 _NEW_GAPS = Gauge("gpuledger_source_gaps_new", "Those of the open gaps that were detected within a day.")
@@ -28,21 +28,4 @@ _GAUGES = (_GAPS, _NEW_GAPS, _REJECTING, _LIMITED)
 
 async def measure_sources(database_url: str, *, interval_s: float = INTERVAL_S) -> None:
     """Measure until cancelled; while PostgreSQL is away, no values are served."""
-    connection = LastingConnection(database_url, application_name="gpuledger sources metrics")
-    try:
-        await keep_measuring("sources.not-measured", lambda: _measure(connection), _give_up, interval_s=interval_s)
-    finally:
-        await connection.close()
-
-
-async def _measure(connection: LastingConnection) -> None:
-    cursor = await (await connection.get()).execute(_QUERY)
-    row = await cursor.fetchone()
-    assert row is not None, "counts are one row"
-    for gauge, value in zip(_GAUGES, row, strict=True):
-        gauge.set(value)
-
-
-def _give_up() -> None:
-    for gauge in _GAUGES:
-        gauge.set(UNMEASURED)
+    await measure_rows(database_url, "sources", _QUERY, _GAUGES, interval_s=interval_s)

@@ -17,13 +17,16 @@ from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
+from gpuledger.compose.quarantine_metrics import measure_quarantine
 from gpuledger.compose.snapshots import SnapshotService, snapshots_of
 from gpuledger.compose.source_metrics import measure_sources
-from gpuledger.db.locks import EDGE_LOCKS, LockHolder
+from gpuledger.db.locks import EDGE_LOCKS, EXPORT_LOCK, LockHolder
 from gpuledger.db.migrate import migrate
+from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.edge.admission.service import AdmissionHealth
+from gpuledger.edge.export.service import Exporter
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.position import number_of
@@ -31,6 +34,7 @@ from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import ClosingError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.projection.supervision import Supervision
+from gpuledger.runtime.export_settings import ExportSettings
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
@@ -44,6 +48,9 @@ EDGE: Final = "edge"
 
 SNAPSHOTS: Final = "snapshots"
 """The process that takes snapshots of folds."""
+
+EXPORT: Final = "export"
+"""What exports events over HTTP, where the settings name an endpoint."""
 
 OK: Final = "ok"
 """The status of a process that does all of its work."""
@@ -87,6 +94,7 @@ class UpOptions(NamedTuple):
 
     `joins_cluster`: the user wants the real cluster that the settings lead to. `takes_over`: the user wants the cluster
     to belong to this ledger, whoever has it. `only`: what runs in this process, the rest in others (empty: all of it).
+    `export`: where events are exported to; None: nowhere.
     """
 
     listen: str
@@ -95,9 +103,20 @@ class UpOptions(NamedTuple):
     joins_cluster: bool = False
     takes_over: bool = False
     only: frozenset[str] = frozenset()
+    export: ExportSettings | None = None
+
+    @property
+    def exports(self) -> bool:
+        """Whether this process exports events."""
+        return self.export is not None and self.runs(EXPORT)
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether this process records nothing, so that a reader's login is enough."""
+        return self.only == {EXPORT}
 
     def runs(self, name: str) -> bool:
-        """Whether this process runs a projection, `EDGE` or `SNAPSHOTS`."""
+        """Whether this process runs a projection, `EDGE`, `SNAPSHOTS` or `EXPORT`."""
         return not self.only or name in self.only
 
 
@@ -107,7 +126,7 @@ def services_named(text: str | None) -> frozenset[str]:
     Raises:
         RequestError: there is no such service.
     """
-    services = [*(one.name for one in all_projections()), EDGE, SNAPSHOTS]
+    services = [*(one.name for one in all_projections()), EDGE, SNAPSHOTS, EXPORT]
     names = [] if text is None else [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in services]
     if unknown:
@@ -134,7 +153,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(_servers(settings, local))
         closing = _closing(settings, options, servers)
-        ledger = await stack.enter_async_context(_ledger(servers, settings.partitions, closing))
+        ledger = await stack.enter_async_context(_ledger(settings, options, servers, closing))
         supervision = _supervision(settings, options, servers, ledger)
         edge = None
         if options.has_edge:
@@ -143,16 +162,21 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             parts = parts._replace(takes_over=options.takes_over)
             edge = await stack.enter_async_context(kube_edge(settings, parts))
             remember(settings, cluster)
-        url = await stack.enter_async_context(serving(options.listen, lambda: health_of(supervision, edge)))
+        exporter = _exporter(options, servers, ledger)
+        health = partial(health_of, supervision, edge, exporter)
+        url = await stack.enter_async_context(serving(options.listen, health))
         kubeconfig = edge.kubeconfig if edge else None
         endpoints = UpEndpoints(servers.nats_url, servers.database_url, url, kubeconfig, cluster)
         measuring = [measure_certificates(watched_files(servers.nats_identity, servers.database_url))]
         if options.runs(SourcesProjection.name):
             measuring.append(measure_sources(servers.database_url))
+        if options.runs(HealthProjection.name):
+            measuring.append(measure_quarantine(servers.database_url))
         if options.runs(SealsProjection.name):
             measuring.append(measure_log(ledger, servers.database_url))
         taking = _taking(settings, options, servers, ledger)
         work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
+        work += [exporter.run()] if exporter else []
         await run_until_one_fails([_report_up(reports, endpoints), *work])
 
 
@@ -162,10 +186,16 @@ def _supervision(settings: Settings, options: UpOptions, servers: DataServers, l
         all_projections(),
         ledger,
         servers.database_url,
-        other_locks=EDGE_LOCKS if options.has_edge else (),
+        other_locks=(*(EDGE_LOCKS if options.has_edge else ()), *((EXPORT_LOCK,) if options.exports else ())),
         elsewhere=[one.name for one in all_projections() if not options.runs(one.name)],
         snapshots=snapshots_of(ledger, settings.objects_url),
     )
+
+
+def _exporter(options: UpOptions, servers: DataServers, ledger: Ledger) -> Exporter | None:
+    if options.export is None or not options.exports:
+        return None
+    return Exporter(ledger, servers.database_url, options.export)
 
 
 def _taking(settings: Settings, options: UpOptions, servers: DataServers, ledger: Ledger) -> list[Work]:
@@ -187,7 +217,7 @@ def _closing(settings: Settings, options: UpOptions, servers: DataServers) -> Cl
 
 @asynccontextmanager
 async def _ledger(
-    servers: DataServers, partitions: int | None, closing: ClosingService | None
+    settings: Settings, options: UpOptions, servers: DataServers, closing: ClosingService | None
 ) -> AsyncIterator[JetStreamLedger]:
     """The ledger, made where there is none; its closed generations are read from their archives.
 
@@ -200,7 +230,7 @@ async def _ledger(
         servers.database_url,
         identity=identity,
         replicas=servers.nats_replicas,
-        partitions=partitions,
+        partitions=settings.partitions,
     )
     try:
         await prepare()
@@ -213,7 +243,7 @@ async def _ledger(
         name="gpuledger up",
         identity=identity,
         archives=ArchivedGenerations(),
-        puts_in_order=True,
+        puts_in_order=not options.only_reads,
     )
     async with opening as ledger:
         yield ledger
@@ -240,10 +270,13 @@ async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[Dat
                 one.close()  # if something else failed, it never began, and Python would complain about that
 
 
-def health_of(supervision: Supervision, edge: Edge | None) -> Health:
+def health_of(supervision: Supervision, edge: Edge | None, exporter: Exporter | None = None) -> Health:
     """The answer of `/healthz`, by which a pod is ready: an API server may call its webhooks from then on."""
     webhooks = edge.webhooks.health() if edge and edge.webhooks else None
     problem = edge.followed.problem if edge else None
+    exported = exporter.health() if exporter else None
+    if exported is not None and exported.state == "stopped":
+        problem = problem or exported.reason
     status, reason = _status(supervision, problem, webhooks)
     document: dict[str, object] = {
         "status": status,
@@ -254,10 +287,12 @@ def health_of(supervision: Supervision, edge: Edge | None) -> Health:
         "leaders": {name: _leader(holder) for name, holder in supervision.leaders.items()},
     }
     if edge is not None:
-        document["watchers"] = {"refused_objects": refused_objects(), "reason": problem}
+        document["watchers"] = {"refused_objects": refused_objects(), "reason": edge.followed.problem}
         document["statuswriter"] = edge.writer.health()._asdict()
         document["nodewriter"] = edge.nodes.health()._asdict()
         document["admission"] = webhooks._asdict() if webhooks else None
+    if exported is not None:
+        document["export"] = exported._asdict()
     return Health(status == OK, document)
 
 

@@ -4,8 +4,9 @@ Rows of a closed generation go on where the log does: the event at their checkpo
 generation before a restore follow another numbering, and are to be rebuilt.
 """
 
+from gpuledger.events.position import Position
 from gpuledger.ledger.api import Ledger
-from gpuledger.ledger.errors import LogChangedError, LogReplacedError
+from gpuledger.ledger.errors import LogChangedError, LogReplacedError, LogRestoredError
 from gpuledger.projection.checkpoint import Checkpoint
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import GenerationMismatchError, VersionError
@@ -48,11 +49,29 @@ def check_ledger(projection: Projection, ledger: Ledger, checkpoint: Checkpoint)
     Raises:
         LogReplacedError: they follow another one.
     """
-    if checkpoint.ledger_id not in (None, ledger.identity.ledger_id):
-        raise LogReplacedError(
-            f"the rows of projection {projection.name} follow the ledger {checkpoint.ledger_id}, "
-            f"and the NATS server has {ledger.identity.ledger_id}"
-        )
+    check_ledger_id(f"the rows of projection {projection.name} follow", ledger, checkpoint.ledger_id)
+
+
+def check_ledger_id(what: str, ledger: Ledger, ledger_id: str | None) -> None:
+    """Return if what somebody has read of a ledger was of this one; None: nothing says which.
+
+    `what` is the beginning of the sentence, such as `the rows of projection devices follow`.
+
+    Raises:
+        LogReplacedError: it was of another one.
+    """
+    if ledger_id not in (None, ledger.identity.ledger_id):
+        raise LogReplacedError(f"{what} the ledger {ledger_id}, and the NATS server has {ledger.identity.ledger_id}")
+
+
+def check_generation(what: str, ledger: Ledger, at: Position) -> None:
+    """Return if a position is of the log as it is numbered now; `what` as for `check_ledger_id`.
+
+    Raises:
+        LogRestoredError: it is not, because of a restore.
+    """
+    if not ledger.generations.has(at):
+        raise LogRestoredError(f"it is at generation {ledger.generation}, and {what} {at}")
 
 
 async def follows_log(projection: Projection, ledger: Ledger, checkpoint: Checkpoint, *, accept_loss: bool) -> bool:

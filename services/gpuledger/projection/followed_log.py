@@ -16,10 +16,10 @@ from gpuledger.db.errors import DatabaseError
 from gpuledger.db.lasting import LastingConnection
 from gpuledger.events.position import ORIGIN, Position, order
 from gpuledger.ledger.api import Ledger
-from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, LogRestoredError
+from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
 from gpuledger.ledger.identity import Anchor
 from gpuledger.projection.checkpoint import Checkpoint, live_checkpoints
-from gpuledger.projection.continuity import check_ledger
+from gpuledger.projection.continuity import check_generation, check_ledger
 from gpuledger.projection.definition import Projection
 from gpuledger.runtime.tasks import Work, run_until_one_ends
 
@@ -135,9 +135,5 @@ class FollowedLog:
         generations = self._ledger.generations
         if Position(generations.first, ORIGIN).is_after(checkpoint.at):
             return None
-        if not generations.has(checkpoint.at):
-            raise LogRestoredError(
-                f"it is at generation {self._ledger.generation}, and the rows of projection {projection.name} follow "
-                f"{checkpoint.at}"
-            )
+        check_generation(f"the rows of projection {projection.name} follow", self._ledger, checkpoint.at)
         return checkpoint.anchor

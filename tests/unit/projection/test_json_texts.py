@@ -12,6 +12,7 @@ from gpuledger.events.maintenance import Drain, Isolation, LeavingPod, NodeDrain
 from gpuledger.events.node import NodeLabelled, WantedDevice
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.position import number_of
+from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.events.slice import DeviceClassDefined, SlicePublished, TaintRuleSet
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
@@ -20,8 +21,10 @@ from gpuledger.tools.queries.backend import all_projections
 from support.dra_facts import allocated, availability_of, fact_at
 from support.fold_snapshots import CountingLedger, recorded_messages
 from support.maintenance import MaintenanceLog, observed, requested
+from support.quarantine import QuarantineLog, rules
 
 STORED = (
+    QuarantineRulesApplied,
     *(SlicePublished, ClaimRequested, ClaimAllocated, DeviceClassDefined, TaintRuleSet),
     *(NodeLabelled, DeviceMarked, Hardware, PoolDefined, WantedDevice, Isolation, Drain, OwnedDrain, LeavingPod),
 )
@@ -33,14 +36,16 @@ AS_RECORDED = "indexed_event.event"
 
 
 def messages() -> list[Message]:
-    """A recorded log, and behind it what no build had recorded by then: the maintenance of a node."""
+    """A recorded log, and behind it what no build had recorded by then: maintenance and quarantine of nodes."""
     recorded, maintenance = recorded_messages(), MaintenanceLog()
     maintenance.record("maintained", observed(), 0)
     maintenance.record("maintained", requested(drain={}), 1)
     (drain,) = (event for event in maintenance.log if isinstance(event.data, NodeDrainChanged))
     left = LeavingPod(namespace="team", pod="p", state="")
     maintenance.record("maintained", NodeDrainProgressed(intent=drain.id, left=1, pods=(left,)), 2)
-    return [*recorded, *maintenance.messages(number_of(recorded[-1].sequence))]
+    found = [*recorded, *maintenance.messages(number_of(recorded[-1].sequence))]
+    quarantine = QuarantineLog("maintained", document=rules())
+    return [*found, *quarantine.messages(number_of(found[-1].sequence))]
 
 
 async def documents(projection: Projection) -> list[tuple[str, str]]:

@@ -14,6 +14,8 @@ from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import Console, message_unless_closed, quiet_pipe
 from gpuledger.cli.run import run
+from gpuledger.runtime.export_settings import EXPORT as EXPORT_SETTINGS
+from gpuledger.runtime.export_settings import read_export_settings
 from gpuledger.runtime.garbage import seldom_collected, short_walks
 from gpuledger.runtime.settings import Settings, read_settings
 from gpuledger.runtime.tasks import run_until_stopped
@@ -64,7 +66,7 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="NAME,...",
-        help="Run these services alone, beside processes that run the others: projections by name, edge, snapshots.",
+        help="Run these services alone, beside processes with the others: projections, edge, snapshots, export.",
     ),
 ]
 
@@ -91,7 +93,7 @@ def up(
     with seldom_collected():
         from gpuledger.cli.local_servers import local_servers  # noqa: PLC0415 - takes a second to import
         from gpuledger.compose.edge import FleetOptions, check_fleet, check_module  # noqa: PLC0415
-        from gpuledger.compose.up import EDGE, Reports, UpOptions, serve, services_named  # noqa: PLC0415
+        from gpuledger.compose.up import EDGE, EXPORT, Reports, UpOptions, serve, services_named  # noqa: PLC0415
 
     configure_logging()
     settings = read_settings(os.environ, data_dir)
@@ -103,13 +105,16 @@ def up(
     if no_kube and (kube or take_over):
         raise CliError("--kube and --take-over are about a cluster", "Leave out --no-kube", code=ExitCode.USAGE)
     services = services_named(only)
+    export = read_export_settings(os.environ)
+    if EXPORT in services and export is None:
+        raise CliError("--only export names no endpoint", f"Set {EXPORT_SETTINGS}", code=ExitCode.USAGE)
     has_edge = not no_kube and (not services or EDGE in services)
     if not has_edge and not no_kube and (fleet or kube or take_over):
         raise CliError("--fleet, --kube and --take-over are about a cluster", "Add edge to --only", code=ExitCode.USAGE)
     if has_edge:
         check_module(settings)
         check_fleet(settings, fleet_options)
-    options = UpOptions(address, has_edge, fleet_options, kube, take_over, services)
+    options = UpOptions(address, has_edge, fleet_options, kube, take_over, services, export)
     show = partial(_show_endpoints, settings)
     work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_unless_closed))
     with short_walks():

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger.cli.backend import open_backend
-from gpuledger.cli.options import DataDir
+from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
+from gpuledger.cli.render import Column, View, message, render
+from gpuledger.cli.render import Output as RowOutput
 from gpuledger.cli.render.page import AnswerOutput, Document, Output, show_answer
 from gpuledger.cli.render.what_if_page import what_if_page
 from gpuledger.cli.run import run
-from gpuledger.cli.times import parse_as_recorded
+from gpuledger.cli.times import is_duration, parse_as_recorded
 from gpuledger.runtime.clock import system_clock
 
 if TYPE_CHECKING:
+    from gpuledger.events.quarantine import QuarantineRulesApplied
     from gpuledger.tools.whatif.pool import Manifest
+    from gpuledger.tools.whatif.quarantine import QuarantineAnswer
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -34,6 +38,33 @@ Namespace = Annotated[
     str | None,
     typer.Option("--namespace", "-n", help="The namespace of a GPUPool, if its manifest has none.", show_default=False),
 ]
+
+
+Rules = Annotated[
+    str, typer.Option("--file", "-f", metavar="FILE", help="The document of rules; - for stdin.", show_default=False)
+]
+Past = Annotated[
+    str,
+    typer.Option(
+        "--since",
+        metavar="POSITION|TIME|DURATION",
+        help="Judge what was recorded since this position, time or (30d) duration before now.",
+    ),
+]
+
+_SET_ASIDE = View(
+    "node",
+    (
+        Column("node"),
+        Column("would be", "would"),
+        Column("since", "would_since"),
+        Column("until", "would_until"),
+        Column("pods", right=True),
+        Column("was", "was"),
+        Column("was since", wide=True),
+        Column("was until", wide=True),
+    ),
+)
 
 
 @app.callback()
@@ -56,6 +87,34 @@ def pool(
     from gpuledger.cli.commands.what_if_manifest import read_manifest  # noqa: PLC0415 - an API server's rules take time to import
 
     show_answer(run(_pool(read_manifest(file, namespace), since, data_dir)), output, what_if_page)
+
+
+@app.command()
+def quarantine(
+    file: Rules,
+    since: Past,
+    output: OutputFormat = RowOutput.TABLE,
+    no_headers: NoHeaders = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Show which nodes rules of quarantine would have set aside, beside those that were, and the pods on each then.
+
+    Recorded reports are judged by the rules of a file. What operators released and reset counts as it was.
+    """
+    from gpuledger.cli.commands.quarantine import rules_in  # noqa: PLC0415 - CEL takes time to import
+
+    answer = run(_quarantine(rules_in(file), since, data_dir))
+    render(answer.rows, _SET_ASIDE, output, headers=not no_headers)
+    for note in answer.notes:
+        message(note)
+
+
+async def _quarantine(document: "QuarantineRulesApplied", since: str, data_dir: Path | None) -> "QuarantineAnswer":
+    from gpuledger.tools.whatif.quarantine import what_if_quarantine  # noqa: PLC0415 - likewise
+
+    when = parse_as_recorded(f"-{since}" if is_duration(since) else since, system_clock())
+    async with open_backend(data_dir, "what-if") as backend:
+        return await what_if_quarantine(backend, document, when)
 
 
 async def _pool(manifest: "Manifest", since: str | None, data_dir: Path | None) -> Document:

@@ -16,12 +16,12 @@ from gpuledger.agent.gateway.healthevents_pb2 import (
     BehaviourOverrides,
     HealthEvent,
     HealthEvents,
-    ProcessingStrategy,
     RecommendedAction,
 )
 from gpuledger.agent.gateway.impacted import impacted
 from gpuledger.agent.hardware.api import CardFacts
-from gpuledger.events.health import Behaviour, NodeHealthReported, Strategy
+from gpuledger.events.health import Behaviour, NodeHealthReported
+from gpuledger.events.nvsentinel import STRATEGIES, WIRE_NAMES, action_name
 from gpuledger.events.payload import truncated
 from gpuledger.events.publishing import EVENT_AHEAD_MAX
 
@@ -30,26 +30,6 @@ EVENTS_MAX: Final = 1_000
 
 REPORT_BYTES_MAX: Final = 256 * 1024
 """How large a report may be as JSON: NATS takes messages of 1 MiB by default, and state and spool have to hold it."""
-
-STRATEGIES: Final[dict[int, Strategy]] = {
-    ProcessingStrategy.UNSPECIFIED: "execute-remediation",
-    ProcessingStrategy.EXECUTE_REMEDIATION: "execute-remediation",
-    ProcessingStrategy.STORE_ONLY: "store-only",
-    ProcessingStrategy.STORE_AND_ANALYSE: "store-and-analyse",
-}
-
-WIRE_NAMES: Final = {
-    "monitor": "agent",
-    "check": "checkName",
-    "component": "componentClass",
-    "custom_action": "customRecommendedAction",
-    "codes": "errorCode",
-    "entities": "entitiesImpacted",
-    "type": "entityType",
-    "value": "entityValue",
-    "report": "id",
-}
-"""The names of fields on the wire, where a payload calls them otherwise."""
 
 
 class HealthReport(NamedTuple):
@@ -112,7 +92,7 @@ def _payload(event: HealthEvent, place: str, context: ReportContext, first_at: d
         "healthy": event.isHealthy,
         "fatal": event.isFatal,
         "message": truncated(event.message.replace("\0", "\\0")),
-        "action": _action(event.recommendedAction),
+        "action": action_name(event.recommendedAction),
         "custom_action": _custom_action(event, place),
         "codes": tuple(event.errorCode),
         "entities": tuple({"type": one.entityType, "value": one.entityValue} for one in event.entitiesImpacted),
@@ -144,11 +124,6 @@ def _time(event: HealthEvent, place: str, now: datetime) -> datetime | None:
             f"{now.isoformat()}. Set the clocks."
         )
     return at
-
-
-def _action(number: int) -> str:
-    """The action's name, or its number as text where it has no name here."""
-    return RecommendedAction.Name(number) if number in RecommendedAction.values() else str(number)
 
 
 def _custom_action(event: HealthEvent, place: str) -> str | None:

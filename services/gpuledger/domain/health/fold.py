@@ -21,6 +21,7 @@ from gpuledger.domain.health.incidents import (
     joined_codes,
     merged,
 )
+from gpuledger.domain.health.own_reports import AGENT_CHECK, AGENT_COMPONENT, AGENT_MONITOR
 from gpuledger.domain.health.rows import (
     HEALTHY,
     INCIDENT,
@@ -37,10 +38,6 @@ from gpuledger.events.node import NodeDecommissioned, NodeGone
 from gpuledger.events.publishing import Rule
 from gpuledger.events.subjects import NODE, origin_of
 
-AGENT_MONITOR: Final = "gpuledger-agent"
-"""The monitor that our own agents' findings are reported under."""
-
-AGENT_CHECK: Final = "DeviceHealth"
 CUSTOM_ACTION: Final = "CUSTOM"
 
 CHECKS_OF_NODE_MAX: Final = 256
@@ -123,7 +120,7 @@ def _detached(state: Health, fact: Fact, data: DeviceDetached) -> None:
 
 
 def _take_finding(state: Health, fact: Fact, kind: str | None, message: str, *, healthy: bool) -> None:
-    found = Finding(healthy, not healthy, "GPU", joined_codes([kind or ""]), message, NO_ACTION, "", None, 1)
+    found = Finding(healthy, not healthy, AGENT_COMPONENT, joined_codes([kind or ""]), message, NO_ACTION, "", None, 1)
     check = _check_of(state, fact, origin_of(fact.event.source).name, AGENT_MONITOR, AGENT_CHECK)
     _take(state, fact, check, (Concerned(fact.event.subject, fact.event.subject),), found)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from gpuledger.domain.cel_source import bound_names, mentions, selections, with_calls
 from gpuledger.edge.kube.schema.causes import Object
-from gpuledger.edge.kube.schema.cel_source import bound_names, mentions, selections, with_calls
 from gpuledger.edge.kube.schema.expressions import (
     FAILURES,
     Expression,

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import cel
 
+from gpuledger.domain.cel_source import rewritten, tokens_of
 from gpuledger.domain.dra.candidates import SelectorInput
 from gpuledger.edge.kube.schema.cel_functions import FUNCTIONS
-from gpuledger.edge.kube.schema.cel_source import rewritten, tokens_of
 from gpuledger.edge.kube.schema.expressions import FAILURES, Expression, failure_text, first_sentence
 from gpuledger.events.slice import Version
 

@@ -1,6 +1,7 @@
 """The projections of the deciders. A tool that reads what the read models have need not import them."""
 
 from gpuledger.deciders.bootstrap.projection import BootstrapProjection
+from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
@@ -16,6 +17,7 @@ def deciders() -> list[Projection]:
         InventoryProjection(),
         BootstrapProjection(),
         PoolsProjection(),
+        HealthProjection(),
         MaintenanceProjection(),
         SealsProjection(),
     ]

@@ -7,6 +7,7 @@ import pytest
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.health import fold as health
 from gpuledger.domain.health.incidents import CAUSE_LENGTH_MAX
+from gpuledger.domain.health.own_reports import AGENT_CHECK, AGENT_MONITOR
 from gpuledger.domain.health.rows import Incident
 from gpuledger.events.device import DeviceDetached, DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
 from gpuledger.events.envelope import Decoded
@@ -87,7 +88,7 @@ def test_the_agents_verdicts_are_one_incident_of_a_card() -> None:
         by_agent(3, DeviceErrorsObserved(kind="XID 31", cause="hardware", first_at=hour(3))),
         by_agent(4, DeviceHealthChanged(healthy=True)),
     )
-    assert (row.monitor, row.check_name, row.device) == (health.AGENT_MONITOR, health.AGENT_CHECK, "a")
+    assert (row.monitor, row.check_name, row.device) == (AGENT_MONITOR, AGENT_CHECK, "a")
     assert (row.codes, row.reports, row.ended_at, row.fatal) == ("XID 48,XID 79", 3, hour(4), True)
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import cel
 
+from gpuledger.domain.cel_source import bound_names, rewritten
 from gpuledger.edge.kube.schema.cel_functions import FUNCTIONS, NAMESPACES, NATIVE, NOT_IMPLEMENTED, TYPES
-from gpuledger.edge.kube.schema.cel_source import bound_names, rewritten
 
 MESSAGE_MAX: Final = 5 * 1024
 """The longest message that an expression may make."""

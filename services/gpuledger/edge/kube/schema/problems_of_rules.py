@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpuledger.domain.cel_source import mentions
 from gpuledger.edge.kube.schema.causes import Cause, invalid, not_supported, required
-from gpuledger.edge.kube.schema.cel_source import mentions
 from gpuledger.edge.kube.schema.correlation import ABSENT
 from gpuledger.edge.kube.schema.expressions import ExpressionError, UnsupportedExpressionError
 from gpuledger.edge.kube.schema.lists import repeated_items

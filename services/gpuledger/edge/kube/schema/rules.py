@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, cast
 
 import cel
 
+from gpuledger.domain.cel_source import mentions, selections
 from gpuledger.edge.kube.schema.causes import Cause
-from gpuledger.edge.kube.schema.cel_source import mentions, selections
 from gpuledger.edge.kube.schema.cel_values import cel_name, cel_value, in_order_of
 from gpuledger.edge.kube.schema.correlation import ABSENT, old_field, old_items
 from gpuledger.edge.kube.schema.equality import same

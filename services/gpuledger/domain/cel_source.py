@@ -59,6 +59,18 @@ def selections(source: str, variables: Set[str]) -> Iterator[list[str]]:
             yield chain
 
 
+def selected_fields(source: str, variable: str) -> frozenset[str] | None:
+    """The fields that an expression selects from a variable by their names; None where it may use any."""
+    tokens, found = [*tokens_of(source), "", "", ""], set[str]()
+    for i, name in enumerate(tokens):
+        if name != variable or (i and tokens[i - 1] in {".", ".?"}):
+            continue
+        if tokens[i + 1] != "." or not _NAME.fullmatch(tokens[i + 2]) or tokens[i + 3] == "(":
+            return None
+        found.add(tokens[i + 2])
+    return frozenset(found)
+
+
 def mentions(source: str, name: str) -> bool:
     """Whether an expression uses a variable."""
     tokens = tokens_of(source)

@@ -1,0 +1,167 @@
+"""`gpuledger quarantine`: the rules by which reports of health monitors set nodes aside, and the circuit breaker."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuledger.cli.backend import open_backend
+from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.log.skip import Yes, confirm
+from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
+from gpuledger.cli.render import Column, Output, View, message, render
+from gpuledger.cli.run import run
+from gpuledger.events.payload import TEXT_LENGTH_MAX
+from gpuledger.events.quarantine import QuarantineRulesApplied
+from gpuledger.tools.quarantine import operations
+from gpuledger.tools.quarantine.document import parse
+from gpuledger.tools.queries.found_rows import RowDict
+
+app = typer.Typer(help="The rules that set nodes aside because of their health.", no_args_is_help=True)
+
+STDIN = "-"
+DIGEST_SHOWN_CHARS = 12
+
+_RULES = View(
+    "ruleset",
+    (
+        Column("ruleset"),
+        Column("enabled"),
+        Column("priority", right=True),
+        Column("actions", wraps=True),
+        Column("matched", right=True),
+        Column("failed", right=True),
+        Column("failure", wraps=True),
+        Column("version", wide=True),
+        Column("file", wide=True),
+        Column("applied", "applied_at", wide=True),
+    ),
+)
+_STATUS = View(
+    "quarantine",
+    (
+        Column("breaker"),
+        Column("since"),
+        Column("nodes", right=True),
+        Column("set aside", right=True),
+        Column("held back", right=True),
+        Column("faults", right=True),
+        Column("failing rulesets", right=True),
+        Column("detail", wraps=True),
+        Column("version", wide=True),
+        Column("reset by", wide=True),
+    ),
+)
+_FAULTS = View(
+    "fault",
+    (
+        Column("node"),
+        Column("ruleset"),
+        Column("check"),
+        Column("entity"),
+        Column("state"),
+        Column("reported", "reported_at"),
+        Column("monitor", wide=True),
+        Column("last", "last_at", wide=True),
+        Column("owner", wide=True),
+        Column("report", wide=True),
+    ),
+)
+
+File = Annotated[str, typer.Option("-f", "--file", metavar="FILE", help="The document of rules; - for stdin.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check the document.")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason, which is recorded with your name.")]
+
+
+@app.command()
+def apply(file: File, dry_run: DryRun = False, data_dir: DataDir = None) -> None:
+    """Put the rules of a document into force, in place of all others.
+
+    Nodes that are set aside stay so until they are healthy again; what was reported before leads to nothing.
+    """
+    document = rules_in(file)
+    count = len(document.rulesets)
+    if dry_run:
+        message(f"{document.file} is valid: {count} rulesets, version {document.digest[:DIGEST_SHOWN_CHARS]}.")
+        return
+    run(_apply(data_dir, document))
+
+
+@app.command()
+def rules(output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False, data_dir: DataDir = None) -> None:
+    """List the rulesets in force, with how often each matched and could not be evaluated."""
+    render(run(_rules(data_dir)), _RULES, output, headers=not no_headers)
+
+
+@app.command()
+def status(output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False, data_dir: DataDir = None) -> None:
+    """Show the circuit breaker, and how many nodes are set aside and held back."""
+    render([run(_status(data_dir))], _STATUS, output, headers=not no_headers)
+
+
+@app.command()
+def faults(output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False, data_dir: DataDir = None) -> None:
+    """List the standing faults that rules match, and what is done about each."""
+    render(run(_faults(data_dir)), _FAULTS, output, headers=not no_headers)
+
+
+@app.command()
+def reset(reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:
+    """Close the circuit breaker; its window begins anew.
+
+    Faults that it held back, and that are still fresh, set their nodes aside then; older ones wait for another report.
+    """
+    if not 1 <= len(reason.strip()) <= TEXT_LENGTH_MAX:
+        what = f"--reason has 1 to {TEXT_LENGTH_MAX} characters"
+        raise CliError(what, "Give another --reason", ExitCode.USAGE)
+    run(_reset(data_dir, reason.strip(), yes=yes))
+
+
+async def _apply(data_dir: Path | None, document: QuarantineRulesApplied) -> None:
+    async with open_backend(data_dir, "quarantine apply", records=True) as backend:
+        recorded = await operations.apply(backend, document)
+    version = document.digest[:DIGEST_SHOWN_CHARS]
+    message(
+        f"{len(document.rulesets)} rulesets of {document.file} are in force, version {version}, from {recorded} on."
+    )
+
+
+async def _rules(data_dir: Path | None) -> list[RowDict]:
+    async with open_backend(data_dir, "quarantine rules") as backend:
+        return list(operations.rule_rows(await operations.current_state(backend)))
+
+
+async def _status(data_dir: Path | None) -> RowDict:
+    async with open_backend(data_dir, "quarantine status") as backend:
+        return operations.status_row(await operations.current_state(backend))
+
+
+async def _faults(data_dir: Path | None) -> list[RowDict]:
+    async with open_backend(data_dir, "quarantine faults") as backend:
+        return list(operations.fault_rows(await operations.current_state(backend)))
+
+
+async def _reset(data_dir: Path | None, reason: str, *, yes: bool) -> None:
+    confirm("Let the rules set nodes aside again?", confirmed=yes)
+    async with open_backend(data_dir, "quarantine reset", records=True) as backend:
+        recorded = await operations.reset(backend, reason)
+    message(f"The circuit breaker is closed; recorded at {recorded}.")
+
+
+def rules_in(file: str) -> QuarantineRulesApplied:
+    """The rules in a file, or in stdin for `-`.
+
+    Raises:
+        CliError: it cannot be read.
+        RequestError: something is wrong with them.
+    """
+    return parse(_text(file), "stdin" if file == STDIN else file)
+
+
+def _text(file: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except OSError as error:
+        hint = "Name a file with rules, or - for stdin"
+        raise CliError(f"{file} cannot be read: {error.strerror or error}", hint, ExitCode.USAGE) from error

@@ -1,0 +1,156 @@
+"""Decides which nodes are set aside because of what health monitors report, and when they are given back. Pure.
+
+A report of a fault leads to nothing by itself: the service first records that it has come to it. The ledger's
+time-stamp of that record says whether the report was fresh then, in every fold of the log alike. So a service that was
+away for days, and one whose rows are built anew, act on nothing old.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from gpuledger.domain.fact import Fact, counted_as_recorded
+from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, STALE, NodeFault
+from gpuledger.domain.quarantine.rules import FORCED, RulesInForce
+from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
+from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.ids import derived_id
+from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.payload import Payload, truncated
+from gpuledger.events.quarantine import QUARANTINE as QUARANTINE_OF_ALL
+from gpuledger.events.quarantine import NodeFaultAssessed, QuarantineBreakerOpened, QuarantineRuleset, RuleMatch
+from gpuledger.projection.definition import Decision
+
+ASSESSMENTS_PER_CALL_MAX: Final = 1000
+"""The most assessments that are recorded per call, the first ones first; the others follow with the next call."""
+
+_FORCED = QuarantineRuleset(name=FORCED, match=RuleMatch(), cordon=True)
+
+
+def on_due(state: Quarantine, now: datetime) -> Iterator[Decision]:
+    """Record that the service has come to the faults that wait for it.
+
+    A fault of a Node that does not exist yet waits until it does, or is too old.
+    """
+    pending, max_age = state.pending(), state.max_event_age()
+    for node, cause in list(pending)[:ASSESSMENTS_PER_CALL_MAX]:
+        waiting = state.waiting(node, cause)
+        if not waiting:
+            del pending[node, cause]
+        elif state.exists(node) or all(now - row.observed_at > max_age for row in waiting):
+            yield Decision(cause, None, node, now, NodeFaultAssessed(cause=cause))
+
+
+def on_assessed(state: Quarantine, fact: Fact, data: NodeFaultAssessed) -> Iterator[Decision]:
+    """The decisions about a node's faults, at the place of the log where the service has come to them."""
+    node, at = fact.event.subject, counted_as_recorded(fact.event, fact.recorded_ns)
+    waiting, rules = state.waiting(node, data.cause), state.rules()
+    fresh = [row for row in waiting if rules is not None and _counts(state, rules, row, at)]
+    state.settle([row for row in waiting if row not in fresh], STALE)
+    if rules is not None and fresh:
+        yield from _Requests(state, rules, fact, data.cause, at).of(fresh)
+
+
+def on_fact(state: Quarantine, fact: Fact) -> Iterator[Decision]:
+    """Release what no fault stands for any more."""
+    at = counted_as_recorded(fact.event, fact.recorded_ns)
+    for node in state.take_touched():
+        causes, reason = _Causes(fact.event.id), _reason(fact.event.data)
+        for request in state.in_force(node):
+            if not state.standing(node, request.ruleset):
+                data = NodeMaintenanceReleased(owner=f"{OWNER_PREFIX}{request.ruleset}", reason=reason)
+                correlation = fact.event.correlation_id or fact.event.id
+                yield Decision(causes.of(data, node), correlation, node, max(at, request.requested_at), data)
+
+
+def _reason(data: Payload) -> str:
+    return "Healthy" if isinstance(data, NodeHealthReported) else "NodeGone"
+
+
+def _counts(state: Quarantine, rules: RulesInForce, row: NodeFault, at: datetime) -> bool:
+    """Whether a fault may lead to a request: it is fresh in both times, and its Node and its rule are there."""
+    is_fresh = at - min(row.observed_at, row.recorded_at) <= state.max_event_age()
+    return is_fresh and state.exists(row.node) and (row.ruleset == FORCED or row.ruleset in rules.by_name)
+
+
+class _Causes:
+    """The causes of decisions: the second one of a type about a node follows from the first, so that ids differ."""
+
+    def __init__(self, cause: str) -> None:
+        self._cause = cause
+        self._following: dict[str, str] = {}
+
+    def of(self, data: Payload, subject: str) -> str:
+        cause = self._following.get(data.TYPE, self._cause)
+        self._following[data.TYPE] = derived_id(cause, data.TYPE, subject)
+        return cause
+
+
+class _Requests:
+    """What is requested for a node's fresh faults, ruleset by ruleset; each request counts for the next one."""
+
+    def __init__(self, state: Quarantine, rules: RulesInForce, fact: Fact, cause: str, at: datetime) -> None:
+        self._state = state
+        self._rules = rules
+        self._node = fact.event.subject
+        self._cause = cause
+        self._causes = _Causes(cause)
+        self._at = at
+
+    def of(self, faults: list[NodeFault]) -> Iterator[Decision]:
+        """The requests for faults, and perhaps the opening of the breaker."""
+        order = self._rules.order
+        for name in sorted({row.ruleset for row in faults}, key=lambda name: (order.get(name, len(order)), name)):
+            yield from self._of_ruleset(name, [row for row in faults if row.ruleset == name])
+
+    def _of_ruleset(self, name: str, faults: list[NodeFault]) -> Iterator[Decision]:
+        state = self._state
+        if any(request.ruleset == name for request in state.in_force(self._node)):
+            state.settle(faults, ACCEPTED)
+            return
+        ruleset = _FORCED if name == FORCED else self._rules.by_name[name]
+        first = min(faults, key=lambda row: (row.reported_at, row))
+        if not state.is_open() and (opening := self._opening(ruleset, first)) is not None:
+            yield self._decision(QUARANTINE_OF_ALL, opening, self._at)
+        if state.is_open():
+            state.settle(faults, HELD)
+            return
+        before = state.request.get((self._node, name))
+        not_before = self._at if before is None or before.ended_at is None else max(self._at, before.ended_at)
+        yield self._decision(self._node, self._request(ruleset, first), not_before)
+        state.settle(faults, ACCEPTED)
+
+    def _opening(self, ruleset: QuarantineRuleset, first: NodeFault) -> QuarantineBreakerOpened | None:
+        """The opening of the breaker, if one more node would be too many."""
+        if not (ruleset.cordon or ruleset.taints):
+            return None
+        limits, nodes = self._rules.document.breaker, self._state.existing()
+        quarantined = self._state.quarantined_with(self._node, self._at)
+        if quarantined * 100 <= limits.percentage * nodes:
+            return None
+        return QuarantineBreakerOpened(
+            node=self._node,
+            report=first.report,
+            ruleset=ruleset.name,
+            version=self._rules.document.digest,
+            quarantined=quarantined,
+            nodes=nodes,
+            percentage=limits.percentage,
+            window_s=limits.window_s,
+        )
+
+    def _request(self, ruleset: QuarantineRuleset, first: NodeFault) -> NodeMaintenanceRequested:
+        entity = f" of {first.entity}" if first.entity else ""
+        message = f"{first.monitor} reports {first.check_name}{entity} unhealthy (report {first.report})."
+        return NodeMaintenanceRequested(
+            owner=f"{OWNER_PREFIX}{ruleset.name}",
+            reason="Unhealthy",
+            message=truncated(message),
+            cordon=ruleset.cordon,
+            taints=ruleset.taints,
+            labels=ruleset.labels,
+            rules=self._rules.document.digest,
+        )
+
+    def _decision(self, subject: str, data: Payload, at: datetime) -> Decision:
+        return Decision(self._causes.of(data, subject), self._cause, subject, at, data)

@@ -1,0 +1,269 @@
+"""Folds rules, reports, Nodes, requests and the breaker into the state of the quarantine. Pure.
+
+A report is judged by the rules and labels in force where it stands in the log. Of reports about one entity the latest
+by event time holds. What was imported is history, and counts for nothing.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from hashlib import sha256
+from sys import intern
+from typing import Final, NamedTuple
+
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late
+from gpuledger.domain.health.own_reports import card_report
+from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.quarantine import rows
+from gpuledger.domain.quarantine.inputs import variables
+from gpuledger.domain.quarantine.rules import FORCED, RulesInForce, document_text
+from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, HEALTHY_PER_NODE_MAX, OWNER_PREFIX, Quarantine
+from gpuledger.events.device import DeviceHealthChanged
+from gpuledger.events.health import HealthEntity, NodeHealthReported
+from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.node import NodeLabelled, NodeUnlabelled
+from gpuledger.events.publishing import SourceKind, source_kind
+from gpuledger.events.quarantine import (
+    QUARANTINE,
+    QuarantineBreakerOpened,
+    QuarantineBreakerReset,
+    QuarantineRulesApplied,
+)
+from gpuledger.events.subjects import NODE, origin_of
+
+KEY_TEXT_BYTES_MAX: Final = 255
+"""How long the names of a monitor, a check and an entity are in keys; PostgreSQL takes keys of 2,700 bytes."""
+
+_DIGEST_LENGTH: Final = 16
+_ACTS = "execute-remediation"
+_NO_LABELS = json_text({})
+
+
+def _rules_applied(state: Quarantine, fact: Fact, data: QuarantineRulesApplied) -> None:
+    if fact.event.imported:
+        return
+    applied_at = counted_as_recorded(fact.event, fact.recorded_ns)
+    state.rules_row.put(
+        rows.QuarantineRules(QUARANTINE, data.digest, data.file, applied_at, fact.event.id, document_text(data))
+    )
+    for ruleset in list(state.count.rows):
+        state.count.delete(ruleset)
+    for one in data.rulesets:
+        state.count.put(rows.RulesetCount(one.name, 0, 0, 0, "", None))
+
+
+def _reported(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
+    rules = state.rules()
+    _forget(state, fact)
+    if rules is None or fact.event.imported or data.strategy != _ACTS:
+        return
+    if data.healthy:
+        _healthy(state, fact, data)
+    elif not data.quarantine.skip:
+        _unhealthy(state, fact, data, rules)
+
+
+def _unhealthy(state: Quarantine, fact: Fact, data: NodeHealthReported, rules: RulesInForce) -> None:
+    evaluation = rules.evaluate(variables(fact.event, data, state.labels_of, rules.event_fields))
+    for name, failure in evaluation.failed.items():
+        count = _count(state, name)
+        state.count.put(count._replace(failed=count.failed + 1, failure=failure, failed_at=fact.event.time))
+    names = [one.name for one in evaluation.matched] or ([FORCED] if data.quarantine.force else [])
+    for name in names:
+        count = _count(state, name)
+        state.count.put(count._replace(matched=count.matched + 1))
+        for entity in _entities(data.entities):
+            _put_fault(state, fact, data, name, entity)
+
+
+def _count(state: Quarantine, ruleset: str) -> rows.RulesetCount:
+    return state.count.get(ruleset) or rows.RulesetCount(ruleset, 0, 0, 0, "", None)
+
+
+class _Check(NamedTuple):
+    """A check of a monitor, as keys of rows have it."""
+
+    monitor: str
+    check_name: str
+
+
+def _check_of(data: NodeHealthReported) -> _Check:
+    return _Check(_key_text(data.monitor), _key_text(data.check))
+
+
+def _entities(entities: Iterable[HealthEntity]) -> list[str]:
+    return [_key_text(f"{one.type}/{one.value}") for one in entities] or [""]
+
+
+def _key_text(text: str) -> str:
+    """A text as a part of a key, which PostgreSQL bounds in bytes: a longer one ends in a digest."""
+    raw = text.encode()
+    if len(raw) <= KEY_TEXT_BYTES_MAX:
+        return text
+    kept = raw[: KEY_TEXT_BYTES_MAX - _DIGEST_LENGTH - 1].decode(errors="ignore")
+    return f"{kept}-{sha256(raw).hexdigest()[:_DIGEST_LENGTH]}"
+
+
+def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, entity: str) -> None:
+    node, time, report, check = intern(fact.event.subject), _counted_time(fact), fact.event.id, _check_of(data)
+    before = state.fault.get((node, ruleset, *check, entity))
+    if _healthy_since(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
+        return
+    recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
+    observed_at = min(time, data.first_at or time)
+    if before is not None and before.state != rows.STALE:
+        state.fault.put(before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at))
+        return
+    if before is None and len(state.fault.where("node", node)) >= FAULTS_PER_NODE_MAX:
+        count = _count(state, ruleset)
+        state.count.put(count._replace(dropped=count.dropped + 1))
+        return
+    is_fresh = recorded_at - observed_at <= state.max_event_age()
+    state.fault.put(
+        rows.NodeFault(
+            node, intern(ruleset), *check, entity, report, report, time, time, observed_at, recorded_at,
+            rows.PENDING if is_fresh else rows.STALE,
+        )
+    )  # fmt: skip
+    if is_fresh:
+        state.pend(node, report)
+
+
+def _counted_time(fact: Fact) -> datetime:
+    """When a report counts as made: no clock that is ahead keeps the reports behind it from counting."""
+    return min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
+
+
+def _healthy_since(state: Quarantine, node: str, check: _Check, entity: str, time: datetime) -> bool:
+    """Whether something was reported healthy after a report of this time."""
+    found = (state.healthy.get((node, *check, one)) for one in {entity, ""})
+    return any(row is not None and row.healthy_at > time for row in found)
+
+
+def _card_reported(state: Quarantine, fact: Fact, data: DeviceHealthChanged) -> None:
+    """The verdict of a node's agent on a card, as a monitor would report it."""
+    node = origin_of(fact.event.source)
+    if node.kind == NODE:
+        event = fact.event._replace(subject=node.name)
+        _reported(state, fact._replace(event=event), card_report(fact.event.subject, data))
+
+
+def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
+    node, time, healthy = fact.event.subject, _counted_time(fact), set(_entities(data.entities))
+    check = _check_of(data)
+    for row in state.fault.where("node", node):
+        is_about = (row.monitor, row.check_name) == check
+        if is_about and (row.entity in healthy or "" in healthy) and not is_late(row.changed_at, time):
+            state.fault.delete(state.fault.key_of(row))
+            state.touch(node)
+    for entity in sorted(healthy):
+        _note_healthy(state, rows.HealthyCheck(intern(node), *check, entity, time))
+
+
+def _note_healthy(state: Quarantine, row: rows.HealthyCheck) -> None:
+    key = state.healthy.key_of(row)
+    before = state.healthy.get(key)
+    if before is not None and is_late(before.healthy_at, row.healthy_at):
+        return
+    state.healthy.put(row)
+    state.ends().add(key, row.healthy_at)
+    noted = state.healthy.where("node", row.node)
+    if len(noted) > HEALTHY_PER_NODE_MAX:
+        earliest = min(noted, key=lambda one: (one.healthy_at, one))
+        state.healthy.delete(state.healthy.key_of(earliest))
+
+
+def _labelled(state: Quarantine, fact: Fact, data: NodeLabelled) -> None:
+    _put_node(state, fact, data.uid, json_text(data.labels))
+
+
+def _unlabelled(state: Quarantine, fact: Fact, _data: NodeUnlabelled) -> None:
+    _put_node(state, fact, None, _NO_LABELS)
+
+
+def _put_node(state: Quarantine, fact: Fact, uid: str | None, labels: str) -> None:
+    node, time = intern(fact.event.subject), fact.event.time
+    before = state.node.get(node)
+    if before is None or not is_late(before.observed_at, time):
+        row = rows.QuarantineNode(node, uid, labels, time, before and before.quarantined_at)
+        state.put_node(row)
+        state.node_ends.note(row)
+        if before is not None and before.uid not in (None, uid):
+            _end_faults(state, node)
+    state.node_ends.forget(fact)
+
+
+def _end_faults(state: Quarantine, node: str) -> None:
+    """A Node is gone, and its faults with it: if it comes back, its monitors report anew."""
+    for row in state.fault.where("node", node):
+        state.fault.delete(state.fault.key_of(row))
+    state.touch(node)
+
+
+def _requested(state: Quarantine, fact: Fact, data: NodeMaintenanceRequested) -> None:
+    """A request of ours: what it is for stands in the state already."""
+    if source_kind(fact.event.source) is not SourceKind.HEALTH:
+        return
+    node, ruleset, at = intern(fact.event.subject), data.owner.removeprefix(OWNER_PREFIX), fact.event.time
+    cause, version = fact.event.causation_id or "", data.rules or ""
+    state.request.put(rows.QuarantineRequest(node, ruleset, cause, version, at, None, by_hand=False))
+    found = state.node.get(node)
+    if found is not None and (data.cordon or data.taints):
+        state.put_node(found._replace(quarantined_at=at))
+
+
+def _released(state: Quarantine, fact: Fact, data: NodeMaintenanceReleased) -> None:
+    if fact.event.imported or not data.owner.startswith(OWNER_PREFIX):
+        return
+    node, ruleset, time = fact.event.subject, data.owner.removeprefix(OWNER_PREFIX), fact.event.time
+    request = state.request.get((node, ruleset))
+    if request is None or request.ended_at is not None or is_late(request.requested_at, time):
+        return
+    by_hand = source_kind(fact.event.source) is not SourceKind.HEALTH
+    state.request.put(request._replace(ended_at=time, by_hand=by_hand))
+    state.ends().add((node, ruleset), time)
+    if by_hand:
+        state.settle(state.standing(node, ruleset), rows.OVERRIDDEN)
+
+
+def _breaker_opened(state: Quarantine, fact: Fact, data: QuarantineBreakerOpened) -> None:
+    before = state.breaker.get(QUARANTINE)
+    state.breaker.put(
+        rows.QuarantineBreaker(
+            QUARANTINE, fact.event.time, data.node, data.report, data.ruleset, data.quarantined, data.nodes,
+            before and before.reset_at, "" if before is None else before.reset_by,
+        )
+    )  # fmt: skip
+
+
+def _breaker_reset(state: Quarantine, fact: Fact, _data: QuarantineBreakerReset) -> None:
+    """The window begins anew, and what was held back is assessed anew: only what is still fresh counts."""
+    if fact.event.imported:
+        return
+    reset_at, reset_by = counted_as_recorded(fact.event, fact.recorded_ns), fact.event.source.removeprefix("/")
+    state.breaker.put(rows.QuarantineBreaker(QUARANTINE, None, "", "", "", 0, 0, reset_at, reset_by))
+    for row in sorted(row for row in state.fault.rows.values() if row.state == rows.HELD):
+        state.fault.put(row._replace(state=rows.PENDING, cause=fact.event.id))
+        state.pend(row.node, fact.event.id)
+
+
+def _forget(state: Quarantine, fact: Fact) -> None:
+    for key, ended_at in state.ends().pop_expired(counted_as_recorded(fact.event, fact.recorded_ns)):
+        request, check = state.request.get(key), state.healthy.get(key)
+        if request is not None and request.ended_at == ended_at:
+            state.request.delete(key)
+        if check is not None and check.healthy_at == ended_at:
+            state.healthy.delete(key)
+
+
+HANDLERS: Handlers = {
+    QuarantineRulesApplied: _rules_applied,
+    QuarantineBreakerOpened: _breaker_opened,
+    QuarantineBreakerReset: _breaker_reset,
+    NodeHealthReported: _reported,
+    DeviceHealthChanged: _card_reported,
+    NodeLabelled: _labelled,
+    NodeUnlabelled: _unlabelled,
+    NodeMaintenanceRequested: _requested,
+    NodeMaintenanceReleased: _released,
+}
+"""Assessments have no handler: `HealthProjection.observed` folds them where they stand in the log."""

@@ -1,0 +1,168 @@
+"""Which rulesets a report matches, and what is wrong with a document of rules. Pure.
+
+A document is checked when it is configured. One that was recorded counts as it is: an expression that does not
+compile here, or cannot be evaluated over a report, matches nothing, and that is counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from gpuledger.domain.cel_source import selected_fields
+from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.quarantine.expressions import Condition, ExpressionError, Variables, check, compiled
+from gpuledger.domain.quarantine.inputs import EVENT_FIELDS, FIELDS, node_fields
+from gpuledger.events.quarantine import QuarantineRulesApplied, QuarantineRuleset, RuleExpression, RuleMatch
+
+FORCED: Final = "forced"
+"""The ruleset of reports that are to act without any rule that matches."""
+
+DOCUMENTS_MAX: Final = 4
+"""How many documents are kept compiled: those that folds of one process follow."""
+
+
+class Evaluation(NamedTuple):
+    """The rulesets that a report matches, the first in order first, and why others could not be evaluated."""
+
+    matched: tuple[QuarantineRuleset, ...]
+    failed: Mapping[str, str]
+
+
+class _Conditions(NamedTuple):
+    ruleset: QuarantineRuleset
+    all: tuple[Condition | str, ...]
+    any: tuple[Condition | str, ...]
+
+
+class RulesInForce:
+    """The rulesets of a document that are enabled, compiled, in their order."""
+
+    def __init__(self, document: QuarantineRulesApplied) -> None:
+        self.document = document
+        enabled = (one for one in document.rulesets if one.enabled)
+        ordered = sorted(enabled, key=lambda one: (-one.priority, one.name))
+        self.by_name: Mapping[str, QuarantineRuleset] = {one.name: one for one in ordered}
+        self.order: Mapping[str, int] = {one.name: at for at, one in enumerate(ordered)}
+        self._conditions = [_Conditions(one, _compiled(one.match.all), _compiled(one.match.any)) for one in ordered]
+
+        self.event_fields = _event_fields(ordered)
+        """The fields of reports that the rules use."""
+
+    def evaluate(self, variables: Variables) -> Evaluation:
+        """What a report matches."""
+        matched, failed = [], {}
+        for one in self._conditions:
+            try:
+                if _matches(one, variables):
+                    matched.append(one.ruleset)
+            except ExpressionError as error:
+                failed[one.ruleset.name] = str(error)
+        return Evaluation(tuple(matched), failed)
+
+
+@lru_cache(maxsize=DOCUMENTS_MAX)
+def rules_of(document: str) -> RulesInForce:
+    """The rules of a document, from its canonical JSON."""
+    return RulesInForce(QuarantineRulesApplied.model_validate_json(document))
+
+
+def document_text(document: QuarantineRulesApplied) -> str:
+    """The canonical JSON of a document."""
+    return json_text(document.model_dump(mode="json"))
+
+
+def problems(document: QuarantineRulesApplied) -> Iterator[str]:
+    """What is wrong with a document, each with its place."""
+    names = Counter(one.name for one in document.rulesets)
+    for at, one in enumerate(document.rulesets):
+        place = f"ruleSets[{at}] {one.name!r}"
+        if names[one.name] > 1:
+            yield f"{place}: another ruleset has this name."
+        if one.name == FORCED:
+            yield f"{place}: the name is that of reports that force a quarantine; choose another one."
+        if not (one.match.all or one.match.any):
+            yield f"{place}: match has no expressions in all or any, so that everything would match."
+        if not (one.cordon or one.taints or one.labels):
+            yield f"{place}: it does nothing; set cordon.shouldCordon, taint or labels."
+        yield from _problems_of_match(place, one.match)
+
+
+def _problems_of_match(place: str, match: RuleMatch) -> Iterator[str]:
+    for name, expressions in (("all", match.all), ("any", match.any)):
+        for at, one in enumerate(expressions):
+            try:
+                check(one.expression, FIELDS[one.kind], _SAMPLES)
+            except ExpressionError as error:
+                yield f"{place}: match.{name}[{at}].expression: {error}."
+
+
+def _event_fields(rulesets: Iterable[QuarantineRuleset]) -> frozenset[str]:
+    expressions = [one.expression for ruleset in rulesets for one in (*ruleset.match.all, *ruleset.match.any)]
+    used = [selected_fields(text, "event") for text in expressions]
+    return frozenset().union(*(EVENT_FIELDS.keys() if one is None else one for one in used))
+
+
+def _compiled(expressions: tuple[RuleExpression, ...]) -> tuple[Condition | str, ...]:
+    return tuple(_condition(one.expression) for one in expressions)
+
+
+def _condition(text: str) -> Condition | str:
+    try:
+        return compiled(text)
+    except ExpressionError as error:
+        return str(error)
+
+
+def _matches(one: _Conditions, variables: Variables) -> bool:
+    """All of `all` hold, and one of `any`; raises ExpressionError where what decides cannot be evaluated."""
+    for condition in one.all:
+        if not _holds(condition, variables):
+            return False
+    return not one.any or _any_holds(one.any, variables)
+
+
+def _any_holds(conditions: tuple[Condition | str, ...], variables: Variables) -> bool:
+    failure: ExpressionError | None = None
+    for condition in conditions:
+        try:
+            if _holds(condition, variables):
+                return True
+        except ExpressionError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return False
+
+
+def _holds(condition: Condition | str, variables: Variables) -> bool:
+    if isinstance(condition, str):
+        raise ExpressionError(condition)
+    return variables.holds(condition)
+
+
+def _sample(*, fatal: bool, healthy: bool) -> dict[str, Any]:
+    """A report as rules see it, with numbers for texts, so that rules may read them as such."""
+    overrides = {"force": False, "skip": False}
+    texts = ("id", "agent", "componentClass", "checkName", "message", "customRecommendedAction", "nodeName")
+    return {
+        **dict.fromkeys(texts, "0"),
+        "version": 1,
+        "isFatal": fatal,
+        "isHealthy": healthy,
+        "errorCode": ["0"],
+        "recommendedAction": 0,
+        "entitiesImpacted": [{"entityType": "0", "entityValue": "0"}],
+        "metadata": {},
+        "processingStrategy": 1,
+        "generatedTimestamp": {"seconds": 0, "nanos": 0},
+        "quarantineOverrides": overrides,
+        "drainOverrides": overrides,
+    }
+
+
+_SAMPLES: Final = tuple(
+    Variables({"event": partial(_sample, fatal=fatal, healthy=healthy), "node": partial(node_fields, "0", {})})
+    for fatal, healthy in product((True, False), repeat=2)
+)

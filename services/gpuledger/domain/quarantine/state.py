@@ -1,0 +1,167 @@
+"""The state of the quarantine of nodes: standing faults, what is requested for them, and the breaker's window. Pure."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+import orjson
+
+from gpuledger.domain.fact import TableState
+from gpuledger.domain.quarantine import rows
+from gpuledger.domain.quarantine.rules import RulesInForce, rules_of
+from gpuledger.domain.table import Table
+from gpuledger.domain.tombstones import RowEnds, Tombstones
+from gpuledger.events.quarantine import QUARANTINE
+
+FAULTS_PER_NODE_MAX: Final = 512
+"""How many faults of one node are kept, over all rulesets."""
+
+HEALTHY_PER_NODE_MAX: Final = 512
+"""How many checks of one node that are healthy again are kept; beyond them, the earliest are forgotten."""
+
+OWNER_PREFIX: Final = "health/"
+"""How the owners of our requests begin; the ruleset follows."""
+
+FaultKey = tuple[str, str]
+"""A node, and the cause by which faults of it are to be assessed."""
+
+
+class Quarantine(TableState):
+    """Rules, Nodes, faults, requests and the breaker. A fold marks nodes where a request may be over."""
+
+    def __init__(self) -> None:
+        self.rules_row = Table(rows.RULES)
+        self.count = Table(rows.RULESET_COUNT)
+        self.node = Table(rows.NODE)
+        self.fault = Table(rows.FAULT, "node")
+        self.healthy = Table(rows.HEALTHY, "node")
+        self.request = Table(rows.REQUEST, "node")
+        self.breaker = Table(rows.BREAKER)
+        self.node_ends = RowEnds(self.node, rows.QuarantineNode.ended_at)
+        self._ends: Tombstones | None = None
+        self._existing: int | None = None
+        self._window: list[tuple[datetime, str]] | None = None
+        self._pending: dict[FaultKey, None] | None = None
+        self._touched: dict[str, None] = {}
+
+    def rules(self) -> RulesInForce | None:
+        """The rules in force; None before any."""
+        row = self.rules_row.get(QUARANTINE)
+        return None if row is None else rules_of(row.document)
+
+    def max_event_age(self) -> timedelta:
+        """How old a report may be; nothing is fresh without rules."""
+        rules = self.rules()
+        return timedelta(seconds=-1 if rules is None else rules.document.max_event_age_s)
+
+    def labels_of(self, node: str) -> dict[str, str]:
+        """The labels of a Node."""
+        row = self.node.get(node)
+        labels: dict[str, str] = {} if row is None else orjson.loads(row.labels)
+        return labels
+
+    def exists(self, node: str) -> bool:
+        """Whether there is a Node of that name."""
+        row = self.node.get(node)
+        return row is not None and row.uid is not None
+
+    def standing(self, node: str, ruleset: str) -> list[rows.NodeFault]:
+        """The faults of a node under a ruleset that nobody has overridden."""
+        found = self.fault.where("node", node)
+        return [row for row in found if row.ruleset == ruleset and row.state != rows.OVERRIDDEN]
+
+    def in_force(self, node: str) -> list[rows.QuarantineRequest]:
+        """The requests in force about a node, by ruleset."""
+        found = [row for row in self.request.where("node", node) if row.ended_at is None]
+        return sorted(found, key=lambda row: row.ruleset)
+
+    def is_open(self) -> bool:
+        """Whether the breaker is open."""
+        row = self.breaker.get(QUARANTINE)
+        return row is not None and row.opened_at is not None
+
+    # The nodes that exist, and those that were set aside within the breaker's window.
+
+    def put_node(self, row: rows.QuarantineNode) -> None:
+        """Take a Node in, and count it."""
+        before = self.node.get(row.node)
+        if self._existing is not None:
+            self._existing += (row.uid is not None) - (before is not None and before.uid is not None)
+        if self._window is not None and (before and before.quarantined_at) != row.quarantined_at:
+            _replace(self._window, row.node, before and before.quarantined_at, row.quarantined_at)
+        self.node.put(row)
+
+    def existing(self) -> int:
+        """How many Nodes there are."""
+        if self._existing is None:
+            self._existing = sum(row.uid is not None for row in self.node.rows.values())
+        return self._existing
+
+    def quarantined_with(self, node: str, at: datetime) -> int:
+        """How many nodes would have been set aside within the breaker's window, with this one at that time."""
+        rules, breaker = self.rules(), self.breaker.get(QUARANTINE)
+        assert rules is not None, "a ruleset has matched"
+        since = at - timedelta(seconds=rules.document.breaker.window_s)
+        if breaker is not None and breaker.reset_at is not None:
+            since = max(since, breaker.reset_at)
+        if self._window is None:
+            self._window = sorted(
+                (row.quarantined_at, row.node) for row in self.node.rows.values() if row.quarantined_at is not None
+            )
+        window = self._window
+        row = self.node.get(node)
+        is_in = row is not None and row.quarantined_at is not None and row.quarantined_at > since
+        return len(window) - bisect_right(window, since, key=lambda one: one[0]) + (not is_in)
+
+    # What is still to be assessed, and what a fold has touched.
+
+    def pend(self, node: str, cause: str) -> None:
+        """Faults of a node wait to be assessed."""
+        if self._pending is not None:
+            self._pending[node, cause] = None
+
+    def pending(self) -> dict[FaultKey, None]:
+        """What waits to be assessed, and perhaps some that no longer does, the first first."""
+        if self._pending is None:
+            waiting = [row for row in self.fault.rows.values() if row.state == rows.PENDING]
+            waiting.sort(key=lambda row: (row.recorded_at, row.node, row.cause))
+            self._pending = {(row.node, row.cause): None for row in waiting}
+        return self._pending
+
+    def waiting(self, node: str, cause: str) -> list[rows.NodeFault]:
+        """The faults of a node that wait to be assessed by a cause."""
+        found = self.fault.where("node", node)
+        return [row for row in found if row.state == rows.PENDING and row.cause == cause]
+
+    def settle(self, faults: list[rows.NodeFault], state: str) -> None:
+        """Faults have been assessed."""
+        for row in faults:
+            self.fault.put(row._replace(state=state))
+
+    def touch(self, node: str) -> None:
+        """A request about the node may be over."""
+        self._touched[node] = None
+
+    def take_touched(self) -> Iterator[str]:
+        """The nodes that were touched since the last call."""
+        touched, self._touched = self._touched, {}
+        return iter(touched)
+
+    def ends(self) -> Tombstones:
+        """The ends of requests and of what is healthy again, those of loaded rows included."""
+        if self._ends is None:
+            self._ends = Tombstones()
+            for request in self.request.rows.values():
+                if request.ended_at is not None:
+                    self._ends.add((request.node, request.ruleset), request.ended_at)
+            for check in self.healthy.rows.values():
+                self._ends.add(self.healthy.key_of(check), check.healthy_at)
+        return self._ends
+
+
+def _replace(window: list[tuple[datetime, str]], node: str, before: datetime | None, after: datetime | None) -> None:
+    if before is not None:
+        del window[bisect_left(window, (before, node))]
+    if after is not None:
+        insort(window, (after, node))

@@ -1,0 +1,114 @@
+"""`gpuledger quarantine`: what it records and shows, and what it refuses with the file, the ruleset and the place."""
+
+import getpass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gpuledger.deciders.health.projection import HealthProjection
+from gpuledger.events.allocation import AllocationObserved
+from gpuledger.events.envelope import decode
+from gpuledger.events.quarantine import QUARANTINE, QuarantineBreakerReset, QuarantineRulesApplied
+from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.runner import Runner
+from gpuledger.runtime.clock import system_clock
+from support.cli import Run
+from support.enforcing import enforce
+from support.events import event
+from support.ledgers import everything
+from support.paths import ROOT
+from support.projections import QUICK_SERVICE, publish, reaches, running
+from support.quarantine import GPU_FATAL, labelled, reported
+from support.waiting import eventually
+
+EXAMPLE = ROOT / "examples" / "quarantine-rules.yaml"
+ME = f"operators/{getpass.getuser()}"
+
+
+@pytest.mark.usefixtures("ledger")
+async def test_rules_are_shown_as_they_were_applied(run: Run) -> None:
+    assert (await run("quarantine", "rules", "-o", "json")).json() == []
+    dry = await run("quarantine", "apply", "-f", str(EXAMPLE), "--dry-run")
+    assert (dry.code, "is valid: 3 rulesets, version " in dry.err) == (0, True), dry
+    assert (await run("quarantine", "rules", "-o", "json")).json() == []
+    applied = await run("quarantine", "apply", "-f", str(EXAMPLE))
+    assert (applied.code, f"3 rulesets of {EXAMPLE} are in force" in applied.err) == (0, True), applied
+    first, *_ = (await run("quarantine", "rules", "-o", "json")).json()
+    assert (first["ruleset"], first["priority"], first["actions"], first["matched"]) == (GPU_FATAL, 100, ["cordon"], 0)
+    status = (await run("quarantine", "status", "-o", "json")).json()
+    assert [(one["breaker"], one["nodes"], one["version"]) for one in status] == [("Closed", 0, first["version"])]
+    assert (await run("quarantine", "faults", "-o", "json")).json() == []
+
+
+async def test_the_breaker_is_shown_and_reset_by_whoever_has_looked(
+    run: Run, ledger: JetStreamLedger, migrated_url: str
+) -> None:
+    assert (await run("quarantine", "apply", "-f", str(EXAMPLE))).code == 0
+    await enforce(ledger, migrated_url)
+    nodes = [event(labelled(), name, number=number, source="/watchers/nodes") for number, name in enumerate("ab", 1)]
+    now = system_clock()
+    reports = [
+        event(reported("0"), name, source=f"/nodes/{name}/agent", event_id=f"report-{name}")._replace(time=now)
+        for name in "ab"
+    ]
+    async with running(Runner(HealthProjection(), ledger, migrated_url, settings=QUICK_SERVICE)):
+        await publish(ledger, [*nodes, *reports])
+
+        async def is_open() -> bool:
+            return any(one.subject.startswith("ledger.svc.health.quarantine.") for one in await everything(ledger))
+
+        await eventually(is_open)
+        await reaches(migrated_url, "health", await ledger.head())
+    (status,) = (await run("quarantine", "status", "-o", "json")).json()
+    assert (status["breaker"], status["nodes"], status["set_aside"], status["held_back"]) == ("Open", 2, 1, 1)
+    assert status["detail"] == f"b would have been 2 of 2 nodes, by {GPU_FATAL!r} (report report-b)"
+    faults = (await run("quarantine", "faults", "-o", "json")).json()
+    assert [(one["node"], one["state"], one["owner"]) for one in faults] == [
+        ("a", "Accepted", f"health/{GPU_FATAL}"),
+        ("b", "Held", None),
+    ]
+    assert "needs your consent" in (await run("quarantine", "reset", "--reason", "looked")).err
+    assert (await run("quarantine", "reset", "--reason", "looked", "--yes")).code == 0
+    (status,) = (await run("quarantine", "status", "-o", "json")).json()
+    assert (status["breaker"], status["reset_by"]) == ("Closed", ME)
+    assert "The circuit breaker is closed" in (await run("quarantine", "reset", "--reason", "again", "--yes")).err
+    own = [decode(one.data) for one in await everything(ledger) if ".svc.operators." in one.subject]
+    assert [type(one.data) for one in own] == [QuarantineRulesApplied, QuarantineBreakerReset]
+    assert {(one.source, one.subject) for one in own} == {(f"/{ME}", QUARANTINE)}
+
+
+async def test_what_is_wrong_is_not_recorded(run: Run, ledger: JetStreamLedger, tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(EXAMPLE.read_text().replace("event.componentClass == 'GPU'", "event.colour == 'red'", 1))
+    refused = await run("quarantine", "apply", "-f", str(file))
+    expected = "ruleSets[0] 'GPU fatal error ruleset': match.all[1].expression: event has no field colour"
+    assert (refused.code != 0, f"{file}: {expected}" in refused.err) == (True, True), refused
+    missing = await run("quarantine", "apply", "-f", str(tmp_path / "none.yaml"))
+    assert "cannot be read" in missing.err
+    assert not [one for one in await everything(ledger) if ".svc.operators." in one.subject]
+
+
+async def test_what_if_rules_had_been_in_force(run: Run, ledger: JetStreamLedger, migrated_url: str) -> None:
+    await enforce(ledger, migrated_url)
+    nodes = [event(labelled(), name, number=number, source="/watchers/nodes") for number, name in enumerate("abc", 1)]
+    now, agent = system_clock(), "/nodes/a/agent"
+    place = {"node": "a", "namespace": "team", "pod": "train", "container": "main"}
+    units = {"resources": [{"resource": "nvidia.com/gpu", "devices": ["GPU-1"]}]}
+    held = AllocationObserved.model_validate({**place, **units})
+    facts = [
+        event(held, "a/team/train/main", source=agent, number=1)._replace(time=now - timedelta(minutes=1)),
+        event(reported("0"), "a", source=agent, number=2)._replace(time=now),
+        event(reported("0", healthy=True), "a", source=agent, number=3)._replace(time=now + timedelta(seconds=1)),
+    ]
+    await publish(ledger, [*nodes, *facts])
+    before = await ledger.head()
+    answer = await run("what-if", "quarantine", "-f", str(EXAMPLE), "--since", "1h", "-o", "json")
+    assert answer.code == 0, answer
+    (found,) = answer.json()
+    assert (found["node"], found["would"], found["pods"], found["was"]) == ("a", GPU_FATAL, 1, None)
+    assert found["would_until"] >= found["would_since"]
+    assert "2 reports were judged by version " in answer.err
+    (other,) = (await run("what-if", "quarantine", "-f", str(EXAMPLE), "--since", "0", "-o", "json")).json()
+    assert other == found
+    assert await ledger.head() == before, "it records nothing"
