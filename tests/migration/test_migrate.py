@@ -37,7 +37,7 @@ from support import tables
 
 SINCE = (
     *("seal_chain", "indexed_event", "health_check", "health_report", "incident", "health_departure"),
-    *("maintenance_request", "maintenance_node", "node_isolation"),
+    *("maintenance_request", "maintenance_node", "node_isolation", "node_drain"),
     *(spec.name for spec in tables.PROJECTIONS["health"]),
 )
 """Tables that came after the renaming of revision 0008."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,8 +22,11 @@ owners = st.sampled_from(OWNERS)
 asks = st.builds(
     requested, owners, cordon=st.booleans(), taints=st.sampled_from([[], [TAINT], [{**TAINT, "value": "x"}]])
 )
+draining = st.builds(requested, owners, drain=st.sampled_from([{}, {"mode": "Immediate"}]))
 expiring = st.builds(requested, owners, expires=st.integers(1, 40).map(at))
-facts = st.one_of(asks, expiring, owners.map(released), st.sampled_from([observed("u1"), observed("u2"), NodeGone()]))
+facts = st.one_of(
+    asks, draining, expiring, owners.map(released), st.sampled_from([observed("u1"), observed("u2"), NodeGone()])
+)
 Step = tuple[str, Payload, int]
 steps = st.tuples(st.sampled_from(NODES), facts, st.integers(0, 3))
 
@@ -89,3 +93,15 @@ def test_requests_in_force_follow_from_the_facts_and_not_from_their_order(story:
             log.record(node, data, second)
         found.append({node: log.state.requests_about(node) for node in NODES})
     assert found[0] == found[1]
+
+
+@given(st.lists(steps, max_size=25), st.booleans())
+def test_a_node_is_drained_exactly_for_those_who_want_that(story: list[Step], late: bool) -> None:
+    log = play(story, late=late)
+    for node in NODES:
+        found, existing = log.state.drain.get(node), log.state.node.get(node)
+        owners_of_drains = [row.owner for row in log.state.requests_about(node) if row.drain]
+        if existing is None or existing.uid is None:
+            assert found is None
+        else:
+            assert [one["owner"] for one in orjson.loads(found.drains if found else "[]")] == owners_of_drains

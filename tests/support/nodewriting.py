@@ -1,20 +1,20 @@
 """The node writer for tests: quick to try again, killed at any step, and intents about Nodes of an API server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from gpuledger.api.kinds import NODES
+from gpuledger.api.kinds import NODES, PODS
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.edge.nodewriter.service import NodeWriter
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.events.envelope import Decoded, Event, decode
-from gpuledger.events.maintenance import Isolation, NodeIsolationChanged
+from gpuledger.events.maintenance import Drain, Isolation, NodeDrainChanged, NodeIsolationChanged, OwnedDrain
 from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -31,7 +31,7 @@ from support.waiting import eventually
 BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
 QUICK = NodeWriterSettings(
     backoff=BACKOFF, refused_backoff=BACKOFF, restart_backoff=BACKOFF, lock_check=LockCheck(interval_s=0.1),
-    ownership_check_s=60.0,
+    ownership_check_s=60.0, drain_poll_s=0.05, drain_reports=BACKOFF, blocked_backoff=BACKOFF,
 )  # fmt: skip
 ASIDE = Isolation.model_validate(
     {
@@ -75,9 +75,30 @@ class SteppingClient(CountingClient):
         self.steps.take()
         return answer
 
+    def evictions(self) -> list[str]:
+        """The names of the pods whose eviction was requested, in that order."""
+        return [one.split("/")[-2] for one in self.written if one.endswith("/eviction")]
+
     def patches(self, node: str) -> int:
         """How many writes of a Node were sent."""
         return self.written.count(f"PATCH {NODES.path()}/{node}")
+
+
+class InterruptedClient(SteppingClient):
+    """Something happens right before, or right behind, its first eviction."""
+
+    before: Callable[[], Awaitable[None]] | None = None
+    behind: Callable[[], Awaitable[None]] | None = None
+
+    async def send(self, request: KubeRequest) -> Object:
+        if not request.path.endswith("/eviction"):
+            return await super().send(request)
+        before, behind, self.before, self.behind = self.before, self.behind, None, None
+        await _run(before)
+        try:
+            return await super().send(request)
+        finally:
+            await _run(behind)
 
 
 class SteppingLedger(LedgerDouble):
@@ -115,13 +136,45 @@ class Maintainer:
         uid = (await self.client.get(NODES, name))["metadata"]["uid"]
         return await self.record(name, NodeIsolationChanged(uid=uid, isolation=isolation), at, **more)
 
-    async def record(self, name: str, data: NodeIsolationChanged, at: datetime | None = None, **more: Any) -> Decoded:
+    async def record(
+        self, name: str, data: NodeIsolationChanged | NodeDrainChanged, at: datetime | None = None, **more: Any
+    ) -> Decoded:
         """Record an intent."""
         self._number += 1
         time, source = at or system_clock(), "/services/maintenance"
         intent: Decoded = Event(random_id(), source, data.TYPE, name, time, data, "e1", self._number, **more)
         await self.ledger.publish_many([outgoing(intent)])
         return intent
+
+    async def drain(self, name: str, *drains: Drain, since: datetime | None = None, **more: Any) -> Decoded:
+        """Record an intent to drain a Node that exists, one drain for each owner; without any, a cancellation."""
+        uid = (await self.client.get(NODES, name))["metadata"]["uid"]
+        at = since or system_clock()
+        owned = tuple(OwnedDrain(owner=f"o{number}", since=at, drain=one) for number, one in enumerate(drains))
+        return await self.record(name, NodeDrainChanged(uid=uid, drains=owned), **more)
+
+    async def pod(self, name: str, node: str, namespace: str = "default", grace_s: int = 0, **metadata: Any) -> Object:
+        """Create a pod that runs on a node and is ready; what the metadata says is put on it."""
+        spec = {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "i"}],
+            "terminationGracePeriodSeconds": grace_s,
+        }
+        made = {"metadata": {"name": name, "namespace": namespace, **metadata}, "spec": spec}
+        await self.client.create(PODS, made)
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        return await self.client.merge_patch(PODS, name, {"status": status}, namespace, subresource="status")
+
+    async def end(self, pod: Object) -> None:
+        """A pod that terminates has ended, as its kubelet says."""
+        metadata = pod["metadata"]
+        path = f"{PODS.path(metadata['namespace'])}/{metadata['name']}"
+        await self.client.send(KubeRequest("delete pod", "DELETE", path, body={"gracePeriodSeconds": 0}))
+
+    async def pods(self) -> list[str]:
+        """The names of the pods that are there and do not terminate."""
+        found = (await self.client.list(PODS)).items
+        return sorted(one["metadata"]["name"] for one in found if not one["metadata"].get("deletionTimestamp"))
 
     async def outcomes(self, intent: Decoded) -> list[Decoded]:
         """The outcomes of an intent, each once however often it was recorded."""
@@ -151,14 +204,24 @@ async def node_writer(
             await stop(task)
 
 
-async def run_until_killed(ledger: JetStreamLedger, database_url: str, client: SteppingClient, steps: Steps) -> bool:
-    """Run a node writer until it is killed, or has settled everything; says whether it was killed."""
+async def run_until_killed(
+    ledger: JetStreamLedger,
+    database_url: str,
+    client: SteppingClient,
+    steps: Steps,
+    meanwhile: Callable[[], Awaitable[None]] | None = None,
+) -> bool:
+    """Run a node writer until it is killed, or has settled everything; says whether it was killed.
+
+    `meanwhile` is what the cluster does beside it.
+    """
     client.steps = steps
     stepping = SteppingLedger(ledger, steps)
     async with aclosing(FollowedLog((), stepping, database_url)) as followed:
         writer = NodeWriter(stepping, database_url, client, followed, settings=QUICK)
         task = asyncio.create_task(writer.run())
         settling = asyncio.create_task(settled(writer, ledger))
+        beside = asyncio.create_task(_run(meanwhile))
         try:
             await asyncio.wait([task, settling], return_when=asyncio.FIRST_COMPLETED)
             if not steps.has_killed:
@@ -168,18 +231,25 @@ async def run_until_killed(ledger: JetStreamLedger, database_url: str, client: S
             return True
         finally:
             await stop(settling)
+            await stop(beside)
             if not task.done():
                 await stop(task)
             client.steps = Steps()
 
 
+async def _run(meanwhile: Callable[[], Awaitable[None]] | None) -> None:
+    if meanwhile is not None:
+        await meanwhile()
+
+
 async def settled(writer: NodeWriter, ledger: JetStreamLedger) -> None:
-    """Return when all intents in the ledger have outcomes."""
+    """Return when all intents in the ledger have outcomes, drains included."""
     head = await ledger.head()
 
     async def is_settled() -> bool:
         health = writer.health()
-        return health.state == "writing" and is_at_or_after(health.position, head) and not health.waiting
+        is_idle = not health.waiting and not health.draining
+        return is_idle and health.state == "writing" and is_at_or_after(health.position, head)
 
     await eventually(is_settled)
 

@@ -119,6 +119,7 @@ ADDED = {
     "gpu_device.inventory_id": "",
     "inventory_nfd.surveyed": "0",
     "pool_node.aside": "false",
+    "maintenance_request.drain": "",
 }
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 

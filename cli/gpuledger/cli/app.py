@@ -22,7 +22,7 @@ COMMANDS = LazyCommands(
         "what-if": Place(f"{_COMMANDS}.what_if", "app"),
         "pool": Place(f"{_COMMANDS}.pool", "app"),
         "device": Place(f"{_COMMANDS}.device", "app"),
-        "node": Place(f"{_COMMANDS}.node", "app"),
+        "node": Place(f"{_COMMANDS}.node_drain", "app"),
         "quarantine": Place(f"{_COMMANDS}.quarantine", "app"),
         "incident": Place(f"{_COMMANDS}.incident", "app"),
         "timeline": Place(f"{_COMMANDS}.timeline", "timeline"),

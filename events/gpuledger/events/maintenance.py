@@ -1,7 +1,8 @@
 """Maintenance of nodes: who wants a node set aside, what is decided of it, and what became of that on the Node.
 
 Requests are facts of their owners. The service `maintenance` merges them into one desired isolation of a node, which
-is an intent; the service `nodewriter` alone writes it to the Node, and records the outcome.
+is an intent; the service `nodewriter` alone writes it to the Node, and records the outcome. What they want drained is
+an intent of its own, because it takes long: `nodewriter` evicts, and records how far it is.
 """
 
 from typing import Annotated, Literal
@@ -9,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from gpuledger.events.node import LabelValue
-from gpuledger.events.payload import Name, Payload, Text
+from gpuledger.events.payload import Count, Name, Payload, Text
 from gpuledger.events.publishing import Authority, PublishRule, SourceKind, by_service
 from gpuledger.events.registry import registry
 
@@ -22,6 +23,15 @@ MERGED_MAX = 256
 """How many taints, and how many labels, are put on one node for all owners; with names of any length, one event."""
 
 TAINT_VALUE_MAX = 63
+
+NAMESPACE_MODES_MAX = 16
+"""How many patterns of namespaces a drain may have."""
+
+DRAIN_TIMEOUT_DEFAULT_S = 3600
+DRAIN_TIMEOUT_MAX_S = 7 * 24 * 3600
+
+PODS_LISTED_MAX = 16
+"""How many of the pods that are left an event about a drain names, the first ones by namespace and name."""
 
 BY_REQUESTERS = PublishRule((SourceKind.OPERATORS, SourceKind.HEALTH), Authority.OWN_SOURCE)
 """Who may ask for the maintenance of a node."""
@@ -41,13 +51,36 @@ class NodeTaint(Payload):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
+DrainMode = Literal["Immediate", "DeleteAfterTimeout", "AllowCompletion"]
+"""When pods are evicted: at once; once the time-out has passed; or never, they end by themselves."""
+
+
+class NamespaceMode(Payload):
+    """The mode for the namespaces that match a pattern, such as `team-*`."""
+
+    namespaces: Name
+    mode: DrainMode
+
+
+class Drain(Payload):
+    """How pods leave a node: in the mode of the first pattern that their namespace matches, else in `mode`.
+
+    `timeout_s` counts from the request on. After it, pods of `DeleteAfterTimeout` are evicted.
+    """
+
+    mode: DrainMode = "AllowCompletion"
+    namespaces: Annotated[tuple[NamespaceMode, ...], Field(max_length=NAMESPACE_MODES_MAX)] = ()
+    timeout_s: Annotated[int, Field(ge=1, le=DRAIN_TIMEOUT_MAX_S)] = DRAIN_TIMEOUT_DEFAULT_S
+
+
 @registry.event("node", "maintenance-requested", BY_REQUESTERS, introduced=True)
 class NodeMaintenanceRequested(Payload):
     """An owner wants the node set aside. Replaces the owner's previous request about the node.
 
     `owner` is who asks, such as `operators/eva`; `reason` is one word or a short phrase, `message` has the details.
     `cordon` keeps new pods away; taints and labels are put on the Node unless it has them already. The request ends
-    with its release, or at `expires`. `rules` is the version of the rules that led to it, where rules did.
+    with its release, or at `expires`. `rules` is the version of the rules that led to it, where rules did. Where it has
+    a `drain`, pods leave the node, which is cordoned for that in any case.
     """
 
     owner: Name
@@ -58,6 +91,7 @@ class NodeMaintenanceRequested(Payload):
     labels: Annotated[dict[Name, LabelValue], Field(max_length=LABELS_PER_REQUEST_MAX)] = {}
     expires: AwareDatetime | None = None
     rules: Name | None = None
+    drain: Drain | None = None
 
 
 @registry.event("node", "maintenance-released", BY_REQUESTERS, introduced=True)
@@ -129,6 +163,67 @@ class NodeIsolationSuperseded(Payload):
     `Newer`: another one about the node came after it. `NodeGone`: the Node with its uid is gone. `Expired`: it was too
     old by the time that it could be carried out. `Imported`: it is history.
     """
+
+    intent: EventId
+    reason: Literal["Newer", "NodeGone", "Expired", "Imported"]
+    message: Text = ""
+
+
+class OwnedDrain(Payload):
+    """What one owner wants drained, since its request."""
+
+    owner: Name
+    since: AwareDatetime
+    drain: Drain
+
+
+@registry.event("node", "drain-changed", _BY_DECIDER, introduced=True)
+class NodeDrainChanged(Payload):
+    """An intent: from now on pods leave the Node with this uid so. None in `drains` cancels the drain before it.
+
+    Each drain is in force by itself: a pod is evicted as soon as one of them says so.
+    """
+
+    uid: Name
+    drains: Annotated[tuple[OwnedDrain, ...], Field(max_length=OWNERS_MAX)] = ()
+
+
+class LeavingPod(Payload):
+    """A pod that is to leave the node and is there; `state` says what it waits for."""
+
+    namespace: Name
+    pod: Name
+    state: Text
+
+
+class DrainState(Payload):
+    """What every event about a drain says: how many pods are `left`, and the first of them."""
+
+    intent: EventId
+    left: Count
+    pods: Annotated[tuple[LeavingPod, ...], Field(max_length=PODS_LISTED_MAX)] = ()
+
+
+@registry.event("node", "drain-progressed", _BY_WRITER, introduced=True)
+class NodeDrainProgressed(DrainState):
+    """The drain goes on. The first one of an intent says that it has begun."""
+
+
+@registry.event("node", "drain-timed-out", _BY_WRITER, introduced=True)
+class NodeDrainTimedOut(DrainState):
+    """Pods are left when they should have gone. The drain goes on."""
+
+
+@registry.event("node", "drain-finished", _BY_WRITER, introduced=True)
+class NodeDrainFinished(Payload):
+    """An outcome: no pod is left that had to leave."""
+
+    intent: EventId
+
+
+@registry.event("node", "drain-superseded", _BY_WRITER, introduced=True)
+class NodeDrainSuperseded(Payload):
+    """An outcome: nothing is evicted for the intent any more. The reasons are those of `NodeIsolationSuperseded`."""
 
     intent: EventId
     reason: Literal["Newer", "NodeGone", "Expired", "Imported"]

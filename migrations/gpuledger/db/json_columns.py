@@ -36,10 +36,11 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "pool_settings": ("approval_selector",),
     "maintenance_request": ("isolation",),
     "node_isolation": ("isolation", "owners", "was"),
+    "node_drain": ("drains", "pods"),
     "quarantine_rules": ("document",),
     "quarantine_node": ("labels",),
 }
-"""By table. `device_allocation.consumed` is none of them: it is an empty text where nothing was recorded."""
+"""By table. `device_allocation.consumed` and `maintenance_request.drain` are none of them: they may be empty texts."""
 
 _OF_TYPE: Final = """
 SELECT attname FROM pg_attribute

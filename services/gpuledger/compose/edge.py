@@ -24,6 +24,7 @@ from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.edge.kube.ownership import owner, take_over
 from gpuledger.edge.nodewriter.service import NodeWriter
+from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.resources.moduleconfig import understand
@@ -193,7 +194,9 @@ def _edge(
         coverage_namespace=settings.coverage_namespace,
     )
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
-    nodes = NodeWriter(ledger, database_url, client, followed, cluster=parts.cluster)
+    spared = (*settings.untouched_namespaces, settings.components.namespace)
+    aside = NodeWriterSettings(untouched_namespaces=spared)
+    nodes = NodeWriter(ledger, database_url, client, followed, settings=aside, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(
         components_namespace=settings.components.namespace,

@@ -54,6 +54,9 @@ DEPLOYMENTS = "GPULEDGER_DEPLOYMENTS"
 COVERAGE_NAMESPACE = "GPULEDGER_COVERAGE_NAMESPACE"
 """Where a Job waits that compares the labels of nodes; the chart sets it where it keeps one."""
 
+UNTOUCHED_NAMESPACES = "GPULEDGER_UNTOUCHED_NAMESPACES"
+"""Patterns of namespaces that no drain evicts from, with commas; the chart sets it, with the release's own one."""
+
 ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
 NAMESPACE = "GPULEDGER_NAMESPACE"
 KUBECONFIG = "KUBECONFIG"
@@ -193,6 +196,7 @@ class Settings:
     have none. With `archive`, `up` closes generations of the log by itself. `partitions` is how many a new ledger has;
     None: one. `deployments` are the chart's, in which the services run; without the chart there are none.
     `coverage_namespace` is where the chart keeps a Job waiting that compares the labels of nodes.
+    `untouched_namespaces` are patterns of those that no drain evicts from.
     """
 
     data_dir: Path
@@ -208,6 +212,7 @@ class Settings:
     partitions: int | None = None
     deployments: tuple[OwnDeployment, ...] = ()
     coverage_namespace: str | None = None
+    untouched_namespaces: tuple[str, ...] = ()
 
     @property
     def has_cluster(self) -> bool:
@@ -237,6 +242,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         _partitions(environ),
         _deployments(environ.get(DEPLOYMENTS) or ""),
         environ.get(COVERAGE_NAMESPACE) or None,
+        tuple(filter(None, map(str.strip, (environ.get(UNTOUCHED_NAMESPACES) or "").split(",")))),
     )
 
 

@@ -22,6 +22,7 @@ from gpuledger.events.maintenance import (
 from gpuledger.events.position import Offset, Position
 from gpuledger.ledger.api import Outgoing
 from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.tools.drain_rows import drain_status
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.log_restore import operator
 from gpuledger.tools.queries.backend import Backend, bring_current, folded_past, load_state
@@ -108,7 +109,7 @@ async def recorded_state(backend: Backend, until: Offset) -> Maintenance:
 async def maintenance_of(connection: AsyncConnection, node: str) -> list[RowDict]:
     """The rows about one node, as `request_rows` has them."""
     state = Maintenance()
-    tables: tuple[Table[Any], ...] = (state.request, state.node, state.isolation)
+    tables: tuple[Table[Any], ...] = (state.request, state.node, state.isolation, state.drain)
     for table in tables:
         table.load(row_of(table.spec, row) for row in await rows_where(connection, table.spec, {"node": node}))
     return list(request_rows(state))
@@ -149,7 +150,7 @@ def _status(state: Maintenance, node: str, isolation: NodeIsolation | None) -> R
         word, settled_at = isolation.result.capitalize(), isolation.settled_at
         detail = ": ".join(filter(None, (isolation.reason, isolation.message))) or None
         was = orjson.loads(isolation.was)
-    return {"state": word, "settled_at": settled_at, "detail": detail, "was": was}
+    return {"state": word, "settled_at": settled_at, "detail": detail, "was": was, **drain_status(state, node)}
 
 
 def expiry(now: datetime, ends: datetime | None) -> datetime | None:

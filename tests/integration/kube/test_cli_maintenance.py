@@ -1,17 +1,30 @@
 """`gpuledger node` and `get maintenance`: what they record, what they refuse, and how they say so."""
 
+import asyncio
 import getpass
+from functools import partial
 
 import pytest
 
-from gpuledger.events.envelope import decode
-from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.maintenance import (
+    Drain,
+    LeavingPod,
+    NamespaceMode,
+    NodeDrainChanged,
+    NodeDrainFinished,
+    NodeDrainProgressed,
+    NodeDrainTimedOut,
+    NodeMaintenanceReleased,
+    NodeMaintenanceRequested,
+)
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support.cli import Run
 from support.events import event
 from support.ledgers import everything
-from support.maintenance import WATCHERS, observed
+from support.maintenance import WATCHERS, WRITER, observed
 from support.projections import publish
+from support.waiting import eventually
 
 ME = f"operators/{getpass.getuser()}"
 
@@ -24,8 +37,8 @@ async def test_a_request_is_listed_until_it_is_released(run: Run, ledger: JetStr
     await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
     shown = (await run("get", "maintenance", "w1", "-o", "wide")).out.splitlines()
     assert shown[0].split() == [
-        "NODE", "OWNER", "REASON", "REQUESTED", "EXPIRES", "CORDON", "STATE", "SINCE", "TAINTS", "LABELS", "MESSAGE",
-        "DETAIL",
+        "NODE", "OWNER", "REASON", "REQUESTED", "EXPIRES", "CORDON", "STATE", "SINCE", "DRAIN", "PODS-LEFT",
+        "DRAIN-SINCE", "PODS", "TAINTS", "LABELS", "MESSAGE", "DETAIL",
     ]  # fmt: skip
     assert "Pending" in shown[1]
     assert "state=broken" in shown[1]
@@ -41,6 +54,69 @@ async def test_a_request_is_listed_until_it_is_released(run: Run, ledger: JetStr
     own = [decode(one.data) for one in await everything(ledger) if ".svc.operators." in one.subject]
     assert [type(one.data) for one in own] == [NodeMaintenanceRequested, NodeMaintenanceReleased]
     assert {one.source for one in own} == {f"/{ME}"}
+
+
+async def test_a_drain_is_listed_with_the_pods_that_are_left(run: Run, ledger: JetStreamLedger) -> None:
+    await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
+    modes = ("--mode", "DeleteAfterTimeout", "--timeout", "30m", "--namespace-mode", "team-*=Immediate")
+    asked = await run("node", "drain", "node/w1", "--reason", "fan", *modes, "--no-wait")
+    assert (asked.code, "is to be drained for" in asked.err) == (0, True), asked
+    own = [decode(one.data) for one in await everything(ledger) if ".svc.operators." in one.subject]
+    (data,) = (one.data for one in own)
+    assert isinstance(data, NodeMaintenanceRequested)
+    team = NamespaceMode(namespaces="team-*", mode="Immediate")
+    assert data.drain == Drain(mode="DeleteAfterTimeout", timeout_s=1800, namespaces=(team,))
+    (found,) = (await run("get", "maintenance", "-o", "json")).json()
+    assert (found["cordon"], found["drain"], found["pods_left"]) == (True, "Pending", None)
+    (intent,) = await drains(ledger)
+    left = (LeavingPod(namespace="team-a", pod="p", state="Blocked: b"),)
+    report = NodeDrainProgressed(intent=intent.id, left=1, pods=left)
+    await publish(ledger, [event(report, "w1", source=WRITER)])
+    (found,) = (await run("get", "maintenance", "-o", "json")).json()
+    assert (found["drain"], found["pods_left"], found["pods"]) == ("Draining", 1, ["team-a/p (Blocked: b)"])
+    described = (await run("describe", "node", "w1")).out
+    assert "Draining" in described[described.index("Maintenance:") :]
+
+
+async def drains(ledger: JetStreamLedger) -> list[Decoded]:
+    """The intents to drain, as the ledger has them."""
+    found = [decode(one.data) for one in await everything(ledger) if one.subject.startswith("ledger.svc.maintenance.")]
+    return [one for one in found if isinstance(one.data, NodeDrainChanged)]
+
+
+async def test_who_waits_for_a_drain_sees_pods_go_also_when_somebody_else_asks_too(
+    run: Run, ledger: JetStreamLedger
+) -> None:
+    async def is_decided(number: int) -> bool:
+        return len(await drains(ledger)) >= number
+
+    await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
+    waiting = asyncio.ensure_future(run("node", "drain", "w1", "--reason", "fan"))
+    await eventually(partial(is_decided, 1))
+    (first,) = await drains(ledger)
+    left = (LeavingPod(namespace="team", pod="p", state="Blocked: b"),)
+    reports = [NodeDrainProgressed(intent=first.id, left=1, pods=left)]
+    await publish(ledger, [event(one, "w1", source=WRITER) for one in reports])
+    await run("node", "drain", "w1", "--reason", "x", "--owner", "operators/ben", "--mode", "Immediate", "--no-wait")
+    await eventually(partial(is_decided, 2))
+    _, second = await drains(ledger)
+    await publish(ledger, [event(NodeDrainFinished(intent=second.id), "w1", number=2, source=WRITER)])
+    done = await waiting
+    assert (done.code, "Node w1 is drained." in done.err) == (0, True), done
+
+
+async def test_who_waits_for_a_drain_that_is_late_is_shown_that(run: Run, ledger: JetStreamLedger) -> None:
+    async def is_decided() -> bool:
+        return bool(await drains(ledger))
+
+    await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
+    waiting = asyncio.ensure_future(run("node", "drain", "w1", "--reason", "fan"))
+    await eventually(is_decided)
+    (first,) = await drains(ledger)
+    late = NodeDrainTimedOut(intent=first.id, left=3)
+    await publish(ledger, [event(late, "w1", source=WRITER)])
+    done = await waiting
+    assert (done.code, "3 pods are left on node w1 after the time-out" in done.err) == (1, True), done
 
 
 @pytest.mark.usefixtures("ledger")
@@ -62,6 +138,10 @@ async def test_a_request_can_end_by_itself(run: Run) -> None:
         (("cordon", "w1", "--reason", "x", "--label", "broken"), "no label of the form KEY=VALUE"),
         (("cordon", "w1", "--reason", "x", "--label", "a=b c"), "The value 'b c' of the label is not valid"),
         (("cordon", "w1", "--reason", "x", "--for", "soon"), "is not a time"),
+        (("drain", "w1", "--reason", "x", "--timeout", "9d"), "--timeout is from 1s to 7d, and not 9d"),
+        (("drain", "w1", "--reason", "x", "--namespace-mode", "team"), "'team' is no mode of the form PATTERN=MODE"),
+        (("drain", "w1", "--reason", "x", "--namespace-mode", "a=Now"), "The mode is Immediate, DeleteAfterTimeout"),
+        (("drain", "w1", "--reason", "x", *["--namespace-mode=a=Immediate"] * 17), "at most 16 --namespace-mode"),
         (("uncordon", "w1"), "has no request about node w1. Nobody has"),
         (("cordon", "w1", "--reason", "x", *["--label=a=b"] * 17), "A request has at most 16 --label"),
     ],

@@ -27,6 +27,7 @@ from gpuledger.api.kinds import (
     MODULE_CONFIGS,
     NODE_FEATURES,
     NODES,
+    PODS,
     RESOURCE_SLICE_STATUSES,
     RESOURCE_SLICES,
     SECRETS,
@@ -134,8 +135,10 @@ async def _live(client: KubeClient) -> None:
 
 
 async def _set_aside(client: KubeClient, environ: dict[str, str]) -> None:
-    """Somebody sets a node aside."""
-    command = (*COMMAND, "node", "cordon", NODE, "--reason", "fan")
+    """Somebody sets a node aside and has its pods leave."""
+    spec = {"nodeName": NODE, "containers": [{"name": "main", "image": "i"}], "terminationGracePeriodSeconds": 0}
+    await create(client, PODS, {"metadata": {"name": "leaving", "namespace": "default"}, "spec": spec})
+    command = (*COMMAND, "node", "drain", NODE, "--reason", "fan", "--mode", "Immediate", "--no-wait")
     done = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done
 
@@ -143,6 +146,11 @@ async def _set_aside(client: KubeClient, environ: dict[str, str]) -> None:
         return bool((await client.get(NODES, NODE))["spec"].get("unschedulable"))
 
     await eventually(is_cordoned)
+    await eventually(partial(_has_left, client))
+
+
+async def _has_left(client: KubeClient) -> bool:
+    return all(one["metadata"]["name"] != "leaving" for one in (await client.list(PODS)).items)
 
 
 async def _make_and_leave_a_pool(client: KubeClient) -> None:

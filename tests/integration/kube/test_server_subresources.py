@@ -168,3 +168,19 @@ async def test_budgets_hold_pods(api: Api) -> None:
     older = eviction | {"apiVersion": "policy/v1beta1"}
     assert (await api("POST", f"{PODS}/p/eviction", older)).code == 201
     assert (await api("GET", f"{PODS}/p")).body["metadata"]["deletionTimestamp"]
+
+
+async def test_an_eviction_of_another_pod_of_the_name_changes_nothing_of_it(api: Api) -> None:
+    await api("POST", PODS, pod("p"))
+    before = (await api("GET", f"{PODS}/p")).body
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    for preconditions in ({"uid": "u0"}, {"resourceVersion": "1"}):
+        refused = await api(
+            "POST", f"{PODS}/p/eviction", eviction | {"deleteOptions": {"preconditions": preconditions}}
+        )
+        assert (refused.code, refused.body["reason"]) == (409, "Conflict")
+    assert (await api("GET", f"{PODS}/p")).body == before
+    metadata = before["metadata"]
+    exact = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    found = await api("POST", f"{PODS}/p/eviction", eviction | {"deleteOptions": {"preconditions": exact}})
+    assert (found.code, found.body["status"]) == (201, "Success")

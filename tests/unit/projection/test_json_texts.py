@@ -8,7 +8,7 @@ import pytest
 from gpuledger.db.json_columns import JSON_COLUMNS
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
 from gpuledger.events.device import DeviceMarked, Hardware
-from gpuledger.events.maintenance import Isolation
+from gpuledger.events.maintenance import Drain, Isolation, LeavingPod, NodeDrainChanged, NodeDrainProgressed, OwnedDrain
 from gpuledger.events.node import NodeLabelled, WantedDevice
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.position import number_of
@@ -26,7 +26,7 @@ from support.quarantine import QuarantineLog, rules
 STORED = (
     QuarantineRulesApplied,
     *(SlicePublished, ClaimRequested, ClaimAllocated, DeviceClassDefined, TaintRuleSet),
-    *(NodeLabelled, DeviceMarked, Hardware, PoolDefined, WantedDevice, Isolation),
+    *(NodeLabelled, DeviceMarked, Hardware, PoolDefined, WantedDevice, Isolation, Drain, OwnedDrain, LeavingPod),
 )
 """What documents of rows are made of, whole or in part; beside them there are objects of texts, and of counts."""
 
@@ -39,7 +39,10 @@ def messages() -> list[Message]:
     """A recorded log, and behind it what no build had recorded by then: maintenance and quarantine of nodes."""
     recorded, maintenance = recorded_messages(), MaintenanceLog()
     maintenance.record("maintained", observed(), 0)
-    maintenance.record("maintained", requested(), 1)
+    maintenance.record("maintained", requested(drain={}), 1)
+    (drain,) = (event for event in maintenance.log if isinstance(event.data, NodeDrainChanged))
+    left = LeavingPod(namespace="team", pod="p", state="")
+    maintenance.record("maintained", NodeDrainProgressed(intent=drain.id, left=1, pods=(left,)), 2)
     found = [*recorded, *maintenance.messages(number_of(recorded[-1].sequence))]
     quarantine = QuarantineLog("maintained", document=rules())
     return [*found, *quarantine.messages(number_of(found[-1].sequence))]
@@ -79,7 +82,7 @@ async def test_it_is_sorted_by_key_and_has_no_spaces(projection: Projection) -> 
 async def test_these_columns_are_jsonb_but_for_one_that_is_empty_where_nothing_was_recorded() -> None:
     places = {place for projection in all_projections() for place, _ in await documents(projection)}
     declared = {f"{table}.{column}" for table, columns in JSON_COLUMNS.items() for column in columns}
-    assert places - {"device_allocation.consumed"} == declared
+    assert places - {"device_allocation.consumed", "maintenance_request.drain"} == declared
 
 
 @pytest.mark.parametrize("projection", all_projections(), ids=lambda projection: projection.name)

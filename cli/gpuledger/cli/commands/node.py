@@ -1,5 +1,6 @@
-"""`gpuledger node`: sets a node aside for maintenance, and gives it back."""
+"""`gpuledger node`: sets a node aside for maintenance, and gives it back. `node_drain` has its pods leave."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -67,25 +68,24 @@ def cordon(
 
     Replaces your previous request about the node. Pods that run stay.
     """
-    now = system_clock()
     data = NodeMaintenanceRequested(
-        owner=_owner(owner),
-        reason=_within(reason, "--reason", NAME_LENGTH_MAX),
-        message=_within(message, "--message", TEXT_LENGTH_MAX, 0),
+        owner=owner_of(owner),
+        reason=within(reason, "--reason", NAME_LENGTH_MAX),
+        message=within(message, "--message", TEXT_LENGTH_MAX, 0),
         cordon=cordon,
         taints=tuple(maintenance.check_taint(_taint(one)) for one in _few(taint, "--taint", TAINTS_PER_REQUEST_MAX)),
         labels=dict(map(_label, _few(label, "--label", LABELS_PER_REQUEST_MAX))),
-        expires=maintenance.expiry(now, None if duration is None else parse_time(f"+{duration}", now)),
+        expires=expires_after(duration),
     )
-    run(_cordon(data_dir, _bare(node), data))
+    run(_cordon(data_dir, bare(node), data))
 
 
 @app.command()
 def uncordon(node: Node, reason: DoneReason = "done", owner: Owner = None, data_dir: DataDir = None) -> None:
     """Release a node: once nobody needs it set aside any more, it is given back as it was."""
-    reason = _within(reason, "--reason", NAME_LENGTH_MAX)
-    data = NodeMaintenanceReleased(owner=_owner(owner), reason=reason)
-    run(_uncordon(data_dir, _bare(node), data))
+    reason = within(reason, "--reason", NAME_LENGTH_MAX)
+    data = NodeMaintenanceReleased(owner=owner_of(owner), reason=reason)
+    run(_uncordon(data_dir, bare(node), data))
 
 
 async def _cordon(data_dir: Path | None, node: str, data: NodeMaintenanceRequested) -> None:
@@ -105,17 +105,26 @@ async def _uncordon(data_dir: Path | None, node: str, data: NodeMaintenanceRelea
     message(f"{data.owner} released node {node}, which {outcome}; recorded at {recorded}.")
 
 
-def _bare(node: str) -> str:
+def expires_after(duration: str | None) -> datetime | None:
+    """When a request with this `--for` ends; None: with its release."""
+    now = system_clock()
+    return maintenance.expiry(now, None if duration is None else parse_time(f"+{duration}", now))
+
+
+def bare(node: str) -> str:
+    """The name of a node, which may come as `node/NAME`; raises RequestError where a Node cannot be called so."""
     name = KUBE_NOUNS["nodes"].bare(node)
     maintenance.check_node(name)
     return name
 
 
-def _owner(owner: str | None) -> str:
-    return maintenance.own_name() if owner is None else _within(owner, "--owner", NAME_LENGTH_MAX)
+def owner_of(owner: str | None) -> str:
+    """Whose request it is: that of `--owner`, else that of the user of the terminal."""
+    return maintenance.own_name() if owner is None else within(owner, "--owner", NAME_LENGTH_MAX)
 
 
-def _within(text: str, option: str, length_max: int, length_min: int = 1) -> str:
+def within(text: str, option: str, length_max: int, length_min: int = 1) -> str:
+    """An option's text without the spaces around it; raises CliError where it is too long or too short."""
     text = text.strip()
     if not length_min <= len(text) <= length_max:
         what = f"{option} has {length_min} to {length_max} characters"

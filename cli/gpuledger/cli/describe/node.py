@@ -77,6 +77,9 @@ MAINTENANCE = (
     Column("Cordon", "cordon"),
     Column("State", "state"),
     Column("Since", "settled_at"),
+    Column("Drain", "drain"),
+    Column("Pods left", "pods_left"),
+    Column("Drain since", "drain_since"),
     Column("Detail", "detail"),
 )
 

@@ -10,9 +10,16 @@ from datetime import datetime
 
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.maintenance.folds import record_expiry
-from gpuledger.domain.maintenance.rows import FAILED, NOT_ISOLATED, SUPERSEDED, NodeIsolation, isolation_text
-from gpuledger.domain.maintenance.state import Maintenance, merged
-from gpuledger.events.maintenance import OWNERS_MAX, NodeIsolationChanged, NodeMaintenanceExpired
+from gpuledger.domain.maintenance.rows import (
+    FAILED,
+    NOT_ISOLATED,
+    SUPERSEDED,
+    NodeIsolation,
+    drains_text,
+    isolation_text,
+)
+from gpuledger.domain.maintenance.state import Maintenance, merged, merged_drains
+from gpuledger.events.maintenance import OWNERS_MAX, NodeDrainChanged, NodeIsolationChanged, NodeMaintenanceExpired
 from gpuledger.projection.definition import Causation, Decision
 
 EXPIRIES_PER_CALL_MAX = 1000
@@ -26,6 +33,9 @@ def on_fact(state: Maintenance, fact: Fact) -> Iterator[Decision]:
         change, current = next_isolation(state, node, renews=renews), state.isolation.get(node)
         if change is not None:
             yield causation.decision(node, change, current and current.changed_at)
+        drain, before = next_drain(state, node), state.drain.get(node)
+        if drain is not None:
+            yield causation.decision(node, drain, before and before.changed_at)
 
 
 def on_expired(state: Maintenance, fact: Fact, data: NodeMaintenanceExpired) -> Iterator[Decision]:
@@ -61,6 +71,20 @@ def next_isolation(state: Maintenance, node: str, *, renews: bool) -> NodeIsolat
         return None
     owners = tuple(row.owner for row in requests[:OWNERS_MAX])
     return NodeIsolationChanged(uid=found.uid, isolation=desired, owners=owners)
+
+
+def next_drain(state: Maintenance, node: str) -> NodeDrainChanged | None:
+    """The next intent to drain a node, or to stop; None if there is nothing new to decide.
+
+    One that was superseded is decided anew with the next fact about the node.
+    """
+    found = state.node.get(node)
+    if found is None or found.uid is None:
+        return None
+    drains, current = merged_drains(state.requests_about(node)), state.drain.get(node)
+    is_same = drains_text(drains) == ("[]" if current is None else current.drains)
+    is_about_it = current is None or (current.uid == found.uid and current.progress != SUPERSEDED)
+    return None if is_same and is_about_it else NodeDrainChanged(uid=found.uid, drains=drains)
 
 
 def _came_to_nothing(current: NodeIsolation | None) -> bool:

@@ -19,7 +19,7 @@ class MaintenanceProjection(Projection):
     """
 
     name = "maintenance"
-    version = 1
+    version = 2
     specs = SPECS
     handlers = HANDLERS
     state_class = Maintenance

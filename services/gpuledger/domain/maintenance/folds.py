@@ -11,17 +11,29 @@ from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.maintenance.rows import (
     APPLIED,
+    DRAINING,
     FAILED,
+    FINISHED,
+    NO_DRAIN,
     NOT_ISOLATED,
     SUPERSEDED,
+    TIMED_OUT,
     MaintenanceNode,
     MaintenanceRequest,
+    NodeDrain,
     NodeIsolation,
+    drains_text,
     isolation_text,
 )
 from gpuledger.domain.maintenance.state import Maintenance
 from gpuledger.events.maintenance import (
+    DrainState,
     Isolation,
+    NodeDrainChanged,
+    NodeDrainFinished,
+    NodeDrainProgressed,
+    NodeDrainSuperseded,
+    NodeDrainTimedOut,
     NodeIsolationApplied,
     NodeIsolationChanged,
     NodeIsolationFailed,
@@ -37,7 +49,8 @@ def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -
     before = _latest(state, fact, data.owner)
     if before is None:
         return
-    isolation = Isolation(unschedulable=data.cordon, taints=data.taints, labels=data.labels)
+    is_cordoned = data.cordon or data.drain is not None
+    isolation = Isolation(unschedulable=is_cordoned, taints=data.taints, labels=data.labels)
     row = before._replace(
         changed_at=fact.event.time,
         requested_at=fact.event.time,
@@ -46,6 +59,7 @@ def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -
         isolation=isolation_text(isolation),
         expires_at=data.expires,
         ended_at=None,
+        drain=NO_DRAIN if data.drain is None else json_text(data.drain.model_dump(mode="json")),
     )
     renews = before.requested_at is not None and before.ended_at is None
     _put_request(state, fact, row, renews=renews)
@@ -72,7 +86,7 @@ def _latest(state: Maintenance, fact: Fact, owner: str) -> MaintenanceRequest | 
     node, time = intern(fact.event.subject), fact.event.time
     before = state.request.get((node, owner))
     if before is None:
-        return MaintenanceRequest(node, intern(owner), time, None, "", "", NOT_ISOLATED, None, None)
+        return MaintenanceRequest(node, intern(owner), time, None, "", "", NOT_ISOLATED, None, None, NO_DRAIN)
     return None if is_late(before.changed_at, time) else before
 
 
@@ -108,6 +122,7 @@ def _put_node(state: Maintenance, fact: Fact, uid: str | None) -> None:
         state.node_ends.note(row)
         if uid is None:
             state.isolation.delete(node)  # What was put on the Node went with it.
+            state.drain.delete(node)
         if before is None or before.uid != uid:
             state.touch(node)
     state.node_ends.forget(fact)
@@ -146,6 +161,52 @@ def _settle(
     state.isolation_ends.forget(fact)
 
 
+def _drain_changed(state: Maintenance, fact: Fact, data: NodeDrainChanged) -> None:
+    node = intern(fact.event.subject)
+    if data.drains:
+        drains = drains_text(data.drains)
+        state.drain.put(NodeDrain(node, data.uid, fact.event.id, fact.event.time, drains, "", 0, "[]", None, "", ""))
+    else:
+        state.drain.delete(node)
+
+
+def _drain_progressed(state: Maintenance, fact: Fact, data: NodeDrainProgressed) -> None:
+    before = _drain_of(state, fact, data.intent)
+    if before is not None:
+        progress = TIMED_OUT if before.progress == TIMED_OUT else DRAINING
+        state.drain.put(_with_pods(before, fact, data)._replace(progress=progress))
+
+
+def _drain_timed_out(state: Maintenance, fact: Fact, data: NodeDrainTimedOut) -> None:
+    before = _drain_of(state, fact, data.intent)
+    if before is not None:
+        state.drain.put(_with_pods(before, fact, data)._replace(progress=TIMED_OUT))
+
+
+def _drain_finished(state: Maintenance, fact: Fact, data: NodeDrainFinished) -> None:
+    before = _drain_of(state, fact, data.intent)
+    if before is not None:
+        at = fact.event.time
+        state.drain.put(before._replace(progress=FINISHED, pods_left=0, pods="[]", reported_at=at))
+
+
+def _drain_superseded(state: Maintenance, fact: Fact, data: NodeDrainSuperseded) -> None:
+    before = _drain_of(state, fact, data.intent)
+    if before is not None:
+        after = before._replace(progress=SUPERSEDED, reason=data.reason, message=data.message)
+        state.drain.put(after._replace(reported_at=fact.event.time))
+
+
+def _drain_of(state: Maintenance, fact: Fact, intent: str) -> NodeDrain | None:
+    found = state.drain.get(fact.event.subject)
+    return found if found is not None and found.intent == intent else None
+
+
+def _with_pods(before: NodeDrain, fact: Fact, data: DrainState) -> NodeDrain:
+    pods = json_text([pod.model_dump(mode="json") for pod in data.pods])
+    return before._replace(pods_left=data.left, pods=pods, reported_at=fact.event.time)
+
+
 HANDLERS: Handlers = {
     NodeMaintenanceRequested: _requested,
     NodeMaintenanceReleased: _released,
@@ -155,5 +216,10 @@ HANDLERS: Handlers = {
     NodeIsolationApplied: _applied,
     NodeIsolationFailed: _failed,
     NodeIsolationSuperseded: _superseded,
+    NodeDrainChanged: _drain_changed,
+    NodeDrainProgressed: _drain_progressed,
+    NodeDrainTimedOut: _drain_timed_out,
+    NodeDrainFinished: _drain_finished,
+    NodeDrainSuperseded: _drain_superseded,
 }
 """Recorded expiries have no handler: `MaintenanceProjection.observed` folds them where they stand in the log."""

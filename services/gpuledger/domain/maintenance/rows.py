@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import TableSpec
-from gpuledger.events.maintenance import Isolation
+from gpuledger.events.maintenance import Isolation, OwnedDrain
 
 
 def isolation_text(isolation: Isolation) -> str:
@@ -13,10 +13,16 @@ def isolation_text(isolation: Isolation) -> str:
     return json_text(isolation.model_dump(mode="json"))
 
 
+def drains_text(drains: tuple[OwnedDrain, ...]) -> str:
+    """Drains as their row has them, a JSON array; equal ones have the same text."""
+    return json_text([one.model_dump(mode="json") for one in drains])
+
+
 class MaintenanceRequest(NamedTuple):
     """An owner's latest request about a node, which ends with `ended_at`: its release, or its expiry.
 
-    `changed_at` is the time of the latest fact about it, `isolation` what it wants, as a JSON object.
+    `changed_at` is the time of the latest fact about it, `isolation` and `drain` what it wants, as JSON objects; an
+    empty `drain` asks for none.
     """
 
     node: str
@@ -28,6 +34,7 @@ class MaintenanceRequest(NamedTuple):
     isolation: str
     expires_at: datetime | None
     ended_at: datetime | None
+    drain: str
 
 
 class MaintenanceNode(NamedTuple):
@@ -62,14 +69,45 @@ class NodeIsolation(NamedTuple):
         return self.settled_at if self.isolation == NOT_ISOLATED and self.result == APPLIED else None
 
 
+class NodeDrain(NamedTuple):
+    """The newest intent to drain a node, and how far it is; a node that is not drained has none.
+
+    `drains` is a JSON array, and so is `pods`, the first pods that are left. `progress` is empty before it has begun,
+    then `draining`, `timed-out`, `finished` or `superseded`. `pods_left` and `pods` are those of `reported_at`.
+    """
+
+    node: str
+    uid: str
+    intent: str
+    changed_at: datetime
+    drains: str
+    progress: str
+    pods_left: int
+    pods: str
+    reported_at: datetime | None
+    reason: str
+    message: str
+
+    def is_over(self) -> bool:
+        """Whether nothing is done for it any more."""
+        return self.progress in (FINISHED, SUPERSEDED)
+
+
 NOT_ISOLATED = isolation_text(Isolation())
 """The isolation of a node that nobody wants set aside."""
 
 APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
 """Outcomes of intents."""
 
+NO_DRAIN = ""
+"""The drain of a request that asks for none."""
+
+DRAINING, TIMED_OUT, FINISHED = "draining", "timed-out", "finished"
+"""How far a drain is; one that is not carried out any more is superseded."""
+
 MAINTENANCE_REQUEST = TableSpec("maintenance_request", MaintenanceRequest, ("node", "owner"))
 MAINTENANCE_NODE = TableSpec("maintenance_node", MaintenanceNode, ("node",))
 NODE_ISOLATION = TableSpec("node_isolation", NodeIsolation, ("node",))
+NODE_DRAIN = TableSpec("node_drain", NodeDrain, ("node",))
 
-SPECS: tuple[TableSpec[Any], ...] = (MAINTENANCE_REQUEST, MAINTENANCE_NODE, NODE_ISOLATION)
+SPECS: tuple[TableSpec[Any], ...] = (MAINTENANCE_REQUEST, MAINTENANCE_NODE, NODE_ISOLATION, NODE_DRAIN)

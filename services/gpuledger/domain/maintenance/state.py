@@ -9,7 +9,7 @@ from gpuledger.domain.fact import TableState
 from gpuledger.domain.maintenance import rows
 from gpuledger.domain.table import Table
 from gpuledger.domain.tombstones import RowEnds, Tombstones
-from gpuledger.events.maintenance import MERGED_MAX, OWNERS_MAX, Isolation, NodeTaint
+from gpuledger.events.maintenance import MERGED_MAX, OWNERS_MAX, Drain, Isolation, NodeTaint, OwnedDrain
 
 
 class Maintenance(TableState):
@@ -19,6 +19,7 @@ class Maintenance(TableState):
         self.request = Table(rows.MAINTENANCE_REQUEST, "node")
         self.node = Table(rows.MAINTENANCE_NODE)
         self.isolation = Table(rows.NODE_ISOLATION)
+        self.drain = Table(rows.NODE_DRAIN)
         self.node_ends = RowEnds(self.node, _gone_at)
         self.isolation_ends = RowEnds(self.isolation, rows.NodeIsolation.ended_at)
         self._request_ends: Tombstones | None = None
@@ -72,6 +73,16 @@ def merged(requests: Iterable[rows.MaintenanceRequest]) -> Isolation:
         unschedulable=any(one.unschedulable for one in desired),
         taints=tuple(taints[key] for key in sorted(taints)[:MERGED_MAX]),
         labels=dict(sorted(labels.items())[:MERGED_MAX]),
+    )
+
+
+def merged_drains(requests: Iterable[rows.MaintenanceRequest]) -> tuple[OwnedDrain, ...]:
+    """What the requests want drained, by owner; of the first `OWNERS_MAX` owners who want that."""
+    ordered = sorted((row for row in requests if row.drain != rows.NO_DRAIN), key=lambda row: row.owner)[:OWNERS_MAX]
+    return tuple(
+        OwnedDrain(owner=row.owner, since=row.requested_at, drain=Drain.model_validate(orjson.loads(row.drain)))
+        for row in ordered
+        if row.requested_at is not None
     )
 
 

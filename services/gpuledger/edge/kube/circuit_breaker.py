@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from gpuledger.edge.kube.errors import (
+    DisruptionBudgetError,
     KubeConfigError,
     KubeError,
     ResponseError,
@@ -28,13 +29,13 @@ SERVER_TROUBLE = (TransientError, UnauthorizedError, KubeConfigError, ResponseEr
 
 A 403 does: a right is missing for its kind, or a policy or a webhook refuses this one object, and others may be
 written. So does a webhook that does not answer; its requests are retried as soon as after trouble of the server, but it
-does not open the circuit breaker.
+does not open the circuit breaker. Nor does a disruption budget that blocks an eviction.
 """
 
 
 def is_for_all(error: KubeError) -> bool:
     """Whether all other writes would fail in the same way."""
-    return isinstance(error, SERVER_TROUBLE) and not isinstance(error, WebhookAwayError)
+    return isinstance(error, SERVER_TROUBLE) and not isinstance(error, (WebhookAwayError, DisruptionBudgetError))
 
 
 class RateLimiter:

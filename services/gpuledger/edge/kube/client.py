@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 from urllib.parse import quote
 
-from gpuledger.api.kinds import FIELD_MANAGER, Resource
+from gpuledger.api.kinds import FIELD_MANAGER, PODS, Resource
 from gpuledger.edge.kube.errors import GoneError, ResponseError
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.kube.transport import JSON, ClientSettings, KubeRequest, Object, Transport
@@ -196,6 +196,22 @@ class KubeClient:
         if preconditions := {key: value for key, value in given.items() if value}:
             body["preconditions"] = preconditions
         return await self.send(_on("delete", "DELETE", resource, name, namespace, body=body))
+
+    async def evict(self, name: str, namespace: str, *, uid: str) -> None:
+        """Have a pod evicted, if it still has that uid.
+
+        Raises:
+            DisruptionBudgetError: a budget does not allow it for now.
+            NotFoundError: there is none.
+            ConflictError: it is another by now.
+        """
+        body: Object = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self.send(_on("evict", "POST", PODS, name, namespace, "eviction", body=body))
 
     def watch(
         self, resource: Resource, resource_version: str, selection: Selection = ALL, *, timeout_s: int | None = None

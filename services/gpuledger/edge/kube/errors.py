@@ -6,7 +6,8 @@ KubeError
 ├── TransientError          may succeed later; `retry_after_s` is what the server requests
 │   ├── UnavailableError        nobody answers, the connection broke, or the server is failing (5xx)
 │   │   └── WebhookAwayError        the server answers, but a webhook that it has to call does not (500)
-│   └── TooManyRequestsError    the server, or a disruption budget, makes the client wait (429)
+│   ├── TooManyRequestsError    the server makes the client wait (429)
+│   └── DisruptionBudgetError   disruption budgets do not allow an eviction (429; 500 where a pod has several)
 ├── RefusedError            the server refuses, and would refuse a repeated request
 │   ├── BadRequestError         400
 │   ├── UnauthorizedError       401
@@ -39,6 +40,12 @@ WEBHOOK = "admission webhook"
 
 WEBHOOK_IS_AWAY = "failed calling webhook"
 """In the message of a 500, where a webhook that the server has to call for this kind of object does not answer."""
+
+DISRUPTION_BUDGET = "DisruptionBudget"
+"""The cause of a 429 where a budget does not allow an eviction."""
+
+SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget"
+"""How the message of a 500 begins where an eviction is not supported."""
 
 MESSAGE_CHARS_MAX = 1_000
 CAUSES_SHOWN_MAX = 8
@@ -99,7 +106,11 @@ class WebhookAwayError(UnavailableError):
 
 
 class TooManyRequestsError(TransientError):
-    """The server, or a disruption budget, makes the client wait."""
+    """The server makes the client wait."""
+
+
+class DisruptionBudgetError(TransientError):
+    """Disruption budgets do not allow an eviction, for now; the causes name them. Other requests may well succeed."""
 
 
 class RefusedError(KubeError):
@@ -179,8 +190,10 @@ def error_of(what: str, where: str, code: int, status: Mapping[str, Any], retry_
     text = f"{where} answered {what} with {_message(code, status, causes)}"
     if any(cause.reason == TOO_LARGE_VERSION for cause in causes):
         return GoneError(f"{text} List again.", code, str(status.get("reason", "")), causes)
-    if code == 429:
-        return TooManyRequestsError(f"{text} Wait and repeat.", retry_after_s, causes)
+    is_of_budget = _is_of_budget(code, status, causes)
+    if is_of_budget or code == 429:
+        kind = DisruptionBudgetError if is_of_budget else TooManyRequestsError
+        return kind(f"{text} Wait and repeat.", retry_after_s, causes)
     if code == INTERNAL and str(status.get("message", "")).startswith(NOT_OF_ITS_SCHEMA):
         return SchemaError(f"{text} {SCHEMAS_HINT}", code, str(status.get("reason", "")), causes)
     if code == INTERNAL and WEBHOOK_IS_AWAY in str(status.get("message", "")):
@@ -188,6 +201,12 @@ def error_of(what: str, where: str, code: int, status: Mapping[str, Any], retry_
     if code in SERVER_ERRORS and code != NOT_IMPLEMENTED:
         return UnavailableError(f"{text} Repeat it later, and look into the server's log.", retry_after_s, causes)
     return _refusal(text, code, str(status.get("reason", "")), causes)
+
+
+def _is_of_budget(code: int, status: Mapping[str, Any], causes: tuple[StatusCause, ...]) -> bool:
+    if code == 429:
+        return any(cause.reason == DISRUPTION_BUDGET for cause in causes)
+    return code == INTERNAL and str(status.get("message", "")).startswith(SEVERAL_BUDGETS)
 
 
 def _refusal(text: str, code: int, reason: str, causes: tuple[StatusCause, ...]) -> RefusedError:

@@ -2,8 +2,9 @@
 
 from datetime import datetime, timedelta
 
+from gpuledger.edge.nodewriter.drain_intents import DrainIntent
 from gpuledger.edge.nodewriter.intents import Intent
-from gpuledger.events.maintenance import NodeIsolationSuperseded
+from gpuledger.events.maintenance import NodeDrainSuperseded, NodeIsolationSuperseded
 
 
 def superseded(intent: Intent, *, is_newest: bool, now: datetime, max_age: timedelta) -> NodeIsolationSuperseded | None:
@@ -17,12 +18,28 @@ def superseded(intent: Intent, *, is_newest: bool, now: datetime, max_age: timed
         return NodeIsolationSuperseded(intent=intent.intent, reason="Newer")
     age = now - min(intent.time, intent.recorded_at)
     if age > max_age:
-        message = (
-            f"It is {_seconds(age)} s old, and none is carried out after {_seconds(max_age)} s. Ask for it again, "
-            "such as with `gpuledger node cordon` or `gpuledger node uncordon`."
-        )
+        message = f"{_expired(age, max_age)} such as with `gpuledger node cordon` or `gpuledger node uncordon`."
         return NodeIsolationSuperseded(intent=intent.intent, reason="Expired", message=message)
     return None
+
+
+def drain_superseded(
+    intent: DrainIntent, *, is_newest: bool, now: datetime, max_age: timedelta
+) -> NodeDrainSuperseded | None:
+    """Why nothing is evicted for a drain any more; None if it goes on. What was last reported of it keeps it fresh."""
+    if intent.imported:
+        return NodeDrainSuperseded(intent=intent.intent, reason="Imported")
+    if not is_newest:
+        return NodeDrainSuperseded(intent=intent.intent, reason="Newer")
+    age = now - intent.fresh_at
+    if age > max_age:
+        message = f"{_expired(age, max_age)} such as with `gpuledger node drain`."
+        return NodeDrainSuperseded(intent=intent.intent, reason="Expired", message=message)
+    return None
+
+
+def _expired(age: timedelta, max_age: timedelta) -> str:
+    return f"It is {_seconds(age)} s old, and none is carried out after {_seconds(max_age)} s. Ask for it again,"
 
 
 def _seconds(time: timedelta) -> int:

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gpuledger.domain.fact import Fact, Handlers, TableState, counted_as_recorded
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import Table, TableSpec
+from gpuledger.edge.nodewriter.drain_intents import DRAIN_HANDLERS, DrainIntents
 from gpuledger.events.maintenance import (
     Isolation,
     NodeIsolationApplied,
@@ -50,10 +51,11 @@ NEWEST_INTENT: Final = TableSpec("newest_intent", Intent, ("node",))
 OLDER_INTENT: Final = TableSpec("older_intent", Intent, ("intent",))
 
 
-class Intents(TableState):
-    """The newest intent about each node, if it has no outcome, and older ones that have none either."""
+class Intents(DrainIntents):
+    """The newest intent about each node, if it has no outcome, and older ones that have none either; and drains."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.newest = Table(NEWEST_INTENT)
         self.older = Table(OLDER_INTENT, "node")
         self.newest.never_written()
@@ -115,6 +117,7 @@ HANDLERS: Handlers = {
     NodeIsolationApplied: _settled,
     NodeIsolationFailed: _settled,
     NodeIsolationSuperseded: _settled,
+    **DRAIN_HANDLERS,
 }
 
 
@@ -122,7 +125,7 @@ class IntentsProjection(Projection):
     """Folds the intents, which stay in memory, and in snapshots."""
 
     name = "intents"
-    version = 1
+    version = 2
     specs = ()
     handlers = HANDLERS
     state_class = Intents

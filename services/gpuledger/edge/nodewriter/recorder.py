@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from gpuledger.edge.nodewriter.drain_intents import DrainIntent, DrainOutcome, DrainReport
 from gpuledger.edge.nodewriter.intents import Intent, Outcome
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.events.envelope import Event, encode, nats_subject_of
@@ -18,6 +19,8 @@ from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, P
 from gpuledger.ledger.own import publish_own
 from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import Clock, NewId, random_id
+
+Recorded = Outcome | DrainOutcome | DrainReport
 
 SOURCE: Final = f"/services/{SourceKind.NODEWRITER}"
 
@@ -39,23 +42,24 @@ class OutcomeRecorder:
         self._publishing = asyncio.Lock()
         self._waiting: dict[Outgoing, None] = {}
 
-    async def record(self, intent: Intent, outcome: Outcome) -> None:
-        """Return once the ledger has the outcome.
+    async def record(self, intent: Intent | DrainIntent, outcome: Recorded, report: int = 0) -> None:
+        """Return once the ledger has the outcome, or the report of that number.
 
         Raises:
             EventRefusedError: the ledger will never take it.
         """
-        message = self._message(intent, outcome)
+        message = self._message(intent, outcome, report)
         self._waiting[message] = None
         async with self._publishing:
             if message in self._waiting:
                 messages, self._waiting = list(self._waiting), {}
                 await self._publish(messages)
 
-    def _message(self, intent: Intent, outcome: Outcome) -> Outgoing:
+    def _message(self, intent: Intent | DrainIntent, outcome: Recorded, report: int) -> Outgoing:
         self._number += 1
+        subject = f"{intent.node}/{report}" if report else intent.node
         event = Event(
-            derived_id(intent.intent, outcome.TYPE, intent.node),
+            derived_id(intent.intent, outcome.TYPE, subject),
             SOURCE,
             outcome.TYPE,
             intent.node,

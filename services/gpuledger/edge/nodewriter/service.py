@@ -1,5 +1,7 @@
 """The `nodewriter` service: cordons, taints and labels Nodes as the decider of maintenance says, and gives them back.
 
+It also has pods leave the nodes that are drained.
+
 One instance is the leader and writes; the others wait for its lock. The leader writes only to the cluster that belongs
 to its ledger, while the rows in the database follow the log, and folds the ledger to its head before its first write,
 because history never acts.
@@ -22,6 +24,7 @@ from gpuledger.edge.kube.errors import ForeignClusterError, KubeError
 from gpuledger.edge.kube.ownership import confirm_owner
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.nodewriter import metrics
+from gpuledger.edge.nodewriter.drainer import Drainer
 from gpuledger.edge.nodewriter.executor import Executor, Tools
 from gpuledger.edge.nodewriter.intents import Intents, IntentsProjection
 from gpuledger.edge.nodewriter.recorder import OutcomeRecorder
@@ -47,7 +50,8 @@ log = structlog.get_logger("gpuledger.nodewriter")
 class NodeWriterHealth(NamedTuple):
     """`state` is standing-by, log-changed, folding, writing or stopped; `reason` is what keeps it from writing.
 
-    `waiting` counts nodes that are queued or being worked on, `failing` those of them that are tried again later.
+    `waiting` counts nodes that are queued or being worked on, `failing` those of them that are tried again later,
+    `draining` nodes with a drain that is not over.
     """
 
     state: str
@@ -55,6 +59,7 @@ class NodeWriterHealth(NamedTuple):
     waiting: int
     failing: int
     reason: str | None
+    draining: int = 0
 
 
 class NodeWriter:
@@ -166,13 +171,15 @@ class _Leader:
         self._fold = Fold(IntentsProjection(), ledger.generations, state=self._intents)
         self._queue = WorkQueue[str](asyncio.get_running_loop().time)
         self._executor = Executor(self._intents, self._queue, tools)
+        self._drainer = Drainer(self._intents, WorkQueue[str](asyncio.get_running_loop().time), tools)
         self._is_folded = False
         self.has_followed = False
 
     def health(self, reason: str | None) -> NodeWriterHealth:
         """The present state."""
         state = "writing" if self._is_folded else "folding"
-        return NodeWriterHealth(state, self._fold.sequence, len(self._queue), self._executor.failing, reason)
+        draining = len(self._intents.drained_nodes())
+        return NodeWriterHealth(state, self._fold.sequence, len(self._queue), self._executor.failing, reason, draining)
 
     async def fold_to_head(self) -> None:
         """Fold what came since the last snapshot, up to the head, before anything is written."""
@@ -182,13 +189,16 @@ class _Leader:
                 self._fold.apply_all(messages)
                 self._kept.folded(self._fold)
         self._intents.take_touched()
+        self._intents.take_touched_drains()
         self._executor.enqueue(self._intents.nodes())
+        self._drainer.enqueue(self._intents.drained_nodes())
         self._is_folded = True
 
     async def run(self) -> None:
         """Follow the ledger and write, until something fails."""
         workers = [self._executor.run() for _ in range(self._settings.nodes_at_once_max)]
-        await run_until_one_fails([self._follow(), *workers])
+        drainers = [self._drainer.run() for _ in range(self._settings.drains_at_once_max)]
+        await run_until_one_fails([self._follow(), *workers, *drainers])
 
     async def _follow(self) -> None:
         async with self._ledger.read(self._fold.sequence, anchor=self._kept.anchor(self._fold)) as reader:
@@ -201,3 +211,5 @@ class _Leader:
         self._kept.folded(self._fold)
         self._executor.forget_returned()
         self._executor.enqueue(self._intents.take_touched())
+        self._drainer.forget_returned()
+        self._drainer.enqueue(self._intents.take_touched_drains())

@@ -14,6 +14,7 @@ from gpuledger.local.kubeapi.requests import ApiRequest
 from gpuledger.local.kubeapi.store import copy_of
 from gpuledger.local.kubeapi.strategies import pods, policy
 from gpuledger.local.kubeapi.tokens import Find
+from gpuledger.local.kubeapi.write_checks import check_preconditions
 from gpuledger.local.kubeapi.writing import Writer
 
 REVIEW_GROUPS = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
@@ -37,27 +38,26 @@ async def bind(writer: Writer, request: ApiRequest, body: Object, options: Write
 async def evict(writer: Writer, request: ApiRequest, body: Object, options: WriteOptions) -> Object:
     """Delete a pod if the disruption budgets allow it.
 
+    A precondition is checked behind the budget, and before anything of the pod changes.
+
     Raises:
-        ApiError: 429, a budget does not; 500, two budgets apply; or the pod cannot be deleted.
+        ApiError: 429, a budget does not; 500, two budgets apply; 409, a precondition fails; or the pod
+            cannot be deleted.
     """
     pod = writer.found(request.target)
     budgets = writer.store.collection(BUDGETS).objects(request.target.namespace)
     decided = policy.evicted(copy_of(pod), body, budgets, request.now)
     requested: Object = body.get("deleteOptions") or {}
-    preconditions = requested.get("preconditions") or {}
+    uid, version = _preconditions(requested)
     dry_run = options.dry_run or bool(requested.get("dryRun"))
     budget_resource = writer.registry.of_group(*BUDGETS)
+    if not dry_run and decided.budget is not None and budget_resource is not None:
+        writer.replace(budget_resource, decided.budget)
+    grace_s, propagation = requested.get("gracePeriodSeconds"), requested.get("propagationPolicy") or ""
+    check_preconditions(request.target, pod, DeleteOptions(dry_run, grace_s, propagation, uid, version))
     if not dry_run:
-        if decided.budget is not None and budget_resource is not None:
-            writer.replace(budget_resource, decided.budget)
         writer.replace(request.target.resource, decided.pod)
-    deletion = DeleteOptions(
-        dry_run,
-        requested.get("gracePeriodSeconds"),
-        requested.get("propagationPolicy") or "",
-        preconditions.get("uid") or "",
-        preconditions.get("resourceVersion") or "",
-    )
+    deletion = DeleteOptions(dry_run, grace_s, propagation, uid)
     await writer.delete(request, deletion)
     return _success(201)
 
@@ -98,6 +98,12 @@ def action_of(target: Target) -> Action | None:
     if target.resource.group in REVIEW_GROUPS:
         return review
     return ACTIONS.get((*target.resource.key, target.subresource))
+
+
+def _preconditions(options: Object) -> tuple[str, str]:
+    """The uid and the resourceVersion that the pod must have; empty ones are no conditions."""
+    given = options.get("preconditions") or {}
+    return given.get("uid") or "", given.get("resourceVersion") or ""
 
 
 def _core_objects(writer: Writer) -> Find:

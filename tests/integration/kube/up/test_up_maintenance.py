@@ -6,13 +6,14 @@ from typing import Final
 import orjson
 import pytest
 
-from gpuledger.api.kinds import NODES
+from gpuledger.api.kinds import NODES, PODS, Resource
 from gpuledger.edge.kube.client import KubeClient, Object
 from support.up import Up, gpuledger
 from support.waiting import eventually
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up` brings its own API server")
 
+BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
 FLEET: Final = ("--fleet", "nodes=3,gpus=2", "--speed", "600")
 
 
@@ -56,6 +57,36 @@ async def test_two_people_set_a_node_aside_and_give_it_back(up: Up, client: Kube
     await eventually(is_given_back)
     assert (await client.get(NODES, node))["spec"].get("taints") is None
     assert await rows(up) == []
+
+
+async def test_a_drain_is_watched_until_the_last_pod_has_left(up: Up, client: KubeClient) -> None:
+    await eventually(lambda: has_nodes(client))
+    node = (await client.list(NODES)).items[1]["metadata"]["name"]
+    await pod(client, "blocked", node, "team-a")
+    await pod(client, "free", node, "team-b")
+    await client.create(BUDGETS, {"metadata": {"name": "pdb", "namespace": "default"}, "spec": {
+        "minAvailable": 1, "selector": {"matchLabels": {"team": "team-a"}}}})  # fmt: skip
+    drain = ("node", "drain", node, "--reason", "fan", "--mode", "Immediate", "--owner", "operators/ada")
+    late = await asyncio.to_thread(gpuledger, up.data_dir, *drain, "--timeout", "1s")
+    assert late.returncode == 1, late
+    assert b"pods are left on node" in late.stderr
+    assert b"pod default/blocked: Blocked: The disruption budget pdb needs 1 healthy pods" in late.stderr
+    await client.delete(BUDGETS, "pdb", "default")
+    done = await asyncio.to_thread(gpuledger, up.data_dir, *drain)
+    assert (done.returncode, f"Node {node} is drained." in done.stderr.decode()) == (0, True), done
+    names = {one["metadata"]["name"] for one in (await client.list(PODS)).items}
+    assert not names & {"blocked", "free"}
+    assert {(one["drain"], one["pods_left"]) for one in await rows(up)} == {("Finished", 0)}
+    await run(up, "node", "uncordon", node, "--owner", "operators/ada")
+
+
+async def pod(client: KubeClient, name: str, node: str, team: str) -> None:
+    """A pod that runs on a node, and ends as soon as it is to."""
+    spec = {"nodeName": node, "containers": [{"name": "main", "image": "i"}], "terminationGracePeriodSeconds": 0}
+    metadata = {"name": name, "namespace": "default", "labels": {"team": team}}
+    await client.create(PODS, {"metadata": metadata, "spec": spec})
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await client.merge_patch(PODS, name, {"status": status}, "default", subresource="status")
 
 
 async def has_nodes(client: KubeClient) -> bool:

@@ -1,0 +1,92 @@
+"""Plans which pods leave a node, and when each is evicted. Pure.
+
+Several owners may want a node drained. Each of their drains is in force by itself, so a pod is evicted at the earliest
+time that one of them says. That does not depend on who asked first, and nobody's request is weakened by another.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
+
+from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.events.maintenance import Drain, DrainMode, OwnedDrain
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of a pod that the kubelet runs from a file: evicting it has no effect."""
+
+ENDED: Final = ("Succeeded", "Failed")
+SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
+
+
+class Leaving(NamedTuple):
+    """A pod that is to leave. `evict_at` is when it may be evicted at the earliest; None: it ends by itself."""
+
+    namespace: str
+    pod: str
+    uid: str
+    evict_at: datetime | None
+    is_terminating: bool
+
+
+def leaving(
+    pods: Iterable[Mapping[str, Any]], node: str, drains: Sequence[OwnedDrain], untouched: Sequence[str]
+) -> list[Leaving]:
+    """The pods of a node that are to leave, by namespace and name; `untouched` are patterns of namespaces."""
+    found = [_leaving(pod, drains) for pod in pods if must_leave(pod, node, untouched)]
+    return sorted(found, key=lambda one: (one.namespace, one.pod))
+
+
+def must_leave(pod: Mapping[str, Any], node: str, untouched: Sequence[str]) -> bool:
+    """Whether a drain concerns a pod: one of a DaemonSet comes back, a mirror pod stays, one that ended is gone."""
+    metadata = mapping(pod, "metadata")
+    namespace = str(metadata.get("namespace") or "")
+    is_of_daemon_set = any(
+        mapping(one).get("controller") is True and mapping(one).get("kind") == "DaemonSet"
+        for one in items(pod, "metadata", "ownerReferences")
+    )
+    return (
+        mapping(pod, "spec").get("nodeName") == node
+        and not any(fnmatchcase(namespace, pattern) for pattern in (*SYSTEM_NAMESPACES, *untouched))
+        and not is_of_daemon_set
+        and MIRROR not in mapping(metadata, "annotations")
+        and mapping(pod, "status").get("phase") not in ENDED
+    )
+
+
+def times_out_at(drains: Iterable[OwnedDrain]) -> datetime:
+    """When all pods should have gone.
+
+    Where pods are evicted after a time-out, they get the same time once more to go.
+    """
+    return max(one.since + _timeout(one.drain) * (2 if _waits_first(one.drain) else 1) for one in drains)
+
+
+def mode_of(drain: Drain, namespace: str) -> DrainMode:
+    """The mode of a namespace: that of the first pattern that it matches."""
+    matching = (one.mode for one in drain.namespaces if fnmatchcase(namespace, one.namespaces))
+    return next(matching, drain.mode)
+
+
+def _leaving(pod: Mapping[str, Any], drains: Iterable[OwnedDrain]) -> Leaving:
+    metadata = mapping(pod, "metadata")
+    namespace = str(metadata.get("namespace") or "")
+    times = [time for one in drains if (time := _evict_at(one, namespace)) is not None]
+    is_terminating = bool(metadata.get("deletionTimestamp"))
+    name, uid = str(metadata.get("name") or ""), str(metadata.get("uid") or "")
+    return Leaving(namespace, name, uid, min(times, default=None), is_terminating)
+
+
+def _evict_at(one: OwnedDrain, namespace: str) -> datetime | None:
+    mode = mode_of(one.drain, namespace)
+    if mode == "AllowCompletion":
+        return None
+    return one.since if mode == "Immediate" else one.since + _timeout(one.drain)
+
+
+def _waits_first(drain: Drain) -> bool:
+    return "DeleteAfterTimeout" in (drain.mode, *(one.mode for one in drain.namespaces))
+
+
+def _timeout(drain: Drain) -> timedelta:
+    return timedelta(seconds=drain.timeout_s)

@@ -1,0 +1,243 @@
+"""Has pods leave the nodes that are drained, by the eviction API alone, and records how far each drain is.
+
+A node that is drained is looked at again and again, until no pod is left that had to leave. Before each eviction the
+intent is checked once more, so that a release stops the drain at once. An eviction names the uid of its pod, and a pod
+that terminates is not evicted again: what was done stands in the cluster, so a restart repeats nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import structlog
+
+from gpuledger.api.kinds import NODES, PODS
+from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE
+from gpuledger.edge.kube.client import Object, Selection
+from gpuledger.edge.kube.errors import ConflictError, DisruptionBudgetError, KubeError, NotFoundError, RefusedError
+from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.kube.work_queue import WorkQueue
+from gpuledger.edge.nodewriter import metrics
+from gpuledger.edge.nodewriter.decide import drain_superseded
+from gpuledger.edge.nodewriter.drain_intents import DrainIntent, DrainIntents, DrainOutcome
+from gpuledger.edge.nodewriter.drain_plan import Leaving, leaving, times_out_at
+from gpuledger.edge.nodewriter.executor import Tools
+from gpuledger.events.maintenance import (
+    PODS_LISTED_MAX,
+    LeavingPod,
+    NodeDrainFinished,
+    NodeDrainProgressed,
+    NodeDrainSuperseded,
+    NodeDrainTimedOut,
+)
+from gpuledger.events.payload import truncated
+
+TERMINATING: Final = "Terminating"
+UNTIL_IT_ENDS: Final = "Waits until it ends"
+UNTIL_CORDONED: Final = "Waits until the node is cordoned"
+STOPPED: Final = "Stays: the drain has ended"
+
+log = structlog.get_logger("gpuledger.nodewriter")
+
+Pods = tuple[LeavingPod, ...]
+
+
+class _Refusal(NamedTuple):
+    """Why a pod could not be evicted, how often so far, and when the next attempt may be made."""
+
+    state: str
+    failures: int
+    retry_at_s: float
+
+
+class _Report(NamedTuple):
+    """The last report of a drain: what it has, when it was made, and its number."""
+
+    left: int
+    pods: Pods
+    at_s: float
+    number: int
+
+
+class Drainer:
+    """Works on nodes with drains that are not over.
+
+    What was recorded here counts at once: the fold has it only when it comes back with the log.
+    """
+
+    def __init__(self, intents: DrainIntents, queue: WorkQueue[str], tools: Tools) -> None:
+        self._intents = intents
+        self._queue = queue
+        self._tools = tools
+        self._over: set[str] = set()
+        self._timed_out: set[str] = set()
+        self._reports: dict[str, _Report] = {}
+        self._refusals: dict[str, dict[str, _Refusal]] = {}
+        self._failures: dict[str, int] = {}
+
+    def enqueue(self, nodes: Iterable[str]) -> None:
+        """Look at these nodes."""
+        for node in nodes:
+            self._queue.add(node)
+        metrics.DRAINING.set(len(self._intents.drained_nodes()))
+
+    def forget_returned(self) -> None:
+        """Forget what was recorded of drains that are over in the fold too."""
+        if not (self._over or self._reports):
+            return
+        nodes = self._intents.drained_nodes()
+        open_now = {one.intent for node in nodes for one in self._open(node)}
+        self._over &= open_now
+        self._timed_out &= open_now
+        self._reports = {intent: report for intent, report in self._reports.items() if intent in open_now}
+
+    async def run(self) -> None:
+        """Work for ever."""
+        while True:
+            node = await self._queue.take()
+            try:
+                await self._work_on(node)
+            finally:
+                self._queue.done(node)
+
+    def _open(self, node: str) -> list[DrainIntent]:
+        newest = self._intents.newest_drain_of(node)
+        return [*self._intents.older_drains(node), *([] if newest is None else [newest])]
+
+    async def _work_on(self, node: str) -> None:
+        try:
+            for intent in self._open(node):
+                if intent.intent not in self._over:
+                    await self._advance(intent)
+        except KubeError as error:
+            self._retry_later(node, error)
+            return
+        self._failures.pop(node, None)
+        if any(intent.intent not in self._over for intent in self._open(node)):
+            self._queue.add(node, self._queue.now_s() + self._tools.settings.drain_poll_s)
+        else:
+            self._refusals.pop(node, None)
+
+    async def _advance(self, intent: DrainIntent) -> None:
+        outcome = self._superseded(intent) or await self._drain(intent)
+        if outcome is not None:
+            await self._tools.recorder.record(intent, outcome)
+            self._over.add(intent.intent)
+            metrics.count_drain(outcome)
+            reason = outcome.reason if isinstance(outcome, NodeDrainSuperseded) else ""
+            log.info("nodewriter.drain-over", node=intent.node, intent=intent.intent, reason=reason)
+
+    def _superseded(self, intent: DrainIntent) -> NodeDrainSuperseded | None:
+        newest = self._intents.newest_drain_of(intent.node)
+        is_newest = newest is not None and newest.intent == intent.intent
+        fresh = intent if newest is None or not is_newest else newest
+        max_age = self._tools.settings.max_age
+        return drain_superseded(fresh, is_newest=is_newest, now=self._tools.clock(), max_age=max_age)
+
+    async def _drain(self, intent: DrainIntent) -> DrainOutcome | None:
+        """Evict whom it is time for; returns the outcome once there is one."""
+        client, request = self._tools.client, self._tools.breaker.request
+        try:
+            async with request():
+                node = await client.get(NODES, intent.node)
+        except NotFoundError:
+            return NodeDrainSuperseded(intent=intent.intent, reason="NodeGone")
+        if node["metadata"]["uid"] != intent.uid:
+            return NodeDrainSuperseded(intent=intent.intent, reason="NodeGone")
+        async with request():
+            listed = await client.list(PODS, Selection(fields=f"spec.nodeName={intent.node}"))
+        found = leaving(listed.items, intent.node, intent.drains, self._tools.settings.untouched_namespaces)
+        is_cordoned = _is_cordoned(node)
+        if not found and is_cordoned:
+            return NodeDrainFinished(intent=intent.intent)
+        self._forget_refusals(intent.node, {one.uid for one in found})
+        pods = [
+            LeavingPod(namespace=one.namespace, pod=one.pod, state=await self._step(intent, one, is_cordoned))
+            for one in found
+        ]
+        ended = self._superseded(intent)
+        if ended is None:
+            await self._report(intent, len(pods), tuple(pods[:PODS_LISTED_MAX]))
+        return ended
+
+    async def _step(self, intent: DrainIntent, pod: Leaving, is_cordoned: bool) -> str:
+        """Evict a pod if it is time; returns what it waits for."""
+        if pod.is_terminating:
+            return TERMINATING
+        if pod.evict_at is None:
+            return UNTIL_IT_ENDS
+        if pod.evict_at > self._tools.clock():
+            return f"{UNTIL_IT_ENDS}, or until {pod.evict_at.isoformat(timespec='seconds')}"
+        if not is_cordoned:
+            return UNTIL_CORDONED
+        before = self._refusals.get(intent.node, {}).get(pod.uid)
+        if before is not None and self._queue.now_s() < before.retry_at_s:
+            return before.state
+        return await self._evict(intent, pod)
+
+    async def _evict(self, intent: DrainIntent, pod: Leaving) -> str:
+        try:
+            async with self._tools.breaker.request():
+                if self._superseded(intent) is not None:
+                    return STOPPED
+                await self._tools.client.evict(pod.pod, pod.namespace, uid=pod.uid)
+        except (NotFoundError, ConflictError):
+            return TERMINATING  # It is gone, or another by now: the next look has what is there.
+        except DisruptionBudgetError as error:
+            reasons = "; ".join(cause.message for cause in error.causes if cause.message) or str(error)
+            return self._refused(intent.node, pod, f"Blocked: {reasons}", error)
+        except RefusedError as error:
+            if isinstance(error, SERVER_TROUBLE):
+                raise
+            return self._refused(intent.node, pod, f"Refused: {error}", error)
+        metrics.EVICTIONS.labels("Evicted").inc()
+        log.info("nodewriter.evicted", node=intent.node, namespace=pod.namespace, pod=pod.pod, uid=pod.uid)
+        return TERMINATING
+
+    def _refused(self, node: str, pod: Leaving, state: str, error: KubeError) -> str:
+        metrics.EVICTIONS.labels("Blocked" if isinstance(error, DisruptionBudgetError) else "Refused").inc()
+        refusals = self._refusals.setdefault(node, {})
+        failures = refusals[pod.uid].failures + 1 if pod.uid in refusals else 1
+        retry_after_s = error.retry_after_s if isinstance(error, DisruptionBudgetError) else None
+        pause_s = self._tools.settings.blocked_backoff.pause_s(failures, self._tools.jitter(), retry_after_s)
+        refusals[pod.uid] = _Refusal(truncated(state), failures, self._queue.now_s() + pause_s)
+        return refusals[pod.uid].state
+
+    def _forget_refusals(self, node: str, uids: set[str]) -> None:
+        before = self._refusals.get(node, {})
+        self._refusals[node] = {uid: one for uid, one in before.items() if uid in uids}
+
+    async def _report(self, intent: DrainIntent, left: int, pods: Pods) -> None:
+        """Record how far the drain is: where it is due, and once where it took too long."""
+        has_timed_out = intent.has_timed_out or intent.intent in self._timed_out
+        if not has_timed_out and self._tools.clock() >= times_out_at(intent.drains):
+            self._timed_out.add(intent.intent)
+            data = NodeDrainTimedOut(intent=intent.intent, left=left, pods=pods)
+            log.warning("nodewriter.drain-timed-out", node=intent.node, left=left)
+            await self._record_report(intent, data)
+        elif self._is_due(intent, left, pods):
+            await self._record_report(intent, NodeDrainProgressed(intent=intent.intent, left=left, pods=pods))
+
+    def _is_due(self, intent: DrainIntent, left: int, pods: Pods) -> bool:
+        last, settings = self._reports.get(intent.intent), self._tools.settings
+        if last is None:
+            return True
+        age_s = self._queue.now_s() - last.at_s
+        has_changed = (last.left, last.pods) != (left, pods)
+        return age_s >= settings.drain_fresh_s or (has_changed and age_s >= settings.drain_reports.pause_s(last.number))
+
+    async def _record_report(self, intent: DrainIntent, data: NodeDrainProgressed | NodeDrainTimedOut) -> None:
+        last = self._reports.get(intent.intent)
+        number = max(intent.reports, 0 if last is None else last.number) + 1
+        await self._tools.recorder.record(intent, data, number)
+        self._reports[intent.intent] = _Report(data.left, data.pods, self._queue.now_s(), number)
+
+    def _retry_later(self, node: str, error: KubeError) -> None:
+        metrics.RETRIES.labels(type(error).__name__).inc()
+        failures = self._failures[node] = self._failures.get(node, 0) + 1
+        pause_s = self._tools.settings.refused_backoff.pause_s(failures, self._tools.jitter())
+        log.warning("nodewriter.drain-waits", node=node, reason=str(error), retry_s=round(pause_s, 3))
+        self._queue.add(node, self._queue.now_s() + pause_s)
+
+
+def _is_cordoned(node: Object) -> bool:
+    return mapping(node, "spec").get("unschedulable") is True

@@ -1,0 +1,83 @@
+"""Follows the drain that somebody requested, for those who wait for it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from math import ceil
+from typing import Final, NamedTuple
+
+from gpuledger.domain.maintenance.rows import FINISHED, SUPERSEDED, TIMED_OUT
+from gpuledger.domain.maintenance.state import Maintenance
+from gpuledger.events.maintenance import NodeMaintenanceRequested
+from gpuledger.tools.drain_rows import left_pods, owned_drains
+from gpuledger.tools.maintenance import current_state
+from gpuledger.tools.queries.backend import Backend
+
+POLL_S: Final = 1.0
+"""How often a drain is looked at by who waits for it."""
+
+BEGIN_MAX_S: Final = 60.0
+"""How long a drain may take to begin, before who waits for it is shown that nobody carries it out."""
+
+UNREPORTED, ENDED = "unreported", "ended"
+
+
+class Look(NamedTuple):
+    """How far a drain is: `progress` as its row has it, or `unreported` before its first report, or `ended` by others.
+
+    `pods` are the first that are left, each with what it waits for.
+    """
+
+    progress: str
+    left: int
+    pods: tuple[tuple[str, str], ...]
+    detail: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether waiting for it has an end."""
+        return self.progress in (FINISHED, SUPERSEDED, TIMED_OUT, ENDED)
+
+
+def wait_max_s(data: NodeMaintenanceRequested) -> float:
+    """How long somebody waits for a drain: until it has finished or timed out, if somebody works on it."""
+    timeout_s = data.drain.timeout_s if data.drain is not None else 0
+    return BEGIN_MAX_S + 2 * timeout_s
+
+
+async def follow(
+    backend: Backend, node: str, owner: str, requested_at: datetime, wait_max_s: float
+) -> AsyncIterator[Look]:
+    """How far the drain is that the owner requested, each time that it changed, until it is over.
+
+    Nobody waits for longer than `wait_max_s`, nor than `BEGIN_MAX_S` for the first report. There is
+    another first one where somebody else's request changes the drain.
+    """
+    last: Look | None = None
+    is_begun, silent_polls = False, 0
+    for _ in range(ceil(wait_max_s / POLL_S)):
+        look = _look(await current_state(backend), node, owner, requested_at)
+        if look.progress == ENDED and not is_begun:
+            look = Look(UNREPORTED, 0, (), "")
+        is_begun = is_begun or look.progress != UNREPORTED
+        silent_polls = silent_polls + 1 if look.progress == UNREPORTED else 0
+        if silent_polls * POLL_S > BEGIN_MAX_S:
+            look = UNATTENDED
+        if look != last:
+            yield look
+        if look.is_over:
+            return
+        last = look
+        await asyncio.sleep(POLL_S)
+    yield UNATTENDED
+
+
+UNATTENDED: Final = Look(ENDED, 0, (), "nobody works on it; `gpuledger doctor` may say why")
+
+
+def _look(state: Maintenance, node: str, owner: str, requested_at: datetime) -> Look:
+    row = state.drain.get(node)
+    if row is None or not any(one.owner == owner and one.since >= requested_at for one in owned_drains(row)):
+        return Look(ENDED, 0, (), "the request was released, replaced, or has expired")
+    detail = ": ".join(filter(None, (row.reason, row.message)))
+    return Look(row.progress or UNREPORTED, row.pods_left, left_pods(row), detail)
