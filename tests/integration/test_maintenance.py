@@ -52,8 +52,8 @@ async def test_who_loses_all_tables_decides_nothing_a_second_time(
         migrate(another)
         async with running(Runner(MaintenanceProjection(), ledger, another, settings=QUICK)):
             await reaches(another, "maintenance", await ledger.head())
-            again = [event(released(BEN), "n1", number=5, at=5, source=OPERATOR)]
-            await publish(ledger, again)
+            again = event(released(BEN), "n1", number=5, source=OPERATOR)
+            await publish(ledger, [again._replace(time=now + timedelta(seconds=5))])
             await eventually(lambda: has_decided(ledger, 3))
             await reaches(another, "maintenance", await ledger.head())
     after = await decided(ledger)
