@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
+from gpuledger.domain.maintenance.lapses import INTENT_AGE_MAX
 from gpuledger.domain.maintenance.state import isolation_of
-from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.maintenance import (
+    NodeIsolationChanged,
+    NodeIsolationSuperseded,
+    NodeMaintenanceReleased,
+    NodeMaintenanceRequested,
+)
 from gpuledger.events.node import NodeGone
 from gpuledger.events.payload import Payload
 from gpuledger.projection.fold import Fold
@@ -110,3 +116,30 @@ def test_a_node_is_drained_exactly_for_those_who_want_that(story: list[Step], la
             assert found is None
         else:
             assert [one["owner"] for one in orjson.loads(found.drains if found else "[]")] == owners_of_drains
+
+
+outcomes = st.sampled_from(["applied", "expired", "none"])
+asking = st.tuples(owners, st.booleans(), st.integers(1, 100), outcomes)
+
+
+@given(st.lists(asking, max_size=20))
+def test_nothing_is_decided_anew_but_what_is_fresh_or_stands_applied(story: list[tuple[str, bool, int, str]]) -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    requested_s, now_s = dict[str, int](), 0
+    standing = set[str]()
+    for number, (owner, releases, minutes, outcome) in enumerate(story):
+        now_s += 60 * minutes
+        name = f"r{number}"
+        requested_s[name] = now_s
+        wish = released(owner) if releases else requested(owner, cordon=False, labels={name: "x"})
+        for intent in log.record("n1", wish, now_s):
+            assert isinstance(intent.data, NodeIsolationChanged)
+            labels = set(intent.data.isolation.labels)
+            old = {one for one in labels if now_s - requested_s[one] > INTENT_AGE_MAX.total_seconds()}
+            assert old <= standing
+            if outcome == "applied":
+                log.record("n1", applied(intent), now_s)
+                standing = labels
+            elif outcome == "expired":
+                log.record("n1", NodeIsolationSuperseded(intent=intent.id, reason="Expired"), now_s)
