@@ -105,7 +105,9 @@ async def test_who_waits_for_a_drain_sees_pods_go_also_when_somebody_else_asks_t
     await run("node", "drain", "w1", "--reason", "x", "--owner", "operators/ben", "--mode", "Immediate", "--no-wait")
     await eventually(partial(is_decided, 2))
     _, second = await drains(ledger)
-    await publish(ledger, [event(NodeDrainFinished(intent=second.id), "w1", number=2, source=WRITER)])
+    finished = event(NodeDrainFinished(intent=second.id), "w1", number=2, source=WRITER)
+    third = NodeMaintenanceRequested(owner="operators/eva", reason="y", drain=Drain())
+    await publish(ledger, [finished, event(third, "w1", source="/operators/eva")._replace(time=system_clock())])
     done = await waiting
     assert (done.code, "Node w1 is drained." in done.err) == (0, True), done
 
