@@ -10,7 +10,7 @@ from hashlib import sha256
 from sys import intern
 from typing import Final, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine import rows
@@ -109,7 +109,7 @@ def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset:
     if _healthy_since(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
         return
     recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
-    observed_at = min(time, data.first_at or time)
+    observed_at = time if data.first_at is None else min(time, storable(data.first_at))
     if before is not None and before.state != rows.STALE:
         state.fault.put(before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at))
         return
