@@ -49,7 +49,8 @@ class RulesetCount(NamedTuple):
 class QuarantineNode(NamedTuple):
     """The Node of a name: its uid (None: there is none) and labels, a JSON object, as of the latest fact.
 
-    `quarantined_at` is when it was last set aside because of a fault.
+    `quarantined_at` is when it was last set aside because of a fault, since the breaker was last reset.
+    `former_ended_at` is when the last Node of the name that is gone was deleted; None where there is none.
     """
 
     node: str
@@ -57,6 +58,7 @@ class QuarantineNode(NamedTuple):
     labels: str
     observed_at: datetime
     quarantined_at: datetime | None
+    former_ended_at: datetime | None
 
     def ended_at(self) -> datetime | None:
         """Since when there is no such Node; None while there is."""
@@ -86,7 +88,10 @@ class NodeFault(NamedTuple):
 
 
 class HealthyCheck(NamedTuple):
-    """When a check of a node was last reported healthy, for an entity or (empty) for all."""
+    """When a check of a node was last reported healthy, for an entity or (empty) for all.
+
+    Where neither monitor nor check has a name, the entity is a card that left the node then.
+    """
 
     node: str
     monitor: str
@@ -112,7 +117,7 @@ class QuarantineRequest(NamedTuple):
 
 
 class QuarantineBreaker(NamedTuple):
-    """The circuit breaker: open since `opened_at`, None while it is closed; its window begins at `reset_at` or later.
+    """The circuit breaker: open since `opened_at`, None while it is closed; its window began anew at `reset_at`.
 
     To set `node` aside for `report` would have made it `quarantined` of `nodes`.
     """

@@ -50,6 +50,7 @@ def upgrade() -> None:
     _table(
         "quarantine_node", ("node",),
         node=TEXT, uid=[TEXT], labels=TEXT, observed_at=TIME, quarantined_at=[TIME],
+        former_ended_at=[TIME],
     )  # fmt: skip
     _table(
         "node_fault", ("node", "ruleset", "monitor", "check_name", "entity"),
