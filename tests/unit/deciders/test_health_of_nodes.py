@@ -37,6 +37,14 @@ def test_a_fault_of_another_node_of_that_name_stands_though_the_node_is_learnt_o
     assert release.subject == "n1"
 
 
+def test_a_node_that_is_first_learnt_of_when_it_goes_is_gone() -> None:
+    log = QuarantineLog("n1", document=rules())
+    log.record("n2", reported("0"), 95)
+    log.record("n2", NodeUnlabelled(), 100)
+    assert log.record("n2", reported("1"), 95, recorded_s=102) == []
+    assert not log.state.fault.rows
+
+
 def test_faults_of_nodes_that_never_come_are_not_kept() -> None:
     log = QuarantineLog("n1", "n2", document=rules())
     log.record("n9", reported("0"), 10)
@@ -120,6 +128,23 @@ def test_a_card_is_the_same_however_its_monitor_spells_it(unhealthy: dict[str, s
     log = QuarantineLog("n1", "n2", document=rules())
     log.record("n1", reported(entities=[unhealthy]), 10)
     assert len(log.record("n1", reported(entities=[healthy], healthy=True), 11)) == 1
+
+
+@pytest.mark.parametrize(("at_first", "later"), [((), ("GPU-1",)), (("GPU-1",), ())])
+def test_a_card_is_the_same_whether_or_not_the_agent_has_found_it(
+    at_first: tuple[str, ...], later: tuple[str, ...]
+) -> None:
+    """After a reboot a monitor may report before the agent has looked which cards there are."""
+    log = QuarantineLog("n1", "n2", document=rules())
+    log.record("n1", reported("0", devices=at_first), 10)
+    assert log.record("n1", reported("1", devices=later and ("GPU-2",), healthy=True), 11) == []
+    assert len(log.record("n1", reported("0", devices=later, healthy=True), 12)) == 1
+
+
+def test_the_number_of_a_card_that_was_found_is_no_name_of_another_one() -> None:
+    log = QuarantineLog("n1", "n2", document=rules())
+    log.record("n1", reported("0", devices=["GPU-1"]), 10)
+    assert log.record("n1", reported("0", devices=["GPU-2"], healthy=True), 11) == []
 
 
 def test_what_is_only_stored_gives_no_node_back() -> None:

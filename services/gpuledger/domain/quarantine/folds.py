@@ -10,7 +10,7 @@ from sys import intern
 from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
-from gpuledger.domain.health.entities import NODE_ENTITY, concerned
+from gpuledger.domain.health.entities import NODE_ENTITY, as_named, concerned
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine import rows
@@ -71,8 +71,8 @@ def _unhealthy(state: Quarantine, fact: Fact, data: NodeHealthReported, rules: R
     for name in names:
         count = _count(state, name)
         state.count.put(count._replace(matched=count.matched + 1))
-        for entity in _entities(data):
-            _put_fault(state, fact, data, name, entity)
+        for about in _about(data):
+            _put_fault(state, fact, data, name, about)
 
 
 def _count(state: Quarantine, ruleset: str) -> rows.RulesetCount:
@@ -93,8 +93,19 @@ def _check_of(data: NodeHealthReported) -> _Check:
     return _Check(_key_text(data.monitor), _key_text(data.check))
 
 
-def _entities(data: NodeHealthReported) -> list[str]:
-    return [_key_text(one.entity) for one in concerned(data)]
+class _About(NamedTuple):
+    """An entity as keys of rows have it, and how its monitor names it where that is not the same; else empty."""
+
+    entity: str
+    alias: str
+
+
+def _about(data: NodeHealthReported) -> list[_About]:
+    entities = [_key_text(one.entity) for one in concerned(data)]
+    names = [_key_text(one.entity) for one in as_named(data)]
+    if len(names) != len(entities):  # Which name is that of which card does not show.
+        return [_About(one, "") for one in entities]
+    return [_About(one, name if name != one else "") for one, name in zip(entities, names, strict=True)]
 
 
 def _key_text(text: str) -> str:
@@ -106,7 +117,8 @@ def _key_text(text: str) -> str:
     return f"{kept}-{sha256(raw).hexdigest()[:_DIGEST_LENGTH]}"
 
 
-def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, entity: str) -> None:
+def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, about: _About) -> None:
+    entity, alias = about
     node, time, report, check = intern(fact.event.subject), _counted_time(fact), fact.event.id, _check_of(data)
     before = state.fault.get((node, ruleset, *check, entity))
     if _is_over(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
@@ -122,7 +134,7 @@ def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset:
         return
     is_fresh = recorded_at - observed_at <= state.max_event_age()
     row = rows.NodeFault(
-        node, intern(ruleset), *check, entity, report, report, time, time, observed_at, recorded_at, rows.PENDING
+        node, intern(ruleset), *check, entity, alias, report, report, time, time, observed_at, recorded_at, rows.PENDING
     )  # fmt: skip
     if is_fresh:
         state.fault.put(row)
@@ -155,11 +167,14 @@ def _card_reported(state: Quarantine, fact: Fact, data: DeviceHealthChanged) -> 
 
 
 def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
-    node, time, healthy = fact.event.subject, _counted_time(fact), set(_entities(data))
-    check = _check_of(data)
+    """End what is healthy again: an agent that has just started, or lacks a card, cannot say which one that is."""
+    node, time, check = fact.event.subject, _counted_time(fact), _check_of(data)
+    healthy = {_key_text(one.entity) for one in (*concerned(data), *as_named(data))}
+    if data.devices:
+        healthy.discard(NODE_ENTITY)
     for row in state.fault.where("node", node):
-        is_about = (row.monitor, row.check_name) == check
-        if is_about and (row.entity in healthy or NODE_ENTITY in healthy) and not is_late(row.changed_at, time):
+        is_about = row.entity in healthy or NODE_ENTITY in healthy or (not data.devices and row.alias in healthy)
+        if is_about and (row.monitor, row.check_name) == check and not is_late(row.changed_at, time):
             state.fault.delete(state.fault.key_of(row))
             state.touch(node)
     state.note_healthy(node, [rows.HealthyCheck(intern(node), *check, one, time) for one in sorted(healthy)])
@@ -190,17 +205,19 @@ def _put_node(state: Quarantine, fact: Fact, uid: str | None, labels: str) -> No
     node, time = intern(fact.event.subject), fact.event.time
     before = state.node.get(node)
     if before is None or not is_late(before.observed_at, time):
-        row = before or rows.QuarantineNode(node, uid, labels, time, None, None)
+        row = before or rows.QuarantineNode(node, uid, labels, time, None, None if uid else time)
         former_ended_at = row.former_ended_at if row.uid in (None, uid) else time
         row = row._replace(uid=uid, labels=labels, observed_at=time, former_ended_at=former_ended_at)
         state.put_node(row)
         state.node_ends.note(row)
-        if before is not None and before.uid != uid:
-            _end_faults(state, node, None if uid is None else time)
+        if uid is None:
+            _end_faults(state, node)
+        elif before is not None and before.uid != uid:
+            _end_faults(state, node, time)
     state.node_ends.forget(fact)
 
 
-def _end_faults(state: Quarantine, node: str, before: datetime | None) -> None:
+def _end_faults(state: Quarantine, node: str, before: datetime | None = None) -> None:
     """A Node is gone, and its faults with it; another one has only those that were reported since it is there."""
     for row in state.fault.where("node", node):
         if before is None or row.changed_at < before:

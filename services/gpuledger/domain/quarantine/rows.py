@@ -68,6 +68,7 @@ class QuarantineNode(NamedTuple):
 class NodeFault(NamedTuple):
     """Something unhealthy on a node that a ruleset matches, until it is healthy again.
 
+    `alias` is how its monitor names the entity where that is a card that the node's agent has found; else empty.
     `report` is the first report of it that may lead to a request, `cause` that or the reset of the breaker that led to
     its being assessed. The latest report of it is of `changed_at`, by its monitor's clock of `observed_at`, which is
     earlier where it waited on its way, and was recorded at `recorded_at`.
@@ -78,6 +79,7 @@ class NodeFault(NamedTuple):
     monitor: str
     check_name: str
     entity: str
+    alias: str
     report: str
     cause: str
     reported_at: datetime
