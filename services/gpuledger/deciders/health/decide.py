@@ -34,10 +34,12 @@ def on_due(state: Quarantine, now: datetime) -> Iterator[Decision]:
     A fault of a Node that does not exist yet waits until it does, or is too old.
     """
     pending, max_age = state.pending(), state.max_event_age()
-    due = 0
+    due, found = 0, dict[str, dict[str, list[NodeFault]]]()
     for node, cause in list(pending):
-        waiting = state.waiting(node, cause)
-        if not waiting:
+        if node not in found:
+            found[node] = state.waiting(node)
+        waiting = found[node].get(cause)
+        if waiting is None:
             del pending[node, cause]
         elif state.exists(node) or all(now - row.observed_at > max_age for row in waiting):
             yield Decision(cause, None, node, now, NodeFaultAssessed(cause=cause))
@@ -49,7 +51,7 @@ def on_due(state: Quarantine, now: datetime) -> Iterator[Decision]:
 def on_assessed(state: Quarantine, fact: Fact, data: NodeFaultAssessed) -> Iterator[Decision]:
     """The decisions about a node's faults, at the place of the log where the service has come to them."""
     node, at = fact.event.subject, counted_as_recorded(fact.event, fact.recorded_ns)
-    waiting, rules = state.waiting(node, data.cause), state.rules()
+    waiting, rules = state.waiting(node).get(data.cause, []), state.rules()
     fresh = [row for row in waiting if rules is not None and _counts(state, rules, row, at)]
     state.outdate([row for row in waiting if row not in fresh])
     if rules is not None and fresh:

@@ -133,10 +133,13 @@ class Quarantine(TableState):
             self._pending = {(row.node, row.cause): None for row in waiting}
         return self._pending
 
-    def waiting(self, node: str, cause: str) -> list[rows.NodeFault]:
-        """The faults of a node that wait to be assessed by a cause."""
-        found = self.fault.where("node", node)
-        return [row for row in found if row.state == rows.PENDING and row.cause == cause]
+    def waiting(self, node: str) -> dict[str, list[rows.NodeFault]]:
+        """The faults of a node that wait to be assessed, by the cause of that."""
+        found: dict[str, list[rows.NodeFault]] = {}
+        for row in self.fault.where("node", node):
+            if row.state == rows.PENDING:
+                found.setdefault(row.cause, []).append(row)
+        return found
 
     def settle(self, faults: list[rows.NodeFault], state: str) -> None:
         """Faults have been assessed."""
