@@ -1,22 +1,32 @@
 """However the requests of several owners interleave, a node is set aside exactly while somebody asks for it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
+from gpuledger.domain.maintenance.lapses import INTENT_AGE_MAX
 from gpuledger.domain.maintenance.state import isolation_of
-from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.maintenance import (
+    NodeIsolationChanged,
+    NodeIsolationSuperseded,
+    NodeMaintenanceReleased,
+    NodeMaintenanceRequested,
+)
 from gpuledger.events.node import NodeGone
 from gpuledger.events.payload import Payload
 from gpuledger.projection.fold import Fold
-from support.events import GENERATION, log_of, rows_of
+from support.events import GENERATION, rows_of
 from support.maintenance import OWN, MaintenanceLog, applied, at, observed, released, requested
 
 NODES, OWNERS = ("n1", "n2"), ("operators/ada", "operators/ben", "services/health")
 TAINT = {"key": "gpu/broken", "effect": "NoSchedule"}
+
+UNDECIDED: dict[str, Any] = {"decided_at": None, "standing": "", "has_lapsed": False, "drain_result": ""}
+"""What became of a request follows from decisions, which stand in the order of the log."""
 
 owners = st.sampled_from(OWNERS)
 asks = st.builds(
@@ -77,7 +87,7 @@ def test_a_node_is_cordoned_exactly_while_somebody_asks(story: list[Step]) -> No
 def test_a_replay_decides_the_same(story: list[Step], late: bool) -> None:
     log = play(story, late=late)
     again = Fold(MaintenanceProjection(), GENERATION, numbering=OWN)
-    again.apply_all(log_of(log.log))
+    again.apply_all(log.messages())
     assert rows_of(again) == rows_of(log.fold)
     assert not again.outstanding()
 
@@ -91,7 +101,8 @@ def test_requests_in_force_follow_from_the_facts_and_not_from_their_order(story:
         log = MaintenanceLog()
         for second, (node, data, _) in order:
             log.record(node, data, second)
-        found.append({node: log.state.requests_about(node) for node in NODES})
+        requests = {node: log.state.requests_about(node) for node in NODES}
+        found.append({node: [row._replace(**UNDECIDED) for row in rows] for node, rows in requests.items()})
     assert found[0] == found[1]
 
 
@@ -105,3 +116,30 @@ def test_a_node_is_drained_exactly_for_those_who_want_that(story: list[Step], la
             assert found is None
         else:
             assert [one["owner"] for one in orjson.loads(found.drains if found else "[]")] == owners_of_drains
+
+
+outcomes = st.sampled_from(["applied", "expired", "none"])
+asking = st.tuples(owners, st.booleans(), st.integers(1, 100), outcomes)
+
+
+@given(st.lists(asking, max_size=20))
+def test_nothing_is_decided_anew_but_what_is_fresh_or_stands_applied(story: list[tuple[str, bool, int, str]]) -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    requested_s, now_s = dict[str, int](), 0
+    standing = set[str]()
+    for number, (owner, releases, minutes, outcome) in enumerate(story):
+        now_s += 60 * minutes
+        name = f"r{number}"
+        requested_s[name] = now_s
+        wish = released(owner) if releases else requested(owner, cordon=False, labels={name: "x"})
+        for intent in log.record("n1", wish, now_s):
+            assert isinstance(intent.data, NodeIsolationChanged)
+            labels = set(intent.data.isolation.labels)
+            old = {one for one in labels if now_s - requested_s[one] > INTENT_AGE_MAX.total_seconds()}
+            assert old <= standing
+            if outcome == "applied":
+                log.record("n1", applied(intent), now_s)
+                standing = labels
+            elif outcome == "expired":
+                log.record("n1", NodeIsolationSuperseded(intent=intent.id, reason="Expired"), now_s)

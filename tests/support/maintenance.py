@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
+from gpuledger.domain.fact import ns_of_time
 from gpuledger.domain.maintenance.state import Maintenance
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.maintenance import (
@@ -56,6 +57,7 @@ class MaintenanceLog:
         self.log: list[Decoded] = []
         self.fold = Fold(MaintenanceProjection(), GENERATION, numbering=OWN)
         self._numbers: dict[str, int] = {}
+        self._recorded: list[datetime] = []
 
     @property
     def state(self) -> Maintenance:
@@ -68,13 +70,14 @@ class MaintenanceLog:
         source = source_of(data)
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
         event_id = f"{source}/{number}"
-        self._append(Event(event_id, source, data.TYPE, node, at(at_s), data, "e", number, imported=imported))
-        return self._take()
+        event = Event(event_id, source, data.TYPE, node, at(at_s), data, "e", number, imported=imported)
+        self._append(event, at(at_s))
+        return self._take(at(at_s))
 
     def pass_time(self, now_s: float) -> list[Decoded]:
         """Have the decider look at the clock."""
         self.fold.due(at(now_s))
-        return self._take()
+        return self._take(at(now_s))
 
     def intents(self) -> list[Decoded]:
         """All intents of the log."""
@@ -82,20 +85,25 @@ class MaintenanceLog:
 
     def messages(self, after: int = 0) -> list[Message]:
         """The log as messages, whose sequences follow that one."""
-        return [message(event, sequence) for sequence, event in enumerate(self.log, after + 1)]
+        pairs = enumerate(zip(self.log, self._recorded, strict=True), after + 1)
+        return [_recorded(event, sequence, recorded_at) for sequence, (event, recorded_at) in pairs]
 
-    def _append(self, event: Decoded) -> None:
+    def _append(self, event: Decoded, recorded_at: datetime) -> None:
         self.log.append(event)
-        recorded_ns = int(event.time.timestamp()) * 1_000_000_000
-        self.fold.apply(message(event, len(self.log))._replace(recorded_ns=recorded_ns))
+        self._recorded.append(recorded_at)
+        self.fold.apply(_recorded(event, len(self.log), recorded_at))
 
-    def _take(self) -> list[Decoded]:
+    def _take(self, recorded_at: datetime) -> list[Decoded]:
         taken: list[Decoded] = []
         while decided := self.fold.take_decided():
             for event in decided:
-                self._append(event)
+                self._append(event, recorded_at)
             taken += decided
         return taken
+
+
+def _recorded(event: Decoded, sequence: int, recorded_at: datetime) -> Message:
+    return message(event, sequence)._replace(recorded_ns=ns_of_time(recorded_at))
 
 
 def at(second: float) -> datetime:

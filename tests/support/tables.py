@@ -120,6 +120,7 @@ ADDED = {
     "inventory_nfd.surveyed": "0",
     "pool_node.aside": "false",
     "maintenance_request.drain": "",
+    "maintenance_request.drain_result": "",
 }
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 

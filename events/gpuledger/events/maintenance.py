@@ -223,8 +223,12 @@ class NodeDrainFinished(Payload):
 
 @registry.event("node", "drain-superseded", _BY_WRITER, introduced=True)
 class NodeDrainSuperseded(Payload):
-    """An outcome: nothing is evicted for the intent any more. The reasons are those of `NodeIsolationSuperseded`."""
+    """An outcome: nothing is evicted for the intent any more.
+
+    `NotCordoned`: somebody uncordoned the Node, or it could not be cordoned. The other reasons are those of
+    `NodeIsolationSuperseded`.
+    """
 
     intent: EventId
-    reason: Literal["Newer", "NodeGone", "Expired", "Imported"]
+    reason: Literal["Newer", "NodeGone", "Expired", "Imported", "NotCordoned"]
     message: Text = ""

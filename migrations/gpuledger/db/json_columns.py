@@ -34,7 +34,7 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "pool_pod": ("requests",),
     "pool_node_orders": ("devices",),
     "pool_settings": ("approval_selector",),
-    "maintenance_request": ("isolation",),
+    "maintenance_request": ("isolation", "standing"),
     "node_isolation": ("isolation", "owners", "was"),
     "node_drain": ("drains", "pods"),
     "quarantine_rules": ("document",),

@@ -14,10 +14,15 @@ def drain_status(state: Maintenance, node: str) -> RowDict:
     if row is None:
         return {"drain": None, "pods_left": None, "drain_since": None, "pods": []}
     begun = min(one.since for one in owned_drains(row))
-    word = row.progress.capitalize().replace("-", "") if row.progress else "Pending"
+    word = drain_word(row.progress) if row.progress else "Pending"
     pods = [f"{pod} ({waits})" for pod, waits in left_pods(row)]
     left = row.pods_left if row.progress else None
     return {"drain": word, "pods_left": left, "drain_since": begun, "pods": pods}
+
+
+def drain_word(progress: str) -> str:
+    """How far a drain is, in one word."""
+    return "".join(part.capitalize() for part in progress.split("-"))
 
 
 def owned_drains(row: NodeDrain) -> list[OwnedDrain]:

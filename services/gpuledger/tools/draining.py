@@ -77,6 +77,9 @@ UNATTENDED: Final = Look(ENDED, 0, (), "nobody works on it; `gpuledger doctor` m
 
 def _look(state: Maintenance, node: str, owner: str, requested_at: datetime) -> Look:
     row = state.drain.get(node)
+    request = state.request.get((node, owner))
+    if request is not None and request.changed_at >= requested_at and request.drain_result == FINISHED:
+        return Look(FINISHED, 0, (), "")
     if row is None or not any(one.owner == owner and one.since >= requested_at for one in owned_drains(row)):
         return Look(ENDED, 0, (), "the request was released, replaced, or has expired")
     detail = ": ".join(filter(None, (row.reason, row.message)))

@@ -22,16 +22,21 @@ from gpuledger.events.maintenance import (
 from gpuledger.events.position import Offset, Position
 from gpuledger.ledger.api import Outgoing
 from gpuledger.runtime.clock import random_id, system_clock
-from gpuledger.tools.drain_rows import drain_status
+from gpuledger.tools.drain_rows import drain_status, drain_word
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.log_restore import operator
 from gpuledger.tools.queries.backend import Backend, bring_current, folded_past, load_state
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.rows import row_of, rows_where
 
+LAPSED_DETAIL: Final = "Nothing came of it in time. Ask for it again, such as with `gpuledger node cordon`"
+
 NO_NODE: Final = "NoNode"
 PENDING: Final = "Pending"
 """States of a request that no outcome gives: there is no Node of the name, or nothing came of the decision yet."""
+
+LAPSED: Final = "Lapsed"
+"""The state of a request of which nothing came in time: its owner has to make it again."""
 
 
 def own_name() -> str:
@@ -66,7 +71,7 @@ async def request(backend: Backend, node: str, data: NodeMaintenanceRequested) -
     """Record a request; returns its position, and whether there is such a Node by now."""
     state = await current_state(backend)
     found = state.node.get(node)
-    return await _record(backend, node, data), found is not None and found.uid is not None
+    return await _record(backend, state, node, data), found is not None and found.uid is not None
 
 
 async def release(backend: Backend, node: str, data: NodeMaintenanceReleased) -> tuple[Position, list[str]]:
@@ -82,11 +87,16 @@ async def release(backend: Backend, node: str, data: NodeMaintenanceReleased) ->
     if data.owner not in owners and not is_open:
         hint = f"These have: {', '.join(owners)}. Give one as --owner" if owners else "Nobody has"
         raise RequestError(f"{data.owner} has no request about node {node}", hint)
-    return await _record(backend, node, data), [owner for owner in owners if owner != data.owner]
+    return await _record(backend, state, node, data), [owner for owner in owners if owner != data.owner]
 
 
-async def _record(backend: Backend, node: str, data: NodeMaintenanceRequested | NodeMaintenanceReleased) -> Position:
-    event = Event(random_id(), operator(), data.TYPE, node, system_clock(), data, random_id(), 1)
+async def _record(
+    backend: Backend, state: Maintenance, node: str, data: NodeMaintenanceRequested | NodeMaintenanceReleased
+) -> Position:
+    """Record a fact, which is no earlier than the last one of its owner: that one may have another clock's time."""
+    before, now = state.request.get((node, data.owner)), system_clock()
+    time = now if before is None else max(now, before.changed_at)
+    event = Event(random_id(), operator(), data.TYPE, node, time, data, random_id(), 1)
     (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
     return backend.ledger.generations.position(receipt.sequence)
 
@@ -138,7 +148,14 @@ def _row(node: str, one: MaintenanceRequest | None, isolation: Isolation, status
         "labels": [f"{key}={value}" for key, value in isolation.labels.items()],
         "message": None if one is None else one.message or None,
         **status,
+        **({} if one is None else _own_status(one)),
     }
+
+
+def _own_status(one: MaintenanceRequest) -> RowDict:
+    """What became of this request alone, where that is something else."""
+    lapsed = {"state": LAPSED, "detail": LAPSED_DETAIL} if one.has_lapsed else {}
+    return {**lapsed, **({"drain": drain_word(one.drain_result)} if one.drain_result else {})}
 
 
 def _status(state: Maintenance, node: str, isolation: NodeIsolation | None) -> RowDict:

@@ -2,6 +2,7 @@
 
 import asyncio
 import getpass
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -14,11 +15,15 @@ from gpuledger.events.maintenance import (
     NodeDrainChanged,
     NodeDrainFinished,
     NodeDrainProgressed,
+    NodeDrainSuperseded,
     NodeDrainTimedOut,
+    NodeIsolationChanged,
+    NodeIsolationSuperseded,
     NodeMaintenanceReleased,
     NodeMaintenanceRequested,
 )
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.runtime.clock import system_clock
 from support.cli import Run
 from support.events import event
 from support.ledgers import everything
@@ -100,7 +105,9 @@ async def test_who_waits_for_a_drain_sees_pods_go_also_when_somebody_else_asks_t
     await run("node", "drain", "w1", "--reason", "x", "--owner", "operators/ben", "--mode", "Immediate", "--no-wait")
     await eventually(partial(is_decided, 2))
     _, second = await drains(ledger)
-    await publish(ledger, [event(NodeDrainFinished(intent=second.id), "w1", number=2, source=WRITER)])
+    finished = event(NodeDrainFinished(intent=second.id), "w1", number=2, source=WRITER)
+    third = NodeMaintenanceRequested(owner="operators/eva", reason="y", drain=Drain())
+    await publish(ledger, [finished, event(third, "w1", source="/operators/eva")._replace(time=system_clock())])
     done = await waiting
     assert (done.code, "Node w1 is drained." in done.err) == (0, True), done
 
@@ -164,3 +171,39 @@ async def test_who_releases_for_somebody_else_is_shown_for_whom(run: Run) -> Non
 async def test_there_is_no_history_of_it_in_event_time(run: Run) -> None:
     refused = await run("get", "maintenance", "--at", "-1h")
     assert (refused.code != 0, "history" in refused.err) == (True, True), refused
+
+
+async def test_who_releases_or_asks_from_a_slow_clock_is_heard(run: Run, ledger: JetStreamLedger) -> None:
+    ahead = system_clock() + timedelta(hours=1)
+    first = NodeMaintenanceRequested(owner="health/gpu", reason="Unhealthy")
+    events = [event(observed(), "w1", source=WATCHERS), event(first, "w1", source="/services/health")]
+    await publish(ledger, [events[0], events[1]._replace(time=ahead)])
+    released = await run("node", "uncordon", "w1", "--owner", "health/gpu")
+    assert released.code == 0, released
+    (left,) = (await run("get", "maintenance", "-o", "json")).json()
+    assert (left["owner"], left["cordon"]) == (None, False)
+    await run("node", "cordon", "w1", "--owner", "health/gpu", "--reason", "again")
+    (found,) = (await run("get", "maintenance", "-o", "json")).json()
+    assert (found["owner"], found["reason"]) == ("health/gpu", "again")
+
+
+async def test_a_request_that_lapsed_is_shown_as_such(run: Run, ledger: JetStreamLedger) -> None:
+    await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
+    await run("node", "cordon", "w1", "--reason", "x", "--owner", "operators/ada")
+    await run("node", "drain", "w1", "--reason", "y", "--owner", "operators/ben", "--no-wait")
+    assert (await run("get", "maintenance")).code == 0
+    decided = [
+        decode(one.data) for one in await everything(ledger) if one.subject.startswith("ledger.svc.maintenance.")
+    ]
+    newest = [one for one in decided if isinstance(one.data, NodeIsolationChanged)][-1]
+    (drain,) = await drains(ledger)
+    outcomes = [
+        NodeIsolationSuperseded(intent=newest.id, reason="Expired"),
+        NodeDrainSuperseded(intent=drain.id, reason="NotCordoned"),
+    ]
+    await publish(ledger, [event(one, "w1", number=number, source=WRITER) for number, one in enumerate(outcomes, 1)])
+    found = (await run("get", "maintenance", "-o", "json")).json()
+    assert [(one["owner"], one["state"], one["drain"]) for one in found] == [
+        ("operators/ada", "Lapsed", "Superseded"), ("operators/ben", "Lapsed", "Superseded"),
+    ]  # fmt: skip
+    assert "Ask for it again" in found[0]["detail"]

@@ -6,12 +6,14 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from aiohttp import web
 
-from gpuledger.api.kinds import DAEMON_SETS, PODS, Resource
+from gpuledger.api.kinds import DAEMON_SETS, NODES, PODS, Resource
 from gpuledger.edge.kube.client import KubeClient, Selection
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.maintenance import (
     Drain,
+    Isolation,
     NamespaceMode,
     NodeDrainFinished,
     NodeDrainProgressed,
@@ -22,6 +24,7 @@ from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
+from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
 from support.nodewriting import (
     QUICK,
@@ -32,6 +35,7 @@ from support.nodewriting import (
     node_writer,
     run_until_killed,
 )
+from support.scripted_api import refuse
 from support.statuswriting import counting
 from support.waiting import eventually
 
@@ -235,15 +239,43 @@ async def test_a_release_behind_an_eviction_spares_the_next_pod(
     assert (await maintainer.pods(), client.evictions()) == (["b"], ["a"])
 
 
-async def test_nothing_is_evicted_while_a_person_has_the_node_uncordoned(
+async def test_a_drain_ends_where_a_person_uncordons_the_node(
     maintainer: Maintainer, migrated_url: str, writing: SteppingClient
 ) -> None:
     await maintainer.node("n1")
     await maintainer.pod("a", "n1")
-    intent = await maintainer.drain("n1", IMMEDIATE)
+    await maintainer.ask("n1", Isolation(unschedulable=True))
+    intent = await maintainer.drain("n1", Drain(mode="DeleteAfterTimeout"))
     async with node_writer(maintainer.ledger, migrated_url, writing):
-        await until(maintainer, intent, NodeDrainProgressed, "Waits until the node is cordoned")
+        await until(maintainer, intent, NodeDrainProgressed, "Waits until it ends, or until 20")
+        await maintainer.client.merge_patch(NODES, "n1", {"spec": {"unschedulable": None}})
+        over = await until(maintainer, intent, NodeDrainSuperseded)
+        assert isinstance(over.data, NodeDrainSuperseded)
+        assert (over.data.reason, "gpuledger node drain" in over.data.message) == ("NotCordoned", True)
     assert writing.evictions() == []
+
+
+async def test_a_drain_waits_for_the_cordon_that_was_decided_with_it(
+    maintainer: Maintainer, migrated_url: str, proxy: KubeProxy
+) -> None:
+    await maintainer.node("n1")
+    await maintainer.pod("a", "n1")
+    cordon = await maintainer.ask("n1", Isolation(unschedulable=True))
+    intent = await maintainer.drain("n1", IMMEDIATE)
+    proxy.fault = conflicts
+    async with (
+        counting(proxy.kubeconfig, SteppingClient) as client,
+        node_writer(maintainer.ledger, migrated_url, client),
+    ):
+        await until(maintainer, intent, NodeDrainProgressed, "Waits until the node is cordoned")
+        assert await maintainer.outcomes(cordon) == []
+        proxy.fault = None
+        await until(maintainer, intent, NodeDrainFinished)
+
+
+async def conflicts(request: web.Request) -> web.StreamResponse | None:
+    """Somebody else is faster, whenever a Node is written."""
+    return await refuse(409, "Conflict")(request) if request.method == "PATCH" else None
 
 
 async def test_what_is_old_imported_or_about_another_node_evicts_nobody(

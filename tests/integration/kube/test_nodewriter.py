@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from gpuledger.api.kinds import NODES
-from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest
 from gpuledger.events.maintenance import (
     Isolation,
     NodeIsolationApplied,
@@ -176,6 +176,24 @@ async def test_the_cordon_of_somebody_else_stays(
         await settled(writer, maintainer.ledger)
     assert (await maintainer.spec("n1"))["unschedulable"]
     assert writing.patches("n1") == 0
+
+
+async def test_the_cordon_that_somebody_else_sets_later_stays(
+    maintainer: Maintainer, migrated_url: str, writing: SteppingClient
+) -> None:
+    await maintainer.node("n1")
+    await maintainer.ask("n1", ASIDE)
+    async with node_writer(maintainer.ledger, migrated_url, writing) as writer:
+        await settled(writer, maintainer.ledger)
+        for value in (None, True):
+            path, by, body = f"{NODES.path()}/n1", {"fieldManager": "kubectl"}, {"spec": {"unschedulable": value}}
+            await maintainer.client.send(KubeRequest("patch nodes", "PATCH", path, by, body, MERGE_PATCH))
+        back = await maintainer.ask("n1", Isolation())
+        await settled(writer, maintainer.ledger)
+        (outcome,) = await maintainer.outcomes(back)
+        assert isinstance(outcome.data, NodeIsolationApplied)
+        assert outcome.data.was.unschedulable
+    assert await maintainer.spec("n1") == {"unschedulable": True, "taints": []}
 
 
 async def test_who_was_faster_is_not_overwritten(maintainer: Maintainer, migrated_url: str, proxy: KubeProxy) -> None:

@@ -48,6 +48,14 @@ def test_every_service_runs_once_and_edge_stays() -> None:
 
 
 @needs_helm
+def test_each_service_but_the_edge_can_have_a_deployment_of_its_own() -> None:
+    alone = sorted(SERVICES - {EDGE})
+    found = render({**WITH_SECRET, "processes": {f"p{at}": {"only": [name]} for at, name in enumerate(alone)}})
+    assert _only(found.one("Deployment", NAME)) == {EDGE}
+    assert [_only(found.one("Deployment", f"{NAME}-p{at}")) for at in range(len(alone))] == [{one} for one in alone]
+
+
+@needs_helm
 def test_webhooks_lead_to_the_edge_alone_and_metrics_are_those_of_all() -> None:
     found = render({**SPLIT, "serviceMonitor": {"enabled": True}})
     monitored = found.one("ServiceMonitor")["spec"]["selector"]["matchLabels"].items()

@@ -1,5 +1,7 @@
 """What is decided of requests that want a node drained: for whom, since when, and when it is cancelled."""
 
+import pytest
+
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.maintenance import (
     LeavingPod,
@@ -12,10 +14,11 @@ from gpuledger.events.maintenance import (
     NodeMaintenanceRequested,
 )
 from gpuledger.events.node import NodeGone
-from support.maintenance import MaintenanceLog, at, observed, released, requested
+from support.maintenance import MaintenanceLog, applied, at, observed, released, requested
 
 ADA, BEN = "operators/ada", "operators/ben"
 IMMEDIATE = {"mode": "Immediate"}
+DAYS_S = 3 * 24 * 3600
 LEFT = (LeavingPod(namespace="team", pod="p", state="Terminating"),)
 
 
@@ -77,10 +80,43 @@ def test_how_far_a_drain_is_can_be_read() -> None:
     assert (log.state.drain.rows["n1"].progress, log.state.drain.rows["n1"].pods_left) == ("finished", 0)
 
 
-def test_a_drain_that_came_to_nothing_is_decided_anew_with_the_next_fact() -> None:
+@pytest.mark.parametrize("reason", ["Expired", "Imported", "NotCordoned"])
+def test_a_drain_that_came_to_nothing_begins_anew_for_its_own_owner_alone(reason: str) -> None:
     log, intent = started()
-    log.record("n1", NodeDrainSuperseded(intent=intent.id, reason="Expired"), 2)
-    assert len(drains(log.record("n1", requested(BEN), 3))) == 1
+    over = NodeDrainSuperseded.model_validate({"intent": intent.id, "reason": reason})
+    assert log.record("n1", over, 2) == []
+    assert drains(log.record("n1", requested(BEN, labels={"b": "1"}), DAYS_S)) == []
+    (bens,) = drains(log.record("n1", requested(BEN, drain={}), DAYS_S + 1))
+    assert [one.owner for one in bens.drains] == [BEN]
+    (both,) = drains(log.record("n1", requested(ADA, drain=IMMEDIATE), DAYS_S + 2))
+    assert [(one.owner, one.since) for one in both.drains] == [(ADA, at(DAYS_S + 2)), (BEN, at(DAYS_S + 1))]
+
+
+def test_a_drain_that_has_finished_does_not_begin_anew_for_somebody_else() -> None:
+    log, intent = started()
+    log.record("n1", NodeDrainFinished(intent=intent.id), 2)
+    (bens,) = drains(log.record("n1", requested(BEN, drain={}), DAYS_S))
+    assert [one.owner for one in bens.drains] == [BEN]
+
+
+def test_a_drain_that_nobody_works_on_is_not_resumed_for_somebody_else() -> None:
+    log, intent = started()
+    isolation = next(event for event in log.log if isinstance(event.data, NodeIsolationChanged))
+    log.record("n1", applied(isolation), 2)
+    log.record("n1", NodeDrainProgressed(intent=intent.id, left=1, pods=LEFT), 600)
+    (both,) = drains(log.record("n1", requested(BEN, drain={}), 4000))
+    assert [one.owner for one in both.drains] == [ADA, BEN]
+    (late,) = drains(log.record("n1", requested("operators/eva", drain={}), 4300))
+    assert [one.owner for one in late.drains] == [BEN, "operators/eva"]
+
+
+def test_who_wants_a_drain_gets_the_node_cordoned_again_though_others_have_it_cordoned() -> None:
+    log, intent = started()
+    isolation = next(event for event in log.log if isinstance(event.data, NodeIsolationChanged))
+    log.record("n1", applied(isolation), 2)
+    log.record("n1", NodeDrainSuperseded(intent=intent.id, reason="NotCordoned"), 3)
+    decided = log.record("n1", requested(BEN, drain={}), 4)
+    assert [type(event.data) for event in decided] == [NodeIsolationChanged, NodeDrainChanged]
 
 
 def test_who_asks_again_begins_anew() -> None:

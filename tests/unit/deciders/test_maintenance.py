@@ -4,9 +4,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpuledger.domain.maintenance.rows import NOT_ISOLATED
+from gpuledger.events.envelope import Decoded
 from gpuledger.events.maintenance import (
+    Isolation,
     NodeIsolationChanged,
     NodeIsolationFailed,
+    NodeIsolationSuperseded,
     NodeMaintenanceExpired,
 )
 from gpuledger.events.node import NodeGone
@@ -14,6 +17,7 @@ from support.maintenance import MaintenanceLog, applied, at, observed, released,
 
 ADA, BEN = "operators/ada", "operators/ben"
 TAINT = {"key": "gpu/broken", "effect": "NoSchedule"}
+HOUR_S, DAYS_S = 3600, 3 * 24 * 3600
 
 
 def intent(log: MaintenanceLog) -> NodeIsolationChanged:
@@ -95,6 +99,63 @@ def test_after_a_failure_the_next_fact_about_it_tries_again() -> None:
     assert len(log.record("n1", requested(BEN), 3)) == 1
 
 
+def expired(intent: Decoded) -> NodeIsolationSuperseded:
+    return NodeIsolationSuperseded(intent=intent.id, reason="Expired")
+
+
+def test_what_came_to_nothing_is_decided_anew_for_its_own_owner_alone() -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    (first,) = log.record("n1", requested(ADA, labels={"a": "1"}), 1)
+    assert log.record("n1", expired(first), 2 * HOUR_S) == []
+    assert [row.has_lapsed for row in log.state.requests_about("n1")] == [True]
+    log.record("n1", requested(BEN, cordon=False, labels={"b": "1"}), DAYS_S)
+    assert (intent(log).owners, intent(log).isolation) == ((BEN,), Isolation(labels={"b": "1"}))
+    log.record("n1", requested(ADA, labels={"a": "1"}), DAYS_S + 1)
+    assert intent(log).isolation == Isolation(unschedulable=True, labels={"a": "1", "b": "1"})
+
+
+def test_what_stands_applied_stays_when_something_else_comes_to_nothing() -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    (first,) = log.record("n1", requested(ADA), 1)
+    log.record("n1", applied(first), 2)
+    (second,) = log.record("n1", requested(BEN, cordon=False, labels={"b": "1"}), 3)
+    log.record("n1", expired(second), 2 * HOUR_S)
+    (third,) = log.record("n1", requested(ADA, labels={"a": "1"}), 3 * HOUR_S)
+    log.record("n1", expired(third), 5 * HOUR_S)
+    log.record("n1", requested("operators/eva", cordon=False, labels={"e": "1"}), DAYS_S)
+    assert intent(log).isolation == Isolation(unschedulable=True, labels={"e": "1"})
+
+
+def test_what_nobody_carried_out_in_time_lapses_before_its_outcome_is_there() -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    log.record("n1", requested(ADA), 1)
+    log.record("n1", requested(BEN, cordon=False, labels={"b": "1"}), HOUR_S - 60)
+    assert intent(log).isolation.unschedulable
+    log.record("n1", requested("operators/eva", cordon=False, labels={"e": "1"}), HOUR_S + 60)
+    assert intent(log).isolation == Isolation(labels={"b": "1", "e": "1"})
+
+
+def test_who_joined_an_intent_that_expired_is_served_by_another_one() -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    (first,) = log.record("n1", requested(ADA), 1)
+    assert log.record("n1", requested(BEN), HOUR_S - 60) == []
+    assert len(log.record("n1", expired(first), HOUR_S + 60)) == 1
+    assert (intent(log).owners, intent(log).isolation.unschedulable) == ((BEN,), True)
+
+
+def test_a_node_that_is_created_anew_revives_nothing_that_lapsed() -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    (first,) = log.record("n1", requested(ADA), 1)
+    log.record("n1", expired(first), 2 * HOUR_S)
+    log.record("n1", NodeGone(), DAYS_S)
+    assert log.record("n1", observed("u2"), DAYS_S + 1) == []
+
+
 def test_a_request_ends_at_its_expiry_at_that_place_of_the_log() -> None:
     log = MaintenanceLog()
     log.record("n1", observed(), 0)
@@ -105,6 +166,14 @@ def test_a_request_ends_at_its_expiry_at_that_place_of_the_log() -> None:
     assert isinstance(change.data, NodeIsolationChanged)
     assert (change.data.isolation.is_none(), expiry.time) == (True, at(10))
     assert log.pass_time(12) == []
+
+
+def test_who_comes_to_an_expiry_late_gives_the_node_back_all_the_same() -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    log.record("n1", requested(ADA, expires=at(10)), 1)
+    expiry, change = log.pass_time(DAYS_S)
+    assert (expiry.time, change.time) == (at(10), at(DAYS_S))
 
 
 def test_a_request_that_was_renewed_does_not_expire() -> None:

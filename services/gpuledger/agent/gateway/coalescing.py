@@ -166,9 +166,12 @@ def _concern(data: NodeHealthReported) -> Concern:
 
 
 def _contradicted(windows: Windows, concern: Concern) -> tuple[Windows, DatedReports]:
-    """The windows that a report with other content leaves, and what those had counted that it ends."""
+    """The windows that a report with other content leaves, and what those had counted that it ends.
+
+    What comes behind it is news, whatever its time: a monitor's clock may have whole seconds.
+    """
     ended = {key: one for key, one in windows.items() if one.concern is not None and one.concern.meets(concern)}
-    return {**windows, **{key: one._replace(concern=None, repeats=None) for key, one in ended.items()}}, _events(ended)
+    return {key: one for key, one in windows.items() if key not in ended}, _events(ended)
 
 
 def _with_room(windows: Windows) -> tuple[Windows, DatedReports]:

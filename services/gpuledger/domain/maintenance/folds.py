@@ -9,6 +9,14 @@ from sys import intern
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
 from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.maintenance.lapses import (
+    HISTORY,
+    applied,
+    begin_anew,
+    decided,
+    drain_over,
+    lapse_with,
+)
 from gpuledger.domain.maintenance.rows import (
     APPLIED,
     DRAINING,
@@ -60,8 +68,11 @@ def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -
         expires_at=data.expires and storable(data.expires),
         ended_at=None,
         drain=NO_DRAIN if data.drain is None else json_text(data.drain.model_dump(mode="json")),
+        decided_at=None,
+        has_lapsed=False,
+        drain_result="",
     )
-    renews = before.requested_at is not None and before.ended_at is None
+    renews = data.drain is not None or (before.requested_at is not None and before.ended_at is None)
     _put_request(state, fact, row, renews=renews)
 
 
@@ -69,6 +80,7 @@ def _released(state: Maintenance, fact: Fact, data: NodeMaintenanceReleased) -> 
     before = _latest(state, fact, data.owner)
     if before is not None:
         row = before._replace(changed_at=fact.event.time, reason=data.reason, ended_at=fact.event.time)
+        row = row._replace(standing=NOT_ISOLATED)
         _put_request(state, fact, row)
 
 
@@ -76,7 +88,7 @@ def record_expiry(state: Maintenance, fact: Fact, data: NodeMaintenanceExpired) 
     """A request is over, at this place of the log, unless its owner renewed or released it meanwhile."""
     row = state.request.get((fact.event.subject, data.owner))
     if row is not None and row.ended_at is None and row.expires_at == data.expires:
-        _put_request(state, fact, row._replace(ended_at=data.expires))
+        _put_request(state, fact, row._replace(ended_at=data.expires, standing=NOT_ISOLATED))
 
 
 def _latest(state: Maintenance, fact: Fact, owner: str) -> MaintenanceRequest | None:
@@ -86,7 +98,9 @@ def _latest(state: Maintenance, fact: Fact, owner: str) -> MaintenanceRequest | 
     node, time = intern(fact.event.subject), fact.event.time
     before = state.request.get((node, owner))
     if before is None:
-        return MaintenanceRequest(node, intern(owner), time, None, "", "", NOT_ISOLATED, None, None, NO_DRAIN)
+        return MaintenanceRequest(
+            node, intern(owner), time, None, "", "", NOT_ISOLATED, None, None, None, NOT_ISOLATED, False, NO_DRAIN, ""
+        )  # fmt: skip
     return None if is_late(before.changed_at, time) else before
 
 
@@ -124,6 +138,7 @@ def _put_node(state: Maintenance, fact: Fact, uid: str | None) -> None:
             state.isolation.delete(node)  # What was put on the Node went with it.
             state.drain.delete(node)
         if before is None or before.uid != uid:
+            begin_anew(state, node)
             state.touch(node)
     state.node_ends.forget(fact)
 
@@ -134,10 +149,12 @@ def _isolation_changed(state: Maintenance, fact: Fact, data: NodeIsolationChange
         json_text(data.owners), None, "", "", None, NOT_ISOLATED,
     )  # fmt: skip
     state.isolation.put(row)
+    decided(state, row.node, row.changed_at)
 
 
 def _applied(state: Maintenance, fact: Fact, data: NodeIsolationApplied) -> None:
-    _settle(state, fact, data.intent, APPLIED, was=isolation_text(data.was))
+    if _settle(state, fact, data.intent, APPLIED, was=isolation_text(data.was)):
+        applied(state, fact.event.subject)
 
 
 def _failed(state: Maintenance, fact: Fact, data: NodeIsolationFailed) -> None:
@@ -145,12 +162,16 @@ def _failed(state: Maintenance, fact: Fact, data: NodeIsolationFailed) -> None:
 
 
 def _superseded(state: Maintenance, fact: Fact, data: NodeIsolationSuperseded) -> None:
-    _settle(state, fact, data.intent, SUPERSEDED, data.reason, data.message)
+    settled = _settle(state, fact, data.intent, SUPERSEDED, data.reason, data.message)
+    if settled and data.reason in HISTORY and lapse_with(state, settled, fact.event.time):
+        state.touch(settled.node)
 
 
 def _settle(
     state: Maintenance, fact: Fact, intent: str, result: str, reason: str = "", message: str = "", was: str = ""
-) -> None:
+) -> NodeIsolation | None:
+    """Note the outcome of the newest intent; returns its row, or None for an older one."""
+    row: NodeIsolation | None = None
     before = state.isolation.get(fact.event.subject)
     if before is not None and before.intent == intent:
         row = before._replace(
@@ -159,13 +180,17 @@ def _settle(
         state.isolation.put(row)
         state.isolation_ends.note(row)
     state.isolation_ends.forget(fact)
+    return row
 
 
 def _drain_changed(state: Maintenance, fact: Fact, data: NodeDrainChanged) -> None:
     node = intern(fact.event.subject)
     if data.drains:
-        drains = drains_text(data.drains)
-        state.drain.put(NodeDrain(node, data.uid, fact.event.id, fact.event.time, drains, "", 0, "[]", None, "", ""))
+        drains, before = drains_text(data.drains), state.drain.get(node)
+        row = NodeDrain(node, data.uid, fact.event.id, fact.event.time, drains, "", 0, "[]", None, "", "")
+        if before is not None and before.uid == data.uid and not before.is_over():
+            row = row._replace(pods_left=before.pods_left, pods=before.pods, reported_at=before.reported_at)
+        state.drain.put(row)
     else:
         state.drain.delete(node)
 
@@ -187,12 +212,15 @@ def _drain_finished(state: Maintenance, fact: Fact, data: NodeDrainFinished) -> 
     before = _drain_of(state, fact, data.intent)
     if before is not None:
         at = fact.event.time
+        drain_over(state, before, FINISHED)
         state.drain.put(before._replace(progress=FINISHED, pods_left=0, pods="[]", reported_at=at))
 
 
 def _drain_superseded(state: Maintenance, fact: Fact, data: NodeDrainSuperseded) -> None:
     before = _drain_of(state, fact, data.intent)
     if before is not None:
+        if data.reason != "NodeGone":
+            drain_over(state, before, SUPERSEDED)
         after = before._replace(progress=SUPERSEDED, reason=data.reason, message=data.message)
         state.drain.put(after._replace(reported_at=fact.event.time))
 

@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import orjson
+
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.maintenance import Isolation, OwnedDrain
@@ -22,7 +24,10 @@ class MaintenanceRequest(NamedTuple):
     """An owner's latest request about a node, which ends with `ended_at`: its release, or its expiry.
 
     `changed_at` is the time of the latest fact about it, `isolation` and `drain` what it wants, as JSON objects; an
-    empty `drain` asks for none.
+    empty `drain` asks for none. `decided_at` is when it was first decided on; None: not since it was made. `standing`
+    is the isolation of this owner that was applied last, a JSON object. One that `has_lapsed` came to nothing, and adds
+    no more than that until its owner makes it again. `drain_result` is `finished` or `superseded` once its drain is
+    over.
     """
 
     node: str
@@ -34,7 +39,23 @@ class MaintenanceRequest(NamedTuple):
     isolation: str
     expires_at: datetime | None
     ended_at: datetime | None
+    decided_at: datetime | None
+    standing: str
+    has_lapsed: bool
     drain: str
+    drain_result: str
+
+    def contribution(self) -> str:
+        """The isolation that it adds to that of its node."""
+        return self.standing if self.has_lapsed else self.isolation
+
+    def is_pending(self) -> bool:
+        """Whether it was decided on, and nothing has come of that yet."""
+        return self.decided_at is not None and not self.has_lapsed and self.standing != self.isolation
+
+    def wants_drain(self) -> bool:
+        """Whether a drain of its is to begin, or goes on."""
+        return self.drain != NO_DRAIN and not self.drain_result and not self.has_lapsed
 
 
 class MaintenanceNode(NamedTuple):
@@ -73,7 +94,8 @@ class NodeDrain(NamedTuple):
     """The newest intent to drain a node, and how far it is; a node that is not drained has none.
 
     `drains` is a JSON array, and so is `pods`, the first pods that are left. `progress` is empty before it has begun,
-    then `draining`, `timed-out`, `finished` or `superseded`. `pods_left` and `pods` are those of `reported_at`.
+    then `draining`, `timed-out`, `finished` or `superseded`. `pods_left` and `pods` are those of `reported_at`, which
+    may be a report of the intent before.
     """
 
     node: str
@@ -91,6 +113,11 @@ class NodeDrain(NamedTuple):
     def is_over(self) -> bool:
         """Whether nothing is done for it any more."""
         return self.progress in (FINISHED, SUPERSEDED)
+
+    def includes(self, request: MaintenanceRequest) -> bool:
+        """Whether it was decided for this very request."""
+        found = map(OwnedDrain.model_validate, orjson.loads(self.drains))
+        return any((one.owner, one.since) == (request.owner, request.requested_at) for one in found)
 
 
 NOT_ISOLATED = isolation_text(Isolation())

@@ -58,10 +58,12 @@ def merged(requests: Iterable[rows.MaintenanceRequest]) -> Isolation:
     """What the requests want together: cordoned if anybody wants that, and the taints and labels of all.
 
     Two owners may want a taint or a label with different values; that of the first owner by name holds, so that the
-    result does not depend on who asked when. Only the first `OWNERS_MAX` owners bring taints and labels.
+    result does not depend on who asked when. Only the first `OWNERS_MAX` owners bring taints and labels. A request that
+    has lapsed brings what stands applied of it.
     """
     ordered = sorted(requests, key=lambda row: row.owner)
-    desired = [isolation_of(row.isolation) for row in ordered]
+    contributions = [row.contribution() for row in ordered]
+    desired = [isolation_of(one) for one in contributions if one != rows.NOT_ISOLATED]
     taints: dict[tuple[str, str], NodeTaint] = {}
     labels: dict[str, str] = {}
     for one in desired[:OWNERS_MAX]:
@@ -77,8 +79,8 @@ def merged(requests: Iterable[rows.MaintenanceRequest]) -> Isolation:
 
 
 def merged_drains(requests: Iterable[rows.MaintenanceRequest]) -> tuple[OwnedDrain, ...]:
-    """What the requests want drained, by owner; of the first `OWNERS_MAX` owners who want that."""
-    ordered = sorted((row for row in requests if row.drain != rows.NO_DRAIN), key=lambda row: row.owner)[:OWNERS_MAX]
+    """What the requests still want drained, by owner; of the first `OWNERS_MAX` owners who want that."""
+    ordered = sorted((row for row in requests if row.wants_drain()), key=lambda row: row.owner)[:OWNERS_MAX]
     return tuple(
         OwnedDrain(owner=row.owner, since=row.requested_at, drain=Drain.model_validate(orjson.loads(row.drain)))
         for row in ordered

@@ -9,6 +9,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from gpuledger.events.catalogue import registry
@@ -20,6 +21,9 @@ from gpuledger.events.registry import parse_type
 from gpuledger.ledger.api import Message
 from gpuledger.projection.route import route_of
 from gpuledger.runtime.export_settings import Scalar, Selection
+
+LISTS_NESTED_MAX: Final = 16
+"""How deep lists within lists are looked into for a field's values; no event of ours has any."""
 
 VALUES_LOOKED_AT_MAX: Final = 4096
 """How many values of a field are compared; no event holds as many in one list."""
@@ -130,19 +134,19 @@ def _fits(data: Mapping[str, Any], where: Mapping[str, tuple[Scalar, ...]]) -> b
 
 
 def _has_any(data: Mapping[str, Any], path: str, values: Iterable[Scalar]) -> bool:
-    found = list(_values_at(data, path.split(".")))[:VALUES_LOOKED_AT_MAX]
+    found = list(islice(_values_at(data, path.split(".")), VALUES_LOOKED_AT_MAX))
     return any(_is_equal(one, value) for one in found or [None] for value in values)
 
 
-def _values_at(value: object, path: Sequence[str]) -> Iterator[object]:
+def _values_at(value: object, path: Sequence[str], lists: int = 0) -> Iterator[object]:
     """The values at a path of fields; of a list, those of each of its elements."""
     if isinstance(value, list):
-        for one in value:
-            yield from _values_at(one, path)
+        for one in value if lists < LISTS_NESTED_MAX else ():
+            yield from _values_at(one, path, lists + 1)
     elif not path:
         yield value
     elif isinstance(value, Mapping) and path[0] in value:
-        yield from _values_at(value[path[0]], path[1:])
+        yield from _values_at(value[path[0]], path[1:], lists)
 
 
 def _is_equal(found: object, value: Scalar) -> bool:

@@ -12,6 +12,7 @@ import orjson
 
 from gpuledger.domain.fact import counted_as_recorded
 from gpuledger.events.envelope import CONTENT_TYPE, SPEC_VERSION, Undecoded, to_document, with_payload
+from gpuledger.events.errors import MalformedEventError
 from gpuledger.events.health import Behaviour, NodeHealthReported
 from gpuledger.events.nvsentinel import (
     CLOUD_EVENT_TYPE,
@@ -62,8 +63,15 @@ def document_of(event: Undecoded, place: Place, settings: ExportSettings) -> Doc
 
 
 def encoded(document: Document) -> bytes:
-    """The document as JSON, with times as RFC 3339 has them."""
-    return orjson.dumps(document, option=orjson.OPT_UTC_Z)
+    """The document as JSON, with times as RFC 3339 has them.
+
+    Raises:
+        MalformedEventError: what its source put into it is nested deeper than JSON is written here.
+    """
+    try:
+        return orjson.dumps(document, option=orjson.OPT_UTC_Z)
+    except orjson.JSONEncodeError as error:
+        raise MalformedEventError(f"The event cannot be written as JSON: {error}.") from error
 
 
 class Parcel(NamedTuple):

@@ -1,8 +1,9 @@
 """Has pods leave the nodes that are drained, by the eviction API alone, and records how far each drain is.
 
 A node that is drained is looked at again and again, until no pod is left that had to leave. Before each eviction the
-intent is checked once more, so that a release stops the drain at once. An eviction names the uid of its pod, and a pod
-that terminates is not evicted again: what was done stands in the cluster, so a restart repeats nothing.
+intent is checked once more, so that a release stops the drain at once. A drain ends where its Node is not cordoned and
+no intent is about to cordon it: whoever cordons it later did not ask for a drain. An eviction names the uid of its pod,
+and a pod that terminates is not evicted again: what was done stands in the cluster, so a restart repeats nothing.
 """
 
 from collections.abc import Iterable
@@ -18,9 +19,10 @@ from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.nodewriter import metrics
 from gpuledger.edge.nodewriter.decide import drain_superseded
-from gpuledger.edge.nodewriter.drain_intents import DrainIntent, DrainIntents, DrainOutcome
+from gpuledger.edge.nodewriter.drain_intents import DrainIntent, DrainOutcome
 from gpuledger.edge.nodewriter.drain_plan import Leaving, leaving, times_out_at
 from gpuledger.edge.nodewriter.executor import Tools
+from gpuledger.edge.nodewriter.intents import Intents
 from gpuledger.events.maintenance import (
     PODS_LISTED_MAX,
     LeavingPod,
@@ -34,6 +36,10 @@ from gpuledger.events.payload import truncated
 TERMINATING: Final = "Terminating"
 UNTIL_IT_ENDS: Final = "Waits until it ends"
 UNTIL_CORDONED: Final = "Waits until the node is cordoned"
+UNCORDONED: Final = (
+    "The node is not cordoned: somebody uncordoned it, or it could not be cordoned. Ask for the drain again, such as "
+    "with `gpuledger node drain`."
+)
 STOPPED: Final = "Stays: the drain has ended"
 
 log = structlog.get_logger("gpuledger.nodewriter")
@@ -64,7 +70,7 @@ class Drainer:
     What was recorded here counts at once: the fold has it only when it comes back with the log.
     """
 
-    def __init__(self, intents: DrainIntents, queue: WorkQueue[str], tools: Tools) -> None:
+    def __init__(self, intents: Intents, queue: WorkQueue[str], tools: Tools) -> None:
         self._intents = intents
         self._queue = queue
         self._tools = tools
@@ -136,6 +142,7 @@ class Drainer:
     async def _drain(self, intent: DrainIntent) -> DrainOutcome | None:
         """Evict whom it is time for; returns the outcome once there is one."""
         client, request = self._tools.client, self._tools.breaker.request
+        is_to_be_cordoned = bool(self._intents.about(intent.node))  # Before the Node is read, and not behind it.
         try:
             async with request():
                 node = await client.get(NODES, intent.node)
@@ -143,10 +150,12 @@ class Drainer:
             return NodeDrainSuperseded(intent=intent.intent, reason="NodeGone")
         if node["metadata"]["uid"] != intent.uid:
             return NodeDrainSuperseded(intent=intent.intent, reason="NodeGone")
+        is_cordoned = _is_cordoned(node)
+        if not (is_cordoned or is_to_be_cordoned):
+            return NodeDrainSuperseded(intent=intent.intent, reason="NotCordoned", message=UNCORDONED)
         async with request():
             listed = await client.list(PODS, Selection(fields=f"spec.nodeName={intent.node}"))
         found = leaving(listed.items, intent.node, intent.drains, self._tools.settings.untouched_namespaces)
-        is_cordoned = _is_cordoned(node)
         if not found and is_cordoned:
             return NodeDrainFinished(intent=intent.intent)
         self._forget_refusals(intent.node, {one.uid for one in found})

@@ -2,7 +2,9 @@
 
 An annotation on the Node says what of it is ours. It is written in the same request as the rest, so a writer that was
 killed behind its write finds what it did, and what it finds without the annotation's word belongs to others: that
-stays, also when the node is given back. Who removes the annotation takes the cordon, taints and labels over.
+stays, also when the node is given back. Who removes the annotation takes the cordon, taints and labels over. The
+annotation outlives a cordon or a label that somebody removed; where another manager has set one again since, as
+`managedFields` say, it is that one's. They say nothing of single taints, which are one list.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,9 +12,10 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from gpuledger.api.kinds import OUR_MANAGERS
 from gpuledger.api.labels import ANNOTATION_ISOLATION
 from gpuledger.domain.inventory.state import json_text
-from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.events.maintenance import Isolation, NodeTaint
 
 Object = dict[str, Any]
@@ -26,12 +29,16 @@ class NodePlan(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """A Node's own cordon, taints and labels, and those of ours, as far as they are still there."""
+    """A Node's own cordon, taints and labels, and those of ours, as far as they are still there.
+
+    `annotated` is what the annotation has, whatever became of it since.
+    """
 
     is_cordoned: bool
     taints: list[Mapping[str, Any]]
     labels: Mapping[str, Any]
     ours: Isolation
+    annotated: Isolation
 
     def has_cordon_of_others(self) -> bool:
         return self.is_cordoned and not self.ours.unschedulable
@@ -61,7 +68,7 @@ def plan(node: Object, desired: Isolation) -> NodePlan:
     metadata: Object = {}
     if labels := _label_changes(parts, ours):
         metadata["labels"] = labels
-    if ours != parts.ours:
+    if ours != parts.annotated:
         metadata["annotations"] = {ANNOTATION_ISOLATION: None if ours.is_none() else _text(ours)}
     if not spec and not metadata:
         return NodePlan(None, was)
@@ -73,7 +80,25 @@ def _parts_of(node: Object) -> _Parts:
     spec, metadata = mapping(node, "spec"), mapping(node, "metadata")
     taints = [one for one in spec.get("taints") or () if isinstance(one, Mapping)]
     is_cordoned = spec.get("unschedulable") is True
-    return _Parts(is_cordoned, taints, mapping(metadata, "labels"), _annotated(mapping(metadata, "annotations")))
+    annotated = _annotated(mapping(metadata, "annotations"))
+    ours = Isolation(
+        unschedulable=annotated.unschedulable and not _is_of_others(metadata, "unschedulable", "f:spec"),
+        taints=annotated.taints,
+        labels={
+            key: value
+            for key, value in annotated.labels.items()
+            if not _is_of_others(metadata, key, "f:metadata", "f:labels")
+        },
+    )
+    return _Parts(is_cordoned, taints, mapping(metadata, "labels"), ours, annotated)
+
+
+def _is_of_others(metadata: Mapping[str, Any], field: str, *where: str) -> bool:
+    """Whether another manager has set a field, or wants it as it is as well; not where nothing is recorded of it."""
+    return any(
+        f"f:{field}" in mapping(entry, "fieldsV1", *where) and mapping(entry).get("manager") not in OUR_MANAGERS
+        for entry in items(metadata, "managedFields")
+    )
 
 
 def _annotated(annotations: Mapping[str, Any]) -> Isolation:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from gpuledger.db.locks import LockCheck
+from gpuledger.domain.maintenance.lapses import INTENT_AGE_MAX
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.backoff import Backoff
 
@@ -22,7 +23,7 @@ class NodeWriterSettings:
     `ownership_check_s` is how often the writer looks which ledger the cluster belongs to.
     """
 
-    max_age: timedelta = timedelta(hours=1)
+    max_age: timedelta = INTENT_AGE_MAX
     untouched_namespaces: tuple[str, ...] = ()
     drains_at_once_max: int = 8
     drain_poll_s: float = 5.0

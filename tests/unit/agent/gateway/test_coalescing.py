@@ -189,3 +189,10 @@ def test_a_clock_that_was_set_forgets_no_window_too_late() -> None:
 def test_a_state_of_another_shape_is_refused(value: bytes) -> None:
     with pytest.raises(ReportStateError):
         load(value, moment(1))
+
+
+def test_what_comes_behind_a_contradiction_is_news_though_the_clock_has_whole_seconds() -> None:
+    gateway = Gateway()
+    for fields in (BAD, GOOD, BAD):
+        assert gateway.take(fields, 1) is ReportResult.RECORDED
+    assert [healthy for healthy, *_ in gateway.recorded] == [False, True, False]

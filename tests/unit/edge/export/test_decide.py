@@ -88,6 +88,15 @@ def test_which_events_are_selected(selection: Selection, is_one: bool) -> None:
     assert is_selected(found, [Selection("pool.*"), selection]) is is_one
 
 
+def test_lists_within_lists_are_looked_into_as_deep_as_events_of_ours_could_have_them() -> None:
+    for depth, is_one in ((3, True), (900, False)):
+        deep: Any = "79"
+        for _ in range(depth):
+            deep = [deep]
+        found = undecoded()._replace(data={"codes": deep})
+        assert is_selected(found, [Selection("node.health-reported", {"codes": ("79",)})]) is is_one
+
+
 def test_an_event_counts_where_its_source_may_record_it() -> None:
     good = reports([1])[0]
     assert event_of(message(good, 1)).id == good.id

@@ -10,6 +10,7 @@ from gpuledger.agent.gateway.healthevents_pb2 import ProcessingStrategy, Recomme
 from gpuledger.edge.export.format import Place, document_of, encoded
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import encode, parse
+from gpuledger.events.errors import MalformedEventError
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.nvsentinel import ACTION_NUMBERS, STRATEGIES, WIRE_NAMES, action_name, action_number
 from gpuledger.events.position import Position
@@ -42,6 +43,13 @@ def test_our_event_has_its_place_and_keeps_its_id() -> None:
     assert (sent["time"], sent["recordedtime"]) == ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01.500000Z")
     assert sent["data"]["check"] == "check-1"
     assert sent["dataschema"] == "urn:gpuledger:schema:node.health-reported.v1"
+
+
+def test_an_event_that_is_nested_too_deep_is_rejected_like_one_that_cannot_be_read() -> None:
+    raw = orjson.loads(encode(reports([1])[0]))
+    found = parse(orjson.dumps(raw).replace(b'"check":', b'"deep":' + b"[" * 300 + b"]" * 300 + b',"check":'))
+    with pytest.raises(MalformedEventError, match="cannot be written as JSON"):
+        encoded(document_of(found, PLACE, OURS))
 
 
 @pytest.mark.parametrize("settings", [OURS, NVSENTINEL])

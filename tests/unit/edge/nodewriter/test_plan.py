@@ -84,6 +84,42 @@ def test_a_node_that_was_uncordoned_by_hand_is_cordoned_again_by_the_next_intent
     assert shown(after(aside, NOTHING)) == (False, [], {})
 
 
+def managed(manager: str, **parts: Any) -> Object:
+    """What the API server records of a manager's fields."""
+    return {"manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": parts}
+
+
+CORDONED: Object = {"f:spec": {"f:unschedulable": {}}}
+LABELLED: Object = {"f:metadata": {"f:labels": {"f:state": {}}}}
+
+
+def test_what_somebody_else_has_set_again_since_is_theirs() -> None:
+    aside = after(node(), EVERYTHING)
+    del aside["spec"]["unschedulable"]
+    del aside["metadata"]["labels"]["state"]
+    aside["spec"]["unschedulable"] = True
+    aside["metadata"]["labels"]["state"] = "broken"
+    ours = managed("gpuledger", **{"f:spec": {"f:taints": {}}})
+    aside["metadata"]["managedFields"] = [ours, managed("kubectl", **CORDONED), managed("edit", **LABELLED)]
+    found = plan(aside, EVERYTHING)
+    assert (found.was.unschedulable, found.was.labels) == (True, {"state": "broken"})
+    back = after(aside, NOTHING)
+    assert shown(back) == (True, [], {"state": "broken"})
+    assert ANNOTATION_ISOLATION not in back["metadata"]["annotations"]
+
+
+def test_what_is_recorded_as_ours_or_of_nobody_is_ours() -> None:
+    cases: list[list[Object]] = [
+        [managed("gpuledger", **CORDONED, **LABELLED)],
+        [{}],
+        [managed("kubelet", **{"f:status": {}})],
+    ]
+    for entries in cases:
+        aside = after(node(), EVERYTHING)
+        aside["metadata"]["managedFields"] = entries
+        assert shown(after(aside, NOTHING)) == (False, [], {})
+
+
 def test_who_removes_the_annotation_or_breaks_it_takes_everything_over() -> None:
     for text in (None, "{", '{"taints": 1}'):
         aside = after(node(), EVERYTHING)

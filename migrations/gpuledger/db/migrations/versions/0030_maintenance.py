@@ -33,6 +33,9 @@ def upgrade() -> None:
         sa.Column("isolation", TEXT, nullable=False),
         sa.Column("expires_at", TIME, nullable=True),
         sa.Column("ended_at", TIME, nullable=True),
+        sa.Column("decided_at", TIME, nullable=True),
+        sa.Column("standing", TEXT, nullable=False),
+        sa.Column("has_lapsed", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("node", "owner", name="maintenance_request_pkey"),
         schema=SCHEMA,
     )

@@ -20,9 +20,10 @@ TEXT, TIME = sa.Text(collation="C"), sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    column = "drain text COLLATE \"C\" NOT NULL DEFAULT ''"
     for schema in (SCHEMA, "gpuledger_next", "gpuledger_prev"):
-        op.execute(f"ALTER TABLE IF EXISTS {schema}.maintenance_request ADD COLUMN {column}")
+        for name in ("drain", "drain_result"):
+            column = f"{name} text COLLATE \"C\" NOT NULL DEFAULT ''"
+            op.execute(f"ALTER TABLE IF EXISTS {schema}.maintenance_request ADD COLUMN {column}")
     op.create_table(
         "node_drain",
         sa.Column("node", TEXT, nullable=False),
