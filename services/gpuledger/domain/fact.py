@@ -11,6 +11,7 @@ from gpuledger.events.position import Offset
 from gpuledger.events.publishing import EVENT_AHEAD_MAX
 
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -96,6 +97,11 @@ def is_ahead(event: Undecoded, recorded_ns: int) -> bool:
 def time_of_ns(recorded_ns: int) -> datetime:
     """The server's time-stamp as a time, to the microsecond."""
     return _UNIX + timedelta(0, 0, recorded_ns // 1000)
+
+
+def storable(time: datetime) -> datetime:
+    """A time out of a payload as rows keep it: in UTC, from 1970 to 9999, as PostgreSQL has years that Python lacks."""
+    return min(max(time, _UNIX), _LATEST).astimezone(UTC)
 
 
 def ns_of_time(time: datetime) -> int:

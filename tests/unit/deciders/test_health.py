@@ -1,5 +1,6 @@
 """What is decided of reports about nodes: who is set aside, when it is given back, and what history never does."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -172,7 +173,7 @@ def test_a_report_about_a_node_that_is_yet_to_come_waits_for_it() -> None:
     assert len(log.record("n3", labelled("u3"), 20)) == 1
     assert log.record("n4", reported("0"), 30) == []
     assert log.pass_time(1000) == []
-    assert log.fault_states("n4") == [STALE]
+    assert log.fault_states("n4") == [], "nobody looks at a Node that does not exist"
     assert log.record("n4", labelled("u4"), 1001) == []
 
 
@@ -246,7 +247,7 @@ def test_an_agents_own_verdict_on_a_card_counts_as_a_report_of_a_monitor() -> No
     (request,) = log.record("GPU-1", fault, 10, source=agent)
     assert isinstance(request.data, NodeMaintenanceRequested)
     assert (request.subject, request.data.owner) == ("n1", OWNER)
-    assert "gpuledger-agent reports DeviceHealth of GPU_UUID/GPU-1 unhealthy" in request.data.message
+    assert "gpuledger-agent reports DeviceHealth of GPU-1 unhealthy" in request.data.message
     assert log.record("GPU-2", DeviceHealthChanged(healthy=True), 11, source=agent) == []
     (release,) = log.record("GPU-1", DeviceHealthChanged(healthy=True), 12, source=agent)
     assert isinstance(release.data, NodeMaintenanceReleased)
@@ -301,3 +302,13 @@ def test_rows_that_are_built_anew_ask_for_nothing_again() -> None:
     assert rows_of(again) == rows_of(log.fold)
     again.due(log.log[-1][0].time.replace(year=2027))
     assert not again.outstanding()
+
+
+@pytest.mark.parametrize("first_at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_first_time_that_no_table_takes_is_one_that_it_takes(first_at: str) -> None:
+    log = begun()
+    log.record("n1", reported("0", first_at=first_at), 10)
+    (fault,) = log.state.fault.rows.values()
+    assert fault.observed_at.utcoffset() == timedelta(0)
+    assert at(10) >= fault.observed_at >= datetime(1970, 1, 1, tzinfo=UTC)
+    assert fault.state == (STALE if first_at.startswith("0") else ACCEPTED)

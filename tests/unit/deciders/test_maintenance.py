@@ -1,5 +1,6 @@
 """What is decided of requests about nodes: who holds a node, what they want together, and when it is given back."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from gpuledger.domain.maintenance.rows import NOT_ISOLATED
@@ -203,3 +204,12 @@ def test_what_ended_long_ago_is_forgotten() -> None:
     log.record("n2", applied(other), week_s)
     assert list(log.state.request.rows) == [("n2", BEN)]
     assert list(log.state.isolation.rows) == ["n2"]
+
+
+def test_an_end_that_no_table_takes_is_kept_as_one_that_it_takes() -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    log.record("n1", requested(ADA, expires=datetime.fromisoformat("9999-12-31T23:59:59-14:00")), 1)
+    (row,) = log.state.requests_about("n1")
+    assert row.expires_at is not None
+    assert (row.expires_at.utcoffset(), row.expires_at.year) == (timedelta(0), 9999)

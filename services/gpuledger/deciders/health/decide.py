@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Final
 
 from gpuledger.domain.fact import Fact, counted_as_recorded
-from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, STALE, NodeFault
+from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, NodeFault
 from gpuledger.domain.quarantine.rules import FORCED, RulesInForce
 from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
-from gpuledger.events.device import DeviceHealthChanged
+from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.ids import derived_id
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
@@ -34,20 +34,26 @@ def on_due(state: Quarantine, now: datetime) -> Iterator[Decision]:
     A fault of a Node that does not exist yet waits until it does, or is too old.
     """
     pending, max_age = state.pending(), state.max_event_age()
-    for node, cause in list(pending)[:ASSESSMENTS_PER_CALL_MAX]:
-        waiting = state.waiting(node, cause)
-        if not waiting:
+    due, found = 0, dict[str, dict[str, list[NodeFault]]]()
+    for node, cause in list(pending):
+        if node not in found:
+            found[node] = state.waiting(node)
+        waiting = found[node].get(cause)
+        if waiting is None:
             del pending[node, cause]
         elif state.exists(node) or all(now - row.observed_at > max_age for row in waiting):
             yield Decision(cause, None, node, now, NodeFaultAssessed(cause=cause))
+            due += 1
+            if due == ASSESSMENTS_PER_CALL_MAX:
+                return
 
 
 def on_assessed(state: Quarantine, fact: Fact, data: NodeFaultAssessed) -> Iterator[Decision]:
     """The decisions about a node's faults, at the place of the log where the service has come to them."""
     node, at = fact.event.subject, counted_as_recorded(fact.event, fact.recorded_ns)
-    waiting, rules = state.waiting(node, data.cause), state.rules()
+    waiting, rules = state.waiting(node).get(data.cause, []), state.rules()
     fresh = [row for row in waiting if rules is not None and _counts(state, rules, row, at)]
-    state.settle([row for row in waiting if row not in fresh], STALE)
+    state.outdate([row for row in waiting if row not in fresh])
     if rules is not None and fresh:
         yield from _Requests(state, rules, fact, data.cause, at).of(fresh)
 
@@ -65,6 +71,8 @@ def on_fact(state: Quarantine, fact: Fact) -> Iterator[Decision]:
 
 
 def _reason(data: Payload) -> str:
+    if isinstance(data, DeviceDetached):
+        return "CardLeft"
     return "Healthy" if isinstance(data, NodeHealthReported | DeviceHealthChanged) else "NodeGone"
 
 
@@ -94,6 +102,7 @@ class _Requests:
         self._state = state
         self._rules = rules
         self._node = fact.event.subject
+        self._assessment = fact.event.id
         self._cause = cause
         self._causes = _Causes(cause)
         self._at = at
@@ -112,13 +121,15 @@ class _Requests:
         ruleset = _FORCED if name == FORCED else self._rules.by_name[name]
         first = min(faults, key=lambda row: (row.reported_at, row))
         if not state.is_open() and (opening := self._opening(ruleset, first)) is not None:
-            yield self._decision(QUARANTINE_OF_ALL, opening, self._at)
+            # A reset is the cause for many nodes, and may lead to two openings; each assessment leads to one at most.
+            yield Decision(self._assessment, self._cause, QUARANTINE_OF_ALL, self._at, opening)
         if state.is_open():
             state.settle(faults, HELD)
             return
         before = state.request.get((self._node, name))
         not_before = self._at if before is None or before.ended_at is None else max(self._at, before.ended_at)
-        yield self._decision(self._node, self._request(ruleset, first), not_before)
+        request = self._request(ruleset, first)
+        yield Decision(self._causes.of(request, self._node), self._cause, self._node, not_before, request)
         state.settle(faults, ACCEPTED)
 
     def _opening(self, ruleset: QuarantineRuleset, first: NodeFault) -> QuarantineBreakerOpened | None:
@@ -152,6 +163,3 @@ class _Requests:
             labels=ruleset.labels,
             rules=self._rules.document.digest,
         )
-
-    def _decision(self, subject: str, data: Payload, at: datetime) -> Decision:
-        return Decision(self._causes.of(data, subject), self._cause, subject, at, data)

@@ -19,7 +19,7 @@ class HealthProjection(Projection):
     """
 
     name = "health"
-    version = 1
+    version = 2
     specs = SPECS
     handlers = HANDLERS
     state_class = Quarantine

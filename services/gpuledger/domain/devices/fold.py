@@ -4,12 +4,12 @@ An installation is one life of a device in a slot, from insertion to removal. Ro
 the order in which they were recorded. The fold records contradictions and never repairs them.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import attrgetter
 from sys import intern
 from typing import Final, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, TableState
+from gpuledger.domain.fact import Fact, Handlers, TableState, storable
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.versions import put_version
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed
@@ -19,7 +19,6 @@ from gpuledger.events.publishing import Rule
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.subjects import origin_of
 
-_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest time of an error: agents' clocks may be wrong by any amount."""
 
 IN_SERVICE, REMOVED, RETIRED, UNPLACED = "InService", "Removed", "Retired", "Unplaced"
@@ -349,7 +348,7 @@ def errors_observed(state: Devices, fact: Fact, data: DeviceErrorsObserved) -> N
     """Count the errors; they alone give a device no passport."""
     device, kind, node = intern(fact.event.subject), intern(data.kind), intern(origin_of(fact.event.source).name)
     last_at = fact.event.time
-    first_at = min(max(data.first_at, _UNIX), last_at).astimezone(UTC)
+    first_at = min(storable(data.first_at), last_at)
     count = data.count
     previous = state.errors.get((device, kind, data.cause, node))
     if previous is not None:

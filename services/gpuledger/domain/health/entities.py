@@ -27,8 +27,12 @@ def concerned(report: NodeHealthReported) -> tuple[Concerned, ...]:
     These are its cards by UUID; else the entities of the most specific type of `GPU_UUID`, `PCI` and `GPU`; else every
     other entity as `TYPE/value`; else the node.
     """
-    cards = tuple(Concerned(uuid, uuid) for uuid in dict.fromkeys(report.devices))
-    return cards or _by_type(report) or (Concerned(NODE_ENTITY, None),)
+    return tuple(Concerned(uuid, uuid) for uuid in dict.fromkeys(report.devices)) or as_named(report)
+
+
+def as_named(report: NodeHealthReported) -> tuple[Concerned, ...]:
+    """The entities that a report concerns as its monitor names them, whether or not its agent has found the cards."""
+    return _by_type(report) or (Concerned(NODE_ENTITY, None),)
 
 
 def _by_type(report: NodeHealthReported) -> tuple[Concerned, ...]:

@@ -7,7 +7,7 @@ outcomes count in the order of the log. What was imported is history, and asks f
 from datetime import datetime
 from sys import intern
 
-from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.maintenance.lapses import (
     HISTORY,
@@ -65,7 +65,7 @@ def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -
         reason=data.reason,
         message=data.message,
         isolation=isolation_text(isolation),
-        expires_at=data.expires,
+        expires_at=data.expires and storable(data.expires),
         ended_at=None,
         drain=NO_DRAIN if data.drain is None else json_text(data.drain.model_dump(mode="json")),
         decided_at=None,

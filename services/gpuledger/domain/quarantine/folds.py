@@ -4,21 +4,21 @@ A report is judged by the rules and labels in force where it stands in the log. 
 by event time holds. What was imported is history, and counts for nothing.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 from hashlib import sha256
 from sys import intern
 from typing import Final, NamedTuple
 
-from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
+from gpuledger.domain.health.entities import NODE_ENTITY, as_named, concerned
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine import rows
 from gpuledger.domain.quarantine.inputs import variables
 from gpuledger.domain.quarantine.rules import FORCED, RulesInForce, document_text
-from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, HEALTHY_PER_NODE_MAX, OWNER_PREFIX, Quarantine
-from gpuledger.events.device import DeviceHealthChanged
-from gpuledger.events.health import HealthEntity, NodeHealthReported
+from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, OWNER_PREFIX, Quarantine
+from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from gpuledger.events.publishing import SourceKind, source_kind
@@ -71,8 +71,8 @@ def _unhealthy(state: Quarantine, fact: Fact, data: NodeHealthReported, rules: R
     for name in names:
         count = _count(state, name)
         state.count.put(count._replace(matched=count.matched + 1))
-        for entity in _entities(data.entities):
-            _put_fault(state, fact, data, name, entity)
+        for about in _about(data):
+            _put_fault(state, fact, data, name, about)
 
 
 def _count(state: Quarantine, ruleset: str) -> rows.RulesetCount:
@@ -86,12 +86,26 @@ class _Check(NamedTuple):
     check_name: str
 
 
+_CARD_LEFT = _Check("", "")
+
+
 def _check_of(data: NodeHealthReported) -> _Check:
     return _Check(_key_text(data.monitor), _key_text(data.check))
 
 
-def _entities(entities: Iterable[HealthEntity]) -> list[str]:
-    return [_key_text(f"{one.type}/{one.value}") for one in entities] or [""]
+class _About(NamedTuple):
+    """An entity as keys of rows have it, and how its monitor names it where that is not the same; else empty."""
+
+    entity: str
+    alias: str
+
+
+def _about(data: NodeHealthReported) -> list[_About]:
+    entities = [_key_text(one.entity) for one in concerned(data)]
+    names = [_key_text(one.entity) for one in as_named(data)]
+    if len(names) != len(entities):  # Which name is that of which card does not show.
+        return [_About(one, "") for one in entities]
+    return [_About(one, name if name != one else "") for one, name in zip(entities, names, strict=True)]
 
 
 def _key_text(text: str) -> str:
@@ -103,29 +117,30 @@ def _key_text(text: str) -> str:
     return f"{kept}-{sha256(raw).hexdigest()[:_DIGEST_LENGTH]}"
 
 
-def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, entity: str) -> None:
+def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, about: _About) -> None:
+    entity, alias = about
     node, time, report, check = intern(fact.event.subject), _counted_time(fact), fact.event.id, _check_of(data)
     before = state.fault.get((node, ruleset, *check, entity))
-    if _healthy_since(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
+    if _is_over(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
         return
     recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
-    observed_at = min(time, data.first_at or time)
+    observed_at = time if data.first_at is None else min(time, storable(data.first_at))
     if before is not None and before.state != rows.STALE:
         state.fault.put(before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at))
         return
-    if before is None and len(state.fault.where("node", node)) >= FAULTS_PER_NODE_MAX:
+    if before is None and len(state.fault.by["node"].get(node)) >= FAULTS_PER_NODE_MAX:
         count = _count(state, ruleset)
         state.count.put(count._replace(dropped=count.dropped + 1))
         return
     is_fresh = recorded_at - observed_at <= state.max_event_age()
-    state.fault.put(
-        rows.NodeFault(
-            node, intern(ruleset), *check, entity, report, report, time, time, observed_at, recorded_at,
-            rows.PENDING if is_fresh else rows.STALE,
-        )
+    row = rows.NodeFault(
+        node, intern(ruleset), *check, entity, alias, report, report, time, time, observed_at, recorded_at, rows.PENDING
     )  # fmt: skip
     if is_fresh:
+        state.fault.put(row)
         state.pend(node, report)
+    else:
+        state.outdate([row])
 
 
 def _counted_time(fact: Fact) -> datetime:
@@ -133,10 +148,14 @@ def _counted_time(fact: Fact) -> datetime:
     return min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
 
 
-def _healthy_since(state: Quarantine, node: str, check: _Check, entity: str, time: datetime) -> bool:
-    """Whether something was reported healthy after a report of this time."""
-    found = (state.healthy.get((node, *check, one)) for one in {entity, ""})
-    return any(row is not None and row.healthy_at > time for row in found)
+def _is_over(state: Quarantine, node: str, check: _Check, entity: str, time: datetime) -> bool:
+    """Whether what a report of this time says is over: something was healthy after that, or the Node was gone."""
+    found = state.node.get(node)
+    if found is not None and is_late(found.former_ended_at, time):
+        return True
+    keys = (*((*check, one) for one in {entity, NODE_ENTITY}), (*_CARD_LEFT, entity))
+    healthy = (state.healthy.get((node, *key)) for key in keys)
+    return any(row is not None and is_late(row.healthy_at, time) for row in healthy)
 
 
 def _card_reported(state: Quarantine, fact: Fact, data: DeviceHealthChanged) -> None:
@@ -148,28 +167,30 @@ def _card_reported(state: Quarantine, fact: Fact, data: DeviceHealthChanged) -> 
 
 
 def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
-    node, time, healthy = fact.event.subject, _counted_time(fact), set(_entities(data.entities))
-    check = _check_of(data)
+    """End what is healthy again: an agent that has just started, or lacks a card, cannot say which one that is."""
+    node, time, check = fact.event.subject, _counted_time(fact), _check_of(data)
+    healthy = {_key_text(one.entity) for one in (*concerned(data), *as_named(data))}
+    if data.devices:
+        healthy.discard(NODE_ENTITY)
     for row in state.fault.where("node", node):
-        is_about = (row.monitor, row.check_name) == check
-        if is_about and (row.entity in healthy or "" in healthy) and not is_late(row.changed_at, time):
+        is_about = row.entity in healthy or NODE_ENTITY in healthy or (not data.devices and row.alias in healthy)
+        if is_about and (row.monitor, row.check_name) == check and not is_late(row.changed_at, time):
             state.fault.delete(state.fault.key_of(row))
             state.touch(node)
-    for entity in sorted(healthy):
-        _note_healthy(state, rows.HealthyCheck(intern(node), *check, entity, time))
+    state.note_healthy(node, [rows.HealthyCheck(intern(node), *check, one, time) for one in sorted(healthy)])
 
 
-def _note_healthy(state: Quarantine, row: rows.HealthyCheck) -> None:
-    key = state.healthy.key_of(row)
-    before = state.healthy.get(key)
-    if before is not None and is_late(before.healthy_at, row.healthy_at):
+def _detached(state: Quarantine, fact: Fact, data: DeviceDetached) -> None:
+    """A card left its slot, whose name begins with that of the node, and its faults with it."""
+    if fact.event.imported:
         return
-    state.healthy.put(row)
-    state.ends().add(key, row.healthy_at)
-    noted = state.healthy.where("node", row.node)
-    if len(noted) > HEALTHY_PER_NODE_MAX:
-        earliest = min(noted, key=lambda one: (one.healthy_at, one))
-        state.healthy.delete(state.healthy.key_of(earliest))
+    node, card, time = intern(data.slot.partition("/")[0]), _key_text(fact.event.subject), _counted_time(fact)
+    _forget(state, fact)
+    for row in state.fault.where("node", node):
+        if row.entity == card and not is_late(row.changed_at, time):
+            state.fault.delete(state.fault.key_of(row))
+            state.touch(node)
+    state.note_healthy(node, [rows.HealthyCheck(node, *_CARD_LEFT, card, time)])
 
 
 def _labelled(state: Quarantine, fact: Fact, data: NodeLabelled) -> None:
@@ -184,18 +205,23 @@ def _put_node(state: Quarantine, fact: Fact, uid: str | None, labels: str) -> No
     node, time = intern(fact.event.subject), fact.event.time
     before = state.node.get(node)
     if before is None or not is_late(before.observed_at, time):
-        row = rows.QuarantineNode(node, uid, labels, time, before and before.quarantined_at)
+        row = before or rows.QuarantineNode(node, uid, labels, time, None, None if uid else time)
+        former_ended_at = row.former_ended_at if row.uid in (None, uid) else time
+        row = row._replace(uid=uid, labels=labels, observed_at=time, former_ended_at=former_ended_at)
         state.put_node(row)
         state.node_ends.note(row)
-        if before is not None and before.uid not in (None, uid):
+        if uid is None:
             _end_faults(state, node)
+        elif before is not None and before.uid != uid:
+            _end_faults(state, node, time)
     state.node_ends.forget(fact)
 
 
-def _end_faults(state: Quarantine, node: str) -> None:
-    """A Node is gone, and its faults with it: if it comes back, its monitors report anew."""
+def _end_faults(state: Quarantine, node: str, before: datetime | None = None) -> None:
+    """A Node is gone, and its faults with it; another one has only those that were reported since it is there."""
     for row in state.fault.where("node", node):
-        state.fault.delete(state.fault.key_of(row))
+        if before is None or row.changed_at < before:
+            state.fault.delete(state.fault.key_of(row))
     state.touch(node)
 
 
@@ -220,7 +246,7 @@ def _released(state: Quarantine, fact: Fact, data: NodeMaintenanceReleased) -> N
         return
     by_hand = source_kind(fact.event.source) is not SourceKind.HEALTH
     state.request.put(request._replace(ended_at=time, by_hand=by_hand))
-    state.ends().add((node, ruleset), time)
+    state.ends().note(node, time)
     if by_hand:
         state.settle(state.standing(node, ruleset), rows.OVERRIDDEN)
 
@@ -241,18 +267,14 @@ def _breaker_reset(state: Quarantine, fact: Fact, _data: QuarantineBreakerReset)
         return
     reset_at, reset_by = counted_as_recorded(fact.event, fact.recorded_ns), fact.event.source.removeprefix("/")
     state.breaker.put(rows.QuarantineBreaker(QUARANTINE, None, "", "", "", 0, 0, reset_at, reset_by))
+    state.empty_window()
     for row in sorted(row for row in state.fault.rows.values() if row.state == rows.HELD):
         state.fault.put(row._replace(state=rows.PENDING, cause=fact.event.id))
         state.pend(row.node, fact.event.id)
 
 
 def _forget(state: Quarantine, fact: Fact) -> None:
-    for key, ended_at in state.ends().pop_expired(counted_as_recorded(fact.event, fact.recorded_ns)):
-        request, check = state.request.get(key), state.healthy.get(key)
-        if request is not None and request.ended_at == ended_at:
-            state.request.delete(key)
-        if check is not None and check.healthy_at == ended_at:
-            state.healthy.delete(key)
+    state.forget(counted_as_recorded(fact.event, fact.recorded_ns))
 
 
 HANDLERS: Handlers = {
@@ -261,6 +283,7 @@ HANDLERS: Handlers = {
     QuarantineBreakerReset: _breaker_reset,
     NodeHealthReported: _reported,
     DeviceHealthChanged: _card_reported,
+    DeviceDetached: _detached,
     NodeLabelled: _labelled,
     NodeUnlabelled: _unlabelled,
     NodeMaintenanceRequested: _requested,

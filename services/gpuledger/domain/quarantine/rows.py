@@ -49,7 +49,8 @@ class RulesetCount(NamedTuple):
 class QuarantineNode(NamedTuple):
     """The Node of a name: its uid (None: there is none) and labels, a JSON object, as of the latest fact.
 
-    `quarantined_at` is when it was last set aside because of a fault.
+    `quarantined_at` is when it was last set aside because of a fault, since the breaker was last reset.
+    `former_ended_at` is when the last Node of the name that is gone was deleted; None where there is none.
     """
 
     node: str
@@ -57,6 +58,7 @@ class QuarantineNode(NamedTuple):
     labels: str
     observed_at: datetime
     quarantined_at: datetime | None
+    former_ended_at: datetime | None
 
     def ended_at(self) -> datetime | None:
         """Since when there is no such Node; None while there is."""
@@ -66,6 +68,7 @@ class QuarantineNode(NamedTuple):
 class NodeFault(NamedTuple):
     """Something unhealthy on a node that a ruleset matches, until it is healthy again.
 
+    `alias` is how its monitor names the entity where that is a card that the node's agent has found; else empty.
     `report` is the first report of it that may lead to a request, `cause` that or the reset of the breaker that led to
     its being assessed. The latest report of it is of `changed_at`, by its monitor's clock of `observed_at`, which is
     earlier where it waited on its way, and was recorded at `recorded_at`.
@@ -76,6 +79,7 @@ class NodeFault(NamedTuple):
     monitor: str
     check_name: str
     entity: str
+    alias: str
     report: str
     cause: str
     reported_at: datetime
@@ -86,7 +90,10 @@ class NodeFault(NamedTuple):
 
 
 class HealthyCheck(NamedTuple):
-    """When a check of a node was last reported healthy, for an entity or (empty) for all."""
+    """When a check of a node was last reported healthy, for an entity or (empty) for all.
+
+    Where neither monitor nor check has a name, the entity is a card that left the node then.
+    """
 
     node: str
     monitor: str
@@ -112,7 +119,7 @@ class QuarantineRequest(NamedTuple):
 
 
 class QuarantineBreaker(NamedTuple):
-    """The circuit breaker: open since `opened_at`, None while it is closed; its window begins at `reset_at` or later.
+    """The circuit breaker: open since `opened_at`, None while it is closed; its window began anew at `reset_at`.
 
     To set `node` aside for `report` would have made it `quarantined` of `nodes`.
     """

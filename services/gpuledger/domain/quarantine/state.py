@@ -1,17 +1,18 @@
 """The state of the quarantine of nodes: standing faults, what is requested for them, and the breaker's window. Pure."""
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
 import orjson
 
-from gpuledger.domain.fact import TableState
+from gpuledger.domain.fact import TableState, is_late
 from gpuledger.domain.quarantine import rows
+from gpuledger.domain.quarantine.expiries import NodeExpiries, moved
 from gpuledger.domain.quarantine.rules import RulesInForce, rules_of
 from gpuledger.domain.table import Table
-from gpuledger.domain.tombstones import RowEnds, Tombstones
+from gpuledger.domain.tombstones import LATE_MAX, RowEnds
 from gpuledger.events.quarantine import QUARANTINE
 
 FAULTS_PER_NODE_MAX: Final = 512
@@ -39,7 +40,7 @@ class Quarantine(TableState):
         self.request = Table(rows.REQUEST, "node")
         self.breaker = Table(rows.BREAKER)
         self.node_ends = RowEnds(self.node, rows.QuarantineNode.ended_at)
-        self._ends: Tombstones | None = None
+        self._ends: NodeExpiries | None = None
         self._existing: int | None = None
         self._window: list[tuple[datetime, str]] | None = None
         self._pending: dict[FaultKey, None] | None = None
@@ -89,7 +90,7 @@ class Quarantine(TableState):
         if self._existing is not None:
             self._existing += (row.uid is not None) - (before is not None and before.uid is not None)
         if self._window is not None and (before and before.quarantined_at) != row.quarantined_at:
-            _replace(self._window, row.node, before and before.quarantined_at, row.quarantined_at)
+            moved(self._window, row.node, before and before.quarantined_at, row.quarantined_at)
         self.node.put(row)
 
     def existing(self) -> int:
@@ -100,11 +101,9 @@ class Quarantine(TableState):
 
     def quarantined_with(self, node: str, at: datetime) -> int:
         """How many nodes would have been set aside within the breaker's window, with this one at that time."""
-        rules, breaker = self.rules(), self.breaker.get(QUARANTINE)
+        rules = self.rules()
         assert rules is not None, "a ruleset has matched"
         since = at - timedelta(seconds=rules.document.breaker.window_s)
-        if breaker is not None and breaker.reset_at is not None:
-            since = max(since, breaker.reset_at)
         if self._window is None:
             self._window = sorted(
                 (row.quarantined_at, row.node) for row in self.node.rows.values() if row.quarantined_at is not None
@@ -113,6 +112,11 @@ class Quarantine(TableState):
         row = self.node.get(node)
         is_in = row is not None and row.quarantined_at is not None and row.quarantined_at > since
         return len(window) - bisect_right(window, since, key=lambda one: one[0]) + (not is_in)
+
+    def empty_window(self) -> None:
+        """Let the breaker's window begin anew: by the log's order, as clocks of its partitions need not agree."""
+        for row in [row for row in self.node.rows.values() if row.quarantined_at is not None]:
+            self.put_node(row._replace(quarantined_at=None))
 
     # What is still to be assessed, and what a fold has touched.
 
@@ -129,15 +133,26 @@ class Quarantine(TableState):
             self._pending = {(row.node, row.cause): None for row in waiting}
         return self._pending
 
-    def waiting(self, node: str, cause: str) -> list[rows.NodeFault]:
-        """The faults of a node that wait to be assessed by a cause."""
-        found = self.fault.where("node", node)
-        return [row for row in found if row.state == rows.PENDING and row.cause == cause]
+    def waiting(self, node: str) -> dict[str, list[rows.NodeFault]]:
+        """The faults of a node that wait to be assessed, by the cause of that."""
+        found: dict[str, list[rows.NodeFault]] = {}
+        for row in self.fault.where("node", node):
+            if row.state == rows.PENDING:
+                found.setdefault(row.cause, []).append(row)
+        return found
 
     def settle(self, faults: list[rows.NodeFault], state: str) -> None:
         """Faults have been assessed."""
         for row in faults:
             self.fault.put(row._replace(state=state))
+
+    def outdate(self, faults: list[rows.NodeFault]) -> None:
+        """Faults lead to nothing any more. Those of a Node that does not exist are forgotten: nobody can look at it."""
+        for row in faults:
+            if self.exists(row.node):
+                self.fault.put(row._replace(state=rows.STALE))
+            else:
+                self.fault.delete(self.fault.key_of(row))
 
     def touch(self, node: str) -> None:
         """A request about the node may be over."""
@@ -148,20 +163,39 @@ class Quarantine(TableState):
         touched, self._touched = self._touched, {}
         return iter(touched)
 
-    def ends(self) -> Tombstones:
-        """The ends of requests and of what is healthy again, those of loaded rows included."""
+    # What is over, until nothing older is to be expected.
+
+    def note_healthy(self, node: str, checks: list[rows.HealthyCheck]) -> None:
+        """Checks of a node are healthy, or cards have left it; the earliest are forgotten beyond the bound."""
+        for row in checks:
+            before = self.healthy.get(self.healthy.key_of(row))
+            if before is None or not is_late(before.healthy_at, row.healthy_at):
+                self.healthy.put(row)
+                self.ends().note(node, row.healthy_at)
+        excess = len(self.healthy.by["node"].get(node)) - HEALTHY_PER_NODE_MAX
+        if excess > 0:
+            noted = sorted(self.healthy.where("node", node), key=lambda one: (one.healthy_at, one))
+            for row in noted[:excess]:
+                self.healthy.delete(self.healthy.key_of(row))
+
+    def ends(self) -> NodeExpiries:
+        """The earliest end of requests of each node and of what is healthy again, those of loaded rows included."""
         if self._ends is None:
-            self._ends = Tombstones()
+            self._ends = NodeExpiries()
             for request in self.request.rows.values():
                 if request.ended_at is not None:
-                    self._ends.add((request.node, request.ruleset), request.ended_at)
+                    self._ends.note(request.node, request.ended_at)
             for check in self.healthy.rows.values():
-                self._ends.add(self.healthy.key_of(check), check.healthy_at)
+                self._ends.note(check.node, check.healthy_at)
         return self._ends
 
-
-def _replace(window: list[tuple[datetime, str]], node: str, before: datetime | None, after: datetime | None) -> None:
-    if before is not None:
-        del window[bisect_left(window, (before, node))]
-    if after is not None:
-        insort(window, (after, node))
+    def forget(self, recorded_at: datetime) -> None:
+        """Forget the requests and healthy checks that were over long before a fact that was recorded then."""
+        ends = self.ends()
+        for node in ends.pop(recorded_at - LATE_MAX):
+            for request in self.request.where("node", node):
+                if request.ended_at is not None and not ends.keeps(node, request.ended_at):
+                    self.request.delete(self.request.key_of(request))
+            for check in self.healthy.where("node", node):
+                if not ends.keeps(node, check.healthy_at):
+                    self.healthy.delete(self.healthy.key_of(check))

@@ -21,7 +21,6 @@ from gpuledger.tools.whatif.quarantine_replay import (
     RecordedQuarantine,
     SetAsideNodes,
     compared,
-    note_recorded,
 )
 
 PODS_ASKED_MAX: Final = 10_000
@@ -58,10 +57,9 @@ async def what_if_quarantine(
         assert isinstance(recorded, Quarantine), "what the service folds into"
         hypothetical = HypotheticalQuarantine(recorded, document)
         was = SetAsideNodes(row for row in recorded.request.rows.values() if row.ended_at is None)
-        projection.pass_on = hypothetical.replay
+        projection.pass_on, projection.pass_on_recorded = hypothetical.replay, was.note_recorded
         async for messages in backend.ledger.history(after=fold.sequence, until=head):
             fold.apply_all(messages)
-            note_recorded(was, messages)
             fold.take_decided()
             fold.waiting.take_returned()
             advance.to(events_up_to(fold.sequence))

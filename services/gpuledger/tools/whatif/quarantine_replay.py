@@ -15,19 +15,18 @@ from gpuledger.domain.quarantine.folds import HANDLERS
 from gpuledger.domain.quarantine.rows import QuarantineRequest, RulesetCount
 from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
 from gpuledger.events.device import DeviceHealthChanged
-from gpuledger.events.envelope import Event, decode
+from gpuledger.events.envelope import Decoded, Event, with_payload
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
 from gpuledger.events.publishing import SourceKind, source_kind
 from gpuledger.events.quarantine import QUARANTINE, NodeFaultAssessed, QuarantineBreakerOpened, QuarantineRulesApplied
-from gpuledger.ledger.api import Message
-from gpuledger.projection.definition import Decision, Decisions
+from gpuledger.projection.definition import Decision, Decisions, Observed
 from gpuledger.tools.whatif.hypothetical import EARLIEST
 
 SOURCE: Final = f"/services/{SourceKind.HEALTH}"
-_OF_MAINTENANCE: Final = tuple(f".{model.EVENT}" for model in (NodeMaintenanceRequested, NodeMaintenanceReleased))
+_OF_MAINTENANCE: Final = frozenset({NodeMaintenanceRequested.TYPE, NodeMaintenanceReleased.TYPE})
 _EPOCH: Final = "what-if"
 
 
@@ -54,6 +53,12 @@ class SetAsideNodes:
         self.rows = [SetAside(one.node, one.ruleset, one.requested_at, None) for one in in_force]
         self._open = {(one.node, one.ruleset): at for at, one in enumerate(self.rows)}
 
+    def note_recorded(self, event: Decoded) -> None:
+        """Take an event of the log in: requests count as the service's own alone, releases by whomever they are."""
+        is_own = source_kind(event.source) is SourceKind.HEALTH
+        if not event.imported and (is_own or isinstance(event.data, NodeMaintenanceReleased)):
+            self.note(event.subject, event.time, event.data)
+
     def note(self, node: str, time: datetime, data: Payload) -> None:
         """Take an event in; only requests and releases of rules count."""
         if not isinstance(data, NodeMaintenanceRequested | NodeMaintenanceReleased):
@@ -70,15 +75,6 @@ class SetAsideNodes:
             self.rows.append(SetAside(*key, time, None))
         else:
             self._open[key] = at
-
-
-def note_recorded(was: SetAsideNodes, messages: Iterable[Message]) -> None:
-    """Take the requests of rules and their releases from the log, those by hand included."""
-    for message in messages:
-        if message.subject.endswith(_OF_MAINTENANCE):
-            event = decode(message.data)
-            if not event.imported:
-                was.note(event.subject, event.time, event.data)
 
 
 class HypotheticalQuarantine:
@@ -109,7 +105,7 @@ class HypotheticalQuarantine:
             return
         self.reports += isinstance(data, NodeHealthReported | DeviceHealthChanged)
         self._fold(fact)
-        self.set_aside.note(fact.event.subject, fact.event.time, data)
+        self.set_aside.note_recorded(fact.event)
         self._take(on_fact(self._state, fact))
         now = counted_as_recorded(fact.event, fact.recorded_ns)
         for assessment in list(on_due(self._state, now)):
@@ -138,15 +134,25 @@ class HypotheticalQuarantine:
 
 
 class RecordedQuarantine(HealthProjection):
-    """Folds the log as the service does, and passes each fact on."""
+    """Folds the log as the service does, and passes on each fact, and each request and release that is in order."""
+
+    observed_types = HealthProjection.observed_types | _OF_MAINTENANCE
 
     def __init__(self) -> None:
         self.pass_on: Callable[[Fact], None] = lambda _fact: None
+        self.pass_on_recorded: Callable[[Decoded], None] = lambda _event: None
 
     def decide(self, state: Quarantine, fact: Fact) -> Decisions:
         """The decisions that follow from a fact."""
         self.pass_on(fact)
         return super().decide(state, fact)
+
+    def observed(self, state: Quarantine, observed: Observed) -> Decisions:
+        """The decisions that follow from an assessment."""
+        if observed.event.type in _OF_MAINTENANCE:
+            self.pass_on_recorded(with_payload(observed.event))
+            return ()
+        return super().observed(state, observed)
 
 
 class Compared(NamedTuple):

@@ -50,11 +50,12 @@ def upgrade() -> None:
     _table(
         "quarantine_node", ("node",),
         node=TEXT, uid=[TEXT], labels=TEXT, observed_at=TIME, quarantined_at=[TIME],
+        former_ended_at=[TIME],
     )  # fmt: skip
     _table(
         "node_fault", ("node", "ruleset", "monitor", "check_name", "entity"),
-        node=TEXT, ruleset=TEXT, monitor=TEXT, check_name=TEXT, entity=TEXT, report=TEXT, cause=TEXT,
-        reported_at=TIME, changed_at=TIME, observed_at=TIME, recorded_at=TIME, state=TEXT,
+        node=TEXT, ruleset=TEXT, monitor=TEXT, check_name=TEXT, entity=TEXT, alias=TEXT, report=TEXT,
+        cause=TEXT, reported_at=TIME, changed_at=TIME, observed_at=TIME, recorded_at=TIME, state=TEXT,
     )  # fmt: skip
     _table(
         "healthy_check", ("node", "monitor", "check_name", "entity"),
