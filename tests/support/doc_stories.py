@@ -114,7 +114,12 @@ INCIDENT: Final = Story(
     ((README, "An incident, from XID to uncordon"),),
     (
         Expected("NATS_URL=", until="curl -s 127.0.0.1:9501/healthz"),
-        Expected("sleep 10", until="kubectl get nodes | grep -q SchedulingDisabled"),
+        # The survey that misses the card: one that is reset before stays unfit for minutes.
+        Expected(
+            "sleep 10",
+            until="kubectl get nodes | grep -q SchedulingDisabled"
+            " && test $(gpuledger log tail -n 500 | grep -c devices-observed) -ge 2",
+        ),
         Expected("w1 is cordoned", shows=r"w1 .*SchedulingDisabled"),
         Expected("gpuledger incident list", shows=r"w1 +DeviceHealth .* XID 79 "),
         Expected("gpuledger get maintenance", shows=r"w1 +health/GPU fatal error ruleset .* Applied "),
