@@ -45,7 +45,11 @@ BEGIN
 END
 """
 
-_HELPERS: Final = ("location_of", "allocation_changes", "container_changes")
+_HELPERS: Final = (
+    *("location_of", "allocation_changes", "container_changes"),
+    *("repeated_min", "flapping_min", "bad_slot_devices_min", "lemon_incidents_min"),
+)
+"""Functions that views and functions over time call, and that are theirs alone."""
 
 _VIEWS: Final = tuple(view_of(report).partition(".")[2] for report in REPORTS)
 _SHADOWED: Final = frozenset(_VIEWS)
