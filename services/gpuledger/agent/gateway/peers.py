@@ -33,7 +33,7 @@ class PeerFolders(NamedTuple):
     proc: Path = PROC
 
 
-class _UnknownError(Exception):
+class _UnidentifiedPeerError(Exception):
     """Nobody can tell who a peer is; the message says why."""
 
 
@@ -47,11 +47,11 @@ def peer_of(connection: socket.socket, folders: PeerFolders) -> Peer:
     with _alive(connection) as is_alive:
         try:
             if pid <= 0:
-                raise _UnknownError("it is invisible to the agent, whose pod needs hostPID.")
+                raise _UnidentifiedPeerError("it is invisible to the agent, whose pod needs hostPID.")
             pod = _pod_of(pid, folders)
             if not is_alive():
-                raise _UnknownError("it has ended. Keep the process that connects.")
-        except _UnknownError as error:
+                raise _UnidentifiedPeerError("it has ended. Keep the process that connects.")
+        except _UnidentifiedPeerError as error:
             return Peer(pid, user, unknown=str(error))
         return Peer(pid, user, pod)
 
@@ -62,9 +62,9 @@ def _pod_of(pid: int, folders: PeerFolders) -> PodName | None:
         started = _start_of(process)
         uid = pod_uid((process / "cgroup").read_text())
         if _start_of(process) != started:
-            raise _UnknownError("it has ended. Keep the process that connects.")
+            raise _UnidentifiedPeerError("it has ended. Keep the process that connects.")
     except (OSError, ValueError, IndexError) as error:
-        raise _UnknownError(f"{process} cannot be read ({error}).") from error
+        raise _UnidentifiedPeerError(f"{process} cannot be read ({error}).") from error
     return None if uid is None else _named(uid, folders.pod_logs)
 
 
@@ -77,9 +77,13 @@ def _named(uid: str, logs: Path) -> PodName:
     try:
         names = [name for name in os.listdir(logs) if name.endswith(f"_{uid}")]  # noqa: PTH208 - names alone
     except OSError as error:
-        raise _UnknownError(f"the logs of pods in {logs} cannot be read ({error.strerror}). Mount them.") from error
+        raise _UnidentifiedPeerError(
+            f"the logs of pods in {logs} cannot be read ({error.strerror}). Mount them."
+        ) from error
     if not names:
-        raise _UnknownError(f"{logs} has no logs of the pod {uid}. GPULEDGER_POD_LOGS names the kubelet's folder.")
+        raise _UnidentifiedPeerError(
+            f"{logs} has no logs of the pod {uid}. GPULEDGER_POD_LOGS names the kubelet's folder."
+        )
     namespace, _, rest = names[0].partition("_")
     return PodName(namespace, rest.removesuffix(f"_{uid}"))
 

@@ -6,22 +6,8 @@ from typing import Any, Final
 from gpuledger.domain.quarantine.expressions import Fields, Variables
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.nvsentinel import STRATEGY_NUMBERS, action_number
 
-RECOMMENDED_ACTIONS: Final[Mapping[str, int]] = {
-    "NONE": 0,
-    "COMPONENT_RESET": 2,
-    "CONTACT_SUPPORT": 5,
-    "RUN_FIELDDIAG": 6,
-    "RESTART_VM": 15,
-    "RESTART_BM": 24,
-    "REPLACE_VM": 25,
-    "RUN_DCGMEUD": 26,
-    "CUSTOM": 27,
-    "UNKNOWN": 99,
-}
-"""Numbers of `datamodels.RecommendedAction`: rules compare these."""
-
-_STRATEGIES: Final = {"execute-remediation": 1, "store-only": 2, "store-and-analyse": 3}
 _OVERRIDES: Final[Fields] = {"force": None, "skip": None}
 
 EVENT_FIELDS: Final[Fields] = {
@@ -83,15 +69,8 @@ def _event(event: Decoded, data: NodeHealthReported) -> dict[str, Any]:
         "entitiesImpacted": [{"entityType": one.type, "entityValue": one.value} for one in data.entities],
         "metadata": dict(data.metadata),
         "nodeName": event.subject,
-        "processingStrategy": _STRATEGIES[data.strategy],
+        "processingStrategy": STRATEGY_NUMBERS[data.strategy],
         "generatedTimestamp": {"seconds": seconds, "nanos": event.time.microsecond * 1000},
         "quarantineOverrides": data.quarantine.model_dump(),
         "drainOverrides": data.drain.model_dump(),
     }
-
-
-def action_number(action: str) -> int:
-    """The number of a recommended action, which is its name where it has none here."""
-    if action.isascii() and action.isdecimal():
-        return min(int(action), 2**31 - 1)
-    return RECOMMENDED_ACTIONS.get(action, RECOMMENDED_ACTIONS["UNKNOWN"])
