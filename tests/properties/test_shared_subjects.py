@@ -121,6 +121,16 @@ def test_what_is_rejected_is_in_the_index_and_what_cannot_be_read_is_not() -> No
     assert list(rows) == [(IndexedName("pod", "team/a").digest, 2), (IndexedName("device", "GPU-1.2").digest, 6)]
 
 
+def test_an_assignment_stands_under_its_device_and_under_its_pool() -> None:
+    decisions = [
+        event(DeviceAssignmentChanged(pool=pool, reason="Assigned"), "g1", number=number, source="/services/pools")
+        for number, pool in enumerate(["a", None], 1)
+    ]
+    rows = folded(EventIndexProjection(), log_of(decisions)).state.tables()[INDEXED_EVENT.name].rows
+    device, pool = IndexedName("device", "g1").digest, IndexedName(ASSIGNED, "a").digest
+    assert sorted(rows) == sorted([(device, 1), (pool, 1), (device, 2)])
+
+
 @pytest.mark.parametrize("data", [b"\xff", b"\0", b'{"subject": "\0"}'])
 def test_what_is_no_text_for_a_database_stays_in_the_log_alone(data: bytes) -> None:
     one = Message("ledger.node.n1.device.d1.gone", data, 1, 1_000)

@@ -241,6 +241,14 @@ def test_a_report_that_waited_long_on_its_node_leads_to_nothing() -> None:
     assert len(log.record("n2", reported("0", first_at=at(2)), 601)) == 1
 
 
+def test_the_age_of_a_report_counts_from_its_monitors_time_when_the_decider_comes_late() -> None:
+    log = begun()
+    log.runs = False
+    log.record("n1", reported("0", first_at=at(0)), 300)
+    log.record("n2", reported("0", first_at=at(200)), 300)
+    assert [one.subject for one in log.pass_time(700)] == ["n2"]
+
+
 def test_an_agents_own_verdict_on_a_card_counts_as_a_report_of_a_monitor() -> None:
     log, agent = begun(), "/nodes/n1/agent"
     fault = DeviceHealthChanged(healthy=False, kind="XID 79", message="fallen off the bus")
