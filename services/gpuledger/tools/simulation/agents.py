@@ -13,6 +13,7 @@ from typing import Final
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.events.device import (
     Card,
+    DeviceErrorsObserved,
     DeviceFailed,
     DeviceHealthChanged,
     DevicePoolApplied,
@@ -74,6 +75,11 @@ class Agents:
         """Record the failure of a card."""
         slot = place_of(node, card.pci_address)
         await self._record(node, _card(node, card), DeviceFailed(kind=kind, slot=slot, message=message))
+
+    async def errors_observed(self, node: str, card: Card, kind: str, message: str) -> None:
+        """Record an error of an application that leaves the card usable."""
+        data = DeviceErrorsObserved(kind=kind, cause="application", first_at=self._clock(), message=message)
+        await self._record(node, _card(node, card), data)
 
     async def unhealthy(self, node: str, card: Card, kind: str, message: str) -> None:
         """Record that a card can no longer be used."""

@@ -144,11 +144,13 @@ class Simulation:
 
     async def _fail(self, failed: decide.CardFailed) -> None:
         node, card, xid = failed.slot_id.node, failed.card, failed.xid
+        if not failed.out_of_service:
+            await self._agents.errors_observed(node, card, xid.kind, xid.message)
+            return
         await self._agents.failed(node, card, xid.kind, xid.message)
-        if failed.out_of_service:
-            await self._agents.reported(node, card, xid, failed.remedy)
-            await self._agents.unhealthy(node, card, xid.kind, xid.message)
-            await self._report(node)
+        await self._agents.reported(node, card, xid, failed.remedy)
+        await self._agents.unhealthy(node, card, xid.kind, xid.message)
+        await self._report(node)
 
     async def _start(self, running_pod: RunningPod) -> None:
         name = running_pod.pod.name
