@@ -45,7 +45,7 @@ async def _record(nats_url: str, database_url: str) -> None:
     held = event(HELD, "n1/ml/trainer-0/main", number=number, at=7, source="/nodes/n1/agent")
     eva = event(BY_EVA, "n1", at=8.3, source="/operators/eva")
     async with new_ledger(nats_url) as ledger:
-        await publish(ledger, [in_force(), held, *reported(*REPORTS_OF_HEALTH), eva])
+        await publish(ledger, [in_force(), held, eva, *reported(*REPORTS_OF_HEALTH)])
         await seal(ledger, database_url, 2)
 
 

@@ -28,6 +28,12 @@ from gpuledger.tools.queries.backend import Backend, bring_current, named_projec
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.rows import rows_where
 
+BEFORE_FIRST_MAX: Final = 10_000
+"""How many messages of the log before the row of the first report are looked at.
+
+Reports of one time are one row, which has the place of the last, and clocks differ.
+"""
+
 _PLACES: Final = f"""
 SELECT min(position) FROM gpuledger_live.{REPORT.name}
 WHERE scope = %(scope)s AND entity = %(entity)s AND reported_at >= %(opened_at)s
@@ -117,7 +123,7 @@ async def _messages(
     backend: Backend, bounds: Bounds, first: Offset, head: Offset, held: Sequence[Offset]
 ) -> list[Message]:
     """What may belong to the incident, in the order of the log."""
-    ledger, behind = backend.ledger, back(first, 1)
+    ledger, behind = backend.ledger, back(first, BEFORE_FIRST_MAX)
     found: dict[Offset, Message] = {}
     subjects = [(behind, aggregate_filter("node", bounds.node)), (ORIGIN, aggregate_filter("quarantine"))]
     if bounds.device is not None:

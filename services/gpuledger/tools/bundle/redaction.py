@@ -42,10 +42,10 @@ ID: Final = "id"
 
 _WORDS: Final = {Class.NODES: "node", Class.PODS: "pod", Class.CARDS: "GPU", Class.PEOPLE: "user", Class.TEXTS: "text"}
 _NAMES: Final[Mapping[str, Class]] = {
-    "node": Class.NODES,
+    **dict.fromkeys(("node", "uid"), Class.NODES),
     **dict.fromkeys(("namespace", "pod", "container", "claim"), Class.PODS),
-    **dict.fromkeys(("uuid", "device", "serial", "card", "name", "pci_address"), Class.CARDS),
-    "message": Class.TEXTS,
+    **dict.fromkeys(("uuid", "device", "serial", "card", "pci_address"), Class.CARDS),
+    **dict.fromkeys(("message", "file"), Class.TEXTS),
 }
 """The fields of payloads that hold such values."""
 
@@ -138,9 +138,11 @@ def _values(document: Document) -> Iterator[tuple[Class, str]]:
     if aggregate == "node":
         yield Class.NODES, document["subject"]
     elif aggregate == "device":
-        yield Class.CARDS, document["subject"]
+        yield from ((Class.CARDS, one) for one in (document["subject"], document["data"].get("name")) if one)
     if (origin := _ORIGIN.match(document["source"])) is not None:
         yield Class.NODES if origin[1] == "nodes" else Class.PEOPLE, origin[2]
+        if origin[1] == "operators" and isinstance(reason := document["data"].get("reason"), str):
+            yield Class.TEXTS, reason  # A person has typed it; those of services are words of ours.
     yield from _within(document["data"])
 
 

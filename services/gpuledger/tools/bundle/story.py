@@ -1,6 +1,6 @@
 """What a bundle's events amount to: the incident as its ledger shows it, made anew from the events alone. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gpuledger.domain.fact import Fact, time_of_ns
@@ -9,7 +9,9 @@ from gpuledger.domain.health.entities import NODE_ENTITY
 from gpuledger.domain.health.rows import Health, HealthReport, Incident
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads.allocations import AllocationRange, Allocations
+from gpuledger.events.device import DeviceReportAccepted, JudgedReport
 from gpuledger.events.position import Generations, number_of
+from gpuledger.projection.route import accepted
 from gpuledger.tools.bundle.verify import REDACTED, SEALED, UNSEALED, WITHHELD, Bundle, BundledEvent
 
 REPORT_COLUMNS: Final = (
@@ -43,7 +45,7 @@ def bundle_document(bundle: Bundle) -> Document:
 
 
 def incident_document(bundle: Bundle) -> Document | None:
-    """The incident with its reports and holders, as `incident show` has it; None: its reports are withheld."""
+    """The incident with its reports and holders, as `incident show` has it; None: its first report is not shown."""
     health, held = _folded(bundle.events)
     found = next((one for one in health.incident.rows.values() if one.incident == bundle.head.incident), None)
     if found is None:
@@ -62,19 +64,31 @@ def incident_document(bundle: Bundle) -> Document | None:
 
 
 def _folded(events: Iterable[BundledEvent]) -> tuple[Health, Allocations]:
-    health, held, ids = Health(), Allocations(), set[str]()
+    health, held = Health(), Allocations()
     for table in (*health.tables().values(), *held.tables().values()):
         table.never_written()
-    for one in events:
-        if one.event is None or one.event.id in ids:
-            continue
-        ids.add(one.event.id)
-        fact, data = Fact(one.event, one.position, one.recorded_ns), one.event.data
+    for fact in _facts(events):
+        data = fact.event.data
         if (handler := health_fold.HANDLERS.get(type(data))) is not None:
             handler(health, fact, data)
         elif (handler := allocations.HANDLERS.get(type(data))) is not None:
             handler(held, fact, data)
     return health, held
+
+
+def _facts(events: Iterable[BundledEvent]) -> Iterator[Fact]:
+    """What folds hear: each event once, and an agent's report on a card where it was accepted."""
+    shown = [(one, one.event) for one in events if one.event is not None]
+    judged = {event.data.report for _, event in shown if isinstance(event.data, JudgedReport)}
+    ids = set[str]()
+    for one, event in shown:
+        if event.id in ids or event.id in judged:
+            continue
+        ids.add(event.id)
+        data = event.data
+        yield Fact(
+            accepted(event, data) if isinstance(data, DeviceReportAccepted) else event, one.position, one.recorded_ns
+        )
 
 
 def _is_of(incident: Incident, report: HealthReport) -> bool:
@@ -144,7 +158,7 @@ def _notes(bundle: Bundle, incident: Document | None) -> Iterable[str]:
         if count := sum(one.standing == kind for one in bundle.events):
             yield f"{count} events are {kind}: {words}."
     if incident is None:
-        yield "The reports of the incident are withheld, so its course is not shown."
+        yield "The first report of the incident is not shown, so its course is not."
     if bundle.gaps:
         yield f"The chain of seals is left out at {bundle.gaps} places; each part is proven by itself."
     if bundle.seal_digest is not None:

@@ -5,18 +5,21 @@ from typing import Final
 
 from gpuledger.domain.fact import counted_as_recorded
 from gpuledger.events.catalogue import registry
-from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
+from gpuledger.events.device import DeviceDetached, DeviceHealthChanged, JudgedReport
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import order
 from gpuledger.events.quarantine import QuarantineBreakerReset
-from gpuledger.events.subjects import ROOT, aggregate_filter, escape
+from gpuledger.events.subjects import ROOT, aggregate_filter, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.explain.node_document import Document, node_document
 from gpuledger.tools.explain.node_events import Recorded
 from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.named_events import messages_about
+from gpuledger.tools.queries.named_events import messages_about, messages_about_each
+
+DEVICES_MAX: Final = 256
+"""Cards of a node whose reports are explained, the last that its agent reported."""
 
 NO_SUCH: Final = "List them with `gpuledger get nodes`"
 
@@ -30,19 +33,18 @@ async def why_node(backend: Backend, node: str, at: datetime | None, moment: str
     about = [one async for messages in messages_about(backend, "node", node) for one in messages]
     if not about:
         raise RequestError(f"The ledger has no events about a node {node!r}", NO_SUCH)
-    slot = f"{node}/"
-    other = [
-        one
-        for subject in (
-            f"{ROOT}.node.{escape(node)}.{DeviceHealthChanged.AGGREGATE}.*.{DeviceHealthChanged.EVENT}",
-            f"{ROOT}.*.*.{DeviceDetached.AGGREGATE}.*.{DeviceDetached.EVENT}",
-            aggregate_filter(QuarantineBreakerReset.AGGREGATE),
-        )
-        async for messages in backend.ledger.history(subject_filter=subject)
-        for one in messages
-    ]
-    found = _recorded(backend, sorted((*about, *other), key=lambda one: order(one.sequence)))
-    return node_document(node, moment, [one for one in found if _counts(one, slot, at)])
+    reports = f"{ROOT}.node.{escape(node)}.{DeviceHealthChanged.AGGREGATE}.*.{DeviceHealthChanged.EVENT}"
+    of_agent = await _read(backend, reports)
+    cards = list(dict.fromkeys(parse_subject(one.subject).id or "" for one in of_agent))[-DEVICES_MAX:]
+    of_cards = (await messages_about_each(backend, "device", cards)).values()
+    rules = await _read(backend, aggregate_filter(QuarantineBreakerReset.AGGREGATE))
+    messages = {one.sequence: one for found in (about, of_agent, rules, *of_cards) for one in found}
+    found = _recorded(backend, sorted(messages.values(), key=lambda one: order(one.sequence)))
+    return node_document(node, moment, [one for one in found if _counts(one, node, at)])
+
+
+async def _read(backend: Backend, subject: str) -> list[Message]:
+    return [one async for messages in backend.ledger.history(subject_filter=subject) for one in messages]
 
 
 def _recorded(backend: Backend, messages: list[Message]) -> list[Recorded]:
@@ -58,7 +60,15 @@ def _recorded(backend: Backend, messages: list[Message]) -> list[Recorded]:
     return list(found.values())
 
 
-def _counts(one: Recorded, slot: str, at: datetime | None) -> bool:
+def _counts(one: Recorded, node: str, at: datetime | None) -> bool:
+    """Whether it is about the node, or the quarantine of all, and had happened by then."""
     data = one.event.data
-    is_here = not isinstance(data, DeviceDetached) or data.slot.startswith(slot)
+    if isinstance(data, DeviceDetached):
+        is_here = data.slot.partition("/")[0] == node
+    elif isinstance(data, JudgedReport):
+        is_here = data.node == node
+    elif data.AGGREGATE == DeviceDetached.AGGREGATE:
+        is_here = isinstance(data, DeviceHealthChanged) and origin_of(one.event.source).name == node
+    else:
+        is_here = True
     return is_here and (at is None or one.event.time <= at)

@@ -9,7 +9,7 @@ from gpuledger.domain.health.entities import NODE_ENTITY, as_named, concerned
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.quarantine.inputs import variables
 from gpuledger.domain.quarantine.rules import FORCED, RulesInForce, Verdict
-from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
+from gpuledger.events.device import DeviceDetached, DeviceHealthChanged, DeviceReportAccepted, JudgedReport
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import NodeMaintenanceExpired, NodeMaintenanceReleased, NodeMaintenanceRequested
@@ -103,7 +103,12 @@ class NodeEvents:
         self._exists = False
         self._breaker: str | None = None
         self._rules: RulesInForce | None = None
-        for one in events:
+        self.accepted: dict[str, Recorded] = {}
+        """The events that accept an agent's report on a card, by the report's id."""
+
+        found = list(events)
+        self._with_verdict = {one.event.data.report for one in found if isinstance(one.event.data, JudgedReport)}
+        for one in found:
             self.by_id.setdefault(one.event.id, one)
             self._take(one)
 
@@ -150,9 +155,12 @@ class NodeEvents:
         data = one.event.data
         if isinstance(data, NodeHealthReported):
             self._reported(one, one.event, data)
-        elif isinstance(data, DeviceHealthChanged):
-            event = one.event._replace(subject=self.node)
-            self._reported(one, event, card_report(one.event.subject, data))
+        elif isinstance(data, DeviceHealthChanged) and one.event.id not in self._with_verdict:
+            self._card_reported(one, data)
+        elif isinstance(data, DeviceReportAccepted) and (report := self.by_id.get(data.report)) is not None:
+            self.accepted[data.report] = one
+            if isinstance(report.event.data, DeviceHealthChanged):
+                self._card_reported(report, report.event.data)
         elif isinstance(data, DeviceDetached):
             for key in [key for key in self.standing if key[2] == one.event.subject]:
                 del self.standing[key]
@@ -180,6 +188,9 @@ class NodeEvents:
             key = (*check, about.entity)
             if key in self.standing or len(self.standing) < STANDING_MAX:
                 self.standing.setdefault(key, []).append(report)
+
+    def _card_reported(self, one: Recorded, data: DeviceHealthChanged) -> None:
+        self._reported(one, one.event._replace(subject=self.node), card_report(one.event.subject, data))
 
     def _healthy(self, check: tuple[str, str], entities: set[str], data: NodeHealthReported) -> None:
         is_whole = NODE_ENTITY in entities and not data.devices

@@ -7,7 +7,7 @@ without a word here.
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from gpuledger.events.device import DeviceHealthChanged
+from gpuledger.events.device import DeviceHealthChanged, DeviceReportAccepted
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import (
     DrainState,
@@ -31,6 +31,7 @@ from gpuledger.tools.explain.node_events import NodeEvents, Recorded, Span
 Document = dict[str, Any]
 
 _NAMES: Final[dict[type[Payload], str]] = {
+    DeviceReportAccepted: "accepted",
     NodeFaultAssessed: "assessed",
     QuarantineBreakerReset: "breaker reset",
     NodeMaintenanceRequested: "requested",
@@ -54,6 +55,8 @@ def chain(events: NodeEvents, span: Span) -> list[Document]:
     cause = events.cause_of(request)
     if cause is not None:
         found[cause.event.id] = cause
+        if (verdict := events.accepted.get(cause.event.id)) is not None:
+            found[verdict.event.id] = verdict
         if (assessment := events.assessed.get(cause.event.id)) is not None:
             found[assessment.recorded.event.id] = assessment.recorded
     found |= _followed(events, [request])
@@ -153,7 +156,7 @@ def _detail(data: Payload) -> str:
         case DeviceHealthChanged():
             text = ": ".join(filter(None, (data.kind, data.message)))
         case NodeMaintenanceRequested():
-            text = f"{data.owner}: {data.message or data.reason}"
+            text = f"{data.owner}: {data.reason}"
         case NodeMaintenanceReleased():
             text = f"{data.owner}: {data.reason}"
         case NodeIsolationChanged():

@@ -58,7 +58,7 @@ def answer(node: str, requests: Sequence[Document], reports: Sequence[Document])
     """The sentence that answers."""
     in_force = [one for one in requests if one["ended"] is None]
     if in_force:
-        return f"{node} is set aside: " + "; ".join(_held_by(one) for one in in_force)
+        return f"{node} is set aside " + "; and ".join(_held_by(one) for one in in_force)
     unhealthy = f", though {len(reports)} reports stand that it is unhealthy (see above)" if reports else ""
     if not requests:
         return f"{node} is not set aside: nobody has requested it{unhealthy}"
@@ -68,7 +68,7 @@ def answer(node: str, requests: Sequence[Document], reports: Sequence[Document])
 
 def _held_by(one: Document) -> str:
     latency = one["latencyMs"]
-    quick = f", in force {latency:,.0f} ms after the first of it was recorded" if latency is not None else ""
+    quick = f", in force {latency:,.0f} ms after its cause was recorded" if latency is not None else ""
     return f"by {one['owner']} since {_text(one['since'])}, {one['state']}{quick}"
 
 

@@ -203,7 +203,7 @@ def test_each_hop_has_its_latency_from_report_to_uncordon() -> None:
     (one,) = found["requests"]
     assert hops(one["hops"]) == [("reported", 0), ("requested", 5), ("decided", 10), ("cordoned", 20)]
     assert (one["latencyMs"], one["state"], one["version"], one["ruleset"]) == (35, "cordoned", "f" * 64, "fatal")
-    assert found["answer"].endswith("cordoned, in force 35 ms after the first of it was recorded")
+    assert found["answer"].endswith("cordoned, in force 35 ms after its cause was recorded")
 
     healthy = story.add(card_report("a", healthy=True), "/nodes/n1/agent", 1000)
     release = story.add(NodeMaintenanceReleased(owner="health/fatal", reason="Healthy"), "/services/health", 7, healthy)
