@@ -14,20 +14,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.domain.health.fold import scope_of
+from gpuledger.domain.health.incidents import incident_id
+from gpuledger.domain.health.own_reports import AGENT_CHECK, AGENT_MONITOR
+from gpuledger.events.device import DeviceHealthChanged, DeviceReportAccepted, DeviceReportRejected
 from gpuledger.events.digests import NOTHING, chained, digest_of
 from gpuledger.events.envelope import Decoded, decode, encode
 from gpuledger.events.ledger import LedgerSealed
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
-from gpuledger.tools.bundle import lines, verify, write
+from gpuledger.tools.bundle import lines, story, verify, write
 from gpuledger.tools.bundle.lines import BundleError, EventLine, Head, Recorded, Redacted, Withheld
 from gpuledger.tools.bundle.redaction import SALT_BYTES, Class, commitment_of, redact
 from gpuledger.tools.bundle.signing import is_signed
-from gpuledger.tools.bundle.story import bundle_document
-from gpuledger.tools.bundle.verify import Bundle, open_bundle
+from gpuledger.tools.bundle.story import bundle_document, incident_document
+from gpuledger.tools.bundle.verify import Bundle, BundledEvent, open_bundle
 from gpuledger.tools.bundle.write import Parts, seals_over, write_bundle
 from gpuledger.tools.errors import RequestError, ToolError
-from support.events import event, outgoing
+from support.events import AGENT, event, outgoing
 from support.health import REPORTS_OF_HEALTH, card_report, reported
 
 SALT = b"s" * SALT_BYTES
@@ -191,6 +195,7 @@ def test_a_reader_may_name_the_key_and_a_seal(unsigned: bytes) -> None:
         ("BUNDLE_BYTES_MAX", 600, "more than 600 bytes"),
         ("LINE_BYTES_MAX", 100, "more than 100 bytes"),
         ("EVENTS_MAX", 2, "more than 2 events"),
+        ("EVENT_BYTES_MAX", 800, "more than 800 bytes"),
         ("SEALS_MAX", 1, "too many"),
     ],
 )
@@ -272,3 +277,27 @@ def test_equal_values_have_equal_pseudonyms_and_commitments_can_be_shown() -> No
 def test_a_salt_has_its_length() -> None:
     with pytest.raises(RequestError, match="3 bytes, not 32"):
         redact([], [Class.NODES], b"abc")
+
+
+def test_an_agents_report_on_a_card_counts_where_it_was_accepted() -> None:
+    data = DeviceHealthChanged(healthy=False, kind="XID 79", message="fell off the bus")
+    report = event(data, "GPU-1", at=1, source=AGENT)
+    judged = {"node": "n1", "report": report.id, "type": report.type, "epoch": report.epoch, "number": 1}
+    verdict = DeviceReportAccepted(**judged, data=data.model_dump(mode="json"))
+    accepted = event(verdict, "GPU-1", at=1, source="/services/inventory")
+    rejected = DeviceReportRejected(**judged | {"report": "other"}, located_on="n2")
+    other = event(data, "GPU-1", at=2, source=AGENT, event_id="other")
+    shown = [report, accepted, other, event(rejected, "GPU-1", at=2, source="/services/inventory")]
+    name = incident_id(scope_of("n1", AGENT_MONITOR, AGENT_CHECK), "GPU-1", report.time)
+    head = Head(ledger="memory", generation=1, incident=name)
+    events = [BundledEvent(at, at, one, one.type, "sealed", True) for at, one in enumerate(shown, 1)]
+    found = incident_document(Bundle(head, events, {}, 1, 1, 4, "0" * 64, 0, "0" * 64, None))
+    assert found is not None
+    assert [(one["position"], one["reports"]) for one in found["timeline"]] == [(2, 1)]
+
+
+def test_events_about_too_much_are_not_folded(monkeypatch: pytest.MonkeyPatch, unsigned: bytes) -> None:
+    monkeypatch.setattr(story, "FOLDED_MAX", 1)
+    document = bundle_document(_opened(unsigned))
+    assert document["incident"] is None
+    assert "about too much" in " ".join(document["notes"])

@@ -17,7 +17,16 @@ from gpuledger.events.errors import EventError
 from gpuledger.events.position import ORIGIN, Offset, back, number_of, order
 from gpuledger.events.subjects import aggregate_filter
 from gpuledger.ledger.api import Message
-from gpuledger.tools.bundle.lines import EVENTS_MAX, LINE_BYTES_MAX, EventLine, Head, Recorded, Redacted, Withheld
+from gpuledger.tools.bundle.lines import (
+    EVENT_BYTES_MAX,
+    EVENTS_MAX,
+    LINE_BYTES_MAX,
+    EventLine,
+    Head,
+    Recorded,
+    Redacted,
+    Withheld,
+)
 from gpuledger.tools.bundle.redaction import Class, redact
 from gpuledger.tools.bundle.select import Bounds, Candidate, candidates, chosen, incident_name
 from gpuledger.tools.bundle.verify import Bundle
@@ -84,9 +93,11 @@ async def export_incident(backend: Backend, incident: str, path: Path, options: 
     bounds, first, held = found
     head = await backend.ledger.head()
     events = chosen(candidates(await _messages(backend, bounds, first, head, held)), bounds)
-    if len(events) > EVENTS_MAX:
+    size = sum(len(one.message.data) for one in events)
+    if len(events) > EVENTS_MAX or size > EVENT_BYTES_MAX:
         raise RequestError(
-            f"The incident has {len(events):,} events, and a bundle may have {EVENTS_MAX:,}",
+            f"The incident has {len(events):,} events of {size:,} bytes, and a bundle may have {EVENTS_MAX:,} of "
+            f"{EVENT_BYTES_MAX:,}",
             "`gpuledger log export` writes the whole log",
         )
     lines, commitments, name = _event_lines(events, bounds, options)

@@ -22,6 +22,9 @@ LINE_BYTES_MAX: Final = 4 * 1024 * 1024
 EVENTS_MAX: Final = 10_000
 """How many events a bundle may have, with those that are withheld."""
 
+EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
+"""How large the bodies of a bundle's events may be together: they are what is kept in memory."""
+
 SEALS_MAX: Final = 10_000
 """How many seals a bundle may have."""
 

@@ -9,8 +9,10 @@ from gpuledger.domain.health.entities import NODE_ENTITY
 from gpuledger.domain.health.rows import Health, HealthReport, Incident
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads.allocations import AllocationRange, Allocations
+from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.device import DeviceReportAccepted, JudgedReport
-from gpuledger.events.position import Generations, number_of
+from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.position import Generations, number_of, order
 from gpuledger.projection.route import accepted
 from gpuledger.tools.bundle.verify import REDACTED, SEALED, UNSEALED, WITHHELD, Bundle, BundledEvent
 
@@ -21,6 +23,9 @@ REPORT_COLUMNS: Final = (
 HOLDER_COLUMNS: Final = (
     "node", "namespace", "pod", "container", "resource", "claim", "slice", "valid_from", "valid_to",
 )  # fmt: skip
+
+FOLDED_MAX: Final = 100_000
+"""How many entities and units the shown events may be about, for the incident's course to be made of them."""
 
 STANDINGS: Final = {
     SEALED: "the ledger's seals prove them as they are",
@@ -45,8 +50,17 @@ def bundle_document(bundle: Bundle) -> Document:
 
 
 def incident_document(bundle: Bundle) -> Document | None:
-    """The incident with its reports and holders, as `incident show` has it; None: its first report is not shown."""
-    health, held = _folded(bundle.events)
+    """The incident with its reports and holders, as `incident show` has it.
+
+    None: its first report is not shown, or the events are about more than is folded.
+
+    Raises:
+        BundleError: an event is none that a ledger has.
+    """
+    facts = sorted(_facts(bundle.events), key=lambda one: (one.event.time, order(one.sequence)))
+    if sum(map(_breadth, facts)) > FOLDED_MAX:
+        return None
+    health, held = _folded(facts)
     found = next((one for one in health.incident.rows.values() if one.incident == bundle.head.incident), None)
     if found is None:
         return None
@@ -63,11 +77,19 @@ def incident_document(bundle: Bundle) -> Document | None:
     }
 
 
-def _folded(events: Iterable[BundledEvent]) -> tuple[Health, Allocations]:
+def _breadth(fact: Fact) -> int:
+    data = fact.event.data
+    if isinstance(data, NodeHealthReported):
+        return len(data.entities) + len(data.devices)
+    return data.units if isinstance(data, AllocationObserved) else 1
+
+
+def _folded(facts: Iterable[Fact]) -> tuple[Health, Allocations]:
+    """The rows of facts that come in the order of their times: then each needs what is open alone."""
     health, held = Health(), Allocations()
     for table in (*health.tables().values(), *held.tables().values()):
         table.never_written()
-    for fact in _facts(events):
+    for fact in facts:
         data = fact.event.data
         if (handler := health_fold.HANDLERS.get(type(data))) is not None:
             handler(health, fact, data)
@@ -158,7 +180,7 @@ def _notes(bundle: Bundle, incident: Document | None) -> Iterable[str]:
         if count := sum(one.standing == kind for one in bundle.events):
             yield f"{count} events are {kind}: {words}."
     if incident is None:
-        yield "The first report of the incident is not shown, so its course is not."
+        yield "The incident's course is not shown: its first report is not here, or its events are about too much."
     if bundle.gaps:
         yield f"The chain of seals is left out at {bundle.gaps} places; each part is proven by itself."
     if bundle.seal_digest is not None:

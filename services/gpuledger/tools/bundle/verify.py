@@ -18,6 +18,7 @@ from gpuledger.events.position import Offset
 from gpuledger.tools.bundle.lines import (
     BUNDLE_BYTES_MAX,
     DAMAGED,
+    EVENT_BYTES_MAX,
     EVENTS_MAX,
     FORMAT,
     LINE_BYTES_MAX,
@@ -153,6 +154,7 @@ class _Reader:
         self._seals = 0
         self._gaps = 0
         self._is_tail = False
+        self._event_bytes = 0
 
     def take(self, number: int, raw: bytes) -> None:
         if self._end is not None:
@@ -227,6 +229,9 @@ class _Reader:
     def _add(self, number: int, line: EventLine) -> None:
         if len(self._events) >= EVENTS_MAX:
             raise BundleError(f"It has more than {EVENTS_MAX:,} events", "This is no bundle of ours")
+        self._event_bytes += 0 if isinstance(line, Withheld) else len(line.data)
+        if self._event_bytes > EVENT_BYTES_MAX:
+            raise BundleError(f"Its events have more than {EVENT_BYTES_MAX:,} bytes", "This is no bundle of ours")
         if self._chain is None and not self._is_tail:
             raise BundleError(f"Line {number} has an event outside a segment", DAMAGED)
         if self._chain is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuledger.events.device import DeviceHealthChanged, DeviceReportAccepted, DeviceReportRejected
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.maintenance import (
     Drain,
@@ -259,3 +260,19 @@ def test_what_another_service_records_of_the_same_cause_is_a_hop() -> None:
     story.add(NodeUnlabelled(), "/services/another", 4, request)
     (one,) = node_document(NODE, "now", story.recorded)["requests"]
     assert hops(one["hops"])[-1] == ("unlabelled", 4)
+
+
+def test_an_agents_report_on_a_card_has_the_hop_of_its_acceptance() -> None:
+    story, agent, inventory = Story(), "/nodes/n1/agent", "/services/inventory"
+    data = DeviceHealthChanged(healthy=False, kind="XID 79")
+    report, other = story.add(data, agent, 0), story.add(data, agent, 1)
+    judged = {"node": NODE, "type": data.TYPE, "epoch": "e", "number": 1}
+    rejected = DeviceReportRejected(**judged, report=other.id, located_on="n2")
+    story.add(rejected, inventory, 2, other)
+    standing = node_document(NODE, "now", story.recorded)["reports"]
+    assert [one["event"] for one in standing] == [report.id], "one that is rejected does not stand"
+    story.add(DeviceReportAccepted(**judged, report=report.id, data=data.model_dump()), inventory, 3, report)
+    story.set_aside("health/fatal", "/services/health", report)
+    found = node_document(NODE, "now", story.recorded)
+    assert hops(found["requests"][0]["hops"])[:3] == [("reported", 0), ("accepted", 6), ("requested", 5)]
+    assert [one["event"] for one in found["reports"]] == [report.id]
