@@ -7,6 +7,7 @@ from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -282,7 +283,13 @@ def test_a_salt_has_its_length() -> None:
 def test_an_agents_report_on_a_card_counts_where_it_was_accepted() -> None:
     data = DeviceHealthChanged(healthy=False, kind="XID 79", message="fell off the bus")
     report = event(data, "GPU-1", at=1, source=AGENT)
-    judged = {"node": "n1", "report": report.id, "type": report.type, "epoch": report.epoch, "number": 1}
+    judged: dict[str, Any] = {
+        "node": "n1",
+        "report": report.id,
+        "type": report.type,
+        "epoch": report.epoch,
+        "number": 1,
+    }
     verdict = DeviceReportAccepted(**judged, data=data.model_dump(mode="json"))
     accepted = event(verdict, "GPU-1", at=1, source="/services/inventory")
     rejected = DeviceReportRejected(**judged | {"report": "other"}, located_on="n2")

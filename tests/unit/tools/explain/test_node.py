@@ -266,7 +266,7 @@ def test_an_agents_report_on_a_card_has_the_hop_of_its_acceptance() -> None:
     story, agent, inventory = Story(), "/nodes/n1/agent", "/services/inventory"
     data = DeviceHealthChanged(healthy=False, kind="XID 79")
     report, other = story.add(data, agent, 0), story.add(data, agent, 1)
-    judged = {"node": NODE, "type": data.TYPE, "epoch": "e", "number": 1}
+    judged: dict[str, Any] = {"node": NODE, "type": data.TYPE, "epoch": "e", "number": 1}
     rejected = DeviceReportRejected(**judged, report=other.id, located_on="n2")
     story.add(rejected, inventory, 2, other)
     standing = node_document(NODE, "now", story.recorded)["reports"]
