@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from io import BytesIO
@@ -168,6 +169,23 @@ def test_who_makes_the_digest_right_again_is_found_by_the_seals(unsigned: bytes)
         assert change[0] in unsigned, change
         with pytest.raises(BundleError, match=problem):
             _opened(_forged(unsigned, change))
+
+
+@given(st.data())
+def test_whatever_a_forger_writes_is_refused_with_an_error_of_ours_or_shown(
+    unsigned: bytes, data: st.DataObject
+) -> None:
+    *body, _ = unsigned.splitlines(keepends=True)
+    number = data.draw(st.integers(0, len(body) - 1))
+    line = bytearray(body[number])
+    at = data.draw(st.integers(0, len(line) - 2))
+    line[at : at + data.draw(st.integers(0, 3))] = data.draw(st.sampled_from(FORGERIES) | st.binary(max_size=3))
+    body[number] = bytes(line)
+    with suppress(BundleError):
+        bundle_document(_opened(_forged(b"".join((*body, unsigned.splitlines(keepends=True)[-1])), (b"", b""))))
+
+
+FORGERIES = [b"\\ud800", b"\\u0000", b"-1", b"1e999", b"9" * 30, b"null", b"[", b"{", b"\n", b'"', b"\xff"]
 
 
 def test_who_signs_anew_has_another_key(signed: bytes) -> None:

@@ -129,7 +129,8 @@ INCIDENT: Final = Story(
         Expected("gpuledger get maintenance", shows=r"w1 +health/GPU fatal error ruleset .* Applied "),
         Expected("sleep 20", until="test $(kubectl get nodes | grep -c SchedulingDisabled) -eq 0"),
         Expected("w1 takes pods again", shows=r"w1 +\S*Unknown "),
-        Expected("gpuledger why node w1", shows=r"(?s)reported .*cordoned .*given back .*w1 is not set aside"),
+        Expected("gpuledger why node w1 --at", shows=r"w1 is not set aside: nobody has requested it"),
+        Expected("gpuledger why node w1", shows=r"(?s)reported.*cordoned.*given back.*w1 is not set aside"),
         Expected(
             "gpuledger timeline node", shows=r"(?s)maintenance-requested.*isolation-applied.*maintenance-released"
         ),
