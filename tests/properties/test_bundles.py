@@ -145,8 +145,12 @@ def test_no_part_can_be_cut_repeated_or_exchanged(signed: bytes, data: st.DataOb
 def _forged(bundle: bytes, change: tuple[bytes, bytes]) -> bytes:
     """The bundle with something exchanged, and a digest that is right again."""
     *body, end = bundle.replace(*change, 1).splitlines(keepends=True)
-    document = orjson.loads(end) | {"digest": sha256(b"".join(body)).hexdigest()}
-    return b"".join(body) + orjson.dumps(document, option=orjson.OPT_SORT_KEYS) + b"\n"
+    return _ended(b"".join(body), end)
+
+
+def _ended(body: bytes, end: bytes) -> bytes:
+    document = orjson.loads(end) | {"digest": sha256(body).hexdigest()}
+    return body + orjson.dumps(document, option=orjson.OPT_SORT_KEYS) + b"\n"
 
 
 def _parts(bundle: bytes, kind: str) -> Iterator[dict[str, object]]:
@@ -175,14 +179,14 @@ def test_who_makes_the_digest_right_again_is_found_by_the_seals(unsigned: bytes)
 def test_whatever_a_forger_writes_is_refused_with_an_error_of_ours_or_shown(
     unsigned: bytes, data: st.DataObject
 ) -> None:
-    *body, _ = unsigned.splitlines(keepends=True)
+    *body, end = unsigned.splitlines(keepends=True)
     number = data.draw(st.integers(0, len(body) - 1))
     line = bytearray(body[number])
     at = data.draw(st.integers(0, len(line) - 2))
     line[at : at + data.draw(st.integers(0, 3))] = data.draw(st.sampled_from(FORGERIES) | st.binary(max_size=3))
     body[number] = bytes(line)
     with suppress(BundleError):
-        bundle_document(_opened(_forged(b"".join((*body, unsigned.splitlines(keepends=True)[-1])), (b"", b""))))
+        bundle_document(_opened(_ended(b"".join(body), end)))
 
 
 FORGERIES = [b"\\ud800", b"\\u0000", b"-1", b"1e999", b"9" * 30, b"null", b"[", b"{", b"\n", b'"', b"\xff"]

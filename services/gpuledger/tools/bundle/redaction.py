@@ -42,7 +42,7 @@ ID: Final = "id"
 
 _WORDS: Final = {Class.NODES: "node", Class.PODS: "pod", Class.CARDS: "GPU", Class.PEOPLE: "user", Class.TEXTS: "text"}
 _NAMES: Final[Mapping[str, Class]] = {
-    **dict.fromkeys(("node", "uid"), Class.NODES),
+    **dict.fromkeys(("node", "uid", "located_on"), Class.NODES),
     **dict.fromkeys(("namespace", "pod", "container", "claim"), Class.PODS),
     **dict.fromkeys(("uuid", "device", "serial", "card", "pci_address"), Class.CARDS),
     **dict.fromkeys(("message", "file"), Class.TEXTS),
@@ -168,7 +168,10 @@ def _of_field(key: str, value: str) -> Iterator[tuple[Class, str]]:
     if key in _NAMES:
         yield _NAMES[key], value
     elif key == "slot":
-        yield Class.NODES, value.partition("/")[0]
+        node, _, place = value.partition("/")
+        yield Class.NODES, node
+        if ":" in place:  # A PCI address; an index is no name.
+            yield Class.CARDS, place
     elif key == "reporter":
         yield from ((Class.PODS, part) for part in value.split("/"))
     elif key == "owner" and value.startswith("operators/"):
