@@ -41,6 +41,9 @@ EVENTS_PER_SEAL = 5
 SHOWN, HIDDEN, CHANGED, LATER = 1, 3, 14, 25
 """Places of a bundle's events: as recorded, withheld, redacted, and one that no seal covers."""
 
+CLOSED = 8
+"""Behind this place another generation of the log begins, in the midst of what a seal covers."""
+
 EVENTS = [*reported(*REPORTS_OF_HEALTH), *reported(*REPORTS_OF_HEALTH, first=len(REPORTS_OF_HEALTH) + 1)]
 
 
@@ -55,6 +58,8 @@ async def _ledger() -> MemoryLedger:
 
     for one in EVENTS:
         await add(outgoing(one))
+        if count == CLOSED:
+            await ledger.close_generation("somewhere", link)
         if count - first + 1 >= EVENTS_PER_SEAL and count < LATER - EVENTS_PER_SEAL:
             data = LedgerSealed(first=first, last=count, digest=link, previous=previous)
             previous, first = link, count + 1
@@ -76,7 +81,7 @@ async def _written(path: Path, key: Ed25519PrivateKey | None) -> Bundle:
         else:
             found[at] = Recorded(at=at, recorded_ns=7, subject=message.subject, data=message.data.decode())
     seals = await seals_over(ledger, sorted(found), await ledger.head())
-    head = Head(ledger="memory", generation=1, incident="one")
+    head = Head(ledger="memory", generations=[(1, 0), (2, CLOSED)], incident="one")
     return await write_bundle(path, head, Parts(ledger, found, seals), {"node-1": "0" * 64}, key)
 
 
@@ -109,6 +114,7 @@ def test_each_event_says_what_stands_for_it(signed: bytes) -> None:
         (LATER, "unsealed", False),
     ]
     assert bundle.gaps == 0
+    assert [one["position"] for one in bundle_document(bundle)["events"]] == ["1/1", "1/3", "2/14", "2/25"]
     assert bundle.seals > 2
     notes = " ".join(bundle_document(bundle)["notes"])
     assert "1 events are unsealed: no seal covers them yet" in notes
@@ -231,7 +237,7 @@ def test_what_is_read_is_bounded(
 
 
 def test_a_later_version_is_refused() -> None:
-    head = lines.encoded(Head(version=2, ledger="memory", generation=1, incident="one"))
+    head = lines.encoded(Head(version=2, ledger="memory", generations=[(1, 0)], incident="one"))
     with pytest.raises(BundleError, match=r"has version 2 .* reads version 1"):
         _opened(head)
 
@@ -318,7 +324,7 @@ def test_an_agents_report_on_a_card_counts_where_it_was_accepted() -> None:
     other = event(data, "GPU-1", at=2, source=AGENT, event_id="other")
     shown = [report, accepted, other, event(rejected, "GPU-1", at=2, source="/services/inventory")]
     name = incident_id(scope_of("n1", AGENT_MONITOR, AGENT_CHECK), "GPU-1", report.time)
-    head = Head(ledger="memory", generation=1, incident=name)
+    head = Head(ledger="memory", generations=[(1, 0)], incident=name)
     events = [BundledEvent(at, at, one, one.type, "sealed", True) for at, one in enumerate(shown, 1)]
     found = incident_document(Bundle(head, events, {}, 1, 1, 4, "0" * 64, 0, "0" * 64, None))
     assert found is not None

@@ -105,7 +105,8 @@ async def export_incident(backend: Backend, incident: str, path: Path, options: 
     parts = Parts(backend.ledger, {one.at: one for one in lines}, seals)
     identity = backend.ledger.identity
     redacted = sorted(one.value for one in options.classes)
-    first_line = Head(ledger=identity.ledger_id, generation=identity.generation, incident=name, redacted=redacted)
+    begun = [(number, number_of(behind)) for number, behind in backend.ledger.generations.begun]
+    first_line = Head(ledger=identity.ledger_id, generations=begun, incident=name, redacted=redacted)
     return await write_bundle(path, first_line, parts, commitments, options.key)
 
 

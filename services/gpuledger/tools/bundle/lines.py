@@ -34,6 +34,9 @@ DIGESTS_PER_LINE_MAX: Final = 256
 COMMITMENTS_MAX: Final = 50_000
 """How many redacted values a bundle may have."""
 
+GENERATIONS_MAX: Final = 1_000
+"""How many generations the log of a bundle may have."""
+
 NUMBER_MAX: Final = 2**63 - 1
 
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -51,13 +54,16 @@ class _Line(BaseModel):
 
 
 class Head(_Line):
-    """The first line: which ledger and incident it is about, and which kinds of values are redacted."""
+    """The first line: which ledger and incident it is about, and which kinds of values are redacted.
+
+    `generations` are those of the log, each with the place behind which it begins.
+    """
 
     kind: Literal["bundle"] = "bundle"
     format: Literal["gpuledger-incident-bundle"] = FORMAT
     version: Annotated[int, Field(ge=1)] = VERSION
     ledger: Word
-    generation: Number
+    generations: Annotated[list[tuple[Number, Number]], Field(min_length=1, max_length=GENERATIONS_MAX)]
     incident: Word
     redacted: Annotated[list[Word], Field(max_length=16)] = []
 

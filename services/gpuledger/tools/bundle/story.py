@@ -44,7 +44,7 @@ def bundle_document(bundle: Bundle) -> Document:
     return {
         "bundle": _proof(bundle),
         "incident": incident,
-        "events": [_event(one, bundle.head.generation) for one in bundle.events],
+        "events": [_event(one, Generations(bundle.head.generations)) for one in bundle.events],
         "notes": list(_notes(bundle, incident)),
     }
 
@@ -135,7 +135,7 @@ def _proof(bundle: Bundle) -> Document:
     head, signer = bundle.head, bundle.signer
     return {
         "ledger": head.ledger,
-        "generation": head.generation,
+        "generation": Generations(head.generations).current,
         "digest": bundle.digest,
         "signedBy": signer and signer.key,
         "signerIsExpected": signer is not None and signer.is_expected,
@@ -150,10 +150,10 @@ def _proof(bundle: Bundle) -> Document:
     }
 
 
-def _event(one: BundledEvent, generation: int) -> Document:
+def _event(one: BundledEvent, generations: Generations) -> Document:
     event = one.event
     row: Document = {
-        "position": str(Generations([(generation, 0)]).position(one.position)),
+        "position": str(generations.position(one.position)),
         "type": one.type.removeprefix("io.gpuledger."),
         "standing": one.standing,
         "inSeal": one.in_seal,
