@@ -54,16 +54,14 @@ def chain(events: NodeEvents, span: Span) -> list[Document]:
     found = dict[str, Recorded]()
     cause = events.cause_of(request)
     if cause is not None:
-        found[cause.event.id] = cause
-        if (verdict := events.accepted.get(cause.event.id)) is not None:
-            found[verdict.event.id] = verdict
+        found |= _with_verdict(events, cause)
         if (assessment := events.assessed.get(cause.event.id)) is not None:
             found[assessment.recorded.event.id] = assessment.recorded
     found |= _followed(events, [request])
     if span.end is not None:
         healthy = events.by_id.get(span.end.event.causation_id or "")
-        ends = [span.end] if healthy is None else [healthy, span.end]
-        found |= {one.event.id: one for one in ends} | _followed(events, [span.end])
+        found |= {} if healthy is None else _with_verdict(events, healthy)
+        found |= _followed(events, [span.end])
     return _in_order(events, found)
 
 
@@ -77,6 +75,12 @@ def joined(events: NodeEvents, span: Span, hops: list[Document]) -> list[Documen
 def _in_order(events: NodeEvents, found: dict[str, Recorded]) -> list[Document]:
     places = {event_id: at for at, event_id in enumerate(events.by_id)}
     return list(_hops(events, sorted(_thinned(found.values()), key=lambda one: places[one.event.id])))
+
+
+def _with_verdict(events: NodeEvents, report: Recorded) -> dict[str, Recorded]:
+    """A report, and the event that accepts it where it is an agent's on a card."""
+    verdict = events.accepted.get(report.event.id)
+    return {one.event.id: one for one in (report, verdict) if one is not None}
 
 
 def _followed(events: NodeEvents, roots: list[Recorded]) -> dict[str, Recorded]:

@@ -276,3 +276,9 @@ def test_an_agents_report_on_a_card_has_the_hop_of_its_acceptance() -> None:
     found = node_document(NODE, "now", story.recorded)
     assert hops(found["requests"][0]["hops"])[:3] == [("reported", 0), ("accepted", 6), ("requested", 5)]
     assert [one["event"] for one in found["reports"]] == [report.id]
+    healthy = story.add(DeviceHealthChanged(healthy=True), agent, 4)
+    verdict = DeviceReportAccepted(**judged, report=healthy.id, data={"healthy": True})
+    story.add(verdict, inventory, 3, healthy)
+    story.add(NodeMaintenanceReleased(owner="health/fatal", reason="Healthy"), "/services/health", 2, healthy)
+    (ended,) = node_document(NODE, "now", story.recorded)["requests"]
+    assert hops(ended["hops"])[-3:] == [("healthy", 4), ("accepted", 3), ("released", 2)]
