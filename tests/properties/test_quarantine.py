@@ -22,6 +22,8 @@ from gpuledger.events.quarantine import (
     QuarantineRulesApplied,
 )
 from gpuledger.ledger.api import Message
+from gpuledger.tools.explain.node_document import node_document
+from gpuledger.tools.explain.node_events import Recorded
 from gpuledger.tools.whatif.quarantine_replay import (
     HypotheticalQuarantine,
     RecordedQuarantine,
@@ -343,3 +345,18 @@ def test_what_others_record_as_requests_of_rules_was_not_and_would_not_be() -> N
     messages.append(garbage._replace(data=b"not JSON"))
     hypothetical, was = replay_of(log, messages, rules(), 3)
     assert [row.node for row in hypothetical.set_aside.rows] == [row.node for row in was] == ["n1"]
+
+
+@given(stories, percentages, st.sets(st.integers(0, 39)))
+def test_an_explanation_agrees_with_what_is_set_aside(story: list[Step], percentage: int, pauses: set[int]) -> None:
+    log = play(story, percentage, pauses=sorted(pauses))
+    for node in NODES:
+        recorded = [
+            Recorded(event, f"1/{place}", at(recorded_s))
+            for place, (event, recorded_s) in enumerate(log.log, 1)
+            if event.subject in (node, QUARANTINE)
+        ]
+        found = node_document(node, "now", recorded)
+        assert found["setAside"] == (node in log.set_aside())
+        for request in found["requests"]:
+            assert {"requested"} < {one["hop"] for one in request["hops"]}, "what led to it is found"

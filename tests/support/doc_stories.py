@@ -113,7 +113,11 @@ NODE_AGENT: Final = Story(
 )
 INCIDENT: Final = Story(
     "incident",
-    ((README, "An incident, from XID to uncordon"),),
+    (
+        (README, "An incident, from XID to uncordon"),
+        ("docs/operations.md", "Why a node is set aside"),
+        ("docs/operations.md", "Bundles"),
+    ),
     (
         Expected("NATS_URL=", until="curl -s 127.0.0.1:9501/healthz"),
         # The survey that misses the card: one that is reset before stays unfit for minutes.
@@ -127,10 +131,15 @@ INCIDENT: Final = Story(
         Expected("gpuledger get maintenance", shows=r"w1 +health/GPU fatal error ruleset .* Applied "),
         Expected("sleep 20", until="test $(kubectl get nodes | grep -c SchedulingDisabled) -eq 0"),
         Expected("w1 takes pods again", shows=r"w1 +\S*Unknown "),
+        Expected("gpuledger why node w1 --at", shows=r"w1 is not set aside: nobody has requested it"),
+        Expected("gpuledger why node w1", shows=r"(?s)reported.*cordoned.*given back.*w1 is not set aside"),
         Expected(
             "gpuledger timeline node", shows=r"(?s)maintenance-requested.*isolation-applied.*maintenance-released"
         ),
         Expected("gpuledger report mttr", shows=r"check +DeviceHealth +1 "),
+        Expected(
+            "gpuledger incident open", shows=r"(?s)by the expected key .*node-[0-9a-f]{16}.*maintenance-requested"
+        ),
     ),
 )
 KUBE_COMMANDS: Final = Story(

@@ -20,6 +20,11 @@ def chained(link: str, subject: str, data: bytes) -> str:
     return sha256(bytes.fromhex(link) + _digest(subject, data)).hexdigest()
 
 
+def chained_digest(link: str, digest: str) -> str:
+    """The next link of a chain, from the digest of the message alone."""
+    return sha256(bytes.fromhex(link) + bytes.fromhex(digest)).hexdigest()
+
+
 def _digest(subject: str, data: bytes) -> bytes:
     encoded = subject.encode()
     # In one piece, because every message comes by here, and most are short.

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from gpuledger.events.device import DeviceReportAccepted
-from gpuledger.events.envelope import Event, Undecoded, with_payload
+from gpuledger.events.envelope import Decoded, Event, Undecoded, with_payload
 from gpuledger.events.errors import EventError, SubjectError
 from gpuledger.events.publisher import Publisher
 from gpuledger.events.publishing import Authority, PublishRule
@@ -113,6 +113,10 @@ def accepted_report(event: Undecoded) -> Undecoded:
     """
     verdict = with_payload(event).data
     assert isinstance(verdict, DeviceReportAccepted), "it has this type"
+    return _report(event, verdict)
+
+
+def _report(event: Event[object], verdict: DeviceReportAccepted) -> Undecoded:
     return Event(
         verdict.report,
         f"/nodes/{verdict.node}/agent",
@@ -127,6 +131,11 @@ def accepted_report(event: Undecoded) -> Undecoded:
         event.recorded_at,
         event.imported,
     )
+
+
+def accepted(event: Decoded, verdict: DeviceReportAccepted) -> Decoded:
+    """As `accepted_report`, of an event that is decoded, with the report's payload; raises as that does."""
+    return with_payload(_report(event, verdict))
 
 
 def recorded_origin(message: Message) -> Origin:

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.health.rows import INCIDENT
 from gpuledger.domain.workloads.allocations import HISTORY
+from gpuledger.tools.bundle.story import HOLDER_COLUMNS, REPORT_COLUMNS
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
 from gpuledger.tools.queries.found_rows import FoundRows, RowDict
 from gpuledger.tools.queries.rows import rows_where
@@ -15,20 +16,14 @@ REPORTS_MAX: Final = 1_000
 HOLDERS_MAX: Final = 256
 """Containers that are read, the first that had the card."""
 
-_REPORT: Final = (
-    "reported_at", "healthy", "fatal", "codes", "message", "action", "reports", "reporter", "position", "recorded_at",
-    "event_id",
-)  # fmt: skip
-_HOLDER: Final = ("node", "namespace", "pod", "container", "resource", "claim", "slice", "valid_from", "valid_to")
-
 _REPORTS_OF: Final = f"""
-SELECT {", ".join(_REPORT)} FROM gpuledger_live.health_report
+SELECT {", ".join(REPORT_COLUMNS)} FROM gpuledger_live.health_report
 WHERE scope = %(scope)s AND (entity = %(entity)s OR (entity = '' AND healthy))
     AND reported_at >= %(opened_at)s AND (%(ended_at)s::timestamptz IS NULL OR reported_at <= %(ended_at)s)
 ORDER BY reported_at LIMIT {REPORTS_MAX}
 """  # noqa: S608 - names of columns, and a number
 _HOLDERS_OF: Final = f"""
-SELECT {", ".join(_HOLDER)} FROM gpuledger_live.{HISTORY.name}
+SELECT {", ".join(HOLDER_COLUMNS)} FROM gpuledger_live.{HISTORY.name}
 WHERE device = %(device)s AND (%(ended_at)s::timestamptz IS NULL OR valid_from <= %(ended_at)s)
     AND (valid_to IS NULL OR valid_to > %(opened_at)s)
 ORDER BY valid_from, namespace, pod, container, slice LIMIT {HOLDERS_MAX}
@@ -56,8 +51,8 @@ async def incident_story(backend: Backend, incident: str) -> IncidentStory | Non
         if not rows:
             return None
         (found,) = rows
-        reports = await _rows(connection, _REPORTS_OF, _REPORT, found)
-        holders = await _rows(connection, _HOLDERS_OF, _HOLDER, found) if found["device"] else []
+        reports = await _rows(connection, _REPORTS_OF, REPORT_COLUMNS, found)
+        holders = await _rows(connection, _HOLDERS_OF, HOLDER_COLUMNS, found) if found["device"] else []
         return IncidentStory(found, reports, holders)
 
     return await read(backend, ask, application_name="gpuledger incident")

@@ -25,7 +25,22 @@ from support.paths import ROOT
 
 CHECKED = {"gpuledger", "kubectl", "helm", "make", "pytest"}
 OTHERS = {
-    *("cd", "curl", "cut", "docker", "export", "grep", "head", "jq", "nsc", "pg_dump", "pg_restore", "sed", "sleep"),
+    *(
+        "cd",
+        "curl",
+        "cut",
+        "docker",
+        "export",
+        "grep",
+        "head",
+        "jq",
+        "nsc",
+        "openssl",
+        "pg_dump",
+        "pg_restore",
+        "sed",
+        "sleep",
+    ),
     *("python", "setup-envtest"),
 }
 """Programs whose arguments are not checked."""

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from gpuledger.cli.backend import open_backend
+from gpuledger.cli.commands import incident_bundle
 from gpuledger.cli.errors import CliError
 from gpuledger.cli.get.command import All, Device, Past, Shown, Since, Watch, show_from_ledger
 from gpuledger.cli.get.nouns import INCIDENTS
 from gpuledger.cli.options import AsRecorded, At, DataDir, NoHeaders, OutputFormat
-from gpuledger.cli.render import Column
 from gpuledger.cli.render import Output as RowOutput
+from gpuledger.cli.render.incident_page import incident_part
 from gpuledger.cli.render.page import AnswerOutput, Output, Page, show_answer
 from gpuledger.cli.run import run
 from gpuledger.tools.cluster import KubeAccess
@@ -29,53 +30,14 @@ Id = Annotated[
     str, typer.Argument(metavar="ID", help="The incident's id, also as `-o name` prints it.", show_default=False)
 ]
 
-REPORTS = (
-    Column("Reported", "reported_at"),
-    Column("Healthy", "healthy"),
-    Column("Fatal", "fatal"),
-    Column("Codes", "codes"),
-    Column("Action", "action"),
-    Column("Times", "reports"),
-    Column("Position", "position"),
-    Column("Recorded", "recorded_at"),
-    Column("Message", "message"),
-)
-HOLDERS = (
-    Column("Namespace", "namespace"),
-    Column("Pod", "pod"),
-    Column("Container", "container"),
-    Column("Resource", "resource"),
-    Column("Claim", "claim"),
-    Column("Slice", "slice"),
-    Column("From", "valid_from"),
-    Column("To", "valid_to"),
-)
-FIELDS = {
-    "Incident": "incident",
-    "Node": "node",
-    "Monitor": "monitor",
-    "Check": "check_name",
-    "Entity": "entity",
-    "Device": "device",
-    "Component": "component",
-    "Opened": "opened_at",
-    "Recorded": "recorded_at",
-    "Ended": "ended_at",
-    "Ended by": "ended_by",
-    "Last report": "last_at",
-    "Reports": "reports",
-    "Fatal": "fatal",
-    "Codes": "codes",
-    "First cause": "first_cause",
-    "Last cause": "last_cause",
-    "Action": "action",
-}
-"""The fields of the page, by their names there."""
-
 
 @app.callback()
 def incident() -> None:
     """Show incidents: what monitors and agents found unhealthy, and for how long."""
+
+
+app.command()(incident_bundle.export)
+app.command("open")(incident_bundle.open_)
 
 
 @app.command("list")
@@ -117,7 +79,5 @@ async def _document(incident_id: str, data_dir: Path | None) -> dict[str, Any] |
 
 def _page(found: dict[str, Any]) -> Page:
     page = Page()
-    page.fields({name: found[column] for name, column in FIELDS.items() if found[column] not in (None, "")})
-    page.table("Timeline", found["timeline"], REPORTS)
-    page.table("Held meanwhile by", found["holders"], HOLDERS)
+    incident_part(page, found)
     return page

@@ -1,7 +1,8 @@
-"""`gpuledger why`: explains why a claim has no devices, or why a pod waits for devices or units of pools.
+"""`gpuledger why`: explains why a claim has no devices, a pod waits for devices or units of pools, a node is set aside.
 
 Pools and devices come from the ledger, now or in the past, or from Kubernetes where there is no ledger. Kubernetes adds
-what the pod requests, what keeps it off nodes, and which claims and pods the user may read.
+what the pod requests, what keeps it off nodes, and which claims and pods the user may read. A node's explanation comes
+from the ledger alone.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,15 +11,18 @@ from typing import Annotated
 
 import typer
 
+from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
 from gpuledger.cli.render.page import AnswerOutput, Document, Output, show_answer
+from gpuledger.cli.render.why_node_page import why_node_page
 from gpuledger.cli.render.why_page import why_page
 from gpuledger.cli.run import run
 from gpuledger.cli.state_source import open_source
 from gpuledger.cli.times import format_time, parse_time
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.cluster import KubeAccess
+from gpuledger.tools.explain.node import why_node
 from gpuledger.tools.explain.query import WhyQuery
 from gpuledger.tools.explain.why import why_claim, why_pod
 from gpuledger.tools.queries.source import StateSource
@@ -33,6 +37,7 @@ POD_KINDS = ("pod",)
 
 
 Name = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The claim or pod.", show_default=False)]
+NodeName = Annotated[str, typer.Argument(metavar="NAME", help="The node.", show_default=False)]
 Namespace = Annotated[
     str | None,
     typer.Option("--namespace", "-n", help="The namespace, if NAME has none.", show_default=DEFAULT_NAMESPACE),
@@ -46,7 +51,7 @@ NoKube = Annotated[bool, typer.Option("--no-kube", help="Use the ledger alone.")
 
 @app.callback()
 def why() -> None:
-    """Explain why a claim has no devices, or why a pod waits for devices or units of pools."""
+    """Explain why a claim has no devices, why a pod waits for devices or units of pools, or why a node is set aside."""
 
 
 @app.command()
@@ -86,6 +91,22 @@ def pod(
     access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
     query = _query(_full_name(name, namespace, *POD_KINDS), at, node, access)
     show_answer(run(_explain(why_pod, query, data_dir)), output, why_page)
+
+
+@app.command()
+def node(name: NodeName, at: At = None, output: Output = AnswerOutput.TABLE, data_dir: DataDir = None) -> None:
+    """Explain why a node is set aside: from the report by rule, request and cordon to its outcome, hop by hop.
+
+    Of reports that led to nothing it says why.
+    """
+    show_answer(run(_explain_node(name.removeprefix("node/"), at, data_dir)), output, why_node_page)
+
+
+async def _explain_node(name: str, at: str | None, data_dir: Path | None) -> Document:
+    time = None if at is None else parse_time(at, system_clock())
+    moment = "now" if time is None else format_time(time)
+    async with open_backend(data_dir, "why", asks=True) as backend:
+        return await why_node(backend, name, time, moment)
 
 
 def _query(name: str, at: str | None, node: str | None, access: KubeAccess | None) -> WhyQuery:

@@ -30,6 +30,19 @@ class Evaluation(NamedTuple):
     failed: Mapping[str, str]
 
 
+class Verdict(NamedTuple):
+    """What came of a ruleset for a report: the `expression` that does not hold, or the `failure` of one.
+
+    Of `any` no expression held, so the verdict has the first; `enabled` is false where the ruleset did not count.
+    """
+
+    ruleset: str
+    matched: bool
+    expression: str = ""
+    failure: str = ""
+    enabled: bool = True
+
+
 class _Conditions(NamedTuple):
     ruleset: QuarantineRuleset
     all: tuple[Condition | str, ...]
@@ -60,6 +73,11 @@ class RulesInForce:
             except ExpressionError as error:
                 failed[one.ruleset.name] = str(error)
         return Evaluation(tuple(matched), failed)
+
+    def verdicts(self, variables: Variables) -> Iterator[Verdict]:
+        """What came of each ruleset for a report, and why; those that do not count come last."""
+        yield from (_verdict(one, variables) for one in self._conditions)
+        yield from (Verdict(one.name, False, enabled=False) for one in self.document.rulesets if not one.enabled)
 
 
 @lru_cache(maxsize=DOCUMENTS_MAX)
@@ -121,6 +139,21 @@ def _matches(one: _Conditions, variables: Variables) -> bool:
         if not _holds(condition, variables):
             return False
     return not one.any or _any_holds(one.any, variables)
+
+
+def _verdict(one: _Conditions, variables: Variables) -> Verdict:
+    name, match = one.ruleset.name, one.ruleset.match
+    for condition, expression in zip(one.all, match.all, strict=True):
+        try:
+            if not _holds(condition, variables):
+                return Verdict(name, False, expression.expression)
+        except ExpressionError as error:
+            return Verdict(name, False, expression.expression, str(error))
+    try:
+        matched = not one.any or _any_holds(one.any, variables)
+    except ExpressionError as error:
+        return Verdict(name, False, match.any[0].expression, str(error))
+    return Verdict(name, matched, "" if matched else match.any[0].expression)
 
 
 def _any_holds(conditions: tuple[Condition | str, ...], variables: Variables) -> bool:

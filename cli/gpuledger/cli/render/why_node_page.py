@@ -1,0 +1,51 @@
+"""The page of `why node`: each request with its hops, each standing report with what came of it, and the answer."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gpuledger.cli.render import Column
+from gpuledger.cli.render.page import Page
+
+Document = Mapping[str, Any]
+
+HOPS: Final = (
+    Column("Hop", "hop"),
+    Column("Time", "time"),
+    Column("Recorded", "recorded"),
+    Column("After ms", "latencyMs"),
+    Column("Position", "position"),
+    Column("By", "by"),
+    Column("Detail", "detail"),
+)
+_REQUEST: Final = (
+    ("Owner", "owner"),
+    ("Requested by", "by"),
+    ("Ruleset", "ruleset"),
+    ("Version", "version"),
+    ("Reason", "reason"),
+    ("Message", "message"),
+    ("Since", "since"),
+    ("Expires", "expires"),
+    ("Ended", "ended"),
+    ("Ended by", "endedBy"),
+    ("State", "state"),
+)
+
+
+def why_node_page(document: Document) -> Page:
+    """Lay out the page."""
+    page = Page()
+    page.fields({"Requested": document["subject"], "Moment": document["moment"]})
+    for one in document["requests"]:
+        page.fields({name: one[key] for name, key in _REQUEST if one[key] is not None}, title="Request")
+        page.table("Hops", one["hops"], HOPS)
+        if one["joined"]:
+            page.table("In force before", one["joined"], HOPS)
+    for one in document["reports"]:
+        codes = f" ({', '.join(one['codes'])})" if one["codes"] else ""
+        about = f" of {one['entity']}" if one["entity"] else ""
+        page.line("Report", f"{one['monitor']} {one['check']}{about}{codes} at {one['position']} {one['detail']}")
+    for note in document["notes"]:
+        page.line("Note", note)
+    page.line("Answer", document["answer"])
+    return page
