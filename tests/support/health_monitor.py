@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.empty_pb2 import Empty
 
-from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
 from support.ledgers import DEADLINE_S
 
 METHOD: Final = "/datamodels.PlatformConnector/HealthEventOccurredV1"

@@ -18,8 +18,6 @@ import yaml
 from google.protobuf.json_format import ParseDict
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
-from gpuledger.agent.gateway.translate import ReportContext, translate
 from gpuledger.agent.hardware.kernel_log import xid_in
 from gpuledger.agent.heartbeat import HeartbeatTracker, Samples, read_scrape
 from gpuledger.agent.kubelet.allocations import allocations
@@ -32,6 +30,8 @@ from gpuledger.domain.inventory.labels import CARD_MEMORY_MIB_MAX, hardware_fact
 from gpuledger.edge.watchers.decide import ObjectPart
 from gpuledger.edge.watchers.resources import claims, slices
 from gpuledger.edge.watchers.resources.pod_progress import progress_of
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
+from gpuledger.healthreports.translate import ReportContext, translate
 
 MEMORY_MIB_MIN: Final = 1024
 """No card that anybody puts into a cluster has less."""
