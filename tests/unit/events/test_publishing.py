@@ -126,7 +126,7 @@ def test_every_type_has_publishers_authority_and_a_drop_class(name: str) -> None
         assert len(rule.publishers) == 1
     if SourceKind.WATCHERS in rule.publishers:
         assert rule.authority in (Authority.OWN_OBJECT, Authority.OWN_SOURCE)
-    assert rule.authority is not Authority.OWN_NODE or rule.publishers == (SourceKind.AGENTS,)
+    assert rule.authority is not Authority.OWN_NODE or set(rule.publishers) <= {SourceKind.AGENTS, SourceKind.GATEWAY}
 
 
 @pytest.mark.parametrize("name", HEARD)
