@@ -39,7 +39,7 @@ async def test_a_token_of_a_monitors_pod_reports_about_its_node(here: Gateways) 
         assert answer.message.startswith("events[0].customRecommendedAction: ")
     (event,) = await here.events()
     assert isinstance(event.data, NodeHealthReported)
-    assert (event.source, event.subject, event.number) == ("/services/gateway", "n1", 1)
+    assert (event.source, event.subject, event.number) == ("/gateways/health", "n1", 1)
     assert event.data.reporter == f"{NAMESPACE}/monitor-n1"
 
 

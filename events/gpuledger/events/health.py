@@ -39,7 +39,7 @@ class Behaviour(Payload):
 @registry.event(
     "node",
     "health-reported",
-    PublishRule((SourceKind.AGENTS, SourceKind.GATEWAY), Authority.OWN_NODE, DropClass.NEVER),
+    PublishRule((SourceKind.AGENTS, SourceKind.GATEWAYS), Authority.OWN_NODE, DropClass.NEVER),
     introduced=True,
 )
 class NodeHealthReported(Payload):
@@ -47,7 +47,7 @@ class NodeHealthReported(Payload):
 
     `monitor` is what NVSentinel calls the agent of an event, `reporter` is the pod (`<namespace>/<pod>`) that the
     report came from, or the name in its client certificate, None for a process of the host. The event's source is who
-    took it: the node's agent over its socket, or `/services/gateway` over TCP. A report concerns its `entities`; a
+    took it: the node's agent over its socket, or `/gateways/health` over TCP. A report concerns its `entities`; a
     healthy one without entities concerns all of its check. `devices` are the cards among them, by UUID, as the node's
     agent knows them. `action` is the recommended one by its name, or by its number where that has no name here;
     `custom_action` says which one `CUSTOM` is. `count` identical reports are one event: they came between `first_at`

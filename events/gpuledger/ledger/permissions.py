@@ -73,7 +73,7 @@ STREAM_CHANGES: Final = ("CREATE", "UPDATE", "PURGE", "DELETE", "SNAPSHOT", "RES
 SERVICE_KINDS: Final = tuple(
     kind
     for kind in SourceKind
-    if kind not in (SourceKind.AGENTS, SourceKind.IMPORTERS, SourceKind.OPERATORS, SourceKind.GATEWAY)
+    if kind not in (SourceKind.AGENTS, SourceKind.IMPORTERS, SourceKind.OPERATORS, SourceKind.GATEWAYS)
 )
 
 
@@ -243,7 +243,7 @@ _CHANGE_STREAMS: Final = (*(f"{API}.STREAM.{change}.*" for change in STREAM_CHAN
 
 _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.SERVICES: (*_written(*SERVICE_KINDS), _PUT_IN_ORDER),
-    Role.GATEWAY: _written(SourceKind.GATEWAY),
+    Role.GATEWAY: _written(SourceKind.GATEWAYS),
     Role.READER: (),
     Role.IMPORTER: _written("import"),
     Role.SKIPPER: _written(SourceKind.OPERATORS),

@@ -85,8 +85,8 @@ class Route(NamedTuple):
                 return True
         if self.rule.authority is Authority.OWN_DEVICE and len(self.rule.publishers) > 1:
             return True
-        is_service = not publisher.is_edge and publisher.kind in self.rule.publishers
-        return is_service or publisher.is_about_own_node(self.aggregate, event.subject, event.data)
+        is_gateway = publisher.node is None and publisher.kind in self.rule.publishers
+        return is_gateway or publisher.is_about_own_node(self.aggregate, event.subject, event.data)
 
 
 def route_of(event_type: str, catalogue: Registry) -> Route:

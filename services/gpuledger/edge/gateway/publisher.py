@@ -26,7 +26,7 @@ from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import NewId, random_id
 from gpuledger.runtime.tasks import within
 
-SOURCE: Final = f"/services/{SourceKind.GATEWAY}"
+SOURCE: Final = f"/{SourceKind.GATEWAYS}/health"
 
 ENVELOPE_BYTES: Final = 1024
 """What an event has beside its payload, at most."""
