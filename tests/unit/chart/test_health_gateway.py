@@ -115,7 +115,7 @@ def test_its_pods_are_confined_and_helm_finds_nothing_wrong(given: dict[str, Any
         (values(WITH_URLS, **{**OWN, "nats": {"url": "nats://n:4222"}}), "credentialsSecret is required"),
         (values(IMAGE, enabled=True, reporters=["A B"]), "reporters"),
         (
-            {**values(IMAGE, **GIVEN), "processes": {"gateway": {"services": ["pools"]}}},
+            {**values(IMAGE, **GIVEN), "processes": {"gateway": {"only": ["pools"]}}},
             "give that process another name",
         ),
     ],
