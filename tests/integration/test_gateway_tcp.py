@@ -117,6 +117,23 @@ async def test_certificates_of_others_are_refused(here: Gateways) -> None:
     assert await here.reports() == []
 
 
+async def test_a_certificate_that_expires_serves_no_longer_though_its_connection_stays(here: Gateways) -> None:
+    certificate, later = client_of(here.authority, "system:node:n1"), [timedelta(0)]
+
+    def clock() -> datetime:
+        return datetime.now(UTC) + later[0]
+
+    async with (
+        here.serving(clock=clock) as ports,
+        here.monitor(ports.certificates, certificate=certificate) as monitor,
+    ):
+        assert await monitor.report({}) == OK
+        later[0] = LIFE * 2
+        answer = await monitor.report({})
+    assert answer.status == "UNAUTHENTICATED"
+    assert "has expired at" in answer.message
+
+
 async def test_a_renewed_certificate_serves_new_connections_and_keeps_old_ones(here: Gateways) -> None:
     token = await here.token("n1")
     before = here.trusted

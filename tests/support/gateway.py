@@ -24,6 +24,7 @@ from gpuledger.events.envelope import Decoded, parse, with_payload
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.ledger.api import Ledger
 from gpuledger.local.servers.ports import HOST
+from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.gateway_settings import DEFAULT_AUDIENCE, GatewaySettings, TlsFiles
 from gpuledger.runtime.settings import ANONYMOUS
 from gpuledger.runtime.tasks import end
@@ -109,9 +110,11 @@ class Gateways:
         (self.folder / "tls.crt").write_bytes(certificate)
 
     @asynccontextmanager
-    async def serving(self, bounds: GatewayBounds | None = None, **settings: Any) -> AsyncIterator[Ports]:
+    async def serving(
+        self, bounds: GatewayBounds | None = None, *, clock: Clock = system_clock, **settings: Any
+    ) -> AsyncIterator[Ports]:
         """One gateway that serves for the length of the block."""
-        gateway = HealthGateway(self.ledger, self.kube, replace(self.settings, **settings), bounds)
+        gateway = HealthGateway(self.ledger, self.kube, replace(self.settings, **settings), bounds, clock=clock)
         up: asyncio.Future[Ports] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(gateway.run(up.set_result))
         try:

@@ -21,6 +21,10 @@ class GatewayBounds:
     `events_waiting_max` events with `bytes_waiting_max` wait for the ledger, and a request for `answer_timeout_s`;
     `events_per_batch_max` are published together. Repeats are coalesced for `nodes_max` nodes.
 
+    A client has `handshake_timeout_s` for its TLS handshake and `streams_max` requests on a connection. One without
+    requests is closed after `idle_s`, and every one after `connection_life_s`, once its requests have their answers: so
+    the authority of clients is asked again.
+
     `reviews_max` answers about tokens are kept, `reviews_at_once_max` asked for at a time, each for
     `review_timeout_s`. A node's cards are read again after `cards_life_s`. Of what other replicas recorded,
     `recall_s` are read at the start, and `messages_per_batch` at a time.
@@ -28,6 +32,10 @@ class GatewayBounds:
 
     request_bytes_max: int = 4 * 1024 * 1024
     requests_at_once_max: int = 256
+    handshake_timeout_s: float = 10.0
+    streams_max: int = 64
+    idle_s: float = 600.0
+    connection_life_s: float = 3_600.0
     reports_per_s_max: float = 500.0
     reports_burst_max: int = 5_000
     reporters_max: int = 8_192

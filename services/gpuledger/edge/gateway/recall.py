@@ -10,6 +10,7 @@ from gpuledger.edge.gateway.publisher import SOURCE
 from gpuledger.edge.gateway.recorder import GatewayRecorder
 from gpuledger.events.envelope import parse, with_payload
 from gpuledger.events.errors import EventError
+from gpuledger.events.position import ORIGIN
 from gpuledger.events.subjects import source_filter
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.projection.replay import sequence_at
@@ -26,6 +27,7 @@ class Recall:
         self._recorder = recorder
         self._bounds = bounds
         self._clock = clock
+        self._read_to = ORIGIN
 
     async def catch_up(self) -> None:
         """Read what was recorded lately, before the first report is taken.
@@ -33,23 +35,24 @@ class Recall:
         Raises:
             LedgerError: the ledger cannot be read.
         """
-        begin = await sequence_at(self._ledger, self._clock() - timedelta(seconds=self._bounds.recall_s))
-        async for messages in self._ledger.history(begin, subject_filter=source_filter(SOURCE)):
+        self._read_to = await sequence_at(self._ledger, self._clock() - timedelta(seconds=self._bounds.recall_s))
+        async for messages in self._ledger.history(self._read_to, subject_filter=source_filter(SOURCE)):
             self._take(messages)
 
     async def run(self) -> None:
-        """Follow until cancelled.
+        """Follow from where `catch_up` has ended, until cancelled.
 
         Raises:
             LedgerError: the ledger cannot be read.
         """
-        async with self._ledger.read(await self._ledger.head(), source_filter(SOURCE)) as reader:
+        async with self._ledger.read(self._read_to, source_filter(SOURCE)) as reader:
             while True:
                 self._take(await reader.next_batch(self._bounds.messages_per_batch, self._bounds.tick_s))
 
     def _take(self, messages: list[Message]) -> None:
         since = self._clock() - timedelta(seconds=self._bounds.recall_s)
         for message in messages:
+            self._read_to = message.sequence
             if time_of_ns(message.recorded_ns) < since:
                 continue
             try:

@@ -6,6 +6,7 @@ leave the last ones in use, which is logged; the authority of clients is read wi
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any, Final
 
 import grpc
@@ -17,6 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from gpuledger.edge.gateway.bounds import GatewayBounds
 from gpuledger.edge.gateway.decide import CertificateNames
+from gpuledger.healthreports.errors import UnauthenticatedError
 from gpuledger.healthreports.protocol import SERVICE
 from gpuledger.runtime.gateway_settings import TlsFiles
 from gpuledger.runtime.settings import SettingsError
@@ -82,8 +84,7 @@ async def serving(
     Raises:
         ListenError: the address cannot be listened on.
     """
-    options = [("grpc.max_receive_message_length", bounds.request_bytes_max), ("grpc.so_reuseport", 0)]
-    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=bounds.requests_at_once_max)
+    server = grpc.aio.server(options=_options(bounds), maximum_concurrent_rpcs=bounds.requests_at_once_max)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, dict(handlers)),))
     credentials = grpc.dynamic_ssl_server_credentials(
         material.configuration(), material.configuration, require_client_authentication=by_certificate
@@ -100,12 +101,32 @@ async def serving(
         await server.stop(bounds.answer_timeout_s)
 
 
-def certificate_names(context: Mapping[str, Any]) -> CertificateNames | None:
-    """The names in the certificate of a call, which gRPC has verified; None where there is none."""
+def _options(bounds: GatewayBounds) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", bounds.request_bytes_max),
+        ("grpc.max_concurrent_streams", bounds.streams_max),
+        ("grpc.server_handshake_timeout_ms", round(bounds.handshake_timeout_s * 1000)),
+        ("grpc.max_connection_idle_ms", round(bounds.idle_s * 1000)),
+        ("grpc.max_connection_age_ms", round(bounds.connection_life_s * 1000)),
+    ]
+
+
+def certificate_names(context: Mapping[str, Any], now: datetime) -> CertificateNames:
+    """The names in the certificate of a call, which gRPC verified when the client connected.
+
+    Raises:
+        UnauthenticatedError: there is none, or it has expired since then.
+    """
     shown = context.get(PEM) or ()
     if not shown:
-        return None
+        raise UnauthenticatedError("The connection has no client certificate. Show one when connecting.")
     certificate = x509.load_pem_x509_certificate(bytes(shown[0]))
+    ends = certificate.not_valid_after_utc
+    if now > ends:
+        raise UnauthenticatedError(
+            f"The client certificate has expired at {ends.isoformat()}. Renew it, and connect again."
+        )
     names = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     try:
