@@ -64,6 +64,9 @@ from bench.pools import FULL as POOLS
 from bench.pools import QUICK as QUICK_POOLS
 from bench.pools import pools
 from bench.pools_edge import PoolsSizes
+from bench.quarantine import FULL as QUARANTINE
+from bench.quarantine import QUICK as QUICK_QUARANTINE
+from bench.quarantine import QuarantineSizes, quarantine
 from bench.report import Figure, show, write
 from bench.restarting import FULL as RESTARTING
 from bench.restarting import QUICK as QUICK_RESTARTING
@@ -123,6 +126,7 @@ class Sizes:
     history: HistorySizes = HISTORY
     partitions: PartitionsSizes = PARTITIONS
     past: PastSizes = PAST
+    quarantine: QuarantineSizes = QUARANTINE
 
 
 FULL = Sizes()
@@ -155,6 +159,7 @@ QUICK = Sizes(
     history=QUICK_HISTORY,
     partitions=QUICK_PARTITIONS,
     past=QUICK_PAST,
+    quarantine=QUICK_QUARANTINE,
 )
 NAMES = (
     "publishing",
@@ -182,6 +187,7 @@ NAMES = (
     "history",
     "partitions",
     "past",
+    "quarantine",
 )
 
 _progress = Console(stderr=True)
@@ -260,6 +266,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "history": lambda: history(database_url, sizes.history),
         "partitions": lambda: partitions(sizes.partitions, sizes.rounds),
         "past": lambda: past(sizes.past),
+        "quarantine": lambda: quarantine(database_url, sizes.quarantine),
     }
     return measures[name]()
 

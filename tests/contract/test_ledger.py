@@ -100,7 +100,7 @@ async def test_a_repeat_is_no_conflict_even_when_others_followed(ledger: Ledger)
     assert await ledger.head() == 3
 
 
-@pytest.mark.parametrize("count", [1, 2, MANY, 2500])
+@pytest.mark.parametrize("count", [1, 2, MANY, pytest.param(2500, marks=pytest.mark.long)])
 async def test_many_that_expect_each_other_follow_each_other_or_are_not_recorded(ledger: Ledger, count: int) -> None:
     first, second = ([outgoing(start + number) for number in range(count)] for start in (0, count))
     receipts = await ledger.publish_many(first, Expected(DEVICE, 0))

@@ -158,7 +158,7 @@ async def test_what_is_not_put_into_the_log_in_time_is_an_error(
             await ledger.publish(of("n0", 0))
 
 
-@pytest.mark.parametrize("stream", [STREAMS[2], "LEDGER_1"])
+@pytest.mark.parametrize("stream", [pytest.param(STREAMS[2], marks=pytest.mark.long), "LEDGER_1"])
 async def test_a_stream_that_goes_away_fails_whoever_reads(fresh_nats: NatsServer, stream: str) -> None:
     async with AsyncExitStack() as stack:
         ledger = await opened(stack, fresh_nats.url)

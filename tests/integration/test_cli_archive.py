@@ -53,7 +53,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Run:
     return aside(Cli(capsys))
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.long)])
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "archive") if request.param == "folder" else str(request.getfixturevalue("bucket"))
 

@@ -168,6 +168,7 @@ def test_an_exported_log_is_restored_as_it_was(up: Up, log: Log, tmp_path: Path,
     assert [kept[row["position"]] for row in ours] == [row["recorded"] for row in ours]
 
 
+@pytest.mark.long
 def test_a_log_that_holds_something_is_kept_beside_the_restored_one(log: Log, tmp_path: Path) -> None:
     archive = str(tmp_path / "log.jsonl")
     sample = tmp_path / "titan.csv"

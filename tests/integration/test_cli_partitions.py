@@ -121,6 +121,7 @@ async def test_an_exported_log_is_imported(
     assert sealed_anew[0].startswith("ledger.svc.seals.")
 
 
+@pytest.mark.long
 async def test_a_log_is_imported_beside_the_one_that_is_there(
     ledger: JetStreamLedger, cli: Run, tmp_path: Path
 ) -> None:

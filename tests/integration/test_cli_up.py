@@ -113,6 +113,7 @@ def _parsed(line: bytes) -> dict[str, object]:
     return parsed
 
 
+@pytest.mark.long
 def test_services_may_run_in_several_processes() -> None:
     """Each runs its own, and shows who leads the others."""
     here = {"sources", "seals", "devices"}

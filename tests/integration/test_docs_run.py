@@ -39,6 +39,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
 ]
 
+RULES = "examples/quarantine-rules.yaml"
 SEED, DEVICES = 2014, 1_000
 SERIAL = "0323812008256"
 """The card whose life the README shows; the file that it is from is not ours to keep."""
@@ -58,12 +59,11 @@ async def test_first_steps(tmp_path: Path) -> None:
         write_titan_sample(file, seed=SEED, devices=DEVICES)
         csv.writer(file).writerow((SERIAL, "c1-0c0s1n0", "2014-02-01 00:00:00", "2015-02-01 00:00:00", "", "TRUE", ""))
     with running_up(tmp_path / "fleet", "--no-kube"):  # otherwise every command starts the servers, and stops them
-        rules = "examples/quarantine-rules.yaml"
-        await follow(FIRST_STEPS, tmp_path, {"1/40000": "1/400", rules: str(ROOT / rules)})
+        await follow(FIRST_STEPS, tmp_path, {"1/40000": "1/400", RULES: str(ROOT / RULES)})
 
 
 async def test_the_lab(tmp_path: Path) -> None:
-    await follow(LAB, tmp_path)
+    await follow(LAB, tmp_path, {RULES: str(ROOT / RULES)})
 
 
 async def test_pools(tmp_path: Path) -> None:
@@ -80,8 +80,7 @@ async def test_an_agent_without_a_gpu(tmp_path: Path) -> None:
 
 async def test_an_incident(tmp_path: Path) -> None:
     (port,) = free_ports(tmp_path / "ports", 1)
-    rules = "examples/quarantine-rules.yaml"
-    await follow(INCIDENT, tmp_path, {"127.0.0.1:9501": f"127.0.0.1:{port}", rules: str(ROOT / rules)})
+    await follow(INCIDENT, tmp_path, {"127.0.0.1:9501": f"127.0.0.1:{port}", RULES: str(ROOT / RULES)})
 
 
 KUBE_COMMANDS_OBJECTS = """

@@ -56,7 +56,7 @@ async def _publish(ledger: JetStreamLedger, messages: Sequence[Message]) -> None
     await ledger.publish_many([Outgoing(one.subject, f"m{one.sequence}", one.data) for one in messages])
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.long)])
 async def backend(
     request: pytest.FixtureRequest,
     recorded: JetStreamLedger,

@@ -36,7 +36,13 @@ MESSAGES = len(recorded_messages())
 SKIPS_MAX = 5
 ENDINGS = 6
 ENDS = {"cancelled": asyncio.CancelledError, "session cut": DatabaseUnavailableError, "store killed": KilledError}
-projections = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
+ALWAYS = ("devices", "availability", "pools", "health")
+"""Of these, tests run always; of all others, with the long tests."""
+
+projections = pytest.mark.parametrize(
+    "projection",
+    [pytest.param(one, id=one.name, marks=() if one.name in ALWAYS else pytest.mark.long) for one in all_projections()],
+)
 
 
 class Rebuilt(NamedTuple):

@@ -126,7 +126,14 @@ def test_settings_of_the_first_revision_get_what_later_ones_know(database_url: s
         assert _differences_of_an_older_one(database_url) == []
 
 
-@pytest.mark.parametrize("schema", ["gpuledger_live", "gpuledger_next", "gpuledger_prev"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "gpuledger_live",
+        pytest.param("gpuledger_next", marks=pytest.mark.long),
+        pytest.param("gpuledger_prev", marks=pytest.mark.long),
+    ],
+)
 def test_renamed_tables_keep_their_rows_in_every_edition(database_url: str, schema: str) -> None:
     _migrate_to(database_url, "0007")
     with psycopg.connect(database_url) as connection:

@@ -75,6 +75,8 @@ LAB: Final = Story(
     ),
     (
         Expected("kubectl get gpudevices -w", shows=r" false "),
+        Expected("kubectl get nodes -w", shows=r"SchedulingDisabled"),
+        Expected("gpuledger incident list", shows=r" SysLogsXIDError .* true "),
         Expected("kubectl get resourceslicestatuses", shows=r"\nshelf-gpus +2 +0 +1 "),
         Expected("gpuledger describe slice", shows=r"Tainted"),
         Expected("kubectl gpuledger why claim", shows=r"2 devices requested, 1 available: 1 tainted"),

@@ -102,6 +102,8 @@ def inserts_of(spec: TableSpec[Any], schema: str, jsonb: frozenset[str]) -> Inse
 
 def _on_conflict(spec: TableSpec[Any]) -> Composed:
     values = [name for name in spec.columns if name not in spec.key]
+    if not values:
+        return SQL("ON CONFLICT ({}) DO NOTHING").format(_identifiers(spec.key))
     updates = SQL(", ").join((_ADDED if name in spec.adds else _REPLACED).format(Identifier(name)) for name in values)
     return SQL("ON CONFLICT ({}) DO UPDATE SET {}").format(_identifiers(spec.key), updates)
 

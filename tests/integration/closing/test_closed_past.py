@@ -86,7 +86,7 @@ async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
         await caught_up(supervision)
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.long)])
 async def test_who_has_not_noticed_that_a_generation_was_closed_and_deleted_goes_on(
     servers: Servers, location: str, cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +239,7 @@ LIVES = (
 )
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.long)])
 async def test_a_drill_records_closes_deletes_rebuilds_and_restores(
     servers: Servers, location: str, tmp_path: Path, cli: Run
 ) -> None:

@@ -44,7 +44,7 @@ EVENTS = 1_100
 MORE = 40
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 CHANGES_MAX = 30  # more than a closing makes of streams of four partitions and their order
-ALSO_4 = pytest.mark.parametrize("partitions", [1, 4])
+ALSO_4 = pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.long)])
 
 
 @ALSO_4

@@ -32,7 +32,7 @@ from support.waiting import eventually
 
 MORE = 40
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
-ALSO_4 = pytest.mark.parametrize("partitions", [1, 4])
+ALSO_4 = pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.long)])
 
 
 async def test_it_is_closed_by_itself_once_that_is_due(servers: Servers, location: str, cli: Run) -> None:

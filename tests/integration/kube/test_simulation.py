@@ -14,6 +14,7 @@ from gpuledger.edge.kube.client import KubeClient, Selection, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.events.device import DeviceFailed, DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, decode
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved, PciDevice
 from gpuledger.events.settings import HEARTBEATS_MAX
 from gpuledger.events.workload import WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
@@ -179,6 +180,7 @@ async def test_a_card_that_fails_for_good_is_unhealthy_until_it_is_reset(client:
     await simulate(client, ledger, clock)
     healthy: dict[str, bool] = {}
     changes: Counter[bool] = Counter()
+    reported: Counter[bool] = Counter()
     fatal: list[str] = []
     for event in await events_of(ledger):
         if isinstance(event.data, DeviceFailed) and event.data.kind in FATAL:
@@ -188,8 +190,25 @@ async def test_a_card_that_fails_for_good_is_unhealthy_until_it_is_reset(client:
             assert event.data.healthy or fatal[-1] == event.subject
             healthy[event.subject] = event.data.healthy
             changes[event.data.healthy] += 1
+        elif isinstance(event.data, NodeHealthReported):
+            assert event.data.healthy or event.data.devices == (fatal[-1],)
+            reported[event.data.healthy] += 1
     assert changes[False] == len(fatal) > 0
     assert changes[True] > 0
+    assert reported == changes, "a monitor reports what the agent finds"
+
+
+async def test_a_cordoned_node_gets_no_more_pods(client: KubeClient) -> None:
+    ledger, quiet = MemoryLedger(), Rates(load=0.8, duration_median_s=300, failures_per_1000_node_days=0)
+    clock = FastClock(60)
+    await simulate(client, ledger, clock, rates=quiet)
+    node = (await client.list(NODES)).items[0]["metadata"]["name"]
+    await client.merge_patch(NODES, node, {"spec": {"unschedulable": True}})
+    before = len(await events_of(ledger))
+    await simulate(client, ledger, FastClock(120, clock.time), rates=quiet)
+    scheduled = [one.data.node for one in (await events_of(ledger))[before:] if isinstance(one.data, WorkloadScheduled)]
+    assert len(scheduled) > 5
+    assert node not in scheduled
 
 
 async def test_goes_on_where_it_was(client: KubeClient) -> None:

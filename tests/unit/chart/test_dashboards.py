@@ -15,7 +15,7 @@ from support.promql_labels import LabelCheck
 from support.rules import needs_promtool, promtool
 from support.served_metrics import RECORDED, VALUES, in_prometheus
 
-NAMES = {"overview", "node", "workloads", "ledger"}
+NAMES = {"overview", "node", "workloads", "health", "ledger"}
 LEGEND = re.compile(r"\{\{(\w+)\}\}")
 VARIABLE = re.compile(r"\$\{?(\w+)")
 COLUMNS = 24
@@ -31,7 +31,7 @@ def checked(query: Query, check: LabelCheck) -> list[str]:
     return check.problems + [f"its legend names the label {name}" for name in missing]
 
 
-def test_there_are_the_four_dashboards() -> None:
+def test_there_are_these_dashboards() -> None:
     assert {path.stem for path in FILES} == NAMES
     assert len({board(path)["uid"] for path in FILES}) == len({board(path)["title"] for path in FILES}) == len(NAMES)
 

@@ -40,6 +40,7 @@ def test_what_was_imported_is_left_alone_and_what_comes_later_is_not() -> None:
         gc.unfreeze()
 
 
+@pytest.mark.long
 def test_short_walks_leave_nothing_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "STANDSTILL_MAX_S", 1e9)
     gc.unfreeze()

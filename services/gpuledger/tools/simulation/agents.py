@@ -13,6 +13,7 @@ from typing import Final
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.events.device import (
     Card,
+    DeviceErrorsObserved,
     DeviceFailed,
     DeviceHealthChanged,
     DevicePoolApplied,
@@ -27,7 +28,9 @@ from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadSchedu
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.projection.subject_form import SubjectForm
 from gpuledger.runtime.clock import Clock, Sleep
+from gpuledger.tools.simulation import monitor
 from gpuledger.tools.simulation.allocation import RunningPod, SimulatedPod
+from gpuledger.tools.simulation.failures import Remedy, XidError
 from gpuledger.tools.simulation.kubernetes import retrying
 from gpuledger.tools.simulation.names import workload_of
 
@@ -73,6 +76,11 @@ class Agents:
         slot = place_of(node, card.pci_address)
         await self._record(node, _card(node, card), DeviceFailed(kind=kind, slot=slot, message=message))
 
+    async def errors_observed(self, node: str, card: Card, kind: str, message: str) -> None:
+        """Record an error of an application that leaves the card usable."""
+        data = DeviceErrorsObserved(kind=kind, cause="application", first_at=self._clock(), message=message)
+        await self._record(node, _card(node, card), data)
+
     async def unhealthy(self, node: str, card: Card, kind: str, message: str) -> None:
         """Record that a card can no longer be used."""
         await self._record(node, _card(node, card), DeviceHealthChanged(healthy=False, kind=kind, message=message))
@@ -80,6 +88,14 @@ class Agents:
     async def healthy(self, node: str, card: Card) -> None:
         """Record that a card can be used again."""
         await self._record(node, _card(node, card), DeviceHealthChanged(healthy=True))
+
+    async def reported(self, node: str, card: Card, xid: XidError, remedy: Remedy) -> None:
+        """Record what the node's monitor of the system log reports of a failed card."""
+        await self._record(node, node, monitor.fault(card, xid, remedy))
+
+    async def reported_healthy(self, node: str, card: Card) -> None:
+        """Record that the node's monitor of the system log has the card healthy again."""
+        await self._record(node, node, monitor.recovery(card))
 
     async def heart_beat(self, node: str) -> None:
         """Record a heartbeat of the node's exporter."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation.allocation import FleetAllocation, RunningPod, SimulatedPod, Start
-from gpuledger.tools.simulation.failures import Failures, Remedy
+from gpuledger.tools.simulation.failures import Failures, Remedy, XidError
 from gpuledger.tools.simulation.fleet import Fleet, SlotId
 from gpuledger.tools.simulation.preparation import Preparation, PreparationHappening
 from gpuledger.tools.simulation.schedule import Schedule
@@ -51,14 +51,18 @@ class PodDeleted(NamedTuple):
 
 
 class CardFailed(NamedTuple):
-    """A card fails; `out_of_service` is whether it cannot be used until it is reset or replaced."""
+    """A card fails."""
 
     at_s: float
     slot_id: SlotId
     card: Card
-    kind: str
-    message: str
-    out_of_service: bool
+    xid: XidError
+    remedy: Remedy
+
+    @property
+    def out_of_service(self) -> bool:
+        """Whether the card cannot be used until it is reset or replaced."""
+        return self.remedy is not Remedy.NOTHING
 
 
 class CardReturned(NamedTuple):
@@ -157,6 +161,15 @@ class FleetPlan:
         self.allocation.set_offered(slot_id, offered=True)
         return self._retry(slot_id.node)
 
+    def cordon(self, node: str) -> None:
+        """Put no more pods on a node; those that run there stay."""
+        self.allocation.cordoned.add(node)
+
+    def uncordon(self, node: str) -> list[Happening]:
+        """Put pods on a node again; returns the consequences."""
+        self.allocation.cordoned.discard(node)
+        return self._retry(node)
+
     def _begin(self, start: Start) -> list[RunningPod]:
         lost = [running_pod for running_pod in start.running if not self._resume(running_pod)]
         for pod in start.finished:
@@ -225,16 +238,16 @@ class FleetPlan:
         failure = self._failures.next(self.allocation)
         if failure is None:
             return []
-        slot_id, xid = failure.slot_id, failure.xid
+        slot_id = failure.slot_id
         card = self.allocation.slots[slot_id].card
         assert card is not None, "only a card that is there fails"
-        if failure.remedy is not Remedy.NOTHING:
+        failed = CardFailed(self._now_s, slot_id, card, failure.xid, failure.remedy)
+        if failed.out_of_service:
             self.allocation.set_service(slot_id, in_service=False)
             self._mend(slot_id, failure.remedy)
             self._preparation.restart_heartbeats(slot_id.node)
-        is_fatal = failure.remedy is not Remedy.NOTHING
-        failed = CardFailed(self._now_s, slot_id, card, xid.kind, xid.message, is_fatal)
-        victims = self.allocation.holders(slot_id) if is_fatal else self.allocation.holders(slot_id)[:1]
+        holders = self.allocation.holders(slot_id)
+        victims = holders if failed.out_of_service else holders[:1]
         ended = [happening for pod in victims for happening in self._end(pod, FAILED)]
         return [failed, *ended]
 

@@ -15,6 +15,7 @@ from gpuledger.tools.simulation import decide
 from gpuledger.tools.simulation.agents import Agents
 from gpuledger.tools.simulation.allocation import RunningPod
 from gpuledger.tools.simulation.assignments import DeviceChanges
+from gpuledger.tools.simulation.cordons import CordonChanges, Cordons
 from gpuledger.tools.simulation.decide import FleetPlan, Happening
 from gpuledger.tools.simulation.fleet import Fleet, FleetNode
 from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
@@ -49,6 +50,7 @@ class Simulation:
     ) -> None:
         self.plan = plan
         self._pooling = Pooling(fleet, plan, cluster, agents)
+        self._cordons = Cordons(fleet, plan)
         self._fleet = fleet
         self._cluster = cluster
         self._agents = agents
@@ -84,11 +86,18 @@ class Simulation:
         """Real seconds until the next heartbeat."""
         return max(0.0, (self._next_beat - self._clock()).total_seconds())
 
-    async def step(self, to_s: float, pods: Iterable[PodChanges], devices: Iterable[DeviceChanges]) -> None:
+    async def step(
+        self,
+        to_s: float,
+        pods: Iterable[PodChanges],
+        devices: Iterable[DeviceChanges],
+        nodes: Iterable[CordonChanges] = (),
+    ) -> None:
         """Carry out what is due, and the consequences of other people's changes."""
         if self.next_beat_s() == 0:
             self._next_beat = self._clock() + timedelta(seconds=self._period_s)
             await self._cluster.beat(self._fleet.nodes.values(), self._period_s)
+        await self._carry_out(self._cordons.follow(nodes))
         for one in pods:
             await self._carry_out(await self._follow(one))
         await self._carry_out(self.plan.advance(to_s, STEP_HAPPENINGS_MAX))
@@ -117,6 +126,7 @@ class Simulation:
                 await self._fail(happening)
             case decide.CardReturned(_, slot_id, card):
                 await self._agents.healthy(slot_id.node, card)
+                await self._agents.reported_healthy(slot_id.node, card)
                 await self._report(slot_id.node)
             case decide.CardRemoved(_, slot_id) | decide.CardInserted(_, slot_id):
                 await self._observe(slot_id.node)
@@ -133,11 +143,14 @@ class Simulation:
                 await self._agents.heart_beat(node)
 
     async def _fail(self, failed: decide.CardFailed) -> None:
-        node = failed.slot_id.node
-        await self._agents.failed(node, failed.card, failed.kind, failed.message)
-        if failed.out_of_service:
-            await self._agents.unhealthy(node, failed.card, failed.kind, failed.message)
-            await self._report(node)
+        node, card, xid = failed.slot_id.node, failed.card, failed.xid
+        if not failed.out_of_service:
+            await self._agents.errors_observed(node, card, xid.kind, xid.message)
+            return
+        await self._agents.failed(node, card, xid.kind, xid.message)
+        await self._agents.reported(node, card, xid, failed.remedy)
+        await self._agents.unhealthy(node, card, xid.kind, xid.message)
+        await self._report(node)
 
     async def _start(self, running_pod: RunningPod) -> None:
         name = running_pod.pod.name

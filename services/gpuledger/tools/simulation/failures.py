@@ -39,6 +39,11 @@ class XidError(NamedTuple):
         """The field's short name for it."""
         return f"XID {self.number}"
 
+    @property
+    def code(self) -> str:
+        """The number as health monitors report it."""
+        return str(self.number)
+
 
 XIDS: Final = (
     XidError(95, 38_905, Remedy.REPLACEMENT, "Uncontained memory error"),

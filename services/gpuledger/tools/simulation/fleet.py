@@ -27,8 +27,10 @@ MEMORY_MIB_PER_GPU: Final = 131_072
 HOT_CARDS_SHARE: Final = 0.005
 """The share of a fleet's cards that cause most failures; at least one card does."""
 
+FAILURES_MAX: Final = 1_000_000
+
 EXAMPLE: Final = "nodes=16,gpus=8,profile=h200"
-_BOUNDS: Final = {"nodes": NODES_MAX, "gpus": GPUS_MAX}
+_BOUNDS: Final = {"nodes": NODES_MAX, "gpus": GPUS_MAX, "failures": FAILURES_MAX}
 
 
 class SimulationError(Exception):
@@ -41,11 +43,15 @@ class FleetSpecError(SimulationError):
 
 @dataclass(frozen=True, slots=True)
 class FleetSpec:
-    """How many nodes a fleet has, how many cards each, and of which profile."""
+    """How many nodes a fleet has, how many cards each, and of which profile.
+
+    `failures` is how many cards fail in 1,000 simulated days of a node; None: as many as the rates say.
+    """
 
     nodes: int = 4
     gpus: int = 8
     profile: str = "h200"
+    failures: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> "FleetSpec":
@@ -64,12 +70,18 @@ class FleetSpec:
             if key in given:
                 raise FleetSpecError(f"--fleet: {key} is given twice; give it once.")
             given[key] = value
+        numbers = {key: _number(key, given[key]) for key in _BOUNDS if key in given}
         default = cls()
-        nodes, gpus = (_number(key, given.get(key, str(getattr(default, key)))) for key in _BOUNDS)
-        return cls(nodes, gpus, _profile(given.get("profile", default.profile)))
+        return cls(
+            numbers.get("nodes", default.nodes),
+            numbers.get("gpus", default.gpus),
+            _profile(given.get("profile", default.profile)),
+            numbers.get("failures"),
+        )
 
     def __str__(self) -> str:
-        return f"nodes={self.nodes},gpus={self.gpus},profile={self.profile}"
+        failures = "" if self.failures is None else f",failures={self.failures}"
+        return f"nodes={self.nodes},gpus={self.gpus},profile={self.profile}{failures}"
 
 
 _KEYS: Final = tuple(field.name for field in fields(FleetSpec))

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from gpuledger.api.kinds import GPU_DEVICES, PODS, Resource
+from gpuledger.api.kinds import GPU_DEVICES, NODES, PODS, Resource
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
@@ -23,6 +23,7 @@ from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import end
 from gpuledger.tools.simulation.agents import Agents, epoch_of
 from gpuledger.tools.simulation.assignments import device_of
+from gpuledger.tools.simulation.cordons import cordon_of
 from gpuledger.tools.simulation.decide import FleetPlan
 from gpuledger.tools.simulation.execution import Simulation
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
@@ -77,7 +78,7 @@ async def run(
         LedgerError: the ledger cannot take it; while it is away it is waited for.
     """
     pace = Pace(clock(), speed)
-    fleet, rates = Fleet(spec, seed), _seen_by_others(rates or Rates(), speed)
+    fleet, rates = Fleet(spec, seed), _seen_by_others(_failing(rates or Rates(), spec.failures), speed)
     cluster = Cluster(client, clock=clock, sleep=sleep)
     await cluster.prepare()
     journal = FleetJournal(ledger, epoch_of(seed), database_url)
@@ -91,6 +92,11 @@ async def run(
     log.info("the fleet is up", fleet=str(spec), seed=seed, speed=speed, events=recorded.events)
     keeping = [] if database_url is None else [journal.run(), journal.follow(asyncio.sleep)]
     await _follow(simulation, client, pace, clock, sleep, keeping)
+
+
+def _failing(rates: Rates, failures: int | None) -> Rates:
+    """The same rates, with so many failures where somebody says how many."""
+    return rates if failures is None else replace(rates, failures_per_1000_node_days=failures)
 
 
 def _seen_by_others(rates: Rates, speed: float) -> Rates:
@@ -108,7 +114,8 @@ async def _follow(
 ) -> None:
     pods = KindWatch(client, PODS, lambda pod: pod, selection=DEMO, sleep=sleep)
     devices = KindWatch(client, GPU_DEVICES, device_of, sleep=sleep)
-    following = [asyncio.create_task(one) for one in (pods.run(), devices.run(), *keeping)]
+    nodes = KindWatch(client, NODES, cordon_of, sleep=sleep)
+    following = [asyncio.create_task(one) for one in (pods.run(), devices.run(), nodes.run(), *keeping)]
     try:
         while True:
             due_s = simulation.plan.due_s
@@ -116,7 +123,7 @@ async def _follow(
             for one in following:
                 if one.done():
                     one.result()
-            await simulation.step(pace.tick(clock(), due_s), pods.taken(), devices.taken())
+            await simulation.step(pace.tick(clock(), due_s), pods.taken(), devices.taken(), nodes.taken())
     finally:
         await end(following)
 

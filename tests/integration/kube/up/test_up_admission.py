@@ -99,6 +99,7 @@ async def places(client: KubeClient) -> set[str]:
     return {str(URL(hook["clientConfig"]["url"]).origin()) for one in found for hook in one["webhooks"]}
 
 
+@pytest.mark.long
 async def test_a_new_start_is_in_force_again() -> None:
     with short_directory() as directory:
         with running_up(directory):

@@ -127,6 +127,7 @@ def start_and_stop(data_dir: Path, *options: str) -> str:
     return printed
 
 
+@pytest.mark.long
 async def test_another_fleet_on_the_same_data_is_reported_at_the_start() -> None:
     nodes, spec = set(Fleet(FleetSpec(3, 1), seed=7).nodes), "nodes=1,gpus=1,profile=h200"
 

@@ -34,6 +34,7 @@ def context_and_server(path: Path) -> str:
     return f"context {found['current-context']}, server {found['server']}"
 
 
+@pytest.mark.long
 def test_a_data_directory_joins_a_cluster_only_when_asked_to_and_no_other_ledgers() -> None:
     with short_directory() as directory, running_up(directory / "a") as first:
         eventually(partial(is_at_work, first))

@@ -29,6 +29,7 @@ async def rows(up: Up) -> list[Object]:
     return found
 
 
+@pytest.mark.long
 async def test_two_people_set_a_node_aside_and_give_it_back(up: Up, client: KubeClient) -> None:
     await eventually(lambda: has_nodes(client))
     node = (await client.list(NODES)).items[0]["metadata"]["name"]
@@ -59,6 +60,7 @@ async def test_two_people_set_a_node_aside_and_give_it_back(up: Up, client: Kube
     assert await rows(up) == []
 
 
+@pytest.mark.long
 async def test_a_drain_is_watched_until_the_last_pod_has_left(up: Up, client: KubeClient) -> None:
     await eventually(lambda: has_nodes(client))
     node = (await client.list(NODES)).items[1]["metadata"]["name"]

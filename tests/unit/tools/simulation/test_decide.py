@@ -93,10 +93,10 @@ class World:
                 self.used.subtract({share.card: share.gpu_milli for share in running_pod.shares})
             case PodDeleted(_, pod):
                 assert self.pods.pop(pod.name) == "ended"
-            case CardFailed(_, slot_id, card, _, _, out_of_service):
+            case CardFailed(_, slot_id, card):
                 assert self.cards[str(card.uuid)] == slot_id
                 assert card.uuid not in self.broken
-                self.broken |= {str(card.uuid)} if out_of_service else set()
+                self.broken |= {str(card.uuid)} if happening.out_of_service else set()
             case CardReturned(_, _, card):
                 self.broken.remove(str(card.uuid))
             case CardRemoved(_, slot_id, card):
@@ -236,6 +236,19 @@ def test_a_card_that_is_withdrawn_keeps_its_pods_and_gets_no_more() -> None:
     assert [type(one) for one in plan.advance(150, 100)] == [PodEnded]
     assert plan.allocation.holders(slot_id) == []
     assert [type(one) for one in plan.offer(slot_id)] == [PodScheduled]
+
+
+def test_a_cordoned_node_keeps_its_pods_and_gets_no_more() -> None:
+    plan = plan_of("nodes=1,gpus=2", rates=QUIET)
+    (node,) = {slot_id.node for slot_id in plan.allocation.slots}
+    plan.submitted(pod("a"))
+    plan.cordon(node)
+    assert plan.submitted(pod("b")) == []
+    assert list(plan.allocation.running) == ["a"]
+    assert [type(one) for one in plan.advance(150, 100)] == [PodEnded]
+    (scheduled,) = plan.uncordon(node)
+    assert isinstance(scheduled, PodScheduled)
+    assert scheduled.running_pod.pod.name == "b"
 
 
 def test_the_next_card_in_the_slot_of_a_withdrawn_one_is_offered() -> None:

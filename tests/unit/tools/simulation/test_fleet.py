@@ -9,7 +9,16 @@ from gpuledger.api.kinds import NFD_VERSION_MIN
 from gpuledger.domain.inventory.labels import expected_devices, gpus_among, hardware_facts, mention_gpus, pci_devices
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation import labels, objects
-from gpuledger.tools.simulation.fleet import GPUS_MAX, NODES_MAX, Fleet, FleetNode, FleetSpec, FleetSpecError, SlotId
+from gpuledger.tools.simulation.fleet import (
+    FAILURES_MAX,
+    GPUS_MAX,
+    NODES_MAX,
+    Fleet,
+    FleetNode,
+    FleetSpec,
+    FleetSpecError,
+    SlotId,
+)
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE, NFD_VERSION, PROFILES, WHOLE_MILLI
 
 Cards = dict[int, Card]
@@ -33,6 +42,7 @@ def node_and_cards(spec: str, index: int = 0) -> tuple[FleetNode, Cards]:
         (" profile = mixed , nodes = 2 ", FleetSpec(2, 8, "mixed")),
         ("gpus=1", FleetSpec(4, 1, "h200")),
         (f"nodes={NODES_MAX},gpus={GPUS_MAX},profile=t4", FleetSpec(NODES_MAX, GPUS_MAX, "t4")),
+        ("failures=5000,nodes=2", FleetSpec(2, 8, "h200", 5000)),
     ],
 )
 def test_a_spec_is_read_and_written(text: str, spec: FleetSpec) -> None:
@@ -47,12 +57,13 @@ def test_a_spec_is_read_and_written(text: str, spec: FleetSpec) -> None:
         ("nodes=1,", "'' is not `key=value`"),
         ("nodes", "'nodes' is not `key=value`"),
         ("nodes=", "'nodes=' is not `key=value`"),
-        ("cpus=1", "there is no 'cpus'; known are nodes, gpus, profile"),
+        ("cpus=1", "there is no 'cpus'; known are nodes, gpus, profile, failures"),
         ("nodes=1,nodes=2", "nodes is given twice"),
         ("nodes=0", f"nodes=0 is out of bounds; give a whole number from 1 to {NODES_MAX}"),
         (f"nodes={NODES_MAX + 1}", "out of bounds"),
         ("gpus=17", f"gpus=17 is out of bounds; give a whole number from 1 to {GPUS_MAX}"),
         ("gpus=-1", "out of bounds"),
+        ("failures=0", f"failures=0 is out of bounds; give a whole number from 1 to {FAILURES_MAX}"),
         ("gpus=1.5", "out of bounds"),
         ("gpus=²", "out of bounds"),
         ("nodes=" + "9" * 5000, "out of bounds"),
