@@ -22,7 +22,7 @@ CI_PARTITIONED := $(addprefix tests/integration/,test_followed_log.py test_runne
 IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount containerd runc
 PROTOS := schemas/gpuledger/schemas/proto
 KUBELET := services/gpuledger/agent/kubelet
-GATEWAY := services/gpuledger/agent/gateway
+REPORTS := services/gpuledger/healthreports
 
 # Each of the many processes of a run would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -78,7 +78,7 @@ schemas: $(STAMP) ## Regenerate the JSON Schemas of events and the structure of 
 protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs and of health monitors from their .proto files
 	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(KUBELET) --pyi_out=$(KUBELET) \
 		deviceplugin.proto podresources.proto
-	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(GATEWAY) --pyi_out=$(GATEWAY) healthevents.proto
+	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(REPORTS) --pyi_out=$(REPORTS) healthevents.proto
 
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py

@@ -42,6 +42,9 @@ from bench.cluster import ClusterSizes, cluster
 from bench.from_nothing import FULL as FROM_NOTHING
 from bench.from_nothing import QUICK as QUICK_FROM_NOTHING
 from bench.from_nothing import FromNothingSizes, from_nothing
+from bench.health_reports import FULL as HEALTH_REPORTS
+from bench.health_reports import QUICK as QUICK_HEALTH_REPORTS
+from bench.health_reports import ReportsSizes, health_reports
 from bench.history import FULL as HISTORY
 from bench.history import QUICK as QUICK_HISTORY
 from bench.history import HistorySizes, history
@@ -111,6 +114,7 @@ class Sizes:
     from_nothing: FromNothingSizes = FROM_NOTHING
     sharing: SharingSizes = SHARING
     resting: RestingSizes = RESTING
+    health_reports: ReportsSizes = HEALTH_REPORTS
     agent: AgentSizes = AGENT
     setting_up: SettingUpSizes = SETTING_UP
     annotating: AnnotatingSizes = ANNOTATING
@@ -143,6 +147,7 @@ QUICK = Sizes(
     from_nothing=QUICK_FROM_NOTHING,
     sharing=QUICK_SHARING,
     resting=QUICK_RESTING,
+    health_reports=QUICK_HEALTH_REPORTS,
     agent=QUICK_AGENT,
     setting_up=QUICK_SETTING_UP,
     annotating=QUICK_ANNOTATING,
@@ -170,6 +175,7 @@ NAMES = (
     "from-nothing",
     "sharing",
     "resting",
+    "health-reports",
     "agent",
     "setting-up",
     "cluster",
@@ -248,6 +254,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "from-nothing": lambda: from_nothing(database_url, sizes.from_nothing, sizes.rounds),
         "sharing": lambda: sharing(database_url, sizes.sharing, sizes.rounds),
         "resting": lambda: resting(database_url, sizes.resting),
+        "health-reports": lambda: health_reports(sizes.health_reports),
         "agent": lambda: agent(sizes.agent),
         "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),

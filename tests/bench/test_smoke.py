@@ -39,6 +39,7 @@ FIGURES |= {
     "start of devices",
     "rebuild of devices from a snapshot",
     "4 partitions, ",
+    "health reports over TCP",
 }
 
 

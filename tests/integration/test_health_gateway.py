@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.gateway.coalescing import REPEAT_WINDOW_S
 from gpuledger.agent.gateway.decide import DENIED
 from gpuledger.agent.gateway.part import HealthGateway
 from gpuledger.agent.gateway.relay import CONNECTIONS_PER_PEER_MAX
@@ -27,6 +26,7 @@ from gpuledger.agent.part import AgentFact
 from gpuledger.agent.settings import HealthSettings
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.healthreports.coalescing import REPEAT_WINDOW_S
 from gpuledger.runtime.tasks import end
 from support.health_monitor import Answer, Monitor, a_monitor
 from support.kubelet_parts import hasty

@@ -14,8 +14,9 @@ from gpuledger.agent.health.cards import NOT_LOOKED_AT, NodeCards, on_time_all, 
 from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error, on_readings
 from gpuledger.agent.health.severity import APPLICATION_XIDS, DEFAULT_CLASSES, Severity
 from gpuledger.agent.health.state import dump, load
-from gpuledger.agent.part import AgentFact, Instant
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
+from gpuledger.runtime.clock import Instant
 from support.agent_parts import NODE, PLACE, SURVEY, moment
 from support.thoroughness import examples
 

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.agent.errors import InvalidReportError
-from gpuledger.agent.gateway.coalescing import REPEAT_WINDOW_S, Windows, add_report, close_windows, flush
-from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
 from gpuledger.agent.gateway.stored import dump, load
-from gpuledger.agent.gateway.translate import HealthReport, ReportContext, translate
-from gpuledger.agent.part import Instant
 from gpuledger.events.envelope import Event, decode, encode
 from gpuledger.events.health import HealthEntity, NodeHealthReported
 from gpuledger.events.publishing import EVENT_AHEAD_MAX
+from gpuledger.healthreports.coalescing import REPEAT_WINDOW_S, Windows, add_report, close_windows, flush
+from gpuledger.healthreports.errors import InvalidReportError
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
+from gpuledger.healthreports.translate import HealthReport, ReportContext, translate
+from gpuledger.runtime.clock import Instant
 
 NOW = datetime(2026, 3, 6, tzinfo=UTC)
 TEXTS = st.text(max_size=8) | st.sampled_from(["", "\0", "x" * 254, "x" * 5_000])

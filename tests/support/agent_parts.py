@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from gpuledger.agent.hardware.api import CardFacts, Readings, Survey, Unregistered, Xid
 from gpuledger.agent.hardware.errors import CardLostError, HardwareError
-from gpuledger.agent.part import AgentFact, Instant
+from gpuledger.agent.part import AgentFact
 from gpuledger.domain.mig.geometry import Instance
+from gpuledger.runtime.clock import Instant
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 SETTLED_AFTER = 50

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from gpuledger.api.kinds import Resource
@@ -53,12 +53,16 @@ class ChartServers:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[tuple[PodProcess, PodProcess]]:
         """NATS and PostgreSQL as their pods run them, but for the ports."""
-        nats = ("--port", str(self.nats_port), "--monitoring-port", str(self._monitoring_port))
         async with AsyncExitStack() as stack:
             yield (
-                await stack.enter_async_context(self._server(NATS, nats)),
+                await stack.enter_async_context(self.nats()),
                 await stack.enter_async_context(self._server(POSTGRES, ("--port", str(self.postgres_port)))),
             )
+
+    def nats(self) -> AbstractAsyncContextManager[PodProcess]:
+        """NATS alone."""
+        ports = ("--port", str(self.nats_port), "--monitoring-port", str(self._monitoring_port))
+        return self._server(NATS, ports)
 
     @asynccontextmanager
     async def _server(self, name: str, more: Sequence[str]) -> AsyncIterator[PodProcess]:

@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.empty_pb2 import Empty
 
-from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
 from support.ledgers import DEADLINE_S
 
 METHOD: Final = "/datamodels.PlatformConnector/HealthEventOccurredV1"
@@ -47,7 +47,10 @@ class Monitor:
 
     async def report(self, *events: dict[str, Any]) -> Answer:
         """Send a request with these events, each with the fields of `XID` that it lacks."""
-        request = HealthEvents(version=1, events=[XID | event for event in events])
+        return await self.send(HealthEvents(version=1, events=[XID | event for event in events]))
+
+    async def send(self, request: HealthEvents) -> Answer:
+        """Send a request as it is."""
         try:
             await self._send(request, timeout=DEADLINE_S)
         except grpc.aio.AioRpcError as error:

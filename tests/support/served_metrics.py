@@ -14,7 +14,8 @@ from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 import gpuledger.compose.up
-import gpuledger.edge.authcallout.metrics  # noqa: F401 - of a process of its own, which is scraped alike
+import gpuledger.edge.authcallout.metrics
+import gpuledger.edge.gateway.metrics  # noqa: F401 - so is this one
 from gpuledger.agent.board import Board
 from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.hardware.api import Survey

@@ -6,7 +6,7 @@ people; anything else is a defect of ours, and so is a value that no machine has
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -18,8 +18,6 @@ import yaml
 from google.protobuf.json_format import ParseDict
 
 from gpuledger.agent.errors import MonitoringError
-from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
-from gpuledger.agent.gateway.translate import ReportContext, translate
 from gpuledger.agent.hardware.kernel_log import xid_in
 from gpuledger.agent.heartbeat import HeartbeatTracker, Samples, read_scrape
 from gpuledger.agent.kubelet.allocations import allocations
@@ -32,6 +30,8 @@ from gpuledger.domain.inventory.labels import CARD_MEMORY_MIB_MAX, hardware_fact
 from gpuledger.edge.watchers.decide import ObjectPart
 from gpuledger.edge.watchers.resources import claims, slices
 from gpuledger.edge.watchers.resources.pod_progress import progress_of
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
+from gpuledger.healthreports.translate import ReportContext, translate
 
 MEMORY_MIB_MIN: Final = 1024
 """No card that anybody puts into a cluster has less."""
@@ -201,15 +201,33 @@ def _health_events(name: str, text: str) -> Reading:
         documents = [orjson.loads(line) for line in (text.splitlines() if name.endswith(".jsonl") else [text])]
     except orjson.JSONDecodeError:
         return Reading(name, "no JSON: its author cut it")
-    events = [_health_event(one) for one in chain.from_iterable(map(_reported, documents))]
-    node = events[0]["nodeName"] if events else "w1"
-    request = ParseDict({"events": events}, HealthEvents(), ignore_unknown_fields=True)
+    request = _health_request(documents)
+    node = request.events[0].nodeName if request.events else "w1"
     reports = [report.data for report in translate(request, ReportContext(node, (), None), datetime.now(UTC))]
     found = [
         f"{one.check} {one.action} {'+'.join(one.codes)} of {' '.join(f'{e.type} {e.value}' for e in one.entities)}"
         for one in reports
     ]
     return Reading(name, ", ".join(found), "" if found else "no event is found")
+
+
+def health_requests(folder: Path) -> dict[str, HealthEvents]:
+    """The health events of each file that has any, as a monitor sends them, by the file."""
+    found = {}
+    for path in sorted((folder / "nvsentinel").glob("*.json*")):
+        text = path.read_text()
+        try:
+            documents = [orjson.loads(line) for line in (text.splitlines() if path.suffix == ".jsonl" else [text])]
+        except orjson.JSONDecodeError:
+            continue
+        if (request := _health_request(documents)).events:
+            found[path.name] = request
+    return found
+
+
+def _health_request(documents: Iterable[Any]) -> HealthEvents:
+    events = [_health_event(one) for one in chain.from_iterable(map(_reported, documents))]
+    return ParseDict({"events": events}, HealthEvents(), ignore_unknown_fields=True)
 
 
 def _reported(document: Any) -> Iterator[dict[str, Any]]:

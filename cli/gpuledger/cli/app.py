@@ -41,6 +41,7 @@ COMMANDS = LazyCommands(
         "agent": Place(f"{_COMMANDS}.agent", "app"),
         "permissions": Place(f"{_COMMANDS}.permissions", "permissions"),
         "auth-callout": Place(f"{_COMMANDS}.auth_callout", "auth_callout"),
+        "health-gateway": Place(f"{_COMMANDS}.health_gateway", "health_gateway"),
         "nats-config": Place(f"{_COMMANDS}.nats_setup", "nats_config"),
         "nats-keys": Place(f"{_COMMANDS}.nats_setup", "nats_keys"),
         "admission": Place(f"{_COMMANDS}.cluster", "admission", hidden=True),

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from gpuledger.events.device import ReportId, Uuid
 from gpuledger.events.payload import Name, Number, Payload, Text
-from gpuledger.events.publishing import DropClass, by_agents
+from gpuledger.events.publishing import Authority, DropClass, PublishRule, SourceKind
 from gpuledger.events.registry import registry
 
 CODES_MAX = 64
@@ -36,15 +36,22 @@ class Behaviour(Payload):
     skip: bool = False
 
 
-@registry.event("node", "health-reported", by_agents(DropClass.NEVER), introduced=True)
+@registry.event(
+    "node",
+    "health-reported",
+    PublishRule((SourceKind.AGENTS, SourceKind.GATEWAYS), Authority.OWN_NODE, DropClass.NEVER),
+    introduced=True,
+)
 class NodeHealthReported(Payload):
-    """A monitor on the node named by the subject found something unhealthy, or healthy again.
+    """A monitor found something about the node that the subject names unhealthy, or healthy again.
 
     `monitor` is what NVSentinel calls the agent of an event, `reporter` is the pod (`<namespace>/<pod>`) that the
-    report came from, None for a process of the host. A report concerns its `entities`; a healthy one without entities
-    concerns all of its check. `devices` are the cards among them, by UUID, as the node's agent knows them. `action` is
-    the recommended one by its name, or by its number where that has no name here; `custom_action` says which one
-    `CUSTOM` is. `count` identical reports are one event: they came between `first_at` and the event's own time.
+    report came from, or the name in its client certificate, None for a process of the host. The event's source is who
+    took it: the node's agent over its socket, or `/gateways/health` over TCP. A report concerns its `entities`; a
+    healthy one without entities concerns all of its check. `devices` are the cards among them, by UUID, as the node's
+    agent knows them. `action` is the recommended one by its name, or by its number where that has no name here;
+    `custom_action` says which one `CUSTOM` is. `count` identical reports are one event: they came between `first_at`
+    and the event's own time.
     """
 
     monitor: Name

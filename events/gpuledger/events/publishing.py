@@ -75,13 +75,14 @@ class SourceKind(StrEnum):
     HEALTH = "health"
     MAINTENANCE = "maintenance"
     NODEWRITER = "nodewriter"
+    GATEWAYS = "gateways"
 
 
 class Authority(Enum):
     """The subjects that a publisher's events may concern."""
 
     OWN_NODE = "own-node"
-    """An agent, about its own node and what is in it.
+    """An agent, about its own node and what is in it; a gateway, about the nodes whose monitors report to it.
 
     Every fold rejects such an event from another edge source where `Rule.PUBLISHERS` is enforced, and ignores others.
     """
@@ -173,6 +174,7 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.HEALTH,
         SourceKind.MAINTENANCE,
         SourceKind.NODEWRITER,
+        SourceKind.GATEWAYS,
         SourceKind.WATCHERS,
     ),
     Authority.OWN_SOURCE,

@@ -71,7 +71,9 @@ STREAM_CHANGES: Final = ("CREATE", "UPDATE", "PURGE", "DELETE", "SNAPSHOT", "RES
 """What may be done to a stream as a whole."""
 
 SERVICE_KINDS: Final = tuple(
-    kind for kind in SourceKind if kind not in (SourceKind.AGENTS, SourceKind.IMPORTERS, SourceKind.OPERATORS)
+    kind
+    for kind in SourceKind
+    if kind not in (SourceKind.AGENTS, SourceKind.IMPORTERS, SourceKind.OPERATORS, SourceKind.GATEWAYS)
 )
 
 
@@ -80,6 +82,9 @@ class Role(StrEnum):
 
     SERVICES = "services"
     """`gpuledger up`: reads everything, and records what its services decide and watch."""
+
+    GATEWAY = "gateway"
+    """`gpuledger health-gateway`: records the reports of health monitors, and reads."""
 
     READER = "reader"
     """A person who reads: `get`, `log tail`, `verify`."""
@@ -238,6 +243,7 @@ _CHANGE_STREAMS: Final = (*(f"{API}.STREAM.{change}.*" for change in STREAM_CHAN
 
 _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.SERVICES: (*_written(*SERVICE_KINDS), _PUT_IN_ORDER),
+    Role.GATEWAY: _written(SourceKind.GATEWAYS),
     Role.READER: (),
     Role.IMPORTER: _written("import"),
     Role.SKIPPER: _written(SourceKind.OPERATORS),

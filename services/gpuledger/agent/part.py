@@ -15,13 +15,6 @@ from gpuledger.events.payload import Payload
 log = structlog.get_logger("gpuledger.agent")
 
 
-class Instant(NamedTuple):
-    """One instant by two clocks: the monotonic one measures durations, the wall clock dates events."""
-
-    monotonic_s: float
-    at: datetime
-
-
 class AgentFact(NamedTuple):
     """A fact that a part records: the event's subject, its payload, and when it was true."""
 

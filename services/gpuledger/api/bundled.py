@@ -15,6 +15,7 @@ REWIND_KEY: Final = "rewind"
 SEED_KEY: Final = "seed"
 ISSUER_KEY: Final = "issuer"
 CALLOUT: Final = "callout"
+GATEWAY: Final = "gateway"
 
 NATS_PORT: Final = 4222
 NATS_CLUSTER_PORT: Final = 6222
@@ -46,6 +47,12 @@ class BundledServers(NamedTuple):
         return f"{self.name}-nats.{self.namespace}.svc"
 
     @property
+    def gateway_hosts(self) -> tuple[str, ...]:
+        """Where health monitors find the gateway."""
+        host = f"{self.name}-{GATEWAY}.{self.namespace}"
+        return (f"{host}.svc", host, f"{host}.svc.cluster.local")
+
+    @property
     def postgres_host(self) -> str:
         """Where clients find PostgreSQL."""
         return f"{self.name}-postgres.{self.namespace}.svc"
@@ -70,8 +77,8 @@ AGENTS_PART: Final = "agents"
 DATABASE_CLIENTS: Final = ("services", "operator", "reader")
 """Who works with both servers; by these names they log in to NATS."""
 
-NATS_LOGINS: Final = (*DATABASE_CLIENTS, CALLOUT)
+NATS_LOGINS: Final = (*DATABASE_CLIENTS, CALLOUT, GATEWAY)
 """The logins of the NATS server, which are the keys of their passwords."""
 
-PARTS: Final = (AUTHORITY_PART, NATS_PART, POSTGRES_PART, AGENTS_PART, CALLOUT, *DATABASE_CLIENTS)
+PARTS: Final = (AUTHORITY_PART, NATS_PART, POSTGRES_PART, AGENTS_PART, CALLOUT, GATEWAY, *DATABASE_CLIENTS)
 """The ends of the names of all Secrets."""

@@ -83,7 +83,10 @@ class Route(NamedTuple):
                 return judges and is_judged
             if self.rule.authority not in BY_NODE:
                 return True
-        return len(self.rule.publishers) > 1 or publisher.is_about_own_node(self.aggregate, event.subject, event.data)
+        if self.rule.authority is Authority.OWN_DEVICE and len(self.rule.publishers) > 1:
+            return True
+        is_gateway = publisher.node is None and publisher.kind in self.rule.publishers
+        return is_gateway or publisher.is_about_own_node(self.aggregate, event.subject, event.data)
 
 
 def route_of(event_type: str, catalogue: Registry) -> Route:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from secrets import token_bytes
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 Clock = Callable[[], datetime]
@@ -14,6 +14,13 @@ Sleep = Callable[[float], Awaitable[Any]]
 
 NewId = Callable[[], str]
 """Draws an id that was never drawn before."""
+
+
+class Instant(NamedTuple):
+    """One instant by two clocks: the monotonic one measures durations, the wall clock dates events."""
+
+    monotonic_s: float
+    at: datetime
 
 
 def system_clock() -> datetime:

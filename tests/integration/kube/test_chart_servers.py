@@ -15,11 +15,13 @@ import pytest
 
 from gpuledger.api.bundled import PARTS
 from gpuledger.api.kinds import DEPLOYMENTS, JOBS, SECRETS
-from gpuledger.runtime.settings import METRICS_LISTEN
+from gpuledger.runtime.gateway_settings import LISTEN
+from gpuledger.runtime.settings import METRICS_LISTEN, NatsIdentity
 from support.chart import IMAGE, NAME, NAMESPACE, needs_helm, render
 from support.chart_cluster import HOST, Cluster
 from support.chart_servers import ChartServers, PodProcess, pod_process
 from support.kube_fleet import STORAGE_CLASSES, create, create_storage_class
+from support.ledgers import make_ledger
 from support.pods.controllers import CLAIMS
 from support.rights import beyond, granted, unused
 from support.tls_postgres import needs_tls_postgres
@@ -29,6 +31,7 @@ pytestmark = [needs_helm, pytest.mark.long]
 
 OURS = {f"{NAME}-{part}" for part in PARTS}
 CALLOUT = "gpu-agent-auth"
+GATEWAY = f"{NAME}-gateway"
 HEALTH = re.compile(r"health +(http://\S+/healthz)").search
 
 
@@ -117,7 +120,7 @@ async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(
 async def test_each_client_has_its_own_login_and_no_other(cluster: Cluster) -> None:
     assert (await cluster.helm("install", IMAGE)).code == 0
     kept = await data(cluster)
-    passwords = {login: kept["nats"][login] for login in ("services", "operator", "reader", "callout")}
+    passwords = {login: kept["nats"][login] for login in ("services", "operator", "reader", "callout", "gateway")}
     assert len(set(passwords.values())) == len(passwords)
     for login, password in passwords.items():
         holders = {part for part, content in kept.items() if any(password in value for value in content.values())}
@@ -125,6 +128,22 @@ async def test_each_client_has_its_own_login_and_no_other(cluster: Cluster) -> N
     seed = kept["callout"]["seed"]
     assert [part for part, content in kept.items() if seed in content.values()] == ["callout"]
     assert set(kept["agents"]) == {"ca.crt"}
+
+
+async def test_the_health_gateway_has_a_login_and_a_certificate(cluster: Cluster, tmp_path: Path) -> None:
+    servers = ChartServers(cluster, tmp_path)
+    values = {**IMAGE, "healthGateway": {"enabled": True, "reporters": ["monitors"]}}
+    assert (await cluster.helm("install", values)).code == 0
+    operator = (await data(cluster))["operator"]
+    for name in ("nats.creds", "ca.crt"):
+        (tmp_path / name).write_bytes(operator[name])
+    async with servers.nats():
+        identity = NatsIdentity(tmp_path / "nats.creds", ca=tmp_path / "ca.crt")
+        await make_ledger(f"tls://{HOST}:{servers.nats_port}", identity)
+        pod = (await cluster.client.get(DEPLOYMENTS, GATEWAY, NAMESPACE))["spec"]["template"]["spec"]
+        anywhere = {METRICS_LISTEN: f"{HOST}:0", LISTEN: f"{HOST}:0"}
+        async with pod_process(cluster, pod, GATEWAY, **anywhere) as gateway:
+            await healthy(gateway)
 
 
 def services(cluster: Cluster, pod: dict[str, Any]) -> Any:

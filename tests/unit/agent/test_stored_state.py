@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 import orjson
 
 from gpuledger.agent.gateway import stored as reports_state
-from gpuledger.agent.gateway.coalescing import CountedReports, RepeatWindow
 from gpuledger.agent.health import state as health_state
 from gpuledger.agent.health.card import CardFault, FaultHistory
-from gpuledger.agent.part import Instant
 from gpuledger.agent.setup import state as setup_state
 from gpuledger.agent.setup.state import HeldDevice, Outcome
 from gpuledger.agent.survey_history import CardIdentity, load
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import WantedDevice
+from gpuledger.healthreports.coalescing import CountedReports, RepeatWindow
+from gpuledger.runtime.clock import Instant
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NOW = Instant(1_000.0, NOON)

@@ -133,13 +133,14 @@ def test_the_text_of_the_accounts() -> None:
 
 def test_services_record_under_their_own_names_alone() -> None:
     recorded = [one for one in role_permissions(Role.SERVICES).publish if one.startswith("ledger.")]
-    others = {SourceKind.AGENTS, SourceKind.IMPORTERS, SourceKind.OPERATORS}
+    others = {SourceKind.AGENTS, SourceKind.IMPORTERS, SourceKind.OPERATORS, SourceKind.GATEWAYS}
     assert recorded == [f"ledger.svc.{kind}.>" for kind in SourceKind if kind not in others]
 
 
 @pytest.mark.parametrize(
     ("role", "recorded"),
     [
+        (Role.GATEWAY, ["ledger.svc.gateways.>"]),
         (Role.READER, []),
         (Role.IMPORTER, ["ledger.svc.import.>"]),
         (Role.SKIPPER, ["ledger.svc.operators.>"]),

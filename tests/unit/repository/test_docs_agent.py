@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from gpuledger.agent import settings as names
 from gpuledger.agent.board import Board, DeviceUnit, ResourceOffer
-from gpuledger.agent.gateway.coalescing import REPEAT_WINDOW_S
-from gpuledger.agent.gateway.service import REFUSALS, RESULTS
+from gpuledger.agent.gateway.service import RESULTS
 from gpuledger.agent.hardware.api import CardFacts, Survey, Unread, Unregistered
 from gpuledger.agent.hardware.simulated_faults import FAULTS
 from gpuledger.agent.hardware.simulated_models import CARD_MODELS
@@ -17,6 +16,8 @@ from gpuledger.agent.setup.timing import DEBOUNCE_MAX_S, DEBOUNCE_S
 from gpuledger.events.allocation import AllocatedClaim, AllocatedDevices, AllocationObserved
 from gpuledger.events.catalogue import registry
 from gpuledger.events.publishing import SourceKind
+from gpuledger.healthreports.coalescing import REPEAT_WINDOW_S
+from gpuledger.healthreports.protocol import OVER_TCP, REFUSALS
 from gpuledger.runtime.settings import METRICS_LISTEN, NATS_FILES, NATS_URL
 from support.agent_metrics import metrics_of_agents
 from support.paths import ROOT
@@ -96,7 +97,7 @@ def test_every_result_of_a_report_is_named() -> None:
     text = " ".join(PAGE.split())
     assert f"those of the next {REPEAT_WINDOW_S:.0f} seconds together" in text
     documented = {name for cell, *_ in rows("Health monitors") for name in quoted(cell)}
-    assert documented == {status.name for _, status in REFUSALS.values()}
+    assert documented == {status.name for kind, (_, status) in REFUSALS.items() if kind not in OVER_TCP}
 
 
 def test_every_fault_and_every_model_of_simulated_cards_is_named() -> None:

@@ -20,11 +20,12 @@ from gpuledger.agent.gateway.decide import Peer, Trust, holder_of
 from gpuledger.agent.gateway.peers import PROC, PeerFolders, peer_of
 from gpuledger.agent.gateway.recording import ReportRecorder
 from gpuledger.agent.gateway.relay import Relay
-from gpuledger.agent.gateway.service import SERVICE, ReportCounts, ReportService
+from gpuledger.agent.gateway.service import ReportCounts, ReportService
 from gpuledger.agent.grpc_serving import serve
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.part import BasePart, DurableStore, Recorder
 from gpuledger.agent.settings import HealthSettings
+from gpuledger.healthreports.protocol import SERVICE
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id
 
 POLL_PERIOD_S: Final = 1.0

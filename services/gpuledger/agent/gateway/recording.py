@@ -10,12 +10,12 @@ from typing import Final
 
 import structlog
 
-from gpuledger.agent.errors import NotDurableError, SpoolFullError
-from gpuledger.agent.gateway.coalescing import Coalesced, ReportResult, Windows, add_report, close_windows, flush
 from gpuledger.agent.gateway.stored import STATE_KEY, ReportStateError, dump, load
-from gpuledger.agent.gateway.translate import HealthReport
-from gpuledger.agent.part import AgentFact, DurableStore, Instant
-from gpuledger.runtime.clock import Clock
+from gpuledger.agent.part import AgentFact, DurableStore
+from gpuledger.healthreports.coalescing import Coalesced, ReportResult, Windows, add_report, close_windows, flush
+from gpuledger.healthreports.errors import NotDurableError, SpoolFullError
+from gpuledger.healthreports.translate import HealthReport
+from gpuledger.runtime.clock import Clock, Instant
 
 ENVELOPE_BYTES: Final = 1024
 """What an event has beside its payload, at most."""

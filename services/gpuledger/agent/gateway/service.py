@@ -13,35 +13,21 @@ import grpc.aio
 import structlog
 from google.protobuf.empty_pb2 import Empty
 
-from gpuledger.agent.errors import (
-    HealthReportError,
-    InvalidReportError,
-    NotDurableError,
-    ReportDeniedError,
-    SpoolFullError,
-)
-from gpuledger.agent.gateway.coalescing import ReportResult
 from gpuledger.agent.gateway.decide import Peer, Trust, denial, reporter_of
-from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
 from gpuledger.agent.gateway.recording import ReportRecorder
-from gpuledger.agent.gateway.translate import ReportContext, translate
-from gpuledger.agent.grpc_serving import serialized
 from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.healthreports.coalescing import ReportResult
+from gpuledger.healthreports.errors import (
+    HealthReportError,
+    ReportDeniedError,
+)
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
+from gpuledger.healthreports.protocol import OVER_TCP, REFUSALS, handlers, results
+from gpuledger.healthreports.translate import ReportContext, translate
 from gpuledger.runtime.clock import Clock
 
-SERVICE: Final = "datamodels.PlatformConnector"
-METHOD: Final = "HealthEventOccurredV1"
-
-REFUSALS: Final[Mapping[type[HealthReportError], tuple[str, grpc.StatusCode]]] = {
-    InvalidReportError: ("invalid", grpc.StatusCode.INVALID_ARGUMENT),
-    ReportDeniedError: ("denied", grpc.StatusCode.PERMISSION_DENIED),
-    SpoolFullError: ("spool-full", grpc.StatusCode.RESOURCE_EXHAUSTED),
-    NotDurableError: ("not-durable", grpc.StatusCode.UNAVAILABLE),
-}
-"""How a refusal is counted and answered."""
-
-RESULTS: Final = (*(one.value for one in ReportResult), *(name for name, _ in REFUSALS.values()))
-"""What may become of a report."""
+RESULTS: Final = results({kind: refusal for kind, refusal in REFUSALS.items() if kind not in OVER_TCP})
+"""What may become of a report, each counted zero times."""
 
 log = structlog.get_logger("gpuledger.agent")
 
@@ -50,7 +36,7 @@ log = structlog.get_logger("gpuledger.agent")
 class ReportCounts:
     """What became of the reports since the agent started."""
 
-    by_result: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(RESULTS, 0)))
+    by_result: Counter[str] = field(default_factory=lambda: Counter(RESULTS))
 
 
 class ReportService:
@@ -79,7 +65,7 @@ class ReportService:
 
     def handlers(self) -> Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]:
         """The methods of the service, by name."""
-        return {METHOD: grpc.unary_unary_rpc_method_handler(self._occurred, HealthEvents.FromString, serialized)}
+        return handlers(self._occurred)
 
     async def _occurred(self, request: HealthEvents, context: grpc.aio.ServicerContext[HealthEvents, Empty]) -> Empty:
         peer = self._peers.get(context.peer())

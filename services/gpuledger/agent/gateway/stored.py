@@ -12,9 +12,9 @@ from typing import Any, Final
 import orjson
 from pydantic import ValidationError
 
-from gpuledger.agent.gateway.coalescing import REPEAT_WINDOW_S, WINDOWS_MAX, CountedReports, RepeatWindow, Windows
-from gpuledger.agent.part import Instant
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.healthreports.coalescing import REPEAT_WINDOW_S, WINDOWS_MAX, CountedReports, RepeatWindow, Windows
+from gpuledger.runtime.clock import Instant
 
 STATE_KEY: Final = "health-reports"
 

@@ -12,7 +12,8 @@ from gpuledger.agent.hardware.nvml_calls import BYTES_PER_MIB, Description, Hand
 from gpuledger.agent.hardware.nvml_card_cache import CachedCard, CardCache
 from gpuledger.agent.hardware.nvml_mig import Modes, SupportedProfile, instances_of, mig_modes
 from gpuledger.agent.hardware.nvml_mig_profiles import profiles_of_model, supported_profiles
-from gpuledger.agent.hardware.sysfs import PciCard, pci_address
+from gpuledger.agent.hardware.sysfs import PciCard
+from gpuledger.domain.pci import pci_address
 
 NVIDIA_KERNEL_DRIVER: Final = "nvidia"
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.nvml_calls import Description, Handle, Nvml
 from gpuledger.agent.hardware.nvml_mig import Modes
-from gpuledger.agent.hardware.sysfs import pci_address
+from gpuledger.domain.pci import pci_address
 
 TOTALS: Final = (
     "NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",

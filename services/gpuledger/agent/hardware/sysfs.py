@@ -3,12 +3,12 @@
 It only reads sysfs, and must call no driver.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.domain.pci import pci_address
 
 SYSFS: Final = Path("/sys")
 VENDOR: Final = "10de"
@@ -20,23 +20,12 @@ DISPLAY_CONTROLLER: Final = "03"
 PHYSICAL_FUNCTION: Final = "physfn"
 """The kernel's link from a virtual function of SR-IOV to its card."""
 
-_ADDRESS = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])").fullmatch
-
 
 class PciCard(NamedTuple):
     """A card on the bus, and the kernel driver that it is bound to, if any."""
 
     facts: CardFacts
     driver: str | None = None
-
-
-def pci_address(text: str) -> str | None:
-    """A PCI address in Linux's form: `00000000:17:00.0` is `0000:17:00.0`, in lower case. None: the text is none."""
-    match = _ADDRESS(text.strip())
-    if match is None:
-        return None
-    domain, bus, device, function = match.groups()
-    return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
 
 
 def pci_cards(root: Path = SYSFS) -> Mapping[str, PciCard]:

@@ -6,9 +6,9 @@ The number of windows of a card is bounded, so that neither memory nor events gr
 from typing import Final, Literal, NamedTuple
 
 from gpuledger.agent.health.severity import OTHER
-from gpuledger.agent.part import Instant
 from gpuledger.events.device import DeviceErrorsObserved
 from gpuledger.events.payload import BIGINT_MAX
+from gpuledger.runtime.clock import Instant
 
 BURST_S: Final = 10.0
 """The length of a window."""

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.aggregation import Windows
 from gpuledger.agent.health.severity import DEFAULT_CLASSES, POWER, THERMAL, ErrorClasses
-from gpuledger.agent.part import Instant
 from gpuledger.domain.inventory.device_names import place_of
+from gpuledger.runtime.clock import Instant
 
 CLEAR_AFTER_S: Final = 300.0
 """A fault that no reading shows clears when no error of its kind came for so long."""

@@ -6,8 +6,9 @@ from typing import Final, NamedTuple
 from gpuledger.agent.hardware.api import CardFacts, Survey
 from gpuledger.agent.health.card import CardHealth, Rules
 from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_time
-from gpuledger.agent.part import AgentFact, Instant
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.node import CARDS_PER_NODE_MAX
+from gpuledger.runtime.clock import Instant
 
 DRIVER_MISSING: Final = "DriverMissing"
 NOT_LOOKED_AT: Final = "NotLookedAt"

@@ -24,8 +24,9 @@ from gpuledger.agent.health.card import (
 )
 from gpuledger.agent.health.severity import OFF_THE_BUS, Severity, Symptom
 from gpuledger.agent.health.symptoms import completed, new_errors, symptoms_of, undecided, was_reset_between
-from gpuledger.agent.part import AgentFact, Instant
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.device import DeviceErrorsObserved, DeviceFailed, DeviceHealthChanged
+from gpuledger.runtime.clock import Instant
 
 DOUBLINGS_MAX: Final = 32
 """The clearing time of a fault doubles no further than this."""

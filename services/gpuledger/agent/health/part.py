@@ -28,10 +28,10 @@ from gpuledger.agent.health.decide import HealthDecision, mark_absent, on_error,
 from gpuledger.agent.health.kernel_errors import KernelErrors, ReadLog
 from gpuledger.agent.health.pending import PendingFacts
 from gpuledger.agent.health.state import STATE_KEY, HealthStateError, dump, load
-from gpuledger.agent.part import AgentFact, BasePart, Instant, Recorder, StateStore
+from gpuledger.agent.part import AgentFact, BasePart, Recorder, StateStore
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.runtime.backoff import Backoff, Retries
-from gpuledger.runtime.clock import Clock, Sleep
+from gpuledger.runtime.clock import Clock, Instant, Sleep
 from gpuledger.runtime.tasks import end
 
 POLL_PERIOD_S: Final = 5.0

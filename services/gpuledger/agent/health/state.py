@@ -13,8 +13,8 @@ import orjson
 from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.card import CardFault, CardHealth, FaultHistory
 from gpuledger.agent.health.cards import ABSENT_MAX, NodeCards
-from gpuledger.agent.part import Instant
 from gpuledger.events.node import CARDS_PER_NODE_MAX
+from gpuledger.runtime.clock import Instant
 
 STATE_KEY: Final = "health"
 

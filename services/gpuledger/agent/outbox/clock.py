@@ -12,9 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gpuledger.agent.part import Instant
 from gpuledger.events.publishing import EVENT_AHEAD_MAX
-from gpuledger.runtime.clock import Clock
+from gpuledger.runtime.clock import Clock, Instant
 
 CLOCK_JUMP_S: Final = 5.0
 """A wall clock that departs from the monotonic clock by more than this was set; less is slewing."""

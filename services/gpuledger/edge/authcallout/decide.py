@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
+from gpuledger.edge.kube.token_review import InvalidToken, TokenProblem, identity_of, shown
 from gpuledger.ledger.jwt import VERSION, Claims, JwtError, unverified
 from gpuledger.ledger.operator_mode import permission_claims, user_nats
 from gpuledger.ledger.permissions import AGENTS_ACCOUNT, agent_permissions, user_name
@@ -25,9 +25,6 @@ SPREAD_S: Final = 120
 
 LOGIN_LIFE_MIN_S: Final = 5
 """A token that ends sooner is no use; the kubelet renews tokens long before."""
-
-NODE_NAME: Final = "authentication.kubernetes.io/node-name"
-"""Where a review of a token that is bound to a pod names the pod's node, since Kubernetes 1.30."""
 
 TRIAL_NAME: Final = "trial of the auth callout"
 """What our client calls itself that comes without a token."""
@@ -53,6 +50,12 @@ class Reason(StrEnum):
 
 FAILURES: Final = frozenset({Reason.REVIEW_FAILED, Reason.OVERLOADED, Reason.OTHER_ISSUER, Reason.INVALID_REQUEST})
 """Reasons that are about us; all others are about who logs in."""
+
+
+_REASONS: Final[Mapping[TokenProblem, Reason]] = {
+    TokenProblem.NOT_AUTHENTICATED: Reason.NOT_AUTHENTICATED,
+    TokenProblem.OTHER_AUDIENCE: Reason.OTHER_AUDIENCE,
+}
 
 
 class LoginRules(NamedTuple):
@@ -139,16 +142,12 @@ def without_token(request: LoginRequest) -> Denied | None:
 
 def decide(token: str, status: Mapping[str, Any], rules: LoginRules, now_s: int) -> Granted | Denied:
     """Whether the agent with a token may log in, by the status of the token's review."""
-    if status.get("authenticated") is not True:
-        return Denied(Reason.NOT_AUTHENTICATED, f"the API server does not accept its token: {_error_of(status, token)}")
-    audiences = status.get("audiences")
-    if not isinstance(audiences, list) or rules.audience not in audiences:
-        return Denied(Reason.OTHER_AUDIENCE, f"its token is not for the audience {rules.audience}")
-    user = _mapping(status.get("user"))
-    if user.get("username") != rules.user:
-        return Denied(Reason.OTHER_ACCOUNT, f"it is {_shown(user.get('username'))}, and agents are {rules.user}")
-    node = _node(_mapping(user.get("extra")).get(NODE_NAME))
-    if node is None:
+    found = identity_of(token, status, rules.audience)
+    if isinstance(found, InvalidToken):
+        return Denied(_REASONS[found.problem], found.message)
+    if found.user != rules.user:
+        return Denied(Reason.OTHER_ACCOUNT, f"it is {shown(found.user)}, and agents are {rules.user}")
+    if (node := found.node) is None:
         advice = "it has to be a projected token of a pod, reviewed by Kubernetes 1.30 or newer"
         return Denied(Reason.NO_NODE, f"its token is bound to no node; {advice}")
     expires_s = _token_end_s(token, now_s + _life_s(node))
@@ -187,21 +186,6 @@ def _token_end_s(token: str, bound_s: int) -> int:
     except JwtError:
         return bound_s
     return int(max(end, 0)) if isinstance(end, int | float) and end < bound_s else bound_s
-
-
-def _node(names: object) -> str | None:
-    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
-        return None
-    return None if dns_subdomain_problem(names[0]) else names[0]
-
-
-def _error_of(status: Mapping[str, Any], token: str) -> str:
-    return _shown(str(status.get("error") or "it gives no reason").replace(token, "..."))
-
-
-def _shown(text: object) -> str:
-    """What somebody else has written, cut and in one line."""
-    return "".join(one if one.isprintable() else "?" for one in str(text)[:200])
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

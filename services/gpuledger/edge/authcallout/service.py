@@ -13,7 +13,6 @@ import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from gpuledger.api.kinds import TOKEN_REVIEWS
 from gpuledger.edge.authcallout.decide import (
     Denied,
     Granted,
@@ -33,7 +32,7 @@ from gpuledger.edge.authcallout.repeats import REPEATS, WITHIN_S, Repeats
 from gpuledger.edge.authcallout.xkey import HEADER, XkeyError
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import KubeError
-from gpuledger.edge.kube.transport import KubeRequest, Object
+from gpuledger.edge.kube.token_review import review_of
 from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.jwt import JwtError, encoded, signed_by
 from gpuledger.ledger.nkeys import KeyKind
@@ -161,7 +160,9 @@ class AuthCallout:
             return denied
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S), self._reviewing:
-                answer = await self._kube.send(self._review_of(request.token))
+                answer = await self._kube.send(
+                    review_of(request.token, self._rules.audience, "review an agent's token")
+                )
         except (KubeError, TimeoutError) as error:
             text = str(error) or f"the API server did not answer within {ANSWER_TIMEOUT_S:g} s"
             return Denied(Reason.REVIEW_FAILED, f"its token could not be reviewed: {text}")
@@ -176,11 +177,6 @@ class AuthCallout:
             f"it was let in {REPEATS} times within {WITHIN_S} s: either its agent starts again and again, or the "
             f"server does not accept what this service signs ({signers}); the server's log says which"
         )
-
-    def _review_of(self, token: str) -> KubeRequest:
-        review: Object = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind}
-        review |= {"spec": {"token": token, "audiences": [self._rules.audience]}}
-        return KubeRequest("review an agent's token", "POST", TOKEN_REVIEWS.path(), {}, review)
 
 
 def _request_of(data: bytes) -> LoginRequest | Denied:

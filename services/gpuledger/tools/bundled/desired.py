@@ -20,6 +20,7 @@ from gpuledger.api.bundled import (
     DATABASE_READ_URL_KEY,
     DATABASE_URL_KEY,
     DATABASE_USER,
+    GATEWAY,
     ISSUER_KEY,
     NATS_LOGINS,
     NATS_PART,
@@ -50,6 +51,7 @@ SERVER_LIFE: Final = timedelta(days=365)
 AUTHORITY_NAME: Final = "gpuledger servers CA"
 _NATS: Final = Profile("gpuledger NATS", SERVER_LIFE, is_peer=True)
 _POSTGRES: Final = Profile("gpuledger PostgreSQL", SERVER_LIFE, is_peer=True)
+_GATEWAY: Final = Profile("gpuledger health gateway", SERVER_LIFE)
 _LOCAL: Final = ("localhost", "127.0.0.1")
 """For commands in the server's own pod, and those of `kubectl port-forward`."""
 
@@ -88,7 +90,7 @@ def _nats(
     draw: Draw,
     clients: dict[str, dict[str, bytes]],
 ) -> dict[str, dict[str, bytes]]:
-    """The Secrets of the server, the auth callout and the agents; the other clients get their logins."""
+    """The Secrets of the server, the auth callout, the gateway and the agents; the other clients get their logins."""
     before = current.get(NATS_PART, {})
     hosts = (servers.nats_host, *servers.nats_peers(), *_LOCAL)
     certificate = serving_at(_pair(before), authority, hosts, now, _NATS)
@@ -96,13 +98,15 @@ def _nats(
     raw = _raw_seed(current.get(CALLOUT, {})) or draw()
     url = {NATS_URL_KEY: f"tls://{servers.nats_host}:{NATS_PORT}".encode()}
     callout: dict[str, bytes] = {BUNDLE: authority.bundle, SEED_KEY: seed_text(KeyKind.ACCOUNT, raw).encode()}
-    for login, data in (clients | {CALLOUT: callout}).items():
+    gateway = dict(serving_at(_pair(current.get(GATEWAY)), authority, servers.gateway_hosts, now, _GATEWAY).data())
+    for login, data in (clients | {CALLOUT: callout, GATEWAY: gateway}).items():
         lines = f"user: {user_of(login)}\npassword: {passwords[login].decode()}\n"
         data.update(url, **{CREDENTIALS_KEY: lines.encode()})
     issuer = issuer_of(Ed25519PrivateKey.from_private_bytes(raw))
     return {
         NATS_PART: certificate.data() | passwords | {ISSUER_KEY: issuer.encode()},
         CALLOUT: callout,
+        GATEWAY: gateway,
         AGENTS_PART: {BUNDLE: authority.bundle},
     }
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gpuledger.agent.gateway.coalescing import ReportResult
 from gpuledger.agent.gateway.recording import ReportRecorder
-from gpuledger.agent.gateway.translate import HealthReport
 from gpuledger.agent.part import AgentFact
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.healthreports.coalescing import ReportResult
+from gpuledger.healthreports.translate import HealthReport
 from support.agent_parts import NODE, NOON, Disk, Time, settle
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gpuledger.agent.hardware.api import CardFacts
-from gpuledger.agent.hardware.sysfs import pci_address, pci_cards
+from gpuledger.agent.hardware.sysfs import pci_cards
+from gpuledger.domain.pci import pci_address
 from support.hardware import FIRST, SECOND, put_on_bus
 
 

@@ -16,12 +16,13 @@ from gpuledger.agent.outbox.errors import FolderTakenError, StateStoreFullError
 from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, RETRY, Outbox, open_outbox
 from gpuledger.agent.outbox.spool import FILE, open_spool
 from gpuledger.agent.outbox.store import DISK_RETRY_S, READ_FAILURES_MAX
-from gpuledger.agent.part import AgentFact, Instant
+from gpuledger.agent.part import AgentFact
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.errors import SubjectError
 from gpuledger.events.node import NodeAgentStarted, NodeClockJumped, NodeEventsDropped
 from gpuledger.runtime.backoff import no_jitter
+from gpuledger.runtime.clock import Instant
 from gpuledger.runtime.tasks import end
 from support.ledgers import DEADLINE_S
 from support.outbox import NODE, NOON, SMALL, Disk, Log, Time, Waits, fact, numbers_in, recorded

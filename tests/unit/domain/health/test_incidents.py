@@ -54,6 +54,15 @@ def test_repeats_with_other_codes_belong_to_one_incident() -> None:
     assert (row.first_cause, row.last_cause) == ("Timeout of GSP", "Contained ECC error")
 
 
+def test_what_a_gateway_took_belongs_to_the_incidents_of_its_node_as_an_agents_does() -> None:
+    (row,) = incidents(
+        by_monitor(1, card_report("a", "79")),
+        (2, "n1", card_report("a", "79"), "/gateways/health"),
+        (3, "n1", card_report("a", healthy=True), "/gateways/health"),
+    )
+    assert (row.node, row.reports, row.ended_at) == ("n1", 2, hour(3))
+
+
 def test_other_checks_and_cards_have_their_own_incidents() -> None:
     rows = incidents(
         by_monitor(1, card_report("a", "48")),

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from gpuledger.edge.authcallout.decide import (
     LOGIN_LIFE_MAX_S,
-    NODE_NAME,
     SPREAD_S,
     TRIAL_NAME,
     Answering,
@@ -26,6 +25,7 @@ from gpuledger.edge.authcallout.decide import (
     user_claims,
     without_token,
 )
+from gpuledger.edge.kube.token_review import NODE_NAME
 from gpuledger.ledger.permissions import AGENTS_ACCOUNT, agent_permissions
 from gpuledger.ledger.server_config import TOKEN_CHARS_MAX
 from support.thoroughness import examples

@@ -6,7 +6,6 @@ from typing import Any
 import orjson
 import pytest
 
-from gpuledger.agent.gateway.healthevents_pb2 import ProcessingStrategy, RecommendedAction
 from gpuledger.edge.export.format import Place, document_of, encoded
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.envelope import encode, parse
@@ -14,6 +13,7 @@ from gpuledger.events.errors import MalformedEventError
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.nvsentinel import ACTION_NUMBERS, STRATEGIES, WIRE_NAMES, action_name, action_number
 from gpuledger.events.position import Position
+from gpuledger.healthreports.healthevents_pb2 import ProcessingStrategy, RecommendedAction
 from gpuledger.runtime.export_settings import ExportSettings
 from support.events import event
 from support.exporting import reports

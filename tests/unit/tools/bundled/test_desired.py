@@ -57,10 +57,10 @@ def test_certificates_are_renewed_in_time_and_nothing_else() -> None:
     before, after = NOW + SERVER_LIFE / 2, NOW + SERVER_LIFE * 3 / 4
     assert desired(made, now=before, first=100) == made
     renewed = desired(made, now=after, first=100)
-    for part in ("nats", "postgres"):
+    for part in ("nats", "postgres", "gateway"):
         assert certificate(renewed[part]).not_valid_after_utc > after + SERVER_LIFE * 3 / 4
     changed = {(part, key) for part in PARTS for key in made[part] if made[part][key] != renewed[part][key]}
-    assert changed == {(part, key) for part in ("nats", "postgres") for key in ("tls.crt", "tls.key")}
+    assert changed == {(part, key) for part in ("nats", "postgres", "gateway") for key in ("tls.crt", "tls.key")}
 
 
 def test_a_damaged_authority_is_replaced_with_everything_that_it_signed() -> None:
@@ -90,7 +90,7 @@ def test_servers_of_a_cluster_may_show_their_certificates_to_each_other(part: st
 @pytest.mark.parametrize(
     ("servers", "absent", "key"),
     [
-        (SERVERS._replace(nats=False), {"nats", "agents", "callout"}, "NATS_URL"),
+        (SERVERS._replace(nats=False), {"nats", "agents", "callout", "gateway"}, "NATS_URL"),
         (SERVERS._replace(postgres=False), {"postgres"}, "DATABASE_URL"),
         (SERVERS._replace(postgres=False), {"postgres"}, "DATABASE_READ_URL"),
     ],

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from gpuledger.agent.gateway.coalescing import (
+from gpuledger.agent.gateway.stored import ReportStateError, dump, load
+from gpuledger.agent.outbox.bounds import VALUE_BYTES_MAX
+from gpuledger.events.health import NodeHealthReported
+from gpuledger.healthreports.coalescing import (
     REPEAT_WINDOW_S,
     WAITING_BYTES_MAX,
     WINDOWS_MAX,
@@ -16,10 +19,7 @@ from gpuledger.agent.gateway.coalescing import (
     flush,
     waiting_bytes,
 )
-from gpuledger.agent.gateway.stored import ReportStateError, dump, load
-from gpuledger.agent.gateway.translate import HealthReport
-from gpuledger.agent.outbox.bounds import VALUE_BYTES_MAX
-from gpuledger.events.health import NodeHealthReported
+from gpuledger.healthreports.translate import HealthReport
 from support.agent_parts import moment
 
 BAD: dict[str, Any] = {

@@ -11,19 +11,18 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from gpuledger.agent.errors import InvalidReportError, ReportDeniedError
-from gpuledger.agent.gateway.healthevents_pb2 import (
+from gpuledger.events.health import Behaviour, NodeHealthReported
+from gpuledger.events.nvsentinel import STRATEGIES, WIRE_NAMES, action_name
+from gpuledger.events.payload import truncated
+from gpuledger.events.publishing import EVENT_AHEAD_MAX
+from gpuledger.healthreports.errors import InvalidReportError, ReportDeniedError
+from gpuledger.healthreports.healthevents_pb2 import (
     BehaviourOverrides,
     HealthEvent,
     HealthEvents,
     RecommendedAction,
 )
-from gpuledger.agent.gateway.impacted import impacted
-from gpuledger.agent.hardware.api import CardFacts
-from gpuledger.events.health import Behaviour, NodeHealthReported
-from gpuledger.events.nvsentinel import STRATEGIES, WIRE_NAMES, action_name
-from gpuledger.events.payload import truncated
-from gpuledger.events.publishing import EVENT_AHEAD_MAX
+from gpuledger.healthreports.impacted import NamedCard, impacted
 
 EVENTS_MAX: Final = 1_000
 """How many events a request may hold."""
@@ -43,10 +42,10 @@ class HealthReport(NamedTuple):
 
 
 class ReportContext(NamedTuple):
-    """Where reports come from: the agent's own node, its cards, and the reporting pod (None: a process of the node)."""
+    """What reports are about and who sends them: a node, its cards, and the reporter (None: a process of the node)."""
 
     node: str
-    cards: Sequence[CardFacts]
+    cards: Sequence[NamedCard]
     reporter: str | None
 
 
@@ -57,17 +56,34 @@ def translate(request: HealthEvents, context: ReportContext, now: datetime) -> l
         InvalidReportError: a field is invalid, or there is too much; the message begins with the field's name.
         ReportDeniedError: a report is about another node.
     """
+    reports = []
+    for place, event in places(request):
+        if event.nodeName not in ("", context.node):
+            raise ReportDeniedError(
+                f"{place}.nodeName is {event.nodeName[:80]!r}, but this agent takes reports about its own node alone, "
+                f"{context.node!r}. Send the report to the agent of that node."
+            )
+        reports.append(translate_event(event, place, context, now))
+    return reports
+
+
+def places(request: HealthEvents) -> list[tuple[str, HealthEvent]]:
+    """The events of a request, each with the place that messages call it by.
+
+    Raises:
+        InvalidReportError: there are too many.
+    """
     if len(request.events) > EVENTS_MAX:
         raise InvalidReportError(f"events: there are {len(request.events)}; send {EVENTS_MAX} at most in a request.")
-    return [_report(event, f"events[{index}]", context, now) for index, event in enumerate(request.events)]
+    return [(f"events[{index}]", event) for index, event in enumerate(request.events)]
 
 
-def _report(event: HealthEvent, place: str, context: ReportContext, now: datetime) -> HealthReport:
-    if event.nodeName not in ("", context.node):
-        raise ReportDeniedError(
-            f"{place}.nodeName is {event.nodeName[:80]!r}, but this agent takes reports about its own node alone, "
-            f"{context.node!r}. Send the report to the agent of that node."
-        )
+def translate_event(event: HealthEvent, place: str, context: ReportContext, now: datetime) -> HealthReport:
+    """The report about the context's node, whatever node the event names.
+
+    Raises:
+        InvalidReportError: a field is invalid, or there is too much; the message begins with the field's name.
+    """
     nul = next((name for name, text in _texts(event) if "\0" in text), None)
     if nul is not None:
         raise InvalidReportError(f"{place}.{nul}: it holds a NUL character, which no event can keep.")
@@ -120,7 +136,7 @@ def _time(event: HealthEvent, place: str, now: datetime) -> datetime | None:
         ) from error
     if at > now + EVENT_AHEAD_MAX:
         raise InvalidReportError(
-            f"{place}.generatedTimestamp: {at.isoformat()} is more than {EVENT_AHEAD_MAX} ahead of the agent's clock, "
+            f"{place}.generatedTimestamp: {at.isoformat()} is more than {EVENT_AHEAD_MAX} ahead of the clock here, "
             f"{now.isoformat()}. Set the clocks."
         )
     return at

@@ -6,17 +6,44 @@ answer, and others move up when one falls off the bus.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from gpuledger.agent.hardware.api import CardFacts
-from gpuledger.agent.hardware.sysfs import pci_address
+from gpuledger.domain.pci import pci_address
 
 GPU: Final = "GPU"
 GPU_UUID: Final = "GPU_UUID"
 PCI: Final = "PCI"
 
 
-def impacted(entities: Iterable[tuple[str, str]], cards: Sequence[CardFacts]) -> tuple[str, ...]:
+class NamedInstance(Protocol):
+    """A MIG instance, as far as monitors name it."""
+
+    @property
+    def uuid(self) -> str:
+        """Its UUID."""
+        ...
+
+
+class NamedCard(Protocol):
+    """A card, as far as monitors name it: its PCI address, its UUID if that is known, and its MIG instances."""
+
+    @property
+    def address(self) -> str:
+        """Its PCI address, in Linux's form."""
+        ...
+
+    @property
+    def uuid(self) -> str | None:
+        """Its UUID."""
+        ...
+
+    @property
+    def instances(self) -> Sequence[NamedInstance]:
+        """Its partitions."""
+        ...
+
+
+def impacted(entities: Iterable[tuple[str, str]], cards: Sequence[NamedCard]) -> tuple[str, ...]:
     """The UUIDs of the cards among the entities, each once, in the order of the entities, which are types with values.
 
     `cards` are those of the latest survey, in the order of their addresses; what names none of them is left out.
@@ -35,7 +62,7 @@ def impacted(entities: Iterable[tuple[str, str]], cards: Sequence[CardFacts]) ->
     return tuple(dict.fromkeys(found))
 
 
-def _uuids(card: CardFacts) -> list[str]:
+def _uuids(card: NamedCard) -> list[str]:
     return [card.uuid, *(instance.uuid for instance in card.instances)] if card.uuid else []
 
 

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from gpuledger.agent.errors import InvalidReportError, ReportDeniedError
-from gpuledger.agent.gateway.healthevents_pb2 import HealthEvents
-from gpuledger.agent.gateway.impacted import impacted
-from gpuledger.agent.gateway.translate import EVENTS_MAX, HealthReport, ReportContext, translate
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.domain.mig.geometry import Instance
 from gpuledger.events.health import CODES_MAX, ENTITIES_MAX, METADATA_MAX, Behaviour, HealthEntity
 from gpuledger.events.payload import CUT, NAME_LENGTH_MAX, TEXT_LENGTH_MAX
 from gpuledger.events.publishing import EVENT_AHEAD_MAX
+from gpuledger.healthreports.errors import InvalidReportError, ReportDeniedError
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
+from gpuledger.healthreports.impacted import impacted
+from gpuledger.healthreports.translate import EVENTS_MAX, HealthReport, ReportContext, translate
 
 NOW = datetime(2026, 3, 6, 9, 35, tzinfo=UTC)
 NODE = "w1"

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gpuledger.agent.gateway.translate import HealthReport
-from gpuledger.agent.part import Instant
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.healthreports.translate import HealthReport
+from gpuledger.runtime.clock import Instant
 
 REPEAT_WINDOW_S: Final = 60.0
 """For how long identical reports are counted before one event records them."""
@@ -118,6 +118,18 @@ def close_windows(windows: Windows, now: Instant) -> Coalesced:
     ends_s = now.monotonic_s + REPEAT_WINDOW_S
     restarted = {key: one._replace(ends_s=ends_s, repeats=None) for key, one in again.items()}
     return Coalesced({**left, **restarted}, _events(again))
+
+
+def remember(windows: Windows, data: NodeHealthReported, at: datetime, now: Instant) -> Coalesced:
+    """Recognize from now on what others have recorded; it ends the counting of what it contradicts."""
+    key = digest(data)
+    found = windows.get(key)
+    last = at if found is None or found.last is None else max(found.last, at)
+    if found is not None and found.concern is not None:
+        return Coalesced({**windows, key: found._replace(last=last)})
+    left, before = _contradicted(windows, _concern(data))
+    left, evicted = _with_room({one: left[one] for one in left if one != key})
+    return Coalesced({**left, key: RepeatWindow(None, last, now.monotonic_s + REPEAT_WINDOW_S)}, (*before, *evicted))
 
 
 def flush(windows: Windows) -> Coalesced:
