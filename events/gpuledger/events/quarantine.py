@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from gpuledger.events.maintenance import LABELS_PER_REQUEST_MAX, TAINTS_PER_REQUEST_MAX, EventId, NodeTaint
+from gpuledger.events.maintenance import LABELS_PER_REQUEST_MAX, TAINTS_PER_REQUEST_MAX, Drain, EventId, NodeTaint
 from gpuledger.events.node import LabelValue
 from gpuledger.events.payload import Count, Name, Payload, Text
 from gpuledger.events.publishing import SourceKind, by_service
@@ -47,9 +47,10 @@ class RuleMatch(Payload):
 
 
 class QuarantineRuleset(Payload):
-    """What is done with a node that a report matches: it is cordoned, tainted and labelled, as far as this says.
+    """What is done with a node that a report matches: cordoned, tainted, labelled and drained, as far as this says.
 
-    Of several rulesets that match one report, the one with the highest `priority` comes first, then by name.
+    A node that is drained is cordoned as well. Of several rulesets that match one report, the one with the highest
+    `priority` comes first, then by name.
     """
 
     name: RulesetName
@@ -59,6 +60,7 @@ class QuarantineRuleset(Payload):
     cordon: bool = False
     taints: Annotated[tuple[NodeTaint, ...], Field(max_length=TAINTS_PER_REQUEST_MAX)] = ()
     labels: Annotated[dict[Name, LabelValue], Field(max_length=LABELS_PER_REQUEST_MAX)] = {}
+    drain: Drain | None = None
 
 
 class BreakerLimits(Payload):

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gpuledger.api.kinds import DAEMON_SETS, NODES, PODS, Resource
 from gpuledger.edge.kube.client import KubeClient, Selection
+from gpuledger.edge.nodewriter.decide import CANCELLED
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.maintenance import (
     Drain,
@@ -186,7 +187,7 @@ async def test_a_release_stops_it_in_the_middle(
         await until(maintainer, intent, NodeDrainProgressed, "Blocked")
         await maintainer.drain("n1")
         over = await until(maintainer, intent, NodeDrainSuperseded)
-        assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer")
+        assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer", message=CANCELLED)
         await maintainer.client.delete(BUDGETS, "pdb", "default")
         requested = writing.evictions()
         await maintainer.node("n2", unschedulable=True)
@@ -235,7 +236,7 @@ async def test_a_release_behind_an_eviction_spares_the_next_pod(
 
             client.behind = release
             over = await until(maintainer, intent, NodeDrainSuperseded)
-    assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer")
+    assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer", message=CANCELLED)
     assert (await maintainer.pods(), client.evictions()) == (["b"], ["a"])
 
 

@@ -134,7 +134,7 @@ class _Requests:
 
     def _opening(self, ruleset: QuarantineRuleset, first: NodeFault) -> QuarantineBreakerOpened | None:
         """The opening of the breaker, if one more node would be too many."""
-        if not (ruleset.cordon or ruleset.taints):
+        if not (ruleset.cordon or ruleset.taints or ruleset.drain):
             return None
         limits, nodes = self._rules.document.breaker, self._state.existing()
         quarantined = self._state.quarantined_with(self._node, self._at)
@@ -162,4 +162,5 @@ class _Requests:
             taints=ruleset.taints,
             labels=ruleset.labels,
             rules=self._rules.document.digest,
+            drain=ruleset.drain,
         )

@@ -233,7 +233,7 @@ def _requested(state: Quarantine, fact: Fact, data: NodeMaintenanceRequested) ->
     cause, version = fact.event.causation_id or "", data.rules or ""
     state.request.put(rows.QuarantineRequest(node, ruleset, cause, version, at, None, by_hand=False))
     found = state.node.get(node)
-    if found is not None and (data.cordon or data.taints):
+    if found is not None and (data.cordon or data.taints or data.drain):
         state.put_node(found._replace(quarantined_at=at))
 
 

@@ -6,17 +6,16 @@ time that one of them says. That does not depend on who asked first, and nobody'
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
+from gpuledger.domain.maintenance.drain_modes import is_untouched, mode_of
 from gpuledger.edge.kube.objects import items, mapping
-from gpuledger.events.maintenance import Drain, DrainMode, OwnedDrain
+from gpuledger.events.maintenance import Drain, OwnedDrain
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a pod that the kubelet runs from a file: evicting it has no effect."""
 
 ENDED: Final = ("Succeeded", "Failed")
-SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
 
 
 class Leaving(NamedTuple):
@@ -47,7 +46,7 @@ def must_leave(pod: Mapping[str, Any], node: str, untouched: Sequence[str]) -> b
     )
     return (
         mapping(pod, "spec").get("nodeName") == node
-        and not any(fnmatchcase(namespace, pattern) for pattern in (*SYSTEM_NAMESPACES, *untouched))
+        and not is_untouched(namespace, untouched)
         and not is_of_daemon_set
         and MIRROR not in mapping(metadata, "annotations")
         and mapping(pod, "status").get("phase") not in ENDED
@@ -60,12 +59,6 @@ def times_out_at(drains: Iterable[OwnedDrain]) -> datetime:
     Where pods are evicted after a time-out, they get the same time once more to go.
     """
     return max(one.since + _timeout(one.drain) * (2 if _waits_first(one.drain) else 1) for one in drains)
-
-
-def mode_of(drain: Drain, namespace: str) -> DrainMode:
-    """The mode of a namespace: that of the first pattern that it matches."""
-    matching = (one.mode for one in drain.namespaces if fnmatchcase(namespace, one.namespaces))
-    return next(matching, drain.mode)
 
 
 def _leaving(pod: Mapping[str, Any], drains: Iterable[OwnedDrain]) -> Leaving:

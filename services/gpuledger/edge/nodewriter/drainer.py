@@ -134,10 +134,13 @@ class Drainer:
 
     def _superseded(self, intent: DrainIntent) -> NodeDrainSuperseded | None:
         newest = self._intents.newest_drain_of(intent.node)
-        is_newest = newest is not None and newest.intent == intent.intent
-        fresh = intent if newest is None or not is_newest else newest
-        max_age = self._tools.settings.max_age
-        return drain_superseded(fresh, is_newest=is_newest, now=self._tools.clock(), max_age=max_age)
+        fresh = intent if newest is None or newest.intent != intent.intent else newest
+        return drain_superseded(
+            fresh,
+            newest=newest and newest.intent,
+            now=self._tools.clock(),
+            max_age=self._tools.settings.max_age,
+        )
 
     async def _drain(self, intent: DrainIntent) -> DrainOutcome | None:
         """Evict whom it is time for; returns the outcome once there is one."""

@@ -17,7 +17,7 @@ from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, Event, with_payload
 from gpuledger.events.health import NodeHealthReported
-from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.maintenance import Drain, NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
 from gpuledger.events.publishing import SourceKind, source_kind
@@ -31,12 +31,13 @@ _EPOCH: Final = "what-if"
 
 
 class SetAside(NamedTuple):
-    """A node that a ruleset sets aside from a time on, until another; None: it still is."""
+    """A node that a ruleset sets aside from a time on, until another (None: it still is), and how it is drained."""
 
     node: str
     ruleset: str
     since: datetime
     until: datetime | None
+    drain: Drain | None = None
 
 
 class Opening(NamedTuple):
@@ -72,7 +73,7 @@ class SetAsideNodes:
                 self.rows[at] = self.rows[at]._replace(until=max(time, self.rows[at].since))
         elif at is None:
             self._open[key] = len(self.rows)
-            self.rows.append(SetAside(*key, time, None))
+            self.rows.append(SetAside(*key, time, None, data.drain))
         else:
             self._open[key] = at
 

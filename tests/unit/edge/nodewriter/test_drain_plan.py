@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.edge.nodewriter.drain_plan import SYSTEM_NAMESPACES, Leaving, leaving, mode_of, times_out_at
+from gpuledger.domain.maintenance.drain_modes import SYSTEM_NAMESPACES, mode_of
+from gpuledger.edge.nodewriter.drain_plan import Leaving, leaving, times_out_at
 from gpuledger.events.maintenance import Drain, OwnedDrain
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
