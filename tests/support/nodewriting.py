@@ -79,6 +79,10 @@ class SteppingClient(CountingClient):
         """The names of the pods whose eviction was requested, in that order."""
         return [one.split("/")[-2] for one in self.written if one.endswith("/eviction")]
 
+    def deletions(self) -> list[str]:
+        """The names of the pods whose deletion was requested, in that order."""
+        return [one.split("/")[-1] for one in self.written if one.startswith("DELETE ") and "/pods/" in one]
+
     def patches(self, node: str) -> int:
         """How many writes of a Node were sent."""
         return self.written.count(f"PATCH {NODES.path()}/{node}")

@@ -52,7 +52,9 @@ class NodeTaint(Payload):
 
 
 DrainMode = Literal["Immediate", "DeleteAfterTimeout", "AllowCompletion"]
-"""When pods are evicted: at once; once the time-out has passed; or never, they end by themselves."""
+"""When pods are evicted: at once; once the time-out has passed; or never, they end by themselves.
+
+Those that a disruption budget still blocks after as long again are deleted in the second mode, and in no other."""
 
 
 class NamespaceMode(Payload):
@@ -65,7 +67,8 @@ class NamespaceMode(Payload):
 class Drain(Payload):
     """How pods leave a node: in the mode of the first pattern that their namespace matches, else in `mode`.
 
-    `timeout_s` counts from the request on. After it, pods of `DeleteAfterTimeout` are evicted.
+    `timeout_s` counts from the request on. After it, pods of `DeleteAfterTimeout` are evicted, and after as long again
+    deleted where a disruption budget has kept them.
     """
 
     mode: DrainMode = "AllowCompletion"
@@ -197,11 +200,15 @@ class LeavingPod(Payload):
 
 
 class DrainState(Payload):
-    """What every event about a drain says: how many pods are `left`, and the first of them."""
+    """What every event about a drain says: how many pods are `left`, and the first of them.
+
+    `stays` are the first pods that no drain touches because of their namespace, such as gpuledger's own.
+    """
 
     intent: EventId
     left: Count
     pods: Annotated[tuple[LeavingPod, ...], Field(max_length=PODS_LISTED_MAX)] = ()
+    stays: Annotated[tuple[LeavingPod, ...], Field(max_length=PODS_LISTED_MAX)] = ()
 
 
 @registry.event("node", "drain-progressed", _BY_WRITER, introduced=True)
@@ -214,11 +221,26 @@ class NodeDrainTimedOut(DrainState):
     """Pods are left when they should have gone. The drain goes on."""
 
 
-@registry.event("node", "drain-finished", _BY_WRITER, introduced=True)
-class NodeDrainFinished(Payload):
-    """An outcome: no pod is left that had to leave."""
+@registry.event("node", "pod-deletion-requested", _BY_WRITER, introduced=True)
+class NodePodDeletionRequested(Payload):
+    """The pod with this uid is deleted, with its own grace period, because its eviction was refused for too long.
+
+    `blocked` says which disruption budget refused it last. It is recorded before the request, and once for each pod.
+    """
 
     intent: EventId
+    namespace: Name
+    pod: Name
+    uid: Name
+    blocked: Text
+
+
+@registry.event("node", "drain-finished", _BY_WRITER, introduced=True)
+class NodeDrainFinished(Payload):
+    """An outcome: no pod is left that had to leave. `stays` is as in `DrainState`."""
+
+    intent: EventId
+    stays: Annotated[tuple[LeavingPod, ...], Field(max_length=PODS_LISTED_MAX)] = ()
 
 
 @registry.event("node", "drain-superseded", _BY_WRITER, introduced=True)

@@ -4,6 +4,7 @@ Of one owner's requests and releases, and of what watchers record, the latest by
 outcomes count in the order of the log. What was imported is history, and asks for nothing.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from sys import intern
 
@@ -37,6 +38,7 @@ from gpuledger.domain.maintenance.state import Maintenance
 from gpuledger.events.maintenance import (
     DrainState,
     Isolation,
+    LeavingPod,
     NodeDrainChanged,
     NodeDrainFinished,
     NodeDrainProgressed,
@@ -213,7 +215,7 @@ def _drain_finished(state: Maintenance, fact: Fact, data: NodeDrainFinished) -> 
     if before is not None:
         at = fact.event.time
         drain_over(state, before, FINISHED)
-        state.drain.put(before._replace(progress=FINISHED, pods_left=0, pods="[]", reported_at=at))
+        state.drain.put(before._replace(progress=FINISHED, pods_left=0, pods=_pods_text(data.stays), reported_at=at))
 
 
 def _drain_superseded(state: Maintenance, fact: Fact, data: NodeDrainSuperseded) -> None:
@@ -231,8 +233,12 @@ def _drain_of(state: Maintenance, fact: Fact, intent: str) -> NodeDrain | None:
 
 
 def _with_pods(before: NodeDrain, fact: Fact, data: DrainState) -> NodeDrain:
-    pods = json_text([pod.model_dump(mode="json") for pod in data.pods])
+    pods = _pods_text((*data.pods, *data.stays))
     return before._replace(pods_left=data.left, pods=pods, reported_at=fact.event.time)
+
+
+def _pods_text(pods: Iterable[LeavingPod]) -> str:
+    return json_text([pod.model_dump(mode="json") for pod in pods])
 
 
 HANDLERS: Handlers = {

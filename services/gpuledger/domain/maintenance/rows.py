@@ -93,9 +93,9 @@ class NodeIsolation(NamedTuple):
 class NodeDrain(NamedTuple):
     """The newest intent to drain a node, and how far it is; a node that is not drained has none.
 
-    `drains` is a JSON array, and so is `pods`, the first pods that are left. `progress` is empty before it has begun,
-    then `draining`, `timed-out`, `finished` or `superseded`. `pods_left` and `pods` are those of `reported_at`, which
-    may be a report of the intent before.
+    `drains` is a JSON array, and so is `pods`, the first pods that are left and those that stay. `progress` is empty
+    before it has begun, then `draining`, `timed-out`, `finished` or `superseded`. `pods_left` and `pods` are those of
+    `reported_at`, which may be a report of the intent before.
     """
 
     node: str

@@ -10,22 +10,27 @@ from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.maintenance.drain_modes import is_untouched, mode_of
 from gpuledger.edge.kube.objects import items, mapping
-from gpuledger.events.maintenance import Drain, OwnedDrain
+from gpuledger.events.maintenance import PODS_LISTED_MAX, Drain, LeavingPod, OwnedDrain
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a pod that the kubelet runs from a file: evicting it has no effect."""
 
 ENDED: Final = ("Succeeded", "Failed")
+UNTOUCHED: Final = "Stays: drains leave its namespace untouched"
 
 
 class Leaving(NamedTuple):
-    """A pod that is to leave. `evict_at` is when it may be evicted at the earliest; None: it ends by itself."""
+    """A pod that is to leave. `evict_at` is when it may be evicted at the earliest; None: it ends by itself.
+
+    `delete_at` is when it may be deleted where a disruption budget refuses its eviction; None: never.
+    """
 
     namespace: str
     pod: str
     uid: str
     evict_at: datetime | None
     is_terminating: bool
+    delete_at: datetime | None = None
 
 
 def leaving(
@@ -36,17 +41,32 @@ def leaving(
     return sorted(found, key=lambda one: (one.namespace, one.pod))
 
 
+def staying(pods: Iterable[Mapping[str, Any]], node: str, untouched: Sequence[str]) -> list[LeavingPod]:
+    """The first pods of a node that would leave if their namespaces were not left untouched, by namespace and name."""
+    kept = (pod for pod in pods if _is_drainable(pod, node) and is_untouched(namespace_of(pod), untouched))
+    names = sorted((namespace_of(pod), str(mapping(pod, "metadata").get("name") or "")) for pod in kept)
+    return [LeavingPod(namespace=one, pod=pod, state=UNTOUCHED) for one, pod in names[:PODS_LISTED_MAX]]
+
+
 def must_leave(pod: Mapping[str, Any], node: str, untouched: Sequence[str]) -> bool:
-    """Whether a drain concerns a pod: one of a DaemonSet comes back, a mirror pod stays, one that ended is gone."""
+    """Whether a drain concerns a pod."""
+    return _is_drainable(pod, node) and not is_untouched(namespace_of(pod), untouched)
+
+
+def namespace_of(pod: Mapping[str, Any]) -> str:
+    """The namespace of a pod."""
+    return str(mapping(pod, "metadata").get("namespace") or "")
+
+
+def _is_drainable(pod: Mapping[str, Any], node: str) -> bool:
+    """Whether a pod can leave: one of a DaemonSet comes back, a mirror pod stays, one that ended is gone."""
     metadata = mapping(pod, "metadata")
-    namespace = str(metadata.get("namespace") or "")
     is_of_daemon_set = any(
         mapping(one).get("controller") is True and mapping(one).get("kind") == "DaemonSet"
         for one in items(pod, "metadata", "ownerReferences")
     )
     return (
         mapping(pod, "spec").get("nodeName") == node
-        and not is_untouched(namespace, untouched)
         and not is_of_daemon_set
         and MIRROR not in mapping(metadata, "annotations")
         and mapping(pod, "status").get("phase") not in ENDED
@@ -62,12 +82,12 @@ def times_out_at(drains: Iterable[OwnedDrain]) -> datetime:
 
 
 def _leaving(pod: Mapping[str, Any], drains: Iterable[OwnedDrain]) -> Leaving:
-    metadata = mapping(pod, "metadata")
-    namespace = str(metadata.get("namespace") or "")
+    metadata, namespace = mapping(pod, "metadata"), namespace_of(pod)
     times = [time for one in drains if (time := _evict_at(one, namespace)) is not None]
+    deletions = [time for one in drains if (time := _delete_at(one, namespace)) is not None]
     is_terminating = bool(metadata.get("deletionTimestamp"))
     name, uid = str(metadata.get("name") or ""), str(metadata.get("uid") or "")
-    return Leaving(namespace, name, uid, min(times, default=None), is_terminating)
+    return Leaving(namespace, name, uid, min(times, default=None), is_terminating, min(deletions, default=None))
 
 
 def _evict_at(one: OwnedDrain, namespace: str) -> datetime | None:
@@ -75,6 +95,12 @@ def _evict_at(one: OwnedDrain, namespace: str) -> datetime | None:
     if mode == "AllowCompletion":
         return None
     return one.since if mode == "Immediate" else one.since + _timeout(one.drain)
+
+
+def _delete_at(one: OwnedDrain, namespace: str) -> datetime | None:
+    """When a pod may be deleted whose eviction was refused since the time-out: after as long again."""
+    waits_first = mode_of(one.drain, namespace) == "DeleteAfterTimeout"
+    return one.since + 2 * _timeout(one.drain) if waits_first else None
 
 
 def _waits_first(drain: Drain) -> bool:
