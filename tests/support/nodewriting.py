@@ -157,11 +157,19 @@ class Maintainer:
         owned = tuple(OwnedDrain(owner=f"o{number}", since=at, drain=one) for number, one in enumerate(drains))
         return await self.record(name, NodeDrainChanged(uid=uid, drains=owned), **more)
 
-    async def pod(self, name: str, node: str, namespace: str = "default", grace_s: int = 0, **metadata: Any) -> Object:
+    async def pod(
+        self,
+        name: str,
+        node: str,
+        namespace: str = "default",
+        grace_s: int = 0,
+        resources: Object | None = None,
+        **metadata: Any,
+    ) -> Object:
         """Create a pod that runs on a node and is ready; what the metadata says is put on it."""
         spec = {
             "nodeName": node,
-            "containers": [{"name": "main", "image": "i"}],
+            "containers": [{"name": "main", "image": "i", "resources": resources or {}}],
             "terminationGracePeriodSeconds": grace_s,
         }
         made = {"metadata": {"name": name, "namespace": namespace, **metadata}, "spec": spec}

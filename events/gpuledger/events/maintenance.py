@@ -30,6 +30,9 @@ NAMESPACE_MODES_MAX = 16
 DRAIN_TIMEOUT_DEFAULT_S = 3600
 DRAIN_TIMEOUT_MAX_S = 7 * 24 * 3600
 
+DRAINED_DEVICES_MAX = 64
+"""How many devices of a node a drain may name."""
+
 PODS_LISTED_MAX = 16
 """How many of the pods that are left an event about a drain names, the first ones by namespace and name."""
 
@@ -68,12 +71,14 @@ class Drain(Payload):
     """How pods leave a node: in the mode of the first pattern that their namespace matches, else in `mode`.
 
     `timeout_s` counts from the request on. After it, pods of `DeleteAfterTimeout` are evicted, and after as long again
-    deleted where a disruption budget has kept them.
+    deleted where a disruption budget has kept them. With `devices`, which are UUIDs of cards or MIG instances, only
+    pods that hold one of them leave, and the node need not be cordoned.
     """
 
     mode: DrainMode = "AllowCompletion"
     namespaces: Annotated[tuple[NamespaceMode, ...], Field(max_length=NAMESPACE_MODES_MAX)] = ()
     timeout_s: Annotated[int, Field(ge=1, le=DRAIN_TIMEOUT_MAX_S)] = DRAIN_TIMEOUT_DEFAULT_S
+    devices: Annotated[tuple[Name, ...], Field(max_length=DRAINED_DEVICES_MAX)] = ()
 
 
 @registry.event("node", "maintenance-requested", BY_REQUESTERS, introduced=True)
@@ -83,7 +88,7 @@ class NodeMaintenanceRequested(Payload):
     `owner` is who asks, such as `operators/eva`; `reason` is one word or a short phrase, `message` has the details.
     `cordon` keeps new pods away; taints and labels are put on the Node unless it has them already. The request ends
     with its release, or at `expires`. `rules` is the version of the rules that led to it, where rules did. Where it has
-    a `drain`, pods leave the node, which is cordoned for that in any case.
+    a `drain`, pods leave the node, which is cordoned for that in any case, but where the drain names devices.
     """
 
     owner: Name
@@ -247,8 +252,8 @@ class NodeDrainFinished(Payload):
 class NodeDrainSuperseded(Payload):
     """An outcome: nothing is evicted for the intent any more.
 
-    `NotCordoned`: somebody uncordoned the Node, or it could not be cordoned. The other reasons are those of
-    `NodeIsolationSuperseded`.
+    `NotCordoned`: somebody uncordoned the Node, or it could not be cordoned; that ends the drains of whole nodes alone.
+    The other reasons are those of `NodeIsolationSuperseded`.
     """
 
     intent: EventId

@@ -146,6 +146,7 @@ def _row(node: str, one: MaintenanceRequest | None, isolation: Isolation, status
         "cordon": isolation.unschedulable,
         "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in isolation.taints],
         "labels": [f"{key}={value}" for key, value in isolation.labels.items()],
+        "devices": [] if one is None else list(one.drained_devices()),
         "message": None if one is None else one.message or None,
         **status,
         **({} if one is None else _own_status(one)),

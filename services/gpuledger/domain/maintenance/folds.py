@@ -59,7 +59,8 @@ def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -
     before = _latest(state, fact, data.owner)
     if before is None:
         return
-    is_cordoned = data.cordon or data.drain is not None
+    drains_node = data.drain is not None and not data.drain.devices
+    is_cordoned = data.cordon or drains_node
     isolation = Isolation(unschedulable=is_cordoned, taints=data.taints, labels=data.labels)
     row = before._replace(
         changed_at=fact.event.time,
@@ -74,7 +75,7 @@ def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -
         has_lapsed=False,
         drain_result="",
     )
-    renews = data.drain is not None or (before.requested_at is not None and before.ended_at is None)
+    renews = drains_node or (before.requested_at is not None and before.ended_at is None)
     _put_request(state, fact, row, renews=renews)
 
 
@@ -222,7 +223,8 @@ def _drain_superseded(state: Maintenance, fact: Fact, data: NodeDrainSuperseded)
     before = _drain_of(state, fact, data.intent)
     if before is not None:
         if data.reason != "NodeGone":
-            drain_over(state, before, SUPERSEDED)
+            drain_over(state, before, SUPERSEDED, is_of_node=data.reason == "NotCordoned")
+            state.touch(before.node)
         after = before._replace(progress=SUPERSEDED, reason=data.reason, message=data.message)
         state.drain.put(after._replace(reported_at=fact.event.time))
 

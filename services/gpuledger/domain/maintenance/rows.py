@@ -57,6 +57,10 @@ class MaintenanceRequest(NamedTuple):
         """Whether a drain of its is to begin, or goes on."""
         return self.drain != NO_DRAIN and not self.drain_result and not self.has_lapsed
 
+    def drained_devices(self) -> tuple[str, ...]:
+        """The devices whose pods are to leave; none: those of the whole node, or nobody's."""
+        return () if self.drain == NO_DRAIN else tuple(orjson.loads(self.drain).get("devices") or ())
+
 
 class MaintenanceNode(NamedTuple):
     """The Node object of a name: its uid (None: there is none), as of the latest fact."""

@@ -4,7 +4,7 @@ Several owners may want a node drained. Each of their drains is in force by itse
 time that one of them says. That does not depend on who asked first, and nobody's request is weakened by another.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -16,13 +16,17 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a pod that the kubelet runs from a file: evicting it has no effect."""
 
 ENDED: Final = ("Succeeded", "Failed")
+TERMINATING: Final = "Terminating"
+UNTIL_IT_ENDS: Final = "Waits until it ends"
+UNCLEAR: Final = "Stays: the ledger does not know whether it holds the device"
 UNTOUCHED: Final = "Stays: drains leave its namespace untouched"
 
 
 class Leaving(NamedTuple):
     """A pod that is to leave. `evict_at` is when it may be evicted at the earliest; None: it ends by itself.
 
-    `delete_at` is when it may be deleted where a disruption budget refuses its eviction; None: never.
+    `delete_at` is when it may be deleted where a disruption budget refuses its eviction; None: never. One that
+    `is_unclear` is not to leave by what is known: it may hold a device whose pods are.
     """
 
     namespace: str
@@ -31,14 +35,45 @@ class Leaving(NamedTuple):
     evict_at: datetime | None
     is_terminating: bool
     delete_at: datetime | None = None
+    is_unclear: bool = False
+
+
+Holds = Callable[[Mapping[str, Any], Collection[str]], bool | None]
+"""Whether a pod holds one of these devices; None: nobody knows."""
 
 
 def leaving(
-    pods: Iterable[Mapping[str, Any]], node: str, drains: Sequence[OwnedDrain], untouched: Sequence[str]
+    pods: Iterable[Mapping[str, Any]],
+    node: str,
+    drains: Sequence[OwnedDrain],
+    untouched: Sequence[str],
+    holds: Holds = lambda _pod, _devices: None,
 ) -> list[Leaving]:
-    """The pods of a node that are to leave, by namespace and name; `untouched` are patterns of namespaces."""
-    found = [_leaving(pod, drains) for pod in pods if must_leave(pod, node, untouched)]
-    return sorted(found, key=lambda one: (one.namespace, one.pod))
+    """The pods of a node that are to leave, by namespace and name; `untouched` are patterns of namespaces.
+
+    Of a drain that names devices, these are the pods that hold one of them. Where nobody knows who does, the drain
+    becomes no wider: such a pod is among them, and is never evicted for it.
+    """
+    found = (_leaving(pod, drains, holds) for pod in pods if must_leave(pod, node, untouched))
+    return sorted((one for one in found if one is not None), key=lambda one: (one.namespace, one.pod))
+
+
+def is_of_nodes(drains: Iterable[OwnedDrain]) -> bool:
+    """Whether one of the drains is about a whole node, which is to be cordoned for it."""
+    return any(not one.drain.devices for one in drains)
+
+
+def waits_for(pod: Leaving, now: datetime) -> str | None:
+    """What a pod waits for that is not to be evicted now; None if it is."""
+    if pod.is_unclear:
+        return UNCLEAR
+    if pod.is_terminating:
+        return TERMINATING
+    if pod.evict_at is None:
+        return UNTIL_IT_ENDS
+    if pod.evict_at > now:
+        return f"{UNTIL_IT_ENDS}, or until {pod.evict_at.isoformat(timespec='seconds')}"
+    return None
 
 
 def staying(pods: Iterable[Mapping[str, Any]], node: str, untouched: Sequence[str]) -> list[LeavingPod]:
@@ -81,13 +116,24 @@ def times_out_at(drains: Iterable[OwnedDrain]) -> datetime:
     return max(one.since + _timeout(one.drain) * (2 if _waits_first(one.drain) else 1) for one in drains)
 
 
-def _leaving(pod: Mapping[str, Any], drains: Iterable[OwnedDrain]) -> Leaving:
+def _leaving(pod: Mapping[str, Any], drains: Iterable[OwnedDrain], holds: Holds) -> Leaving | None:
+    held = [(one, not one.drain.devices or holds(pod, one.drain.devices)) for one in drains]
+    concerned = [one for one, is_held in held if is_held]
+    if concerned or any(is_held is None for _, is_held in held):
+        return _planned(pod, concerned)
+    return None
+
+
+def _planned(pod: Mapping[str, Any], drains: Sequence[OwnedDrain]) -> Leaving:
+    """When a pod leaves by these drains; without any it is unclear whether it is to leave."""
     metadata, namespace = mapping(pod, "metadata"), namespace_of(pod)
     times = [time for one in drains if (time := _evict_at(one, namespace)) is not None]
     deletions = [time for one in drains if (time := _delete_at(one, namespace)) is not None]
     is_terminating = bool(metadata.get("deletionTimestamp"))
     name, uid = str(metadata.get("name") or ""), str(metadata.get("uid") or "")
-    return Leaving(namespace, name, uid, min(times, default=None), is_terminating, min(deletions, default=None))
+    return Leaving(
+        namespace, name, uid, min(times, default=None), is_terminating, min(deletions, default=None), not drains
+    )
 
 
 def _evict_at(one: OwnedDrain, namespace: str) -> datetime | None:

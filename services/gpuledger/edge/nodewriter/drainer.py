@@ -9,7 +9,8 @@ In the mode DeleteAfterTimeout a pod is deleted whose eviction a disruption budg
 recorded before, with the budget; the deletion names the pod's uid as well, and leaves it its grace period.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -23,7 +24,15 @@ from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.nodewriter import metrics
 from gpuledger.edge.nodewriter.decide import drain_superseded
 from gpuledger.edge.nodewriter.drain_intents import DrainIntent, DrainOutcome
-from gpuledger.edge.nodewriter.drain_plan import Leaving, leaving, staying, times_out_at
+from gpuledger.edge.nodewriter.drain_plan import (
+    TERMINATING,
+    Leaving,
+    is_of_nodes,
+    leaving,
+    staying,
+    times_out_at,
+    waits_for,
+)
 from gpuledger.edge.nodewriter.executor import Tools
 from gpuledger.edge.nodewriter.intents import Intents
 from gpuledger.events.maintenance import (
@@ -38,8 +47,6 @@ from gpuledger.events.maintenance import (
 )
 from gpuledger.events.payload import truncated
 
-TERMINATING: Final = "Terminating"
-UNTIL_IT_ENDS: Final = "Waits until it ends"
 UNTIL_CORDONED: Final = "Waits until the node is cordoned"
 UNCORDONED: Final = (
     "The node is not cordoned: somebody uncordoned it, or it could not be cordoned. Ask for the drain again, such as "
@@ -161,18 +168,21 @@ class Drainer:
         if node["metadata"]["uid"] != intent.uid:
             return NodeDrainSuperseded(intent=intent.intent, reason="NodeGone")
         is_cordoned = _is_cordoned(node)
-        if not (is_cordoned or is_to_be_cordoned):
+        needs_cordon = is_of_nodes(intent.drains)
+        if needs_cordon and not (is_cordoned or is_to_be_cordoned):
             return NodeDrainSuperseded(intent=intent.intent, reason="NotCordoned", message=UNCORDONED)
         async with request():
             listed = await client.list(PODS, Selection(fields=f"spec.nodeName={intent.node}"))
         untouched = self._tools.settings.untouched_namespaces
-        found = leaving(listed.items, intent.node, intent.drains, untouched)
+        holds = partial(self._holds, intent.node)
+        found = leaving(listed.items, intent.node, intent.drains, untouched, holds)
         stays = tuple(staying(listed.items, intent.node, untouched))
-        if not found and is_cordoned:
+        may_evict = is_cordoned or not needs_cordon
+        if not found and may_evict:
             return NodeDrainFinished(intent=intent.intent, stays=stays)
         self._forget_refusals(intent.node, {one.uid for one in found})
         pods = [
-            LeavingPod(namespace=one.namespace, pod=one.pod, state=await self._step(intent, one, is_cordoned))
+            LeavingPod(namespace=one.namespace, pod=one.pod, state=await self._step(intent, one, may_evict))
             for one in found
         ]
         ended = self._superseded(intent)
@@ -181,15 +191,14 @@ class Drainer:
             await self._report(intent, DrainState(intent=intent.intent, left=len(pods), pods=shown, stays=stays))
         return ended
 
-    async def _step(self, intent: DrainIntent, pod: Leaving, is_cordoned: bool) -> str:
+    def _holds(self, node: str, pod: Object, devices: Collection[str]) -> bool | None:
+        return self._intents.holds(pod, node, devices)
+
+    async def _step(self, intent: DrainIntent, pod: Leaving, may_evict: bool) -> str:
         """Evict a pod if it is time; returns what it waits for."""
-        if pod.is_terminating:
-            return TERMINATING
-        if pod.evict_at is None:
-            return UNTIL_IT_ENDS
-        if pod.evict_at > self._tools.clock():
-            return f"{UNTIL_IT_ENDS}, or until {pod.evict_at.isoformat(timespec='seconds')}"
-        if not is_cordoned:
+        if (waits := waits_for(pod, self._tools.clock())) is not None:
+            return waits
+        if not may_evict:
             return UNTIL_CORDONED
         before = self._refusals.get(intent.node, {}).get(pod.uid)
         if before is not None and self._queue.now_s() < before.retry_at_s:

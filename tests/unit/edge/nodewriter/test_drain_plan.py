@@ -104,6 +104,35 @@ def test_pods_of_untouched_namespaces_stay_and_are_shown() -> None:
     assert len(staying([pod(f"p{number}", "gpuledger") for number in range(40)], "n1", OWN)) == PODS_LISTED_MAX
 
 
+HELD_BY: dict[str, bool | None] = {"holder": True, "other": False, "unclear": None}
+
+
+def of_device(found: Any, devices: Any) -> bool | None:
+    return HELD_BY[found["metadata"]["name"]] if set(devices) == {"GPU-a"} else False
+
+
+@pytest.mark.parametrize(
+    ("drains", "expected"),
+    [
+        ([owned(mode="Immediate", devices=["GPU-a"])], {"holder": False, "unclear": True}),
+        ([owned(mode="Immediate", devices=["GPU-b"])], {}),
+        ([owned(devices=["GPU-a"]), owned("b")], {"holder": False, "other": False, "unclear": False}),
+    ],
+)
+def test_of_a_device_those_leave_who_hold_it_and_who_may_is_shown(
+    drains: list[OwnedDrain], expected: dict[str, bool]
+) -> None:
+    for order in (drains, drains[::-1]):
+        found = leaving([pod(name) for name in HELD_BY], "n1", order, (), of_device)
+        assert {one.pod: one.is_unclear for one in found} == expected
+        assert all(one.evict_at is None for one in found if one.is_unclear)
+
+
+def test_what_a_pod_waits_for_by_its_device_weakens_no_drain_of_its_node() -> None:
+    drains = [owned(devices=["GPU-a"]), owned("b", mode="Immediate")]
+    assert {one.evict_at for one in leaving([pod(name) for name in HELD_BY], "n1", drains, (), of_device)} == {NOW}
+
+
 def test_a_pod_that_terminates_is_left_until_it_is_gone() -> None:
     going = pod(metadata={"deletionTimestamp": "2026-01-02T03:04:05Z"})
     assert [one.is_terminating for one in leaving([going], "n1", [IMMEDIATE], ())] == [True]
