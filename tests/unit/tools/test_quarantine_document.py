@@ -107,6 +107,15 @@ def test_a_drain_is_taken_over_with_its_modes() -> None:
     )
 
 
+def test_a_drain_is_of_the_node_unless_it_is_of_the_device() -> None:
+    for given, scope in (("{}", "node"), ("{scope: node}", "node"), ("{scope: device}", "device")):
+        text = f"{HEAD}    drain: {given}"
+        assert parse(text.encode(), "rules.yaml").rulesets[0].drain_scope == scope
+    assert "ruleSets[0].drain.scope of 'a': Input should be 'node' or 'device'" in problem(
+        f"{HEAD}    drain: {{scope: all}}"
+    )
+
+
 def test_a_drain_that_is_left_out_leaves_the_version_as_it_was() -> None:
     assert parse(HEAD.encode(), "rules.yaml").digest.startswith("ddc8b58f1b02")
 

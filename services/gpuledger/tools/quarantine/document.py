@@ -16,7 +16,7 @@ from gpuledger.domain.quarantine.rules import problems
 from gpuledger.edge.kube.schema.cel_values import parsed_duration
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.events.maintenance import Drain
-from gpuledger.events.quarantine import BreakerLimits, QuarantineRulesApplied
+from gpuledger.events.quarantine import BreakerLimits, DrainScope, QuarantineRulesApplied
 from gpuledger.tools.errors import RequestError
 
 DOCUMENT_BYTES_MAX: Final = 256 * 1024
@@ -85,6 +85,7 @@ class _Drain(_Form):
     mode: str = Drain().mode
     timeout: Duration = Drain().timeout_s
     namespaces: list[_NamespaceMode] = []
+    scope: DrainScope = "node"
 
     def drain(self) -> dict[str, Any]:
         """The drain as it is recorded."""
@@ -116,6 +117,7 @@ class _Ruleset(_Form):
             "taints": [one.model_dump() for one in taints],
             "labels": self.labels,
             **({} if self.drain is None else {"drain": self.drain.drain()}),
+            **({} if self.drain is None or self.drain.scope == "node" else {"drain_scope": self.drain.scope}),
         }
 
 

@@ -79,8 +79,12 @@ def _actions(one: QuarantineRuleset) -> list[str]:
         *(["cordon"] if one.cordon else []),
         *(f"taint {taint.key}={taint.value}:{taint.effect}" for taint in one.taints),
         *(f"label {key}={value}" for key, value in one.labels.items()),
-        *([] if one.drain is None else [f"drain {summary(one.drain)}"]),
+        *([] if one.drain is None else [f"drain {_scope(one)}{summary(one.drain)}"]),
     ]
+
+
+def _scope(one: QuarantineRuleset) -> str:
+    return "" if one.drain_scope == "node" else f"of the {one.drain_scope}, "
 
 
 def status_row(state: Quarantine) -> RowDict:

@@ -29,7 +29,7 @@ PODS_ASKED_MAX: Final = 10_000
 """For how many nodes set aside the pods are counted, the first ones."""
 
 _PODS: Final = """
-    SELECT DISTINCT asked.place, history.namespace, history.pod
+    SELECT DISTINCT asked.place, history.namespace, history.pod, history.device
     FROM unnest(%(places)s::int[], %(nodes)s::text[], %(times)s::timestamptz[]) AS asked (place, node, at)
     JOIN gpuledger_live.container_allocation_history AS history
         ON history.node = asked.node AND history.valid_from <= asked.at
@@ -38,10 +38,16 @@ _PODS: Final = """
 
 
 class _Pod(NamedTuple):
-    """A pod by its names."""
+    """A pod by its names, and a device of the node that it had."""
 
     namespace: str
     pod: str
+    device: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Which pod it is."""
+        return self.namespace, self.pod
 
 
 class QuarantineAnswer(NamedTuple):
@@ -84,7 +90,7 @@ def _row(one: Compared, pods: list[_Pod]) -> RowDict:
         "would": one.would and one.would.ruleset,
         "would_since": one.would and one.would.since,
         "would_until": one.would and one.would.until,
-        "pods": len(pods) if would else None,
+        "pods": len({one.names for one in pods}) if would else None,
         "drained": None if would is None or would.drain is None else _drained(would.drain, pods),
         "was": one.was and one.was.ruleset,
         "was_since": one.was and one.was.since,
@@ -108,9 +114,13 @@ def _notes(document: QuarantineRulesApplied, hypothetical: HypotheticalQuarantin
 
 
 def _drained(drain: Drain, pods: list[_Pod]) -> list[str]:
-    """The pods that a drain would have concerned, each with its mode; those of system namespaces stay."""
-    hit = [one for one in pods if not is_untouched(one.namespace)]
-    shown = [f"{one.namespace}/{one.pod} ({mode_of(drain, one.namespace)})" for one in hit[:PODS_LISTED_MAX]]
+    """The pods that a drain would have concerned, each with its mode; those of system namespaces stay.
+
+    Which cards MIG instances and devices of claims are is not looked up: only who had a card itself is found.
+    """
+    held = [one for one in pods if not drain.devices or one.device in drain.devices]
+    hit = sorted({one.names for one in held if not is_untouched(one.namespace)})
+    shown = [f"{namespace}/{pod} ({mode_of(drain, namespace)})" for namespace, pod in hit[:PODS_LISTED_MAX]]
     return [*shown, *([f"{len(hit) - PODS_LISTED_MAX} more"] if len(hit) > PODS_LISTED_MAX else [])]
 
 
@@ -128,6 +138,6 @@ async def _pods(backend: Backend, found: Sequence[Compared]) -> dict[int, list[_
     async with connect(backend.database_url, application_name="gpuledger what-if", settings=READ_ONLY) as connection:
         cursor = await connection.execute(_PODS.encode(), arguments)
         pods: dict[int, list[_Pod]] = {}
-        for place, namespace, pod in await cursor.fetchall():
-            pods.setdefault(int(place), []).append(_Pod(namespace, pod))
-        return {place: sorted(of_place) for place, of_place in pods.items()}
+        for place, *of_pod in await cursor.fetchall():
+            pods.setdefault(int(place), []).append(_Pod(*of_pod))
+        return pods

@@ -76,6 +76,14 @@ class SetAsideNodes:
             self.rows.append(SetAside(*key, time, None, data.drain))
         else:
             self._open[key] = at
+            self.rows[at] = self.rows[at]._replace(drain=_widest(self.rows[at].drain, data.drain))
+
+
+def _widest(before: Drain | None, after: Drain | None) -> Drain | None:
+    """A drain of all the cards that a node's request was ever about."""
+    if before is None or after is None:
+        return before or after
+    return after.model_copy(update={"devices": tuple(sorted({*before.devices, *after.devices}))})
 
 
 class HypotheticalQuarantine:
