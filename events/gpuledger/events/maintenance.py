@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
+from gpuledger.events.drain_mode import DrainMode
 from gpuledger.events.node import LabelValue
 from gpuledger.events.payload import Count, Name, Payload, Text
 from gpuledger.events.publishing import Authority, PublishRule, SourceKind, by_service
@@ -52,12 +53,6 @@ class NodeTaint(Payload):
     key: Name
     value: TaintValue = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-
-
-DrainMode = Literal["Immediate", "DeleteAfterTimeout", "AllowCompletion"]
-"""When pods are evicted: at once; once the time-out has passed; or never, they end by themselves.
-
-Those that a disruption budget still blocks after as long again are deleted in the second mode, and in no other."""
 
 
 class NamespaceMode(Payload):

@@ -1,4 +1,7 @@
-"""From a monitor's report to pods that leave, and to a drain that is cancelled; history evicts nobody."""
+"""From a monitor's report, or a pool's decision, to pods that leave, and to a drain that is cancelled.
+
+History evicts nobody.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +14,7 @@ from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.edge.nodewriter.decide import CANCELLED
 from gpuledger.events.allocation import AllocationObserved
+from gpuledger.events.device import DeviceAssignmentChanged, Evacuation
 from gpuledger.events.envelope import Decoded, Event, decode
 from gpuledger.events.maintenance import NodeDrainChanged, NodeDrainFinished, NodeDrainProgressed, NodeDrainSuperseded
 from gpuledger.events.node import NodeLabelled
@@ -150,3 +154,24 @@ async def test_a_rule_drains_the_card_that_failed_and_no_other(
         await until(maintainer, await chain.intent(), NodeDrainFinished)
     assert (await maintainer.pods(), writing.evictions()) == (["b"], ["a"])
     assert (await maintainer.spec("n1"))["unschedulable"] is False
+
+
+async def test_pods_leave_a_device_that_leaves_its_pool(
+    maintainer: Maintainer, migrated_url: str, writing: SteppingClient
+) -> None:
+    chain = Chain(maintainer, migrated_url)
+    await chain.begin()
+    for pod, unit in (("a", CARD), ("b", OTHER)):
+        await maintainer.pod(pod, "n1", resources={"limits": {"nvidia.com/gpu": "1"}})
+        await chain.holds(pod, unit)
+    evacuation = Evacuation(node="n1", device=CARD, mode="Immediate")
+    leaves = DeviceAssignmentChanged(pool="p", phase="Unassigning", reason="NotAskedFor", evacuation=evacuation)
+    async with chain.runs(writing):
+        await chain.record("/services/pools", "n1-0", leaves)
+        await until(maintainer, await chain.intent(), NodeDrainFinished)
+    async with chain.runs(writing):
+        await chain.record("/services/pools", "n1-0", DeviceAssignmentChanged(reason="NotAskedFor"))
+    assert (await maintainer.pods(), writing.evictions()) == (["b"], ["a"])
+    assert (await maintainer.spec("n1"))["unschedulable"] is False
+    requests = execute(migrated_url, "SELECT owner, ended_at IS NULL FROM gpuledger_live.maintenance_request")
+    assert requests == [("pools/n1-0", False)]

@@ -1,7 +1,7 @@
 """`gpuledger node drain`: cordons a node, has its pods leave, and waits for that."""
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,21 +13,19 @@ from gpuledger.cli.render import message
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
 from gpuledger.domain.maintenance.rows import FINISHED, TIMED_OUT
+from gpuledger.events.drain_mode import MODES
 from gpuledger.events.maintenance import (
     DRAIN_TIMEOUT_DEFAULT_S,
     DRAIN_TIMEOUT_MAX_S,
     DRAINED_DEVICES_MAX,
     NAMESPACE_MODES_MAX,
     Drain,
-    DrainMode,
     NamespaceMode,
     NodeMaintenanceRequested,
 )
 from gpuledger.events.payload import NAME_LENGTH_MAX, TEXT_LENGTH_MAX
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools import draining, maintenance
-
-MODES: tuple[str, ...] = get_args(DrainMode)
 
 Mode = Annotated[
     Literal["Immediate", "DeleteAfterTimeout", "AllowCompletion"],

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
-from gpuledger.events.maintenance import Drain, DrainMode
+from gpuledger.events.drain_mode import DrainMode
+from gpuledger.events.maintenance import Drain
 
 SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
 """Namespaces whose pods no drain touches."""

@@ -7,6 +7,7 @@ outcomes count in the order of the log. What was imported is history, and asks f
 from collections.abc import Iterable
 from datetime import datetime
 from sys import intern
+from typing import Final
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
 from gpuledger.domain.inventory.state import json_text
@@ -35,7 +36,9 @@ from gpuledger.domain.maintenance.rows import (
     isolation_text,
 )
 from gpuledger.domain.maintenance.state import Maintenance
+from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn
 from gpuledger.events.maintenance import (
+    Drain,
     DrainState,
     Isolation,
     LeavingPod,
@@ -53,10 +56,14 @@ from gpuledger.events.maintenance import (
     NodeMaintenanceRequested,
 )
 from gpuledger.events.node import NodeGone, NodeObserved
+from gpuledger.events.payload import truncated
+
+POOLS_PREFIX: Final = "pools/"
+"""How the owner of a device's evacuation begins; the name of its GPUDevice follows."""
 
 
 def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -> None:
-    before = _latest(state, fact, data.owner)
+    before = _latest(state, fact, fact.event.subject, data.owner)
     if before is None:
         return
     drains_node = data.drain is not None and not data.drain.devices
@@ -80,11 +87,42 @@ def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -
 
 
 def _released(state: Maintenance, fact: Fact, data: NodeMaintenanceReleased) -> None:
-    before = _latest(state, fact, data.owner)
+    before = _latest(state, fact, fact.event.subject, data.owner)
     if before is not None:
         row = before._replace(changed_at=fact.event.time, reason=data.reason, ended_at=fact.event.time)
         row = row._replace(standing=NOT_ISOLATED)
         _put_request(state, fact, row)
+
+
+def _assignment_changed(state: Maintenance, fact: Fact, data: DeviceAssignmentChanged) -> None:
+    """A device leaves its pool, and pods leave it: that is a request of the pools, until its next assignment."""
+    owner, evacuation = f"{POOLS_PREFIX}{fact.event.subject}", data.evacuation
+    _end_evacuation(state, fact, keeps=None if evacuation is None else evacuation.node)
+    if evacuation is None:
+        return
+    drain = Drain(mode=evacuation.mode, devices=(evacuation.device,))
+    request = NodeMaintenanceRequested(
+        owner=owner,
+        reason=data.reason,
+        message=truncated(f"Leaves {data.pool}. {data.message}"),
+        cordon=False,
+        drain=drain,
+    )
+    event = fact.event._replace(subject=evacuation.node)
+    _requested(state, fact._replace(event=event), request)
+
+
+def _withdrawn(state: Maintenance, fact: Fact, _data: DeviceWithdrawn) -> None:
+    _end_evacuation(state, fact)
+
+
+def _end_evacuation(state: Maintenance, fact: Fact, keeps: str | None = None) -> None:
+    """Release what pools requested for a device, but on one node."""
+    owner = f"{POOLS_PREFIX}{fact.event.subject}"
+    for row in state.request.where("owner", owner):
+        if row.ended_at is None and row.node != keeps:
+            event = fact.event._replace(subject=row.node)
+            _released(state, fact._replace(event=event), NodeMaintenanceReleased(owner=owner, reason="Unassigned"))
 
 
 def record_expiry(state: Maintenance, fact: Fact, data: NodeMaintenanceExpired) -> None:
@@ -94,11 +132,11 @@ def record_expiry(state: Maintenance, fact: Fact, data: NodeMaintenanceExpired) 
         _put_request(state, fact, row._replace(ended_at=data.expires, standing=NOT_ISOLATED))
 
 
-def _latest(state: Maintenance, fact: Fact, owner: str) -> MaintenanceRequest | None:
+def _latest(state: Maintenance, fact: Fact, node: str, owner: str) -> MaintenanceRequest | None:
     """The owner's row before a fact, or an empty one; None if the fact counts for nothing."""
     if fact.event.imported:
         return None
-    node, time = intern(fact.event.subject), fact.event.time
+    node, time = intern(node), fact.event.time
     before = state.request.get((node, owner))
     if before is None:
         return MaintenanceRequest(
@@ -246,6 +284,8 @@ def _pods_text(pods: Iterable[LeavingPod]) -> str:
 HANDLERS: Handlers = {
     NodeMaintenanceRequested: _requested,
     NodeMaintenanceReleased: _released,
+    DeviceAssignmentChanged: _assignment_changed,
+    DeviceWithdrawn: _withdrawn,
     NodeObserved: _observed,
     NodeGone: _gone,
     NodeIsolationChanged: _isolation_changed,
