@@ -1,16 +1,19 @@
 """Drains of single devices on an API server: who leaves, who stays, and that the node is not cordoned for it."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpuledger.edge.nodewriter.drain_plan import UNCLEAR
 from gpuledger.events.allocation import AllocationEnded, AllocationObserved
 from gpuledger.events.maintenance import Drain, NodeDrainFinished, NodeDrainProgressed, NodeDrainSuperseded
 from gpuledger.ledger.jetstream import JetStreamLedger
+from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
 from support.draining import IMMEDIATE, until
 from support.events import event
-from support.nodewriting import Maintainer, SteppingClient, node_writer
-from support.projections import publish
+from support.nodewriting import QUICK, Maintainer, SteppingClient, node_writer
+from support.projections import execute, publish
 from support.waiting import eventually
 
 CARD, OTHER = "GPU-aaaa", "GPU-bbbb"
@@ -109,3 +112,25 @@ async def test_an_uncordoned_node_ends_the_drain_of_the_node_alone(
         over = await until(maintainer, both, NodeDrainSuperseded)
         assert isinstance(over.data, NodeDrainSuperseded)
         assert (over.data.reason, writing.evictions()) == ("NotCordoned", [])
+
+
+async def test_a_restart_from_a_snapshot_knows_who_holds_what(
+    maintainer: Maintainer, migrated_url: str, writing: SteppingClient
+) -> None:
+    settings = replace(QUICK, snapshots=SnapshotSettings(events_min=1))
+    await maintainer.node("n1")
+    agent = Agent(maintainer.ledger)
+    for name, unit in (("a", CARD), ("b", OTHER)):
+        await gpu_pod(maintainer, name)
+        await agent.reports(name, unit)
+
+    async def is_kept() -> bool:
+        await maintainer.drain("n1")
+        return execute(migrated_url, "SELECT 1 FROM gpuledger.snapshot WHERE name = 'intents'") == [(1,)]
+
+    async with node_writer(maintainer.ledger, migrated_url, writing, settings):
+        await eventually(is_kept)
+    intent = await maintainer.drain("n1", OF_CARD)
+    async with node_writer(maintainer.ledger, migrated_url, writing, settings):
+        await until(maintainer, intent, NodeDrainFinished)
+    assert (await maintainer.pods(), writing.evictions()) == (["b"], ["a"])
