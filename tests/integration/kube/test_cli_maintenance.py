@@ -97,6 +97,7 @@ async def test_a_drain_of_a_card_is_for_a_card_of_the_node(run: Run, ledger: Jet
     assert "Node w2 has no card GPU-1: it is in w1/0000:17:00.0" in elsewhere.err
     (found,) = (await run("get", "maintenance", "-o", "json")).json()
     assert (found["cordon"], found["devices"], found["drain"]) == (False, ["GPU-1"], "Pending")
+    assert found["state"] is None, "nothing is to be done to the Node itself"
 
 
 async def drains(ledger: JetStreamLedger) -> list[Decoded]:

@@ -111,7 +111,7 @@ async def _drain(data_dir: Path | None, node: str, data: NodeMaintenanceRequeste
             wait_max_s = draining.wait_max_s(data)
             async for look in draining.follow(backend, node, data.owner, requested_at, wait_max_s):
                 _show(look, shown)
-            _conclude(node, look)
+            _conclude(node, look, devices)
             return
     message(f"`gpuledger get maintenance {node}` shows what comes of it.")
 
@@ -130,9 +130,9 @@ def _show(look: draining.Look, shown: dict[str, str]) -> None:
     shown.update(pods)
 
 
-def _conclude(node: str, look: draining.Look) -> None:
+def _conclude(node: str, look: draining.Look, devices: tuple[str, ...]) -> None:
     if look.progress == FINISHED:
-        message(f"Node {node} is drained.")
+        message(f"No pod on node {node} holds {', '.join(devices)}." if devices else f"Node {node} is drained.")
         return
     hint = f"`gpuledger get maintenance {node} -o wide` shows them; `gpuledger node uncordon {node}` stops it"
     if look.progress == TIMED_OUT:
