@@ -6,6 +6,7 @@ from typing import Any
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.domain.fact import ns_of_time
 from gpuledger.domain.maintenance.state import Maintenance
+from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.maintenance import (
     Isolation,
@@ -47,6 +48,8 @@ def source_of(data: Payload) -> str:
     """Who records it."""
     if isinstance(data, NodeObserved | NodeGone):
         return WATCHERS
+    if isinstance(data, DeviceAssignmentChanged | DeviceWithdrawn):
+        return "/services/pools" if isinstance(data, DeviceAssignmentChanged) else "/services/inventory"
     return OPERATOR if isinstance(data, NodeMaintenanceRequested | NodeMaintenanceReleased) else WRITER
 
 

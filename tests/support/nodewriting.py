@@ -79,6 +79,10 @@ class SteppingClient(CountingClient):
         """The names of the pods whose eviction was requested, in that order."""
         return [one.split("/")[-2] for one in self.written if one.endswith("/eviction")]
 
+    def deletions(self) -> list[str]:
+        """The names of the pods whose deletion was requested, in that order."""
+        return [one.split("/")[-1] for one in self.written if one.startswith("DELETE ") and "/pods/" in one]
+
     def patches(self, node: str) -> int:
         """How many writes of a Node were sent."""
         return self.written.count(f"PATCH {NODES.path()}/{node}")
@@ -153,11 +157,19 @@ class Maintainer:
         owned = tuple(OwnedDrain(owner=f"o{number}", since=at, drain=one) for number, one in enumerate(drains))
         return await self.record(name, NodeDrainChanged(uid=uid, drains=owned), **more)
 
-    async def pod(self, name: str, node: str, namespace: str = "default", grace_s: int = 0, **metadata: Any) -> Object:
+    async def pod(
+        self,
+        name: str,
+        node: str,
+        namespace: str = "default",
+        grace_s: int = 0,
+        resources: Object | None = None,
+        **metadata: Any,
+    ) -> Object:
         """Create a pod that runs on a node and is ready; what the metadata says is put on it."""
         spec = {
             "nodeName": node,
-            "containers": [{"name": "main", "image": "i"}],
+            "containers": [{"name": "main", "image": "i", "resources": resources or {}}],
             "terminationGracePeriodSeconds": grace_s,
         }
         made = {"metadata": {"name": name, "namespace": namespace, **metadata}, "spec": spec}

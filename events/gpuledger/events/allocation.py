@@ -3,7 +3,7 @@
 An allocation's id is `<node>/<namespace>/<pod>/<container>`, because the kubelet does not report the UIDs of pods.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -21,6 +21,9 @@ UNITS_OF_NODE_MAX = 16_384
 
 It is 256 cards of 64 slices each.
 """
+
+RESOURCE_GROUPS: Final = ("gpu.deckhouse.io/", "cluster.gpu.deckhouse.io/", "nvidia.com/")
+"""How the names of the extended resources begin whose devices agents report."""
 
 DeviceIds = Annotated[tuple[Name, ...], Field(max_length=DEVICE_IDS_MAX)]
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from gpuledger.events.break_glass import BY_ADMISSION, BreakGlassUse
+from gpuledger.events.drain_mode import DrainMode
 from gpuledger.events.payload import Count, Name, Number, Payload, Text
 from gpuledger.events.publishing import (
     BY_IMPORTERS,
@@ -223,12 +224,21 @@ class DeviceStateChanged(Payload):
     message: Text = ""
 
 
+class Evacuation(Payload):
+    """Pods are to leave the card or MIG instances with this UUID, on this node, in this mode."""
+
+    node: Name
+    device: Uuid
+    mode: DrainMode
+
+
 @registry.event("device", "assignment-changed", by_service(SourceKind.POOLS))
 class DeviceAssignmentChanged(Payload):
     """Which pool the GPUDevice named by the subject belongs to from now on; None if to none.
 
     `pool` is the id of the `pool` aggregate. `Pending` waits for the node's agent to set the card up, `Unassigning` for
-    it to report that nothing holds the card any more. `automatic` means that the pool took it, and not a person.
+    it to report that nothing holds the card any more. `automatic` means that the pool took it, and not a person. With
+    an `evacuation`, which only `Unassigning` has, pods leave the card until the next change of its assignment.
     """
 
     pool: Name | None = None
@@ -236,6 +246,7 @@ class DeviceAssignmentChanged(Payload):
     reason: Name
     message: Text = ""
     automatic: bool = False
+    evacuation: Evacuation | None = None
 
 
 @registry.event("device", "pool-applied", by_agents(DropClass.ONCE, Authority.OWN_DEVICE, judged_since=1))

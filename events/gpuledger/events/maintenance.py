@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
+from gpuledger.events.drain_mode import DrainMode
 from gpuledger.events.node import LabelValue
 from gpuledger.events.payload import Count, Name, Payload, Text
 from gpuledger.events.publishing import Authority, PublishRule, SourceKind, by_service
@@ -29,6 +30,9 @@ NAMESPACE_MODES_MAX = 16
 
 DRAIN_TIMEOUT_DEFAULT_S = 3600
 DRAIN_TIMEOUT_MAX_S = 7 * 24 * 3600
+
+DRAINED_DEVICES_MAX = 64
+"""How many devices of a node a drain may name."""
 
 PODS_LISTED_MAX = 16
 """How many of the pods that are left an event about a drain names, the first ones by namespace and name."""
@@ -51,10 +55,6 @@ class NodeTaint(Payload):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
-DrainMode = Literal["Immediate", "DeleteAfterTimeout", "AllowCompletion"]
-"""When pods are evicted: at once; once the time-out has passed; or never, they end by themselves."""
-
-
 class NamespaceMode(Payload):
     """The mode for the namespaces that match a pattern, such as `team-*`."""
 
@@ -65,12 +65,15 @@ class NamespaceMode(Payload):
 class Drain(Payload):
     """How pods leave a node: in the mode of the first pattern that their namespace matches, else in `mode`.
 
-    `timeout_s` counts from the request on. After it, pods of `DeleteAfterTimeout` are evicted.
+    `timeout_s` counts from the request on. After it, pods of `DeleteAfterTimeout` are evicted, and after as long again
+    deleted where a disruption budget has kept them. With `devices`, which are UUIDs of cards or MIG instances, only
+    pods that hold one of them leave, and the node need not be cordoned.
     """
 
     mode: DrainMode = "AllowCompletion"
     namespaces: Annotated[tuple[NamespaceMode, ...], Field(max_length=NAMESPACE_MODES_MAX)] = ()
     timeout_s: Annotated[int, Field(ge=1, le=DRAIN_TIMEOUT_MAX_S)] = DRAIN_TIMEOUT_DEFAULT_S
+    devices: Annotated[tuple[Name, ...], Field(max_length=DRAINED_DEVICES_MAX)] = ()
 
 
 @registry.event("node", "maintenance-requested", BY_REQUESTERS, introduced=True)
@@ -80,7 +83,7 @@ class NodeMaintenanceRequested(Payload):
     `owner` is who asks, such as `operators/eva`; `reason` is one word or a short phrase, `message` has the details.
     `cordon` keeps new pods away; taints and labels are put on the Node unless it has them already. The request ends
     with its release, or at `expires`. `rules` is the version of the rules that led to it, where rules did. Where it has
-    a `drain`, pods leave the node, which is cordoned for that in any case.
+    a `drain`, pods leave the node, which is cordoned for that in any case, but where the drain names devices.
     """
 
     owner: Name
@@ -197,11 +200,15 @@ class LeavingPod(Payload):
 
 
 class DrainState(Payload):
-    """What every event about a drain says: how many pods are `left`, and the first of them."""
+    """What every event about a drain says: how many pods are `left`, and the first of them.
+
+    `stays` are the first pods that no drain touches because of their namespace, such as gpuledger's own.
+    """
 
     intent: EventId
     left: Count
     pods: Annotated[tuple[LeavingPod, ...], Field(max_length=PODS_LISTED_MAX)] = ()
+    stays: Annotated[tuple[LeavingPod, ...], Field(max_length=PODS_LISTED_MAX)] = ()
 
 
 @registry.event("node", "drain-progressed", _BY_WRITER, introduced=True)
@@ -214,19 +221,34 @@ class NodeDrainTimedOut(DrainState):
     """Pods are left when they should have gone. The drain goes on."""
 
 
-@registry.event("node", "drain-finished", _BY_WRITER, introduced=True)
-class NodeDrainFinished(Payload):
-    """An outcome: no pod is left that had to leave."""
+@registry.event("node", "pod-deletion-requested", _BY_WRITER, introduced=True)
+class NodePodDeletionRequested(Payload):
+    """The pod with this uid is deleted, with its own grace period, because its eviction was refused for too long.
+
+    `blocked` says which disruption budget refused it last. It is recorded before the request, and once for each pod.
+    """
 
     intent: EventId
+    namespace: Name
+    pod: Name
+    uid: Name
+    blocked: Text
+
+
+@registry.event("node", "drain-finished", _BY_WRITER, introduced=True)
+class NodeDrainFinished(Payload):
+    """An outcome: no pod is left that had to leave. `stays` is as in `DrainState`."""
+
+    intent: EventId
+    stays: Annotated[tuple[LeavingPod, ...], Field(max_length=PODS_LISTED_MAX)] = ()
 
 
 @registry.event("node", "drain-superseded", _BY_WRITER, introduced=True)
 class NodeDrainSuperseded(Payload):
     """An outcome: nothing is evicted for the intent any more.
 
-    `NotCordoned`: somebody uncordoned the Node, or it could not be cordoned. The other reasons are those of
-    `NodeIsolationSuperseded`.
+    `NotCordoned`: somebody uncordoned the Node, or it could not be cordoned; that ends the drains of whole nodes alone.
+    The other reasons are those of `NodeIsolationSuperseded`.
     """
 
     intent: EventId

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from gpuledger.events.maintenance import LABELS_PER_REQUEST_MAX, TAINTS_PER_REQUEST_MAX, EventId, NodeTaint
+from gpuledger.events.maintenance import LABELS_PER_REQUEST_MAX, TAINTS_PER_REQUEST_MAX, Drain, EventId, NodeTaint
 from gpuledger.events.node import LabelValue
 from gpuledger.events.payload import Count, Name, Payload, Text
 from gpuledger.events.publishing import SourceKind, by_service
@@ -32,6 +32,9 @@ RulesetName = Annotated[str, StringConstraints(min_length=1, max_length=RULESET_
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
+DrainScope = Literal["node", "device"]
+
+
 class RuleExpression(Payload):
     """A condition in CEL. `HealthEvent` is about `event`, `Node` about `node`; without a kind it may be about both."""
 
@@ -47,9 +50,11 @@ class RuleMatch(Payload):
 
 
 class QuarantineRuleset(Payload):
-    """What is done with a node that a report matches: it is cordoned, tainted and labelled, as far as this says.
+    """What is done with a node that a report matches: cordoned, tainted, labelled and drained, as far as this says.
 
-    Of several rulesets that match one report, the one with the highest `priority` comes first, then by name.
+    A node that is drained is cordoned as well. With the scope `device` the drain is that of the cards that are
+    reported, as far as reports name them by UUID, and the node is not cordoned for it. Of several rulesets that match
+    one report, the one with the highest `priority` comes first, then by name.
     """
 
     name: RulesetName
@@ -59,6 +64,8 @@ class QuarantineRuleset(Payload):
     cordon: bool = False
     taints: Annotated[tuple[NodeTaint, ...], Field(max_length=TAINTS_PER_REQUEST_MAX)] = ()
     labels: Annotated[dict[Name, LabelValue], Field(max_length=LABELS_PER_REQUEST_MAX)] = {}
+    drain: Drain | None = None
+    drain_scope: DrainScope = "node"
 
 
 class BreakerLimits(Payload):

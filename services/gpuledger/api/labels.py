@@ -16,6 +16,9 @@ LABEL_ENABLED: Final = f"{GPU_GROUP}/enabled"
 LABEL_IGNORE: Final = f"{GPU_GROUP}/ignore"
 """On GPUDevices: `true` keeps a device out of every pool, and in the inventory."""
 
+LABEL_EVACUATE: Final = f"{GPU_GROUP}/evacuate"
+"""On GPUDevices: the mode of drain in which pods leave a device that leaves its pool; none: they end by themselves."""
+
 LABEL_PRODUCT: Final = f"{GPU_GROUP}/product"
 LABEL_VENDOR: Final = f"{GPU_GROUP}/vendor"
 LABEL_PRECISION_PREFIX: Final = f"{GPU_GROUP}/precision."

@@ -33,7 +33,15 @@ from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
-from gpuledger.runtime.settings import ADMISSION_LISTEN, KUBECONFIG, MODULE_SETTINGS, Settings, SettingsError
+from gpuledger.runtime.own_pod import own_namespaces
+from gpuledger.runtime.settings import (
+    ADMISSION_LISTEN,
+    KUBECONFIG,
+    MODULE_SETTINGS,
+    SERVICE_ACCOUNT_TOKEN,
+    Settings,
+    SettingsError,
+)
 from gpuledger.runtime.tasks import Work
 from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import RequestError, ToolError
@@ -194,8 +202,7 @@ def _edge(
         coverage_namespace=settings.coverage_namespace,
     )
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
-    spared = (*settings.untouched_namespaces, settings.components.namespace)
-    aside = NodeWriterSettings(untouched_namespaces=spared)
+    aside = NodeWriterSettings(untouched_namespaces=untouched_namespaces(settings))
     nodes = NodeWriter(ledger, database_url, client, followed, settings=aside, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(
@@ -210,6 +217,12 @@ def _edge(
     if parts.fleet is not None:
         work.append(_simulate(parts.fleet, client, parts, followed))
     return Edge(kubeconfig, writer, nodes, webhooks, work, followed)
+
+
+def untouched_namespaces(settings: Settings) -> tuple[str, ...]:
+    """The namespaces from which no drain evicts: those of the settings, of the components, and of this very pod."""
+    own = own_namespaces(SERVICE_ACCOUNT_TOKEN) if settings.has_service_account else ()
+    return (*settings.untouched_namespaces, settings.components.namespace, *own)
 
 
 async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, followed: FollowedLog) -> None:

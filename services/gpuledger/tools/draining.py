@@ -1,17 +1,24 @@
 """Follows the drain that somebody requested, for those who wait for it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from math import ceil
 from typing import Final, NamedTuple
 
+from gpuledger.db.engine import AsyncConnection
+from gpuledger.domain.devices.fold import DEVICE
 from gpuledger.domain.maintenance.rows import FINISHED, SUPERSEDED, TIMED_OUT
 from gpuledger.domain.maintenance.state import Maintenance
 from gpuledger.events.maintenance import NodeMaintenanceRequested
+from gpuledger.readmodels.projections import DevicesProjection
 from gpuledger.tools.drain_rows import left_pods, owned_drains
+from gpuledger.tools.errors import RequestError
 from gpuledger.tools.maintenance import current_state
-from gpuledger.tools.queries.backend import Backend
+from gpuledger.tools.queries.backend import Backend, bring_current, read
+from gpuledger.tools.queries.devices import SHOWN_MAX
+from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.rows import rows_where
 
 POLL_S: Final = 1.0
 """How often a drain is looked at by who waits for it."""
@@ -37,6 +44,36 @@ class Look(NamedTuple):
     def is_over(self) -> bool:
         """Whether waiting for it has an end."""
         return self.progress in (FINISHED, SUPERSEDED, TIMED_OUT, ENDED)
+
+
+_CARD, _INSTANCE = "GPU-", "MIG-"
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is the UUID of a card or of a MIG instance."""
+    return text.startswith((_CARD, _INSTANCE))
+
+
+async def check_devices(backend: Backend, node: str, devices: Sequence[str]) -> None:
+    """Return if the node has these cards; MIG instances are not in the table of devices.
+
+    Raises:
+        RequestError: a card is unknown, or elsewhere.
+    """
+    cards = [one for one in devices if one.startswith(_CARD)]
+    if not cards:
+        return
+    await bring_current(backend, [DevicesProjection()])
+
+    async def ask(connection: AsyncConnection) -> dict[str, list[RowDict]]:
+        return {one: await rows_where(connection, DEVICE, {"uuid": one}, limit=SHOWN_MAX) for one in cards}
+
+    for uuid, rows in (await read(backend, ask, application_name="gpuledger node drain")).items():
+        slots = sorted(str(row["slot"]) for row in rows if row["slot"])
+        if not any(slot.partition("/")[0] == node for slot in slots):
+            where = f"it is in {slots[0]}" if slots else "the ledger has it nowhere"
+            hint = f"`gpuledger get devices` lists the cards of node {node} with their UUIDs"
+            raise RequestError(f"Node {node} has no card {uuid}: {where}", hint)
 
 
 def wait_max_s(data: NodeMaintenanceRequested) -> float:

@@ -8,7 +8,7 @@ import orjson
 
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
-from gpuledger.domain.maintenance.rows import MaintenanceRequest, NodeIsolation
+from gpuledger.domain.maintenance.rows import NOT_ISOLATED, MaintenanceRequest, NodeIsolation
 from gpuledger.domain.maintenance.state import Maintenance, isolation_of
 from gpuledger.domain.table import Table
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem, label_value_problem, qualified_name_problem
@@ -146,15 +146,18 @@ def _row(node: str, one: MaintenanceRequest | None, isolation: Isolation, status
         "cordon": isolation.unschedulable,
         "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in isolation.taints],
         "labels": [f"{key}={value}" for key, value in isolation.labels.items()],
+        "devices": [] if one is None else list(one.drained_devices()),
         "message": None if one is None else one.message or None,
         **status,
-        **({} if one is None else _own_status(one)),
+        **({} if one is None else _own_status(one, has_node=status["state"] != NO_NODE)),
     }
 
 
-def _own_status(one: MaintenanceRequest) -> RowDict:
+def _own_status(one: MaintenanceRequest, *, has_node: bool) -> RowDict:
     """What became of this request alone, where that is something else."""
-    lapsed = {"state": LAPSED, "detail": LAPSED_DETAIL} if one.has_lapsed else {}
+    lapsed: RowDict = {"state": LAPSED, "detail": LAPSED_DETAIL} if one.has_lapsed else {}
+    if has_node and one.drained_devices() and one.isolation == NOT_ISOLATED and not one.has_lapsed:
+        lapsed = {"state": None, "settled_at": None, "detail": None}  # Nothing is to be done to the Node itself.
     return {**lapsed, **({"drain": drain_word(one.drain_result)} if one.drain_result else {})}
 
 

@@ -24,6 +24,7 @@ from support.kube_equipped import equipped_client
 from support.kube_http import Api, api_of, thing_crd
 from support.kube_proxy import KubeProxy, kube_proxy
 from support.kube_server import KubeServer, NewKube
+from support.nodewriting import Maintainer, SteppingClient
 from support.real_kube import RealKube, assets
 from support.slice_statuses import Driver
 from support.statuswriting import CountingClient, counting, status_writer
@@ -145,3 +146,17 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
     """The chart's values, with real servers."""
     return {**IMAGE, "servers": {"natsUrl": clean_nats_url, "databaseUrl": database_url}}
+
+
+@pytest.fixture
+async def maintainer(ledger: JetStreamLedger, client: KubeClient) -> Maintainer:
+    found = Maintainer(ledger, client)
+    await found.claim()
+    return found
+
+
+@pytest.fixture
+async def writing(kube: KubeServer, client: KubeClient) -> AsyncIterator[SteppingClient]:
+    async with counting(kube.kubeconfig, SteppingClient) as found:
+        assert isinstance(found, SteppingClient)
+        yield found

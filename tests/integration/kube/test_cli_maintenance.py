@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from gpuledger.events.device import DeviceAttached
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.maintenance import (
     Drain,
@@ -43,7 +44,7 @@ async def test_a_request_is_listed_until_it_is_released(run: Run, ledger: JetStr
     shown = (await run("get", "maintenance", "w1", "-o", "wide")).out.splitlines()
     assert shown[0].split() == [
         "NODE", "OWNER", "REASON", "REQUESTED", "EXPIRES", "CORDON", "STATE", "SINCE", "DRAIN", "PODS-LEFT",
-        "DRAIN-SINCE", "PODS", "TAINTS", "LABELS", "MESSAGE", "DETAIL",
+        "DRAIN-SINCE", "DEVICES", "PODS", "TAINTS", "LABELS", "MESSAGE", "DETAIL",
     ]  # fmt: skip
     assert "Pending" in shown[1]
     assert "state=broken" in shown[1]
@@ -81,6 +82,22 @@ async def test_a_drain_is_listed_with_the_pods_that_are_left(run: Run, ledger: J
     assert (found["drain"], found["pods_left"], found["pods"]) == ("Draining", 1, ["team-a/p (Blocked: b)"])
     described = (await run("describe", "node", "w1")).out
     assert "Draining" in described[described.index("Maintenance:") :]
+
+
+async def test_a_drain_of_a_card_is_for_a_card_of_the_node(run: Run, ledger: JetStreamLedger) -> None:
+    await publish(ledger, [event(observed(), "w1", source=WATCHERS)])
+    drain = ("node", "drain", "w1", "--reason", "xid", "--mode", "Immediate", "--no-wait", "--device", "GPU-1")
+    unknown = await run(*drain)
+    assert (unknown.code != 0, "Node w1 has no card GPU-1: the ledger has it nowhere" in unknown.err) == (True, True)
+    card = DeviceAttached(name="w1-gpu", slot="w1/0000:17:00.0", uuid="GPU-1", model="H200")
+    await publish(ledger, [event(card, "GPU-1", source="/services/inventory")])
+    asked = await run(*drain)
+    assert (asked.code, "GPU-1 of node w1 is to be drained for" in asked.err) == (0, True), asked
+    elsewhere = await run("node", "drain", "w2", *drain[3:])
+    assert "Node w2 has no card GPU-1: it is in w1/0000:17:00.0" in elsewhere.err
+    (found,) = (await run("get", "maintenance", "-o", "json")).json()
+    assert (found["cordon"], found["devices"], found["drain"]) == (False, ["GPU-1"], "Pending")
+    assert found["state"] is None, "nothing is to be done to the Node itself"
 
 
 async def drains(ledger: JetStreamLedger) -> list[Decoded]:
@@ -146,6 +163,8 @@ async def test_a_request_can_end_by_itself(run: Run) -> None:
         (("cordon", "w1", "--reason", "x", "--label", "a=b c"), "The value 'b c' of the label is not valid"),
         (("cordon", "w1", "--reason", "x", "--for", "soon"), "is not a time"),
         (("drain", "w1", "--reason", "x", "--timeout", "9d"), "--timeout is from 1s to 7d, and not 9d"),
+        (("drain", "w1", "--reason", "x", "--device", "3"), "'3' is no UUID of a card or a MIG instance"),
+        (("drain", "w1", "--reason", "x", *["--device=GPU-1"] * 65), "at most 64 --device"),
         (("drain", "w1", "--reason", "x", "--namespace-mode", "team"), "'team' is no mode of the form PATTERN=MODE"),
         (("drain", "w1", "--reason", "x", "--namespace-mode", "a=Now"), "The mode is Immediate, DeleteAfterTimeout"),
         (("drain", "w1", "--reason", "x", *["--namespace-mode=a=Immediate"] * 17), "at most 16 --namespace-mode"),

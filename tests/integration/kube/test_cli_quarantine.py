@@ -30,10 +30,10 @@ ME = f"operators/{getpass.getuser()}"
 async def test_rules_are_shown_as_they_were_applied(run: Run) -> None:
     assert (await run("quarantine", "rules", "-o", "json")).json() == []
     dry = await run("quarantine", "apply", "-f", str(EXAMPLE), "--dry-run")
-    assert (dry.code, "is valid: 3 rulesets, version " in dry.err) == (0, True), dry
+    assert (dry.code, "is valid: 4 rulesets, version " in dry.err) == (0, True), dry
     assert (await run("quarantine", "rules", "-o", "json")).json() == []
     applied = await run("quarantine", "apply", "-f", str(EXAMPLE))
-    assert (applied.code, f"3 rulesets of {EXAMPLE} are in force" in applied.err) == (0, True), applied
+    assert (applied.code, f"4 rulesets of {EXAMPLE} are in force" in applied.err) == (0, True), applied
     first, *_ = (await run("quarantine", "rules", "-o", "json")).json()
     assert (first["ruleset"], first["priority"], first["actions"], first["matched"]) == (GPU_FATAL, 100, ["cordon"], 0)
     status = (await run("quarantine", "status", "-o", "json")).json()
@@ -89,7 +89,9 @@ async def test_what_is_wrong_is_not_recorded(run: Run, ledger: JetStreamLedger, 
     assert not [one for one in await everything(ledger) if ".svc.operators." in one.subject]
 
 
-async def test_what_if_rules_had_been_in_force(run: Run, ledger: JetStreamLedger, migrated_url: str) -> None:
+async def test_what_if_rules_had_been_in_force(
+    run: Run, ledger: JetStreamLedger, migrated_url: str, tmp_path: Path
+) -> None:
     await enforce(ledger, migrated_url)
     nodes = [event(labelled(), name, number=number, source="/watchers/nodes") for number, name in enumerate("abc", 1)]
     now, agent = system_clock(), "/nodes/a/agent"
@@ -110,5 +112,9 @@ async def test_what_if_rules_had_been_in_force(run: Run, ledger: JetStreamLedger
     assert found["would_until"] >= found["would_since"]
     assert "2 reports were judged by version " in answer.err
     (other,) = (await run("what-if", "quarantine", "-f", str(EXAMPLE), "--since", "0", "-o", "json")).json()
-    assert other == found
+    assert (other, found["drained"]) == (found, None)
+    drains = tmp_path / "drains.yaml"
+    drains.write_text(EXAMPLE.read_text().replace("enabled: false", "priority: 200").replace("inference-*", "te*"))
+    answered = (await run("what-if", "quarantine", "-f", str(drains), "--since", "1h", "-o", "json")).json()
+    assert [one["drained"] for one in answered] == [["team/train (Immediate)"], None]
     assert await ledger.head() == before, "it records nothing"

@@ -1,29 +1,30 @@
 """Drains on an API server: who is evicted, when, and never twice; and how a drain ends."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import pytest
 from aiohttp import web
 
-from gpuledger.api.kinds import DAEMON_SETS, NODES, PODS, Resource
-from gpuledger.edge.kube.client import KubeClient, Selection
-from gpuledger.events.envelope import Decoded
+from gpuledger.api.kinds import DAEMON_SETS, NAMESPACES, NODES, PODS
+from gpuledger.edge.nodewriter.decide import CANCELLED
+from gpuledger.edge.nodewriter.drain_plan import UNTOUCHED
 from gpuledger.events.maintenance import (
     Drain,
     Isolation,
+    LeavingPod,
     NamespaceMode,
     NodeDrainFinished,
     NodeDrainProgressed,
     NodeDrainSuperseded,
     NodeDrainTimedOut,
+    NodeIsolationApplied,
+    NodePodDeletionRequested,
 )
 from gpuledger.events.position import is_at_or_after
-from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
+from support.draining import BUDGETS, IMMEDIATE, blocked_pod, until
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
 from support.nodewriting import (
@@ -31,65 +32,13 @@ from support.nodewriting import (
     InterruptedClient,
     Maintainer,
     SteppingClient,
-    Steps,
     node_writer,
-    run_until_killed,
 )
 from support.scripted_api import refuse
 from support.statuswriting import counting
 from support.waiting import eventually
 
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
-IMMEDIATE = Drain(mode="Immediate")
-STEPS = 8
-"""To read the Node and its pods, to evict one, and to report: two steps each."""
-
 pytestmark = pytest.mark.embedded_only("pods are bound and made ready without a scheduler and a kubelet")
-
-
-@pytest.fixture
-async def maintainer(ledger: JetStreamLedger, client: KubeClient) -> Maintainer:
-    found = Maintainer(ledger, client)
-    await found.claim()
-    return found
-
-
-@pytest.fixture
-async def writing(kube: KubeServer, client: KubeClient) -> AsyncIterator[SteppingClient]:
-    async with counting(kube.kubeconfig, SteppingClient) as found:
-        assert isinstance(found, SteppingClient)
-        yield found
-
-
-async def until(maintainer: Maintainer, intent: Decoded, kind: type, state: str = "") -> Decoded:
-    """The first report or outcome of this kind, one pod of which is in that state."""
-    found: list[Decoded] = []
-
-    async def is_there() -> bool:
-        found[:] = [
-            one
-            for one in await maintainer.outcomes(intent)
-            if isinstance(one.data, kind)
-            and (not state or any(state in pod.state for pod in getattr(one.data, "pods", ())))
-        ]
-        return bool(found)
-
-    await eventually(is_there)
-    return found[0]
-
-
-async def ending(maintainer: Maintainer, node: str) -> None:
-    """Pods of the node that were evicted end, once none is left but those."""
-
-    async def is_ended() -> bool:
-        found = (await maintainer.client.list(PODS, Selection(fields=f"spec.nodeName={node}"))).items
-        if any("deletionTimestamp" not in one["metadata"] for one in found):
-            return False
-        for one in found:
-            await maintainer.end(one)
-        return True
-
-    await eventually(is_ended)
 
 
 async def test_pods_leave_and_others_stay(maintainer: Maintainer, migrated_url: str, writing: SteppingClient) -> None:
@@ -112,6 +61,24 @@ async def test_pods_leave_and_others_stay(maintainer: Maintainer, migrated_url: 
     assert (await maintainer.pods(), sorted(writing.evictions())) == (["daemon", "elsewhere", "system"], ["a", "b"])
 
 
+async def test_the_node_of_the_node_writer_keeps_its_pod(
+    maintainer: Maintainer, migrated_url: str, writing: SteppingClient
+) -> None:
+    await maintainer.client.create(NAMESPACES, {"metadata": {"name": "ours"}})
+    await maintainer.node("n1")
+    await maintainer.pod("nodewriter", "n1", "ours")
+    await maintainer.pod("a", "n1")
+    cordon = await maintainer.ask("n1", Isolation(unschedulable=True))
+    intent = await maintainer.drain("n1", IMMEDIATE)
+    settings = replace(QUICK, untouched_namespaces=("ours",))
+    async with node_writer(maintainer.ledger, migrated_url, writing, settings):
+        over = await until(maintainer, intent, NodeDrainFinished)
+        await until(maintainer, cordon, NodeIsolationApplied)
+    stays = (LeavingPod(namespace="ours", pod="nodewriter", state=UNTOUCHED),)
+    assert over.data == NodeDrainFinished(intent=intent.id, stays=stays)
+    assert (await maintainer.pods(), (await maintainer.spec("n1"))["unschedulable"]) == (["nodewriter"], True)
+
+
 async def test_a_budget_blocks_and_lets_go(maintainer: Maintainer, migrated_url: str, writing: SteppingClient) -> None:
     await maintainer.node("n1", unschedulable=True)
     await maintainer.pod("a", "n1", labels={"app": "x"})
@@ -127,6 +94,32 @@ async def test_a_budget_blocks_and_lets_go(maintainer: Maintainer, migrated_url:
         await maintainer.client.delete(BUDGETS, "pdb", "default")
         await until(maintainer, intent, NodeDrainFinished)
     assert await maintainer.pods() == []
+
+
+async def test_a_budget_that_blocks_for_too_long_is_overruled_in_one_mode(
+    maintainer: Maintainer, migrated_url: str, writing: SteppingClient
+) -> None:
+    await maintainer.node("n1", unschedulable=True)
+    uid = await blocked_pod(maintainer, "a", "n1", grace_s=30)
+    now, waits = system_clock(), Drain(mode="DeleteAfterTimeout", timeout_s=600)
+    first = await maintainer.drain("n1", waits, since=now - timedelta(seconds=1100))
+    immediate = Drain(mode="Immediate", timeout_s=1)
+    async with node_writer(maintainer.ledger, migrated_url, writing):
+        await until(maintainer, first, NodeDrainProgressed, "Blocked: ")
+        second = await maintainer.drain("n1", immediate, since=now - timedelta(days=1))
+        await until(maintainer, second, NodeDrainTimedOut, "Blocked: ")
+        assert writing.deletions() == []
+        third = await maintainer.drain("n1", waits, since=now - timedelta(seconds=1201))
+        asked = await until(maintainer, third, NodePodDeletionRequested)
+        assert isinstance(asked.data, NodePodDeletionRequested)
+        assert (asked.data.pod, asked.data.uid) == ("a", uid)
+        assert "The disruption budget pdb-a needs 1 healthy pods" in asked.data.blocked
+        await until(maintainer, third, NodeDrainTimedOut, "Terminating")
+        (pod,) = (await maintainer.client.list(PODS)).items
+        assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+        await maintainer.end(pod)
+        await until(maintainer, third, NodeDrainFinished)
+    assert writing.deletions() == ["a"]
 
 
 async def test_pods_that_may_complete_are_waited_for(
@@ -186,7 +179,7 @@ async def test_a_release_stops_it_in_the_middle(
         await until(maintainer, intent, NodeDrainProgressed, "Blocked")
         await maintainer.drain("n1")
         over = await until(maintainer, intent, NodeDrainSuperseded)
-        assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer")
+        assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer", message=CANCELLED)
         await maintainer.client.delete(BUDGETS, "pdb", "default")
         requested = writing.evictions()
         await maintainer.node("n2", unschedulable=True)
@@ -235,7 +228,7 @@ async def test_a_release_behind_an_eviction_spares_the_next_pod(
 
             client.behind = release
             over = await until(maintainer, intent, NodeDrainSuperseded)
-    assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer")
+    assert over.data == NodeDrainSuperseded(intent=intent.id, reason="Newer", message=CANCELLED)
     assert (await maintainer.pods(), client.evictions()) == (["b"], ["a"])
 
 
@@ -294,28 +287,6 @@ async def test_what_is_old_imported_or_about_another_node_evicts_nobody(
             assert isinstance(over.data, NodeDrainSuperseded)
             reasons.append(over.data.reason)
     assert (reasons, writing.evictions()) == (["Expired", "Imported", "Expired"], [])
-
-
-async def test_a_kill_at_any_step_evicts_each_pod_once(
-    maintainer: Maintainer, migrated_url: str, writing: SteppingClient
-) -> None:
-    kill_at, was_killed = 0, True
-    while was_killed:
-        kill_at += 1
-        name, pods = f"n{kill_at}", [f"a{kill_at}", f"b{kill_at}"]
-        await maintainer.node(name, unschedulable=True)
-        await maintainer.pod(pods[0], name)
-        await maintainer.pod(pods[1], name, grace_s=30)
-        intent = await maintainer.drain(name, IMMEDIATE)
-        steps, end = Steps(kill_at), partial(ending, maintainer, name)
-        was_killed = await run_until_killed(maintainer.ledger, migrated_url, writing, steps, end)
-        async with node_writer(maintainer.ledger, migrated_url, writing):
-            await end()
-            await until(maintainer, intent, NodeDrainFinished)
-        assert [one for one in writing.evictions() if one in pods] == pods
-        outcomes = [one for one in await maintainer.outcomes(intent) if isinstance(one.data, NodeDrainFinished)]
-        assert len(outcomes) == 1
-    assert kill_at > STEPS
 
 
 async def test_a_drain_goes_on_after_a_restart_from_a_snapshot(

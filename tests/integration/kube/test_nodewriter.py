@@ -1,10 +1,7 @@
 """The node writer on an API server: each transition is written once, whatever happens, and nothing of anybody else."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
-
-import pytest
 
 from gpuledger.api.kinds import NODES
 from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest
@@ -19,7 +16,6 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
 from support.kube_proxy import KubeProxy, only
-from support.kube_server import KubeServer
 from support.nodewriting import (
     ASIDE,
     PATIENT,
@@ -38,20 +34,6 @@ from support.waiting import eventually
 
 STEPS = 8
 """A writer asks whose the cluster is, reads and writes the Node, and records the outcome: two steps each."""
-
-
-@pytest.fixture
-async def maintainer(ledger: JetStreamLedger, client: KubeClient) -> Maintainer:
-    found = Maintainer(ledger, client)
-    await found.claim()
-    return found
-
-
-@pytest.fixture
-async def writing(kube: KubeServer, client: KubeClient) -> AsyncIterator[SteppingClient]:
-    async with counting(kube.kubeconfig, SteppingClient) as found:
-        assert isinstance(found, SteppingClient)
-        yield found
 
 
 async def test_a_node_is_set_aside_and_given_back(

@@ -130,3 +130,30 @@ def test_a_node_that_is_created_anew_is_drained_anew() -> None:
     assert drains(log.record("n1", NodeGone(), 2)) == []
     (again,) = drains(log.record("n1", observed("u2"), 3))
     assert (again.uid, [one.owner for one in again.drains]) == ("u2", [ADA])
+
+
+OF_CARD = {"mode": "Immediate", "devices": ["GPU-a"]}
+
+
+def test_a_drain_of_a_device_cordons_its_node_only_where_that_is_requested() -> None:
+    log = MaintenanceLog()
+    log.record("n1", observed(), 0)
+    decided = log.record("n1", requested(ADA, cordon=False, drain=OF_CARD), 1)
+    assert [one.drains[0].drain.devices for one in drains(decided)] == [("GPU-a",)]
+    assert not [one for one in decided if isinstance(one.data, NodeIsolationChanged)]
+    decided = log.record("n1", requested(ADA, cordon=True, drain=OF_CARD), 2)
+    (isolation,) = (one.data for one in decided if isinstance(one.data, NodeIsolationChanged))
+    assert isolation.isolation.unschedulable
+
+
+def test_a_node_that_is_not_cordoned_ends_no_drain_of_a_device() -> None:
+    log, _ = started()
+    (both,) = (
+        one
+        for one in log.record("n1", requested(BEN, cordon=False, drain=OF_CARD), 2)
+        if isinstance(one.data, NodeDrainChanged)
+    )
+    decided = log.record("n1", NodeDrainSuperseded(intent=both.id, reason="NotCordoned"), 3)
+    assert [[one.owner for one in change.drains] for change in drains(decided)] == [[BEN]]
+    assert log.state.request.rows["n1", ADA].drain_result == "superseded"
+    assert log.state.request.rows["n1", BEN].drain_result == ""

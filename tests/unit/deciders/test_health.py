@@ -9,10 +9,11 @@ from gpuledger.domain.quarantine.folds import KEY_TEXT_BYTES_MAX
 from gpuledger.domain.quarantine.rows import ACCEPTED, OVERRIDDEN, STALE
 from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX
 from gpuledger.events.device import DeviceHealthChanged
-from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.maintenance import Drain, NodeDrainChanged, NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.node import NodeUnlabelled
 from gpuledger.events.quarantine import QUARANTINE, QuarantineRulesApplied
 from support.events import rows_of
+from support.maintenance import MaintenanceLog, observed
 from support.quarantine import (
     FATAL_RULESET,
     GPU_FATAL,
@@ -320,3 +321,27 @@ def test_a_first_time_that_no_table_takes_is_one_that_it_takes(first_at: str) ->
     assert fault.observed_at.utcoffset() == timedelta(0)
     assert at(10) >= fault.observed_at >= datetime(1970, 1, 1, tzinfo=UTC)
     assert fault.state == (STALE if first_at.startswith("0") else ACCEPTED)
+
+
+def test_a_ruleset_asks_for_a_drain_which_ends_with_its_fault() -> None:
+    drains = {"name": "Drains", "match": {"all": [{"expression": "event.isFatal"}]}, "drain": {"mode": "Immediate"}}
+    log = begun(rules(drains))
+    (request,) = log.record("n1", reported("0"), 10)
+    assert isinstance(request.data, NodeMaintenanceRequested)
+    assert (request.data.cordon, request.data.drain) == (False, Drain(mode="Immediate"))
+    (release,) = log.record("n1", reported("0", healthy=True), 11)
+    maintenance = MaintenanceLog()
+    maintenance.record("n1", observed(), 0)
+    (intent,) = [one for one in maintenance.record("n1", request.data, 10) if isinstance(one.data, NodeDrainChanged)]
+    assert isinstance(intent.data, NodeDrainChanged)
+    assert [(one.owner, one.drain.mode) for one in intent.data.drains] == [("health/Drains", "Immediate")]
+    cancelled = [one.data for one in maintenance.record("n1", release.data, 11)]
+    assert NodeDrainChanged(uid=intent.data.uid) in cancelled
+
+
+def test_the_breaker_counts_nodes_that_are_only_drained() -> None:
+    drains = {"name": "Drains", "match": {"all": [{"expression": "event.isFatal"}]}, "drain": {}}
+    log = begun(rules(drains, percentage=50))
+    assert len(log.record("n1", reported("0"), 10)) == 1
+    log.record("n2", reported("0"), 11)
+    assert (log.state.is_open(), log.set_aside()) == (True, {"n1"})

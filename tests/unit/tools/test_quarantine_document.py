@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.domain.quarantine.expressions import COMPILED_MAX, compiled
+from gpuledger.events.maintenance import Drain, NamespaceMode
 from gpuledger.events.quarantine import EXPRESSION_LENGTH_MAX, QUARANTINE
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.quarantine.document import DOCUMENT_BYTES_MAX, parse
@@ -72,6 +73,7 @@ def test_the_example_sets_a_node_with_xid_79_aside_by_the_ruleset_of_gpus() -> N
         "GPU fatal error ruleset": (1, 0),
         "NVSwitch fatal error ruleset": (0, 0),
         "CSP health monitor fatal error ruleset": (0, 0),
+        "GPU fatal error drain": (0, 0),
     }
     assert log.record(NODE, reported("0", healthy=True), 20) == [], "other entities of it stand"
     assert len(log.record(NODE, reported(**{**XID_79, "fatal": False, "healthy": True}), 30)) == 1
@@ -89,6 +91,33 @@ def test_taints_and_labels_are_taken_over() -> None:
     (ruleset,) = parse(text.encode(), "rules.yaml").rulesets
     assert [(one.key, one.value, one.effect) for one in ruleset.taints] == [("gpu/broken", "", "NoSchedule")]
     assert ruleset.labels == {"state": "broken"}
+
+
+def test_a_drain_is_taken_over_with_its_modes() -> None:
+    drain = "{mode: DeleteAfterTimeout, timeout: 90m, namespaces: [{name: team-*, mode: Immediate}]}"
+    text = HEAD.replace("cordon: {shouldCordon: true}", f"drain: {drain}")
+    (ruleset,) = parse(text.encode(), "rules.yaml").rulesets
+    assert (ruleset.cordon, ruleset.drain) == (
+        False,
+        Drain(
+            mode="DeleteAfterTimeout",
+            timeout_s=5400,
+            namespaces=(NamespaceMode(namespaces="team-*", mode="Immediate"),),
+        ),
+    )
+
+
+def test_a_drain_is_of_the_node_unless_it_is_of_the_device() -> None:
+    for given, scope in (("{}", "node"), ("{scope: node}", "node"), ("{scope: device}", "device")):
+        text = f"{HEAD}    drain: {given}"
+        assert parse(text.encode(), "rules.yaml").rulesets[0].drain_scope == scope
+    assert "ruleSets[0].drain.scope of 'a': Input should be 'node' or 'device'" in problem(
+        f"{HEAD}    drain: {{scope: all}}"
+    )
+
+
+def test_a_drain_that_is_left_out_leaves_the_version_as_it_was() -> None:
+    assert parse(HEAD.encode(), "rules.yaml").digest.startswith("ddc8b58f1b02")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +190,11 @@ def test_a_kind_says_what_an_expression_may_be_about() -> None:
         (f"{HEAD}circuitBreaker: {{percentage: 0}}", "breaker.percentage: Input should be greater than or equal to 1"),
         (f"{HEAD}    taint: {{key: a b, effect: NoSchedule}}", "the key 'a b' of the taint is not valid"),
         (f"{HEAD}    taint: {{key: a, effect: Never}}", "ruleSets[0].taints[0].effect of 'a': Input should be"),
+        (f"{HEAD}    drain: {{mode: Soon}}", "ruleSets[0].drain.mode of 'a': Input should be 'Immediate'"),
+        (f"{HEAD}    drain: {{timeout: 8d}}", "ruleSets[0].drain.timeout of 'a': '8d' is no duration such as 10m"),
+        (f"{HEAD}    drain: {{timeout: 200h}}", "ruleSets[0].drain.timeout_s of 'a': Input should be less than or"),
+        (f"{HEAD}    drain: {{namespaces: [{{name: '', mode: Immediate}}]}}", "ruleSets[0].drain.namespaces[0]"),
+        (f"{HEAD}    drain: {{scope: node, force: true}}", "ruleSets[0].drain.force of 'a': Extra inputs"),
         (f"{HEAD}    labels: {{a: b c}}", "the value 'b c' of the label is not valid"),
         (HEAD.replace("name: a", "priority: -1\n    name: a"), "ruleSets[0].priority of 'a': Input should be greater"),
     ],

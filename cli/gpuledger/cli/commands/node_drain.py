@@ -1,7 +1,7 @@
 """`gpuledger node drain`: cordons a node, has its pods leave, and waits for that."""
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,20 +13,19 @@ from gpuledger.cli.render import message
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
 from gpuledger.domain.maintenance.rows import FINISHED, TIMED_OUT
+from gpuledger.events.drain_mode import MODES
 from gpuledger.events.maintenance import (
     DRAIN_TIMEOUT_DEFAULT_S,
     DRAIN_TIMEOUT_MAX_S,
+    DRAINED_DEVICES_MAX,
     NAMESPACE_MODES_MAX,
     Drain,
-    DrainMode,
     NamespaceMode,
     NodeMaintenanceRequested,
 )
 from gpuledger.events.payload import NAME_LENGTH_MAX, TEXT_LENGTH_MAX
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools import draining, maintenance
-
-MODES: tuple[str, ...] = get_args(DrainMode)
 
 Mode = Annotated[
     Literal["Immediate", "DeleteAfterTimeout", "AllowCompletion"],
@@ -41,6 +40,16 @@ NamespaceModes = Annotated[
         show_default=False,
     ),
 ]
+Devices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device",
+        metavar="UUID",
+        help="Only have pods leave that hold this card or MIG instance; may be given several times.",
+        show_default=False,
+    ),
+]
+Cordon = Annotated[bool, typer.Option("--cordon", help="With --device: keep new pods off the whole node as well.")]
 Timeout = Annotated[
     str,
     typer.Option(
@@ -57,6 +66,8 @@ def drain(
     mode: Mode = "AllowCompletion",
     timeout: Timeout = f"{DRAIN_TIMEOUT_DEFAULT_S // 60}m",
     namespace_mode: NamespaceModes = None,
+    device: Devices = None,
+    cordon: Cordon = False,
     message_: Text = "",
     duration: For = None,
     owner: Owner = None,
@@ -65,15 +76,22 @@ def drain(
 ) -> None:
     """Cordon a node and have its pods leave, by evictions that respect disruption budgets.
 
-    Replaces your previous request about the node. Pods of DaemonSets, and those of system namespaces, stay. `node
-    uncordon` stops it at once. The exit code is 1 where pods are left when the time is over.
+    Replaces your previous request about the node. With --device the node is not cordoned, and only pods that hold the
+    device leave. Pods of DaemonSets, and those of system namespaces, stay. `node uncordon` stops it at once. The exit
+    code is 1 where pods are left when the time is over.
     """
     data = NodeMaintenanceRequested(
         owner=owner_of(owner),
         reason=within(reason, "--reason", NAME_LENGTH_MAX),
         message=within(message_, "--message", TEXT_LENGTH_MAX, 0),
         expires=expires_after(duration),
-        drain=Drain(mode=mode, namespaces=_namespace_modes(namespace_mode or []), timeout_s=_seconds(timeout)),
+        cordon=cordon or not device,
+        drain=Drain(
+            mode=mode,
+            namespaces=_namespace_modes(namespace_mode or []),
+            timeout_s=_seconds(timeout),
+            devices=_devices(device or []),
+        ),
     )
     run(_drain(data_dir, bare(node), data, wait=wait))
 
@@ -81,8 +99,11 @@ def drain(
 async def _drain(data_dir: Path | None, node: str, data: NodeMaintenanceRequested, *, wait: bool) -> None:
     requested_at = system_clock()
     async with open_backend(data_dir, "node drain", records=True) as backend:
+        devices = data.drain.devices if data.drain is not None else ()
+        await draining.check_devices(backend, node, devices)
         recorded, is_there = await maintenance.request(backend, node, data)
-        message(f"Node {node} is to be drained for {data.owner}; recorded at {recorded}.")
+        what = f"{', '.join(devices)} of node {node} is" if devices else f"Node {node} is"
+        message(f"{what} to be drained for {data.owner}; recorded at {recorded}.")
         if not is_there:
             message(f"There is no node {node} yet; it will be drained once it is there.")
         elif wait:
@@ -90,7 +111,7 @@ async def _drain(data_dir: Path | None, node: str, data: NodeMaintenanceRequeste
             wait_max_s = draining.wait_max_s(data)
             async for look in draining.follow(backend, node, data.owner, requested_at, wait_max_s):
                 _show(look, shown)
-            _conclude(node, look)
+            _conclude(node, look, devices)
             return
     message(f"`gpuledger get maintenance {node}` shows what comes of it.")
 
@@ -109,9 +130,9 @@ def _show(look: draining.Look, shown: dict[str, str]) -> None:
     shown.update(pods)
 
 
-def _conclude(node: str, look: draining.Look) -> None:
+def _conclude(node: str, look: draining.Look, devices: tuple[str, ...]) -> None:
     if look.progress == FINISHED:
-        message(f"Node {node} is drained.")
+        message(f"No pod on node {node} holds {', '.join(devices)}." if devices else f"Node {node} is drained.")
         return
     hint = f"`gpuledger get maintenance {node} -o wide` shows them; `gpuledger node uncordon {node}` stops it"
     if look.progress == TIMED_OUT:
@@ -131,6 +152,16 @@ def _namespace_mode(text: str) -> NamespaceMode:
         what = f"{text!r} is no mode of the form PATTERN=MODE"
         raise CliError(what, f"The mode is {', '.join(MODES)}; such as team-*=Immediate", ExitCode.USAGE)
     return NamespaceMode.model_validate({"namespaces": pattern, "mode": mode})
+
+
+def _devices(uuids: list[str]) -> tuple[str, ...]:
+    if len(uuids) > DRAINED_DEVICES_MAX:
+        raise CliError(f"A drain has at most {DRAINED_DEVICES_MAX} --device", "Give fewer", ExitCode.USAGE)
+    for uuid in uuids:
+        if not draining.is_uuid(uuid) or len(uuid) > NAME_LENGTH_MAX:
+            what = f"{uuid!r} is no UUID of a card or a MIG instance"
+            raise CliError(what, "It is of the form GPU-... or MIG-..., as `nvidia-smi -L` prints it", ExitCode.USAGE)
+    return tuple(dict.fromkeys(uuids))
 
 
 def _seconds(text: str) -> int:

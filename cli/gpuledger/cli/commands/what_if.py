@@ -60,6 +60,7 @@ _SET_ASIDE = View(
         Column("since", "would_since"),
         Column("until", "would_until"),
         Column("pods", right=True),
+        Column("drained", wraps=True),
         Column("was", "was"),
         Column("was since", wide=True),
         Column("was until", wide=True),

@@ -275,6 +275,7 @@ MAINTENANCE = Noun(
             Column("drain"),
             Column("pods left", "pods_left"),
             Column("drain since", "drain_since"),
+            Column("devices", wide=True, format=_listed),
             Column("pods", wide=True, format=_listed),
             Column("taints", wide=True, format=_listed),
             Column("labels", wide=True, format=_listed),

@@ -8,11 +8,12 @@ list; a list that may be incomplete ends nothing.
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gpuledger.agent.kubelet.podresources_pb2 import ContainerDevices, ContainerResources, ListPodResourcesResponse
 from gpuledger.agent.part import AgentFact
 from gpuledger.events.allocation import (
+    RESOURCE_GROUPS,
     RESOURCES_MAX,
     UNITS_OF_CONTAINER_MAX,
     AllocatedClaim,
@@ -23,7 +24,6 @@ from gpuledger.events.allocation import (
 from gpuledger.events.envelope import SUBJECT_LENGTH_MAX
 from gpuledger.events.payload import NAME_LENGTH_MAX
 
-RESOURCE_GROUPS: Final = ("gpu.deckhouse.io/", "cluster.gpu.deckhouse.io/", "nvidia.com/")
 """The groups of extended resources that are GPUs."""
 
 RecordedAllocations = Mapping[str, AllocationObserved | None]

@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Final
 
 from gpuledger.domain.fact import Fact, counted_as_recorded
-from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, NodeFault
+from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, NodeFault, QuarantineRequest
 from gpuledger.domain.quarantine.rules import FORCED, RulesInForce
 from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
 from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.ids import derived_id
-from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.maintenance import DRAINED_DEVICES_MAX, NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.payload import Payload, truncated
 from gpuledger.events.quarantine import QUARANTINE as QUARANTINE_OF_ALL
 from gpuledger.events.quarantine import NodeFaultAssessed, QuarantineBreakerOpened, QuarantineRuleset, RuleMatch
@@ -24,6 +24,8 @@ from gpuledger.projection.definition import Decision
 
 ASSESSMENTS_PER_CALL_MAX: Final = 1000
 """The most assessments that are recorded per call, the first ones first; the others follow with the next call."""
+
+NO_CARD: Final = "No pod is drained: no report names a card by its UUID, and the drain is that of cards."
 
 _FORCED = QuarantineRuleset(name=FORCED, match=RuleMatch(), cordon=True)
 
@@ -59,15 +61,36 @@ def on_assessed(state: Quarantine, fact: Fact, data: NodeFaultAssessed) -> Itera
 
 
 def on_fact(state: Quarantine, fact: Fact) -> Iterator[Decision]:
-    """Release what no fault stands for any more."""
-    at = counted_as_recorded(fact.event, fact.recorded_ns)
-    for node in state.take_touched():
+    """Release what no fault stands for any more, and drain no card on that is healthy again."""
+    at, rules = counted_as_recorded(fact.event, fact.recorded_ns), state.rules()
+    for node, ended in state.take_touched():
         causes, reason = _Causes(fact.event.id), _reason(fact.event.data)
         for request in state.in_force(node):
-            if not state.standing(node, request.ruleset):
+            if state.standing(node, request.ruleset):
+                if rules is not None and (fewer := _for_fewer_cards(state, rules, request, ended)) is not None:
+                    correlation = fact.event.correlation_id or fact.event.id
+                    yield Decision(causes.of(fewer, node), correlation, node, max(at, request.requested_at), fewer)
+            else:
                 data = NodeMaintenanceReleased(owner=f"{OWNER_PREFIX}{request.ruleset}", reason=reason)
                 correlation = fact.event.correlation_id or fact.event.id
                 yield Decision(causes.of(data, node), correlation, node, max(at, request.requested_at), data)
+
+
+def _for_fewer_cards(
+    state: Quarantine, rules: RulesInForce, request: QuarantineRequest, ended: list[NodeFault]
+) -> NodeMaintenanceRequested | None:
+    """The request that drains no card any more whose faults have ended; None if it drains the same ones.
+
+    Other rules than those that it was made by leave it as it is.
+    """
+    ruleset, standing = rules.by_name.get(request.ruleset), state.accepted(request.node, request.ruleset)
+    cards = {row.card() for row in standing}
+    is_less = any(row.ruleset == request.ruleset and row.card() not in {*cards, None} for row in ended)
+    if not is_less or not standing or ruleset is None or ruleset.drain_scope == "node":
+        return None
+    if ruleset.drain is None or request.version != rules.document.digest:
+        return None
+    return _request(rules, ruleset, standing)
 
 
 def _reason(data: Payload) -> str:
@@ -115,11 +138,11 @@ class _Requests:
 
     def _of_ruleset(self, name: str, faults: list[NodeFault]) -> Iterator[Decision]:
         state = self._state
-        if any(request.ruleset == name for request in state.in_force(self._node)):
-            state.settle(faults, ACCEPTED)
-            return
         ruleset = _FORCED if name == FORCED else self._rules.by_name[name]
-        first = min(faults, key=lambda row: (row.reported_at, row))
+        if any(request.ruleset == name for request in state.in_force(self._node)):
+            yield from self._of_more_faults(ruleset, faults)
+            return
+        first = _first(faults)
         if not state.is_open() and (opening := self._opening(ruleset, first)) is not None:
             # A reset is the cause for many nodes, and may lead to two openings; each assessment leads to one at most.
             yield Decision(self._assessment, self._cause, QUARANTINE_OF_ALL, self._at, opening)
@@ -128,13 +151,25 @@ class _Requests:
             return
         before = state.request.get((self._node, name))
         not_before = self._at if before is None or before.ended_at is None else max(self._at, before.ended_at)
-        request = self._request(ruleset, first)
+        request = _request(self._rules, ruleset, faults)
         yield Decision(self._causes.of(request, self._node), self._cause, self._node, not_before, request)
+        state.settle(faults, ACCEPTED)
+
+    def _of_more_faults(self, ruleset: QuarantineRuleset, faults: list[NodeFault]) -> Iterator[Decision]:
+        """A request of the ruleset is in force: it is made anew where there are further cards to drain."""
+        state, standing = self._state, self._state.accepted(self._node, ruleset.name)
+        further = {row.card() for row in faults} - {row.card() for row in standing} - {None}
+        if ruleset.drain is not None and ruleset.drain_scope == "device" and further:
+            if state.is_open():
+                state.settle(faults, HELD)
+                return
+            request = _request(self._rules, ruleset, [*standing, *faults])
+            yield Decision(self._causes.of(request, self._node), self._cause, self._node, self._at, request)
         state.settle(faults, ACCEPTED)
 
     def _opening(self, ruleset: QuarantineRuleset, first: NodeFault) -> QuarantineBreakerOpened | None:
         """The opening of the breaker, if one more node would be too many."""
-        if not (ruleset.cordon or ruleset.taints):
+        if not (ruleset.cordon or ruleset.taints or ruleset.drain):
             return None
         limits, nodes = self._rules.document.breaker, self._state.existing()
         quarantined = self._state.quarantined_with(self._node, self._at)
@@ -151,15 +186,26 @@ class _Requests:
             window_s=limits.window_s,
         )
 
-    def _request(self, ruleset: QuarantineRuleset, first: NodeFault) -> NodeMaintenanceRequested:
-        entity = f" of {first.entity}" if first.entity else ""
-        message = f"{first.monitor} reports {first.check_name}{entity} unhealthy (report {first.report})."
-        return NodeMaintenanceRequested(
-            owner=f"{OWNER_PREFIX}{ruleset.name}",
-            reason="Unhealthy",
-            message=truncated(message),
-            cordon=ruleset.cordon,
-            taints=ruleset.taints,
-            labels=ruleset.labels,
-            rules=self._rules.document.digest,
-        )
+
+def _first(faults: list[NodeFault]) -> NodeFault:
+    return min(faults, key=lambda row: (row.reported_at, row))
+
+
+def _request(rules: RulesInForce, ruleset: QuarantineRuleset, faults: list[NodeFault]) -> NodeMaintenanceRequested:
+    first, drain = _first(faults), ruleset.drain
+    entity = f" of {first.entity}" if first.entity else ""
+    message = f"{first.monitor} reports {first.check_name}{entity} unhealthy (report {first.report})."
+    if drain is not None and ruleset.drain_scope == "device":
+        cards = sorted({card for row in faults if (card := row.card()) is not None})[:DRAINED_DEVICES_MAX]
+        drain = drain.model_copy(update={"devices": tuple(cards)}) if cards else None
+        message += "" if cards else f" {NO_CARD}"
+    return NodeMaintenanceRequested(
+        owner=f"{OWNER_PREFIX}{ruleset.name}",
+        reason="Unhealthy",
+        message=truncated(message),
+        cordon=ruleset.cordon,
+        taints=ruleset.taints,
+        labels=ruleset.labels,
+        rules=rules.document.digest,
+        drain=drain,
+    )

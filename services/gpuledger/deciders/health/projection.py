@@ -19,7 +19,7 @@ class HealthProjection(Projection):
     """
 
     name = "health"
-    version = 2
+    version = 3
     specs = SPECS
     handlers = HANDLERS
     state_class = Quarantine

@@ -19,7 +19,7 @@ class MaintenanceProjection(Projection):
     """
 
     name = "maintenance"
-    version = 2
+    version = 4
     specs = SPECS
     handlers = HANDLERS
     state_class = Maintenance

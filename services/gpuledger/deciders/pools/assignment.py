@@ -12,6 +12,7 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.api.pool_spec import MANUAL, SELECTOR
 from gpuledger.api.reasons import AssignmentReason
 from gpuledger.deciders.pools.conditions import closed
+from gpuledger.deciders.pools.evacuation import evacuated
 from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.domain.pools.pools import Assignment, Pool
 from gpuledger.domain.pools.rows import PoolDevice, SetupReport
@@ -58,7 +59,7 @@ def _step_of_held(
     automatic = request.pool is None
     leaving = _why_to_leave(state, device, state.pool.get(pool), request)
     if leaving is not None:
-        return _assigned(pool, AssignmentPhase.UNASSIGNING, current.automatic, leaving)
+        return evacuated(_assigned(pool, AssignmentPhase.UNASSIGNING, current.automatic, leaving), state, device)
     is_set_up = report == AgentReport.APPLIED and device.prepared == DeviceState.READY
     if current.phase == AssignmentPhase.PENDING and is_set_up:
         return _assigned(pool, AssignmentPhase.ASSIGNED, automatic, Rationale(AssignmentReason.CONFIRMED))

@@ -4,8 +4,10 @@ Of one owner's requests and releases, and of what watchers record, the latest by
 outcomes count in the order of the log. What was imported is history, and asks for nothing.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from sys import intern
+from typing import Final
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
 from gpuledger.domain.inventory.state import json_text
@@ -34,9 +36,12 @@ from gpuledger.domain.maintenance.rows import (
     isolation_text,
 )
 from gpuledger.domain.maintenance.state import Maintenance
+from gpuledger.events.device import DeviceAssignmentChanged, DeviceWithdrawn
 from gpuledger.events.maintenance import (
+    Drain,
     DrainState,
     Isolation,
+    LeavingPod,
     NodeDrainChanged,
     NodeDrainFinished,
     NodeDrainProgressed,
@@ -51,13 +56,18 @@ from gpuledger.events.maintenance import (
     NodeMaintenanceRequested,
 )
 from gpuledger.events.node import NodeGone, NodeObserved
+from gpuledger.events.payload import truncated
+
+POOLS_PREFIX: Final = "pools/"
+"""How the owner of a device's evacuation begins; the name of its GPUDevice follows."""
 
 
 def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -> None:
-    before = _latest(state, fact, data.owner)
+    before = _latest(state, fact, fact.event.subject, data.owner)
     if before is None:
         return
-    is_cordoned = data.cordon or data.drain is not None
+    drains_node = data.drain is not None and not data.drain.devices
+    is_cordoned = data.cordon or drains_node
     isolation = Isolation(unschedulable=is_cordoned, taints=data.taints, labels=data.labels)
     row = before._replace(
         changed_at=fact.event.time,
@@ -72,16 +82,47 @@ def _requested(state: Maintenance, fact: Fact, data: NodeMaintenanceRequested) -
         has_lapsed=False,
         drain_result="",
     )
-    renews = data.drain is not None or (before.requested_at is not None and before.ended_at is None)
+    renews = drains_node or (before.requested_at is not None and before.ended_at is None)
     _put_request(state, fact, row, renews=renews)
 
 
 def _released(state: Maintenance, fact: Fact, data: NodeMaintenanceReleased) -> None:
-    before = _latest(state, fact, data.owner)
+    before = _latest(state, fact, fact.event.subject, data.owner)
     if before is not None:
         row = before._replace(changed_at=fact.event.time, reason=data.reason, ended_at=fact.event.time)
         row = row._replace(standing=NOT_ISOLATED)
         _put_request(state, fact, row)
+
+
+def _assignment_changed(state: Maintenance, fact: Fact, data: DeviceAssignmentChanged) -> None:
+    """A device leaves its pool, and pods leave it: that is a request of the pools, until its next assignment."""
+    owner, evacuation = f"{POOLS_PREFIX}{fact.event.subject}", data.evacuation
+    _end_evacuation(state, fact, keeps=None if evacuation is None else evacuation.node)
+    if evacuation is None:
+        return
+    drain = Drain(mode=evacuation.mode, devices=(evacuation.device,))
+    request = NodeMaintenanceRequested(
+        owner=owner,
+        reason=data.reason,
+        message=truncated(f"Leaves {data.pool}. {data.message}"),
+        cordon=False,
+        drain=drain,
+    )
+    event = fact.event._replace(subject=evacuation.node)
+    _requested(state, fact._replace(event=event), request)
+
+
+def _withdrawn(state: Maintenance, fact: Fact, _data: DeviceWithdrawn) -> None:
+    _end_evacuation(state, fact)
+
+
+def _end_evacuation(state: Maintenance, fact: Fact, keeps: str | None = None) -> None:
+    """Release what pools requested for a device, but on one node."""
+    owner = f"{POOLS_PREFIX}{fact.event.subject}"
+    for row in state.request.where("owner", owner):
+        if row.ended_at is None and row.node != keeps:
+            event = fact.event._replace(subject=row.node)
+            _released(state, fact._replace(event=event), NodeMaintenanceReleased(owner=owner, reason="Unassigned"))
 
 
 def record_expiry(state: Maintenance, fact: Fact, data: NodeMaintenanceExpired) -> None:
@@ -91,11 +132,11 @@ def record_expiry(state: Maintenance, fact: Fact, data: NodeMaintenanceExpired) 
         _put_request(state, fact, row._replace(ended_at=data.expires, standing=NOT_ISOLATED))
 
 
-def _latest(state: Maintenance, fact: Fact, owner: str) -> MaintenanceRequest | None:
+def _latest(state: Maintenance, fact: Fact, node: str, owner: str) -> MaintenanceRequest | None:
     """The owner's row before a fact, or an empty one; None if the fact counts for nothing."""
     if fact.event.imported:
         return None
-    node, time = intern(fact.event.subject), fact.event.time
+    node, time = intern(node), fact.event.time
     before = state.request.get((node, owner))
     if before is None:
         return MaintenanceRequest(
@@ -213,14 +254,15 @@ def _drain_finished(state: Maintenance, fact: Fact, data: NodeDrainFinished) -> 
     if before is not None:
         at = fact.event.time
         drain_over(state, before, FINISHED)
-        state.drain.put(before._replace(progress=FINISHED, pods_left=0, pods="[]", reported_at=at))
+        state.drain.put(before._replace(progress=FINISHED, pods_left=0, pods=_pods_text(data.stays), reported_at=at))
 
 
 def _drain_superseded(state: Maintenance, fact: Fact, data: NodeDrainSuperseded) -> None:
     before = _drain_of(state, fact, data.intent)
     if before is not None:
         if data.reason != "NodeGone":
-            drain_over(state, before, SUPERSEDED)
+            drain_over(state, before, SUPERSEDED, is_of_node=data.reason == "NotCordoned")
+            state.touch(before.node)
         after = before._replace(progress=SUPERSEDED, reason=data.reason, message=data.message)
         state.drain.put(after._replace(reported_at=fact.event.time))
 
@@ -231,13 +273,19 @@ def _drain_of(state: Maintenance, fact: Fact, intent: str) -> NodeDrain | None:
 
 
 def _with_pods(before: NodeDrain, fact: Fact, data: DrainState) -> NodeDrain:
-    pods = json_text([pod.model_dump(mode="json") for pod in data.pods])
+    pods = _pods_text((*data.pods, *data.stays))
     return before._replace(pods_left=data.left, pods=pods, reported_at=fact.event.time)
+
+
+def _pods_text(pods: Iterable[LeavingPod]) -> str:
+    return json_text([pod.model_dump(mode="json") for pod in pods])
 
 
 HANDLERS: Handlers = {
     NodeMaintenanceRequested: _requested,
     NodeMaintenanceReleased: _released,
+    DeviceAssignmentChanged: _assignment_changed,
+    DeviceWithdrawn: _withdrawn,
     NodeObserved: _observed,
     NodeGone: _gone,
     NodeIsolationChanged: _isolation_changed,

@@ -89,9 +89,14 @@ def lapse_stale_drains(state: Maintenance, node: str, at: datetime) -> None:
     _update(state, node, lapsed)
 
 
-def drain_over(state: Maintenance, drain: NodeDrain, result: str) -> None:
-    """The drains of an intent are over; only their owners can begin them anew."""
-    _update(state, drain.node, lambda row: row._replace(drain_result=result) if drain.includes(row) else row)
+def drain_over(state: Maintenance, drain: NodeDrain, result: str, *, is_of_node: bool = False) -> None:
+    """The drains of an intent are over; only their owners can begin them anew. `is_of_node`: not those of devices."""
+
+    def over(row: MaintenanceRequest) -> MaintenanceRequest:
+        is_over = drain.includes(row) and not (is_of_node and row.drained_devices())
+        return row._replace(drain_result=result) if is_over else row
+
+    _update(state, drain.node, over)
 
 
 def _update(state: Maintenance, node: str, change: Callable[[MaintenanceRequest], MaintenanceRequest]) -> None:

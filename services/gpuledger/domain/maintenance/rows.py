@@ -57,6 +57,10 @@ class MaintenanceRequest(NamedTuple):
         """Whether a drain of its is to begin, or goes on."""
         return self.drain != NO_DRAIN and not self.drain_result and not self.has_lapsed
 
+    def drained_devices(self) -> tuple[str, ...]:
+        """The devices whose pods are to leave; none: those of the whole node, or nobody's."""
+        return () if self.drain == NO_DRAIN else tuple(orjson.loads(self.drain).get("devices") or ())
+
 
 class MaintenanceNode(NamedTuple):
     """The Node object of a name: its uid (None: there is none), as of the latest fact."""
@@ -93,9 +97,9 @@ class NodeIsolation(NamedTuple):
 class NodeDrain(NamedTuple):
     """The newest intent to drain a node, and how far it is; a node that is not drained has none.
 
-    `drains` is a JSON array, and so is `pods`, the first pods that are left. `progress` is empty before it has begun,
-    then `draining`, `timed-out`, `finished` or `superseded`. `pods_left` and `pods` are those of `reported_at`, which
-    may be a report of the intent before.
+    `drains` is a JSON array, and so is `pods`, the first pods that are left and those that stay. `progress` is empty
+    before it has begun, then `draining`, `timed-out`, `finished` or `superseded`. `pods_left` and `pods` are those of
+    `reported_at`, which may be a report of the intent before.
     """
 
     node: str

@@ -16,7 +16,7 @@ class Maintenance(TableState):
     """Requests, Nodes and isolations. A fold marks the nodes that a fact may lead to a decision about."""
 
     def __init__(self) -> None:
-        self.request = Table(rows.MAINTENANCE_REQUEST, "node")
+        self.request = Table(rows.MAINTENANCE_REQUEST, "node", "owner")
         self.node = Table(rows.MAINTENANCE_NODE)
         self.isolation = Table(rows.NODE_ISOLATION)
         self.drain = Table(rows.NODE_DRAIN)

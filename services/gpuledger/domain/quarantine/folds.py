@@ -176,7 +176,7 @@ def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
         is_about = row.entity in healthy or NODE_ENTITY in healthy or (not data.devices and row.alias in healthy)
         if is_about and (row.monitor, row.check_name) == check and not is_late(row.changed_at, time):
             state.fault.delete(state.fault.key_of(row))
-            state.touch(node)
+            state.touch(node, row)
     state.note_healthy(node, [rows.HealthyCheck(intern(node), *check, one, time) for one in sorted(healthy)])
 
 
@@ -189,7 +189,7 @@ def _detached(state: Quarantine, fact: Fact, data: DeviceDetached) -> None:
     for row in state.fault.where("node", node):
         if row.entity == card and not is_late(row.changed_at, time):
             state.fault.delete(state.fault.key_of(row))
-            state.touch(node)
+            state.touch(node, row)
     state.note_healthy(node, [rows.HealthyCheck(node, *_CARD_LEFT, card, time)])
 
 
@@ -233,7 +233,7 @@ def _requested(state: Quarantine, fact: Fact, data: NodeMaintenanceRequested) ->
     cause, version = fact.event.causation_id or "", data.rules or ""
     state.request.put(rows.QuarantineRequest(node, ruleset, cause, version, at, None, by_hand=False))
     found = state.node.get(node)
-    if found is not None and (data.cordon or data.taints):
+    if found is not None and (data.cordon or data.taints or data.drain):
         state.put_node(found._replace(quarantined_at=at))
 
 

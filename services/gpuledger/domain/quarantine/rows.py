@@ -21,6 +21,9 @@ OVERRIDDEN: Final = "overridden"
 """An operator has given the node back in spite of it."""
 
 
+_UUIDS: Final = ("GPU-", "MIG-")
+
+
 class QuarantineRules(NamedTuple):
     """The document of rules in force; `digest` is its version, `document` its canonical JSON."""
 
@@ -87,6 +90,10 @@ class NodeFault(NamedTuple):
     observed_at: datetime
     recorded_at: datetime
     state: str
+
+    def card(self) -> str | None:
+        """The UUID of the card or MIG instance that it is about; None where no report names one so."""
+        return self.entity if self.entity.startswith(_UUIDS) else None
 
 
 class HealthyCheck(NamedTuple):

@@ -102,8 +102,8 @@ def problems(document: QuarantineRulesApplied) -> Iterator[str]:
             yield f"{place}: the name is that of reports that force a quarantine; choose another one."
         if not (one.match.all or one.match.any):
             yield f"{place}: match has no expressions in all or any, so that everything would match."
-        if not (one.cordon or one.taints or one.labels):
-            yield f"{place}: it does nothing; set cordon.shouldCordon, taint or labels."
+        if not (one.cordon or one.taints or one.labels or one.drain):
+            yield f"{place}: it does nothing; set cordon.shouldCordon, taint, labels or drain."
         yield from _problems_of_match(place, one.match)
 
 

@@ -44,7 +44,7 @@ class Quarantine(TableState):
         self._existing: int | None = None
         self._window: list[tuple[datetime, str]] | None = None
         self._pending: dict[FaultKey, None] | None = None
-        self._touched: dict[str, None] = {}
+        self._touched: dict[str, list[rows.NodeFault]] = {}
 
     def rules(self) -> RulesInForce | None:
         """The rules in force; None before any."""
@@ -71,6 +71,10 @@ class Quarantine(TableState):
         """The faults of a node under a ruleset that nobody has overridden."""
         found = self.fault.where("node", node)
         return [row for row in found if row.ruleset == ruleset and row.state != rows.OVERRIDDEN]
+
+    def accepted(self, node: str, ruleset: str) -> list[rows.NodeFault]:
+        """The faults of a node for which a request of the ruleset is in force."""
+        return [row for row in self.standing(node, ruleset) if row.state == rows.ACCEPTED]
 
     def in_force(self, node: str) -> list[rows.QuarantineRequest]:
         """The requests in force about a node, by ruleset."""
@@ -154,14 +158,14 @@ class Quarantine(TableState):
             else:
                 self.fault.delete(self.fault.key_of(row))
 
-    def touch(self, node: str) -> None:
-        """A request about the node may be over."""
-        self._touched[node] = None
+    def touch(self, node: str, *ended: rows.NodeFault) -> None:
+        """A request about the node may be over, or about less: these faults have ended."""
+        self._touched.setdefault(node, []).extend(ended)
 
-    def take_touched(self) -> Iterator[str]:
-        """The nodes that were touched since the last call."""
+    def take_touched(self) -> Iterator[tuple[str, list[rows.NodeFault]]]:
+        """The nodes that were touched since the last call, each with the faults that have ended."""
         touched, self._touched = self._touched, {}
-        return iter(touched)
+        return iter(touched.items())
 
     # What is over, until nothing older is to be expected.
 

@@ -1,6 +1,7 @@
 """Reads parts of unvalidated Kubernetes objects: a part that is absent, or of another type, is empty. Pure."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 NOTHING: Final[Mapping[str, Any]] = {}
@@ -17,3 +18,12 @@ def items(value: object, *path: str) -> list[Any]:
     """The list at a path of at least one key; an empty one where there is none."""
     found = mapping(value, *path[:-1]).get(path[-1])
     return found if isinstance(found, list) else []
+
+
+def time_of(text: object) -> datetime | None:
+    """A time of Kubernetes; None for everything else."""
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return None if found is None or found.tzinfo is None else found

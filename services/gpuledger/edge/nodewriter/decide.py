@@ -1,10 +1,13 @@
 """Decides whether an intent may still be carried out. Pure; history never acts."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from gpuledger.edge.nodewriter.drain_intents import DrainIntent
 from gpuledger.edge.nodewriter.intents import Intent
 from gpuledger.events.maintenance import NodeDrainSuperseded, NodeIsolationSuperseded
+
+CANCELLED: Final = "Cancelled before it was done: nobody asks for the drain any more."
 
 
 def superseded(intent: Intent, *, is_newest: bool, now: datetime, max_age: timedelta) -> NodeIsolationSuperseded | None:
@@ -24,13 +27,17 @@ def superseded(intent: Intent, *, is_newest: bool, now: datetime, max_age: timed
 
 
 def drain_superseded(
-    intent: DrainIntent, *, is_newest: bool, now: datetime, max_age: timedelta
+    intent: DrainIntent, *, newest: str | None, now: datetime, max_age: timedelta
 ) -> NodeDrainSuperseded | None:
-    """Why nothing is evicted for a drain any more; None if it goes on. What was last reported of it keeps it fresh."""
+    """Why nothing is evicted for a drain any more; None if it goes on. What was last reported of it keeps it fresh.
+
+    `newest` is the newest intent to drain the node; None: the last one was cancelled.
+    """
     if intent.imported:
         return NodeDrainSuperseded(intent=intent.intent, reason="Imported")
-    if not is_newest:
-        return NodeDrainSuperseded(intent=intent.intent, reason="Newer")
+    if newest != intent.intent:
+        message = CANCELLED if newest is None else ""
+        return NodeDrainSuperseded(intent=intent.intent, reason="Newer", message=message)
     age = now - intent.fresh_at
     if age > max_age:
         message = f"{_expired(age, max_age)} such as with `gpuledger node drain`."

@@ -59,6 +59,7 @@ class DrainIntents(TableState):
     """The newest drain of each node, if it is not over, and older ones without an outcome."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.newest_drain = Table(NEWEST_DRAIN)
         self.older_drain = Table(OLDER_DRAIN, "node")
         self.newest_drain.never_written()

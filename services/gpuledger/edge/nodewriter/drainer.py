@@ -1,12 +1,16 @@
-"""Has pods leave the nodes that are drained, by the eviction API alone, and records how far each drain is.
+"""Has pods leave the nodes that are drained, by the eviction API, and records how far each drain is.
 
 A node that is drained is looked at again and again, until no pod is left that had to leave. Before each eviction the
 intent is checked once more, so that a release stops the drain at once. A drain ends where its Node is not cordoned and
 no intent is about to cordon it: whoever cordons it later did not ask for a drain. An eviction names the uid of its pod,
 and a pod that terminates is not evicted again: what was done stands in the cluster, so a restart repeats nothing.
+
+In the mode DeleteAfterTimeout a pod is deleted whose eviction a disruption budget has refused for long enough. That is
+recorded before, with the budget; the deletion names the pod's uid as well, and leaves it its grace period.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -20,21 +24,29 @@ from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.nodewriter import metrics
 from gpuledger.edge.nodewriter.decide import drain_superseded
 from gpuledger.edge.nodewriter.drain_intents import DrainIntent, DrainOutcome
-from gpuledger.edge.nodewriter.drain_plan import Leaving, leaving, times_out_at
+from gpuledger.edge.nodewriter.drain_plan import (
+    TERMINATING,
+    Leaving,
+    is_of_nodes,
+    leaving,
+    staying,
+    times_out_at,
+    waits_for,
+)
 from gpuledger.edge.nodewriter.executor import Tools
 from gpuledger.edge.nodewriter.intents import Intents
 from gpuledger.events.maintenance import (
     PODS_LISTED_MAX,
+    DrainState,
     LeavingPod,
     NodeDrainFinished,
     NodeDrainProgressed,
     NodeDrainSuperseded,
     NodeDrainTimedOut,
+    NodePodDeletionRequested,
 )
 from gpuledger.events.payload import truncated
 
-TERMINATING: Final = "Terminating"
-UNTIL_IT_ENDS: Final = "Waits until it ends"
 UNTIL_CORDONED: Final = "Waits until the node is cordoned"
 UNCORDONED: Final = (
     "The node is not cordoned: somebody uncordoned it, or it could not be cordoned. Ask for the drain again, such as "
@@ -78,6 +90,7 @@ class Drainer:
         self._timed_out: set[str] = set()
         self._reports: dict[str, _Report] = {}
         self._refusals: dict[str, dict[str, _Refusal]] = {}
+        self._deletions: dict[str, set[str]] = {}
         self._failures: dict[str, int] = {}
 
     def enqueue(self, nodes: Iterable[str]) -> None:
@@ -88,13 +101,14 @@ class Drainer:
 
     def forget_returned(self) -> None:
         """Forget what was recorded of drains that are over in the fold too."""
-        if not (self._over or self._reports):
+        if not (self._over or self._reports or self._deletions):
             return
         nodes = self._intents.drained_nodes()
         open_now = {one.intent for node in nodes for one in self._open(node)}
         self._over &= open_now
         self._timed_out &= open_now
         self._reports = {intent: report for intent, report in self._reports.items() if intent in open_now}
+        self._deletions = {intent: uids for intent, uids in self._deletions.items() if intent in open_now}
 
     async def run(self) -> None:
         """Work for ever."""
@@ -134,10 +148,13 @@ class Drainer:
 
     def _superseded(self, intent: DrainIntent) -> NodeDrainSuperseded | None:
         newest = self._intents.newest_drain_of(intent.node)
-        is_newest = newest is not None and newest.intent == intent.intent
-        fresh = intent if newest is None or not is_newest else newest
-        max_age = self._tools.settings.max_age
-        return drain_superseded(fresh, is_newest=is_newest, now=self._tools.clock(), max_age=max_age)
+        fresh = intent if newest is None or newest.intent != intent.intent else newest
+        return drain_superseded(
+            fresh,
+            newest=newest and newest.intent,
+            now=self._tools.clock(),
+            max_age=self._tools.settings.max_age,
+        )
 
     async def _drain(self, intent: DrainIntent) -> DrainOutcome | None:
         """Evict whom it is time for; returns the outcome once there is one."""
@@ -151,32 +168,37 @@ class Drainer:
         if node["metadata"]["uid"] != intent.uid:
             return NodeDrainSuperseded(intent=intent.intent, reason="NodeGone")
         is_cordoned = _is_cordoned(node)
-        if not (is_cordoned or is_to_be_cordoned):
+        needs_cordon = is_of_nodes(intent.drains)
+        if needs_cordon and not (is_cordoned or is_to_be_cordoned):
             return NodeDrainSuperseded(intent=intent.intent, reason="NotCordoned", message=UNCORDONED)
         async with request():
             listed = await client.list(PODS, Selection(fields=f"spec.nodeName={intent.node}"))
-        found = leaving(listed.items, intent.node, intent.drains, self._tools.settings.untouched_namespaces)
-        if not found and is_cordoned:
-            return NodeDrainFinished(intent=intent.intent)
+        untouched = self._tools.settings.untouched_namespaces
+        holds = partial(self._holds, intent.node)
+        found = leaving(listed.items, intent.node, intent.drains, untouched, holds)
+        stays = tuple(staying(listed.items, intent.node, untouched))
+        may_evict = is_cordoned or not needs_cordon
+        if not found and may_evict:
+            return NodeDrainFinished(intent=intent.intent, stays=stays)
         self._forget_refusals(intent.node, {one.uid for one in found})
         pods = [
-            LeavingPod(namespace=one.namespace, pod=one.pod, state=await self._step(intent, one, is_cordoned))
+            LeavingPod(namespace=one.namespace, pod=one.pod, state=await self._step(intent, one, may_evict))
             for one in found
         ]
         ended = self._superseded(intent)
         if ended is None:
-            await self._report(intent, len(pods), tuple(pods[:PODS_LISTED_MAX]))
+            shown = tuple(pods[:PODS_LISTED_MAX])
+            await self._report(intent, DrainState(intent=intent.intent, left=len(pods), pods=shown, stays=stays))
         return ended
 
-    async def _step(self, intent: DrainIntent, pod: Leaving, is_cordoned: bool) -> str:
+    def _holds(self, node: str, pod: Object, devices: Collection[str]) -> bool | None:
+        return self._intents.holds(pod, node, devices)
+
+    async def _step(self, intent: DrainIntent, pod: Leaving, may_evict: bool) -> str:
         """Evict a pod if it is time; returns what it waits for."""
-        if pod.is_terminating:
-            return TERMINATING
-        if pod.evict_at is None:
-            return UNTIL_IT_ENDS
-        if pod.evict_at > self._tools.clock():
-            return f"{UNTIL_IT_ENDS}, or until {pod.evict_at.isoformat(timespec='seconds')}"
-        if not is_cordoned:
+        if (waits := waits_for(pod, self._tools.clock())) is not None:
+            return waits
+        if not may_evict:
             return UNTIL_CORDONED
         before = self._refusals.get(intent.node, {}).get(pod.uid)
         if before is not None and self._queue.now_s() < before.retry_at_s:
@@ -193,6 +215,8 @@ class Drainer:
             return TERMINATING  # It is gone, or another by now: the next look has what is there.
         except DisruptionBudgetError as error:
             reasons = "; ".join(cause.message for cause in error.causes if cause.message) or str(error)
+            if pod.delete_at is not None and pod.delete_at <= self._tools.clock():
+                return await self._delete(intent, pod, truncated(reasons))
             return self._refused(intent.node, pod, f"Blocked: {reasons}", error)
         except RefusedError as error:
             if isinstance(error, SERVER_TROUBLE):
@@ -201,6 +225,31 @@ class Drainer:
         metrics.EVICTIONS.labels("Evicted").inc()
         log.info("nodewriter.evicted", node=intent.node, namespace=pod.namespace, pod=pod.pod, uid=pod.uid)
         return TERMINATING
+
+    async def _delete(self, intent: DrainIntent, pod: Leaving, blocked: str) -> str:
+        """Delete a pod that a disruption budget has kept for too long; its grace period is its own."""
+        data = NodePodDeletionRequested(
+            intent=intent.intent, namespace=pod.namespace, pod=pod.pod, uid=pod.uid, blocked=blocked
+        )
+        recorded = self._deletions.setdefault(intent.intent, set())
+        if pod.uid not in recorded:
+            await self._tools.recorder.record(intent, data, pod.uid)
+            recorded.add(pod.uid)
+        try:
+            async with self._tools.breaker.request():
+                if self._superseded(intent) is not None:
+                    return STOPPED
+                await self._tools.client.delete(PODS, pod.pod, pod.namespace, uid=pod.uid)
+        except (NotFoundError, ConflictError):
+            return TERMINATING
+        except RefusedError as error:
+            if isinstance(error, SERVER_TROUBLE):
+                raise
+            return self._refused(intent.node, pod, f"Not deleted: {error}", error)
+        metrics.EVICTIONS.labels("Deleted").inc()
+        shown = {"namespace": pod.namespace, "pod": pod.pod, "uid": pod.uid, "blocked": blocked}
+        log.warning("nodewriter.deleted", node=intent.node, **shown)
+        return truncated(f"{TERMINATING}: deleted, because its eviction was refused for too long: {blocked}")
 
     def _refused(self, node: str, pod: Leaving, state: str, error: KubeError) -> str:
         metrics.EVICTIONS.labels("Blocked" if isinstance(error, DisruptionBudgetError) else "Refused").inc()
@@ -215,29 +264,28 @@ class Drainer:
         before = self._refusals.get(node, {})
         self._refusals[node] = {uid: one for uid, one in before.items() if uid in uids}
 
-    async def _report(self, intent: DrainIntent, left: int, pods: Pods) -> None:
+    async def _report(self, intent: DrainIntent, state: DrainState) -> None:
         """Record how far the drain is: where it is due, and once where it took too long."""
         has_timed_out = intent.has_timed_out or intent.intent in self._timed_out
         if not has_timed_out and self._tools.clock() >= times_out_at(intent.drains):
             self._timed_out.add(intent.intent)
-            data = NodeDrainTimedOut(intent=intent.intent, left=left, pods=pods)
-            log.warning("nodewriter.drain-timed-out", node=intent.node, left=left)
-            await self._record_report(intent, data)
-        elif self._is_due(intent, left, pods):
-            await self._record_report(intent, NodeDrainProgressed(intent=intent.intent, left=left, pods=pods))
+            log.warning("nodewriter.drain-timed-out", node=intent.node, left=state.left)
+            await self._record_report(intent, NodeDrainTimedOut(**dict(state)))
+        elif self._is_due(intent, state):
+            await self._record_report(intent, NodeDrainProgressed(**dict(state)))
 
-    def _is_due(self, intent: DrainIntent, left: int, pods: Pods) -> bool:
+    def _is_due(self, intent: DrainIntent, state: DrainState) -> bool:
         last, settings = self._reports.get(intent.intent), self._tools.settings
         if last is None:
             return True
         age_s = self._queue.now_s() - last.at_s
-        has_changed = (last.left, last.pods) != (left, pods)
+        has_changed = (last.left, last.pods) != (state.left, state.pods)
         return age_s >= settings.drain_fresh_s or (has_changed and age_s >= settings.drain_reports.pause_s(last.number))
 
     async def _record_report(self, intent: DrainIntent, data: NodeDrainProgressed | NodeDrainTimedOut) -> None:
         last = self._reports.get(intent.intent)
         number = max(intent.reports, 0 if last is None else last.number) + 1
-        await self._tools.recorder.record(intent, data, number)
+        await self._tools.recorder.record(intent, data, str(number))
         self._reports[intent.intent] = _Report(data.left, data.pods, self._queue.now_s(), number)
 
     def _retry_later(self, node: str, error: KubeError) -> None:

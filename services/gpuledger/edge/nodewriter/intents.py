@@ -14,6 +14,7 @@ from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.edge.nodewriter.drain_intents import DRAIN_HANDLERS, DrainIntents
+from gpuledger.edge.nodewriter.holders import HOLDER_HANDLERS, Holders
 from gpuledger.events.maintenance import (
     Isolation,
     NodeIsolationApplied,
@@ -51,8 +52,8 @@ NEWEST_INTENT: Final = TableSpec("newest_intent", Intent, ("node",))
 OLDER_INTENT: Final = TableSpec("older_intent", Intent, ("intent",))
 
 
-class Intents(DrainIntents):
-    """The newest intent about each node, if it has no outcome, and older ones that have none either; and drains."""
+class Intents(DrainIntents, Holders):
+    """The newest intent about each node without an outcome, and older ones; drains, and who holds which devices."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,6 +119,7 @@ HANDLERS: Handlers = {
     NodeIsolationFailed: _settled,
     NodeIsolationSuperseded: _settled,
     **DRAIN_HANDLERS,
+    **HOLDER_HANDLERS,
 }
 
 
@@ -125,7 +127,7 @@ class IntentsProjection(Projection):
     """Folds the intents, which stay in memory, and in snapshots."""
 
     name = "intents"
-    version = 2
+    version = 3
     specs = ()
     handlers = HANDLERS
     state_class = Intents

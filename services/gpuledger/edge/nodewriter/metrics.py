@@ -20,8 +20,12 @@ for _outcome in ("Applied", "Failed", "Newer", "NodeGone", "Expired", "Imported"
 RETRIES = Counter("gpuledger_nodewriter_retries_total", "Attempts on a node that failed, by error.", ["error"])
 
 DRAINING = Gauge("gpuledger_nodewriter_draining", "Nodes with a drain that is not over.")
-EVICTIONS = Counter("gpuledger_nodewriter_evictions_total", "Evictions that were requested, by answer.", ["answer"])
-for _answer in ("Evicted", "Blocked", "Refused"):
+EVICTIONS = Counter(
+    "gpuledger_nodewriter_evictions_total",
+    "Evictions that were requested, by answer; and pods that were deleted instead.",
+    ["answer"],
+)
+for _answer in ("Evicted", "Blocked", "Refused", "Deleted"):
     EVICTIONS.labels(_answer)
 DRAINS = Counter("gpuledger_nodewriter_drains_total", "Drains that are over, by outcome.", ["outcome"])
 for _outcome in ("Finished", "Newer", "NodeGone", "Expired", "Imported"):

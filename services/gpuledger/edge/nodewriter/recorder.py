@@ -13,6 +13,7 @@ from gpuledger.edge.nodewriter.intents import Intent, Outcome
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
+from gpuledger.events.maintenance import NodePodDeletionRequested
 from gpuledger.events.publishing import SourceKind
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
@@ -20,7 +21,7 @@ from gpuledger.ledger.own import publish_own
 from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import Clock, NewId, random_id
 
-Recorded = Outcome | DrainOutcome | DrainReport
+Recorded = Outcome | DrainOutcome | DrainReport | NodePodDeletionRequested
 
 SOURCE: Final = f"/services/{SourceKind.NODEWRITER}"
 
@@ -42,22 +43,22 @@ class OutcomeRecorder:
         self._publishing = asyncio.Lock()
         self._waiting: dict[Outgoing, None] = {}
 
-    async def record(self, intent: Intent | DrainIntent, outcome: Recorded, report: int = 0) -> None:
-        """Return once the ledger has the outcome, or the report of that number.
+    async def record(self, intent: Intent | DrainIntent, outcome: Recorded, part: str = "") -> None:
+        """Return once the ledger has the outcome, or that part of what is recorded of an intent: each has one id.
 
         Raises:
             EventRefusedError: the ledger will never take it.
         """
-        message = self._message(intent, outcome, report)
+        message = self._message(intent, outcome, part)
         self._waiting[message] = None
         async with self._publishing:
             if message in self._waiting:
                 messages, self._waiting = list(self._waiting), {}
                 await self._publish(messages)
 
-    def _message(self, intent: Intent | DrainIntent, outcome: Recorded, report: int) -> Outgoing:
+    def _message(self, intent: Intent | DrainIntent, outcome: Recorded, part: str) -> Outgoing:
         self._number += 1
-        subject = f"{intent.node}/{report}" if report else intent.node
+        subject = f"{intent.node}/{part}" if part else intent.node
         event = Event(
             derived_id(intent.intent, outcome.TYPE, subject),
             SOURCE,

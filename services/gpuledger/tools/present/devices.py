@@ -13,8 +13,8 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.pools.pools import Assignment
 from gpuledger.edge.kube.client import Object
-from gpuledger.edge.kube.objects import items, mapping
-from gpuledger.tools.present.objects import UNDATED, time_of
+from gpuledger.edge.kube.objects import items, mapping, time_of
+from gpuledger.tools.present.objects import UNDATED
 
 NOT_READY: Final = frozenset({DeviceState.DISCOVERED, DeviceState.VALIDATING, DeviceState.FAULTED})
 """States that say how far a device is prepared; in every other one it is Ready, whatever its pool makes of it."""

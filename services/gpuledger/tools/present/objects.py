@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.edge.kube.client import Object
-from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.kube.objects import items, mapping, time_of
 from gpuledger.edge.watchers.decide import AnyKind, ObjectPart, WatchedObjects
 from gpuledger.events.envelope import Event
 from gpuledger.events.payload import Payload
@@ -44,15 +44,6 @@ def written_at(obj: Object, *path: str) -> datetime:
     writers = [one for one in items(metadata, "managedFields") if mapping(one, "fieldsV1", *path)] if path else []
     times = [found for one in writers if (found := time_of(mapping(one).get("time"))) is not None]
     return max(times, default=None) or time_of(metadata.get("creationTimestamp")) or UNDATED
-
-
-def time_of(text: object) -> datetime | None:
-    """A time of Kubernetes; None for everything else."""
-    try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return None if found is None or found.tzinfo is None else found
 
 
 def facts_of(kind: AnyKind, dated_parts: Iterable[DatedPart]) -> list[Fact]:

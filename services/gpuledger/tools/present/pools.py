@@ -17,11 +17,11 @@ from gpuledger.domain.pools.requests import read_units
 from gpuledger.domain.pools.rows import PoolDevice
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.kube.client import Object
-from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.kube.objects import items, mapping, time_of
 from gpuledger.edge.watchers.decide import AnyKind
 from gpuledger.edge.watchers.resources import gpupools, nodes, pods
 from gpuledger.tools.present.devices import decisions_of
-from gpuledger.tools.present.objects import UNDATED, dated, facts_of, fold, time_of
+from gpuledger.tools.present.objects import UNDATED, dated, facts_of, fold
 
 POOL_KINDS: Final = (gpupools.KIND, gpupools.CLUSTER_KIND)
 

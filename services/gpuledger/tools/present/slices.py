@@ -8,10 +8,10 @@ from gpuledger.domain.dra.fold import HANDLERS
 from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact
 from gpuledger.edge.kube.client import Object
-from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.kube.objects import mapping, time_of
 from gpuledger.edge.watchers.decide import AnyKind
 from gpuledger.edge.watchers.resources import claims, deviceclasses, nodes, slices, taintrules
-from gpuledger.tools.present.objects import DatedPart, dated, fold, time_of
+from gpuledger.tools.present.objects import DatedPart, dated, fold
 
 ALLOCATION: Final = ("f:status", "f:allocation")
 """Where the managed fields of a claim have its allocation."""

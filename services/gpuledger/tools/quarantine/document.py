@@ -15,7 +15,8 @@ from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine.rules import problems
 from gpuledger.edge.kube.schema.cel_values import parsed_duration
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
-from gpuledger.events.quarantine import BreakerLimits, QuarantineRulesApplied
+from gpuledger.events.maintenance import Drain
+from gpuledger.events.quarantine import BreakerLimits, DrainScope, QuarantineRulesApplied
 from gpuledger.tools.errors import RequestError
 
 DOCUMENT_BYTES_MAX: Final = 256 * 1024
@@ -75,6 +76,23 @@ class _Taint(_Form):
     effect: str
 
 
+class _NamespaceMode(_Form):
+    name: str
+    mode: str
+
+
+class _Drain(_Form):
+    mode: str = Drain().mode
+    timeout: Duration = Drain().timeout_s
+    namespaces: list[_NamespaceMode] = []
+    scope: DrainScope = "node"
+
+    def drain(self) -> dict[str, Any]:
+        """The drain as it is recorded."""
+        modes = [{"namespaces": one.name, "mode": one.mode} for one in self.namespaces]
+        return {"mode": self.mode, "timeout_s": self.timeout, "namespaces": modes}
+
+
 class _Ruleset(_Form):
     version: Literal["1"] = "1"
     name: str
@@ -85,9 +103,10 @@ class _Ruleset(_Form):
     taint: _Taint | None = None
     taints: list[_Taint] = []
     labels: dict[str, str] = {}
+    drain: _Drain | None = None
 
     def ruleset(self) -> dict[str, Any]:
-        """The ruleset as it is recorded."""
+        """The ruleset as it is recorded; what is left out of it leaves the version of a document as it was."""
         taints = [*([] if self.taint is None else [self.taint]), *self.taints]
         return {
             "name": self.name,
@@ -97,6 +116,8 @@ class _Ruleset(_Form):
             "cordon": self.cordon is not None and self.cordon.should_cordon,
             "taints": [one.model_dump() for one in taints],
             "labels": self.labels,
+            **({} if self.drain is None else {"drain": self.drain.drain()}),
+            **({} if self.drain is None or self.drain.scope == "node" else {"drain_scope": self.drain.scope}),
         }
 
 

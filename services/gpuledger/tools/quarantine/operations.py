@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpuledger.deciders.health.projection import HealthProjection
+from gpuledger.domain.maintenance.drain_modes import summary
 from gpuledger.domain.quarantine.rows import HELD, OVERRIDDEN, NodeFault
 from gpuledger.domain.quarantine.state import Quarantine
 from gpuledger.events.envelope import Event, encode, nats_subject_of
@@ -78,7 +79,12 @@ def _actions(one: QuarantineRuleset) -> list[str]:
         *(["cordon"] if one.cordon else []),
         *(f"taint {taint.key}={taint.value}:{taint.effect}" for taint in one.taints),
         *(f"label {key}={value}" for key, value in one.labels.items()),
+        *([] if one.drain is None else [f"drain {_scope(one)}{summary(one.drain)}"]),
     ]
+
+
+def _scope(one: QuarantineRuleset) -> str:
+    return "" if one.drain_scope == "node" else f"of the {one.drain_scope}, "
 
 
 def status_row(state: Quarantine) -> RowDict:

@@ -6,7 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from gpuledger.db.engine import connect
 from gpuledger.db.readonly import READ_ONLY
+from gpuledger.domain.maintenance.drain_modes import is_untouched, mode_of
 from gpuledger.domain.quarantine.state import Quarantine
+from gpuledger.events.maintenance import PODS_LISTED_MAX, Drain
 from gpuledger.events.position import Offset, events_up_to
 from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.projection.fold_snapshots.past import past_fold
@@ -27,13 +29,25 @@ PODS_ASKED_MAX: Final = 10_000
 """For how many nodes set aside the pods are counted, the first ones."""
 
 _PODS: Final = """
-    SELECT asked.place, count(DISTINCT (history.namespace, history.pod))
+    SELECT DISTINCT asked.place, history.namespace, history.pod, history.device
     FROM unnest(%(places)s::int[], %(nodes)s::text[], %(times)s::timestamptz[]) AS asked (place, node, at)
     JOIN gpuledger_live.container_allocation_history AS history
         ON history.node = asked.node AND history.valid_from <= asked.at
         AND (history.valid_to IS NULL OR history.valid_to > asked.at)
-    GROUP BY asked.place
 """
+
+
+class _Pod(NamedTuple):
+    """A pod by its names, and a device of the node that it had."""
+
+    namespace: str
+    pod: str
+    device: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Which pod it is."""
+        return self.namespace, self.pod
 
 
 class QuarantineAnswer(NamedTuple):
@@ -65,17 +79,19 @@ async def what_if_quarantine(
             advance.to(events_up_to(fold.sequence))
     found = list(compared(hypothetical.set_aside.rows, was.rows))
     pods = await _pods(backend, found)
-    rows = [_row(one, pods.get(at, 0)) for at, one in enumerate(found)]
+    rows = [_row(one, pods.get(at, [])) for at, one in enumerate(found)]
     return QuarantineAnswer(rows, _notes(document, hypothetical))
 
 
-def _row(one: Compared, pods: int) -> RowDict:
+def _row(one: Compared, pods: list[_Pod]) -> RowDict:
+    would = one.would
     return {
         "node": one.node,
         "would": one.would and one.would.ruleset,
         "would_since": one.would and one.would.since,
         "would_until": one.would and one.would.until,
-        "pods": pods if one.would else None,
+        "pods": len({one.names for one in pods}) if would else None,
+        "drained": None if would is None or would.drain is None else _drained(would.drain, pods),
         "was": one.was and one.was.ruleset,
         "was_since": one.was and one.was.since,
         "was_until": one.was and one.was.until,
@@ -97,8 +113,19 @@ def _notes(document: QuarantineRulesApplied, hypothetical: HypotheticalQuarantin
     return notes
 
 
-async def _pods(backend: Backend, found: Sequence[Compared]) -> dict[int, int]:
-    """By place, how many pods had devices of the node when it would have been set aside."""
+def _drained(drain: Drain, pods: list[_Pod]) -> list[str]:
+    """The pods that a drain would have concerned, each with its mode; those of system namespaces stay.
+
+    Which cards MIG instances and devices of claims are is not looked up: only who had a card itself is found.
+    """
+    held = [one for one in pods if not drain.devices or one.device in drain.devices]
+    hit = sorted({one.names for one in held if not is_untouched(one.namespace)})
+    shown = [f"{namespace}/{pod} ({mode_of(drain, namespace)})" for namespace, pod in hit[:PODS_LISTED_MAX]]
+    return [*shown, *([f"{len(hit) - PODS_LISTED_MAX} more"] if len(hit) > PODS_LISTED_MAX else [])]
+
+
+async def _pods(backend: Backend, found: Sequence[Compared]) -> dict[int, list[_Pod]]:
+    """By place, the pods that had devices of the node when it would have been set aside."""
     asked = [(at, one.would) for at, one in enumerate(found) if one.would is not None][:PODS_ASKED_MAX]
     if not asked:
         return {}
@@ -110,4 +137,7 @@ async def _pods(backend: Backend, found: Sequence[Compared]) -> dict[int, int]:
     }
     async with connect(backend.database_url, application_name="gpuledger what-if", settings=READ_ONLY) as connection:
         cursor = await connection.execute(_PODS.encode(), arguments)
-        return {int(place): int(count) for place, count in await cursor.fetchall()}
+        pods: dict[int, list[_Pod]] = {}
+        for place, *of_pod in await cursor.fetchall():
+            pods.setdefault(int(place), []).append(_Pod(*of_pod))
+        return pods

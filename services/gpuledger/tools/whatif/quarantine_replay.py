@@ -17,7 +17,7 @@ from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, Event, with_payload
 from gpuledger.events.health import NodeHealthReported
-from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from gpuledger.events.maintenance import Drain, NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
 from gpuledger.events.publishing import SourceKind, source_kind
@@ -31,12 +31,13 @@ _EPOCH: Final = "what-if"
 
 
 class SetAside(NamedTuple):
-    """A node that a ruleset sets aside from a time on, until another; None: it still is."""
+    """A node that a ruleset sets aside from a time on, until another (None: it still is), and how it is drained."""
 
     node: str
     ruleset: str
     since: datetime
     until: datetime | None
+    drain: Drain | None = None
 
 
 class Opening(NamedTuple):
@@ -72,9 +73,17 @@ class SetAsideNodes:
                 self.rows[at] = self.rows[at]._replace(until=max(time, self.rows[at].since))
         elif at is None:
             self._open[key] = len(self.rows)
-            self.rows.append(SetAside(*key, time, None))
+            self.rows.append(SetAside(*key, time, None, data.drain))
         else:
             self._open[key] = at
+            self.rows[at] = self.rows[at]._replace(drain=_widest(self.rows[at].drain, data.drain))
+
+
+def _widest(before: Drain | None, after: Drain | None) -> Drain | None:
+    """A drain of all the cards that a node's request was ever about."""
+    if before is None or after is None:
+        return before or after
+    return after.model_copy(update={"devices": tuple(sorted({*before.devices, *after.devices}))})
 
 
 class HypotheticalQuarantine:

@@ -25,6 +25,7 @@ from support.admission import (
     settings,
 )
 
+EVACUATE = "gpu.deckhouse.io/evacuate"
 LOCAL, CLUSTER = "gpu.deckhouse.io/assignment", "cluster.gpu.deckhouse.io/assignment"
 IGNORE, PRODUCT_LABEL = "gpu.deckhouse.io/ignore", "gpu.deckhouse.io/product"
 POOLS = [*pool(f"{TEAM}/local-x"), *pool("cluster-a")]
@@ -64,6 +65,7 @@ REFUSED: dict[str, tuple[tuple[Json, list[RecordedFact]], str]] = {
     "DeviceInUse": (refused(TO_A, *READY, assigned("d1", f"{TEAM}/local-x")), f"in the pool {TEAM}/local-x"),
     "PoolDeleting": (refused(TO_A, *pool("cluster-a", deleting=True), *device()), "being deleted"),
     "InvalidIgnoreLabel": (refused({}, *READY, labels={IGNORE: "yes"}), "Use true or false"),
+    "InvalidEvacuateLabel": (refused({}, *READY, labels={EVACUATE: "now"}), "Use one of Immediate, DeleteAfterTimeout"),
     "LabelNotYours": (refused({}, *READY, labels={PRODUCT_LABEL: "h100"}), "gpu.deckhouse.io/product of d1"),
 }  # fmt: skip
 
@@ -89,6 +91,8 @@ def test_a_refusal_has_a_reason(reason: str) -> None:
         (gpu(), gpu(labels={IGNORE: "odd"}), READY),
         (gpu(labels={IGNORE: "odd", "team": "a"}), gpu(labels={IGNORE: "odd"}), READY),
         (gpu(labels={IGNORE: "true"}), gpu(), READY),
+        (gpu(labels={EVACUATE: "Immediate"}), gpu(), READY),
+        (gpu(), gpu(labels={EVACUATE: "odd"}), READY),
         (gpu(TO_A, {IGNORE: "false"}), gpu(), READY),
         (gpu(labels={"team": "a"}), gpu(), READY),
         (gpu(TO_A), gpu(), [*pool("cluster-a", node_selector={"labels": {"zone": "a"}}), *device()]),

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from gpuledger.api.kinds import NAMESPACE
-from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT, ANNOTATION_RETIRED, LABEL_IGNORE
+from gpuledger.api.labels import (
+    ANNOTATION_ASSIGNMENT,
+    ANNOTATION_CLUSTER_ASSIGNMENT,
+    ANNOTATION_RETIRED,
+    LABEL_EVACUATE,
+    LABEL_IGNORE,
+)
 from gpuledger.edge.admission.rules.access import BREAK_GLASS, trusted_groups
 from support.access_policy import EDITORS, allows, manifest
 from support.admission import Json
@@ -43,6 +49,8 @@ TO_A = {ANNOTATION_ASSIGNMENT: "a"}
         (device(annotations=TO_A), DEVICE),
         (device(annotations=TO_A | {"x": "y"}), device(annotations={"x": "y"})),
         (DEVICE, device({LABEL_IGNORE: "true"})),
+        (DEVICE, device({LABEL_EVACUATE: "Immediate"})),
+        (device({LABEL_EVACUATE: "Immediate"}), DEVICE),
         (device({LABEL_IGNORE: "true"}), DEVICE),
         (DEVICE, device(metadata={"managedFields": [{"manager": "kubectl"}]})),
     ],

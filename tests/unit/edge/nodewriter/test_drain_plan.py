@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuledger.edge.nodewriter.drain_plan import SYSTEM_NAMESPACES, Leaving, leaving, mode_of, times_out_at
-from gpuledger.events.maintenance import Drain, OwnedDrain
+from gpuledger.domain.maintenance.drain_modes import SYSTEM_NAMESPACES, mode_of
+from gpuledger.edge.nodewriter.drain_plan import UNTOUCHED, Leaving, leaving, staying, times_out_at
+from gpuledger.events.maintenance import PODS_LISTED_MAX, Drain, OwnedDrain
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OWN = ("gpuledger", "infra-*")
@@ -75,7 +76,61 @@ def test_these_pods_leave(found: dict[str, Any], leaves: bool) -> None:
 def test_the_earliest_eviction_of_all_owners_holds(drains: list[OwnedDrain], after_s: int | None) -> None:
     expected = None if after_s is None else NOW + timedelta(seconds=after_s)
     for order in (drains, drains[::-1]):
-        assert leaving([pod()], "n1", order, ()) == [Leaving("team", "p", "uid-p", expected, False)]
+        (found,) = leaving([pod()], "n1", order, ())
+        assert found._replace(delete_at=None) == Leaving("team", "p", "uid-p", expected, False)
+
+
+@pytest.mark.parametrize(
+    ("drains", "after_s"),
+    [
+        ([owned(mode="Immediate", timeout_s=60)], None),
+        ([owned(mode="AllowCompletion", timeout_s=60)], None),
+        ([owned(mode="DeleteAfterTimeout", timeout_s=60)], 120),
+        ([owned(mode="DeleteAfterTimeout", timeout_s=60), owned("b", mode="Immediate")], 120),
+        ([owned(mode="DeleteAfterTimeout", timeout_s=60), owned("b", mode="DeleteAfterTimeout", timeout_s=30)], 60),
+        ([owned(mode="Immediate", namespaces=[patterned("te*", "DeleteAfterTimeout")], timeout_s=5)], 10),
+        ([owned(mode="DeleteAfterTimeout", namespaces=[patterned("te*", "Immediate")], timeout_s=5)], None),
+    ],
+)
+def test_a_pod_is_deleted_in_one_mode_alone(drains: list[OwnedDrain], after_s: int | None) -> None:
+    expected = None if after_s is None else NOW + timedelta(seconds=after_s)
+    for order in (drains, drains[::-1]):
+        assert [one.delete_at for one in leaving([pod()], "n1", order, ())] == [expected]
+
+
+def test_pods_of_untouched_namespaces_stay_and_are_shown() -> None:
+    found = [pod("b", "gpuledger"), pod("a", "gpuledger"), pod("c"), pod("d", "gpuledger", **of("DaemonSet"))]
+    assert [(one.pod, one.state) for one in staying(found, "n1", OWN)] == [("a", UNTOUCHED), ("b", UNTOUCHED)]
+    assert len(staying([pod(f"p{number}", "gpuledger") for number in range(40)], "n1", OWN)) == PODS_LISTED_MAX
+
+
+HELD_BY: dict[str, bool | None] = {"holder": True, "other": False, "unclear": None}
+
+
+def of_device(found: Any, devices: Any) -> bool | None:
+    return HELD_BY[found["metadata"]["name"]] if set(devices) == {"GPU-a"} else False
+
+
+@pytest.mark.parametrize(
+    ("drains", "expected"),
+    [
+        ([owned(mode="Immediate", devices=["GPU-a"])], {"holder": False, "unclear": True}),
+        ([owned(mode="Immediate", devices=["GPU-b"])], {}),
+        ([owned(devices=["GPU-a"]), owned("b")], {"holder": False, "other": False, "unclear": False}),
+    ],
+)
+def test_of_a_device_those_leave_who_hold_it_and_who_may_is_shown(
+    drains: list[OwnedDrain], expected: dict[str, bool]
+) -> None:
+    for order in (drains, drains[::-1]):
+        found = leaving([pod(name) for name in HELD_BY], "n1", order, (), of_device)
+        assert {one.pod: one.is_unclear for one in found} == expected
+        assert all(one.evict_at is None for one in found if one.is_unclear)
+
+
+def test_what_a_pod_waits_for_by_its_device_weakens_no_drain_of_its_node() -> None:
+    drains = [owned(devices=["GPU-a"]), owned("b", mode="Immediate")]
+    assert {one.evict_at for one in leaving([pod(name) for name in HELD_BY], "n1", drains, (), of_device)} == {NOW}
 
 
 def test_a_pod_that_terminates_is_left_until_it_is_gone() -> None:

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from gpuledger.edge.kube.objects import time_of
 from gpuledger.edge.watchers.decide import ObjectPart
 from gpuledger.edge.watchers.resources import nodes
 from gpuledger.events.node import NodeLabelled
-from gpuledger.tools.present.objects import UNDATED, dated, facts_of, problem_notes, time_of, written_at
+from gpuledger.tools.present.objects import UNDATED, dated, facts_of, problem_notes, written_at
 
 CREATED, WRITTEN = "2026-01-01T01:00:00Z", "2026-01-02T01:00:00Z"
 

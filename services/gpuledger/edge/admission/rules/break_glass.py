@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES
-from gpuledger.api.labels import ANNOTATION_RETIRED, LABEL_IGNORE
+from gpuledger.api.labels import ANNOTATION_RETIRED, LABEL_EVACUATE, LABEL_IGNORE
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.access import BREAK_GLASS, is_trusted
@@ -62,7 +62,8 @@ def is_for_everybody(request: AdmissionRequest) -> bool:
         return False
     new, old = request.new, request.old
     return (
-        _differing(mapping(new, "metadata", "labels"), mapping(old, "metadata", "labels")) <= {LABEL_IGNORE}
+        _differing(mapping(new, "metadata", "labels"), mapping(old, "metadata", "labels"))
+        <= {LABEL_EVACUATE, LABEL_IGNORE}
         and _differing(mapping(new, "metadata", "annotations"), mapping(old, "metadata", "annotations"))
         <= {*ASSIGNMENTS, ANNOTATION_RETIRED}
         and not _differing(new, old) & {"spec", "status"}

@@ -11,6 +11,7 @@ from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS
 from gpuledger.api.labels import (
     ANNOTATION_ASSIGNMENT,
     ANNOTATION_CLUSTER_ASSIGNMENT,
+    LABEL_EVACUATE,
     LABEL_FALSE,
     LABEL_IGNORE,
     LABEL_TRUE,
@@ -29,6 +30,7 @@ from gpuledger.edge.admission.serving.review import (
     Object,
 )
 from gpuledger.edge.kube.objects import mapping
+from gpuledger.events.drain_mode import MODES
 
 ASSIGNMENTS: Final = (ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT)
 
@@ -52,6 +54,9 @@ def _check_labels(request: AdmissionRequest, home: str) -> None:
     if LABEL_IGNORE in changed and new.get(LABEL_IGNORE, LABEL_TRUE) not in (LABEL_TRUE, LABEL_FALSE):
         message = f"The label {LABEL_IGNORE} of {request.name} is {new[LABEL_IGNORE]!r}."
         raise DenialError("InvalidIgnoreLabel", f"{message} Use {LABEL_TRUE} or {LABEL_FALSE}.")
+    if LABEL_EVACUATE in changed and new.get(LABEL_EVACUATE, MODES[0]) not in MODES:
+        message = f"The label {LABEL_EVACUATE} of {request.name} is {new[LABEL_EVACUATE]!r}."
+        raise DenialError("InvalidEvacuateLabel", f"{message} Use one of {', '.join(MODES)}, or remove it.")
 
 
 def _check_assignment(request: AdmissionRequest, cache: AdmissionCache) -> None:
