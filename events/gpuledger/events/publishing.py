@@ -75,6 +75,8 @@ class SourceKind(StrEnum):
     HEALTH = "health"
     MAINTENANCE = "maintenance"
     NODEWRITER = "nodewriter"
+    REMEDIATION = "remediation"
+    REMEDIATOR = "remediator"
 
 
 class Authority(Enum):
@@ -173,6 +175,8 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.HEALTH,
         SourceKind.MAINTENANCE,
         SourceKind.NODEWRITER,
+        SourceKind.REMEDIATION,
+        SourceKind.REMEDIATOR,
         SourceKind.WATCHERS,
     ),
     Authority.OWN_SOURCE,

@@ -25,6 +25,7 @@ from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.edge.kube.ownership import owner, take_over
 from gpuledger.edge.nodewriter.service import NodeWriter
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
+from gpuledger.edge.remediator.service import Remediator
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.resources.moduleconfig import understand
@@ -82,6 +83,7 @@ class Edge(NamedTuple):
     kubeconfig: Path | None
     writer: StatusWriter
     nodes: NodeWriter
+    remediator: Remediator
     webhooks: AdmissionService | None
     work: list[Work]
     followed: FollowedLog
@@ -197,6 +199,7 @@ def _edge(
     spared = (*settings.untouched_namespaces, settings.components.namespace)
     aside = NodeWriterSettings(untouched_namespaces=spared)
     nodes = NodeWriter(ledger, database_url, client, followed, settings=aside, cluster=parts.cluster)
+    remediator = Remediator(ledger, database_url, client, followed, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(
         components_namespace=settings.components.namespace,
@@ -204,12 +207,12 @@ def _edge(
         is_scaled=bool(settings.deployments),
     )
     watching = watch(client, ledger, database_url, followed, settings=watchers)
-    work: list[Work] = [watching, writer.run(), nodes.run()]
+    work: list[Work] = [watching, writer.run(), nodes.run(), remediator.run()]
     if webhooks is not None:
         work.append(_serve(webhooks))
     if parts.fleet is not None:
         work.append(_simulate(parts.fleet, client, parts, followed))
-    return Edge(kubeconfig, writer, nodes, webhooks, work, followed)
+    return Edge(kubeconfig, writer, nodes, remediator, webhooks, work, followed)
 
 
 async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, followed: FollowedLog) -> None:
