@@ -164,9 +164,9 @@ class RemediationLog:
         """The states of a node's faults."""
         return [row.state for row in sorted(self.state.fault.where("node", node))]
 
-    def messages(self) -> list[Message]:
-        """The log as messages."""
-        return [_message(event, recorded_at, place) for place, (event, recorded_at) in enumerate(self.log, 1)]
+    def messages(self, after: int = 0) -> list[Message]:
+        """The log as messages, whose sequences follow that one."""
+        return [_message(event, recorded_at, place) for place, (event, recorded_at) in enumerate(self.log, after + 1)]
 
     def _append(self, event: Decoded, recorded_at: datetime) -> None:
         self.log.append((event, recorded_at))

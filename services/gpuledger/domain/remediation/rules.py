@@ -12,7 +12,13 @@ import orjson
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.remediation.templates import ANNOTATION, problems_of, rendered
 from gpuledger.events.nvsentinel import ACTION_NUMBERS
-from gpuledger.events.remediation import OutcomeSign, RemediationRulesApplied, Remedy, RemedyObject
+from gpuledger.events.remediation import (
+    OutcomeSign,
+    RemediationRequested,
+    RemediationRulesApplied,
+    Remedy,
+    RemedyObject,
+)
 
 CUSTOM: Final = "CUSTOM"
 """The recommended action that only its custom one explains."""
@@ -69,6 +75,11 @@ def object_of(remedy: Remedy, seed: str, values: Mapping[str, str]) -> RemedyObj
         name=metadata["name"],
         manifest=json_text(obj),
     )
+
+
+def request_of(text: str) -> RemediationRequested:
+    """What was requested, from its canonical JSON."""
+    return RemediationRequested.model_validate_json(text)
 
 
 def owned(obj: Mapping[str, Any], intent: str) -> dict[str, Any]:

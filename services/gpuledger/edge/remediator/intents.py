@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, TableState, counted_as_recorded
 from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.remediation.rules import request_of
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.remediation import (
     RemediationCancelled,
@@ -45,7 +46,7 @@ class RemedyIntent(NamedTuple):
     @property
     def data(self) -> RemediationRequested:
         """What is to be done."""
-        return RemediationRequested.model_validate_json(self.request)
+        return request_of(self.request)
 
 
 INTENT: Final = TableSpec("remedy_intent", RemedyIntent, ("intent",))
