@@ -8,18 +8,21 @@ import pytest
 from gpuledger.db.json_columns import JSON_COLUMNS
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
 from gpuledger.events.device import DeviceMarked, Hardware
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import Drain, Isolation, LeavingPod, NodeDrainChanged, NodeDrainProgressed, OwnedDrain
 from gpuledger.events.node import NodeLabelled, WantedDevice
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.position import number_of
 from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.events.remediation import RemediationRulesApplied, TreatedFault
+from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.slice import DeviceClassDefined, SlicePublished, TaintRuleSet
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.replay import fold_until
 from gpuledger.tools.queries.backend import all_projections
 from support.dra_facts import allocated, availability_of, fact_at
+from support.events import event, message
 from support.fold_snapshots import CountingLedger, recorded_messages
 from support.maintenance import MaintenanceLog, observed, requested
 from support.quarantine import QuarantineLog, rules
@@ -49,6 +52,8 @@ def messages() -> list[Message]:
     found = [*recorded, *maintenance.messages(number_of(recorded[-1].sequence))]
     quarantine = QuarantineLog("maintained", document=rules())
     found += quarantine.messages(number_of(found[-1].sequence))
+    in_force = event(RuleEnforced(), NodeHealthReported.TYPE, source="/services/sources", event_id="in-force")
+    found.append(message(in_force, number_of(found[-1].sequence) + 1))
     remediation = RemediationLog()
     remediation.record("n1", fault("0"), 10)
     remediation.set_aside("n1", 11)
