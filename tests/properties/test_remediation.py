@@ -25,7 +25,7 @@ from support.events import rows_of
 from support.quarantine import OWNER, labelled, reported
 from support.remediation import RemediationLog, card, fault, remedies
 
-COUNT, PERIOD_S, AGE_S = 3, 200, 60
+COUNT, PERIOD_S, AGE_S = 2, 200, 60
 RESULTS = ("Succeeded", "Failed", "TimedOut", "Refused")
 
 Step = tuple[str, str, int]

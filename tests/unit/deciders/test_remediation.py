@@ -194,6 +194,17 @@ def test_a_release_by_hand_cancels_and_gives_no_remedy_afterwards() -> None:
     assert log.fault_states("n1") == [STALE]
 
 
+def test_who_gives_a_node_back_by_hand_has_looked() -> None:
+    log = RemediationLog(remedies(REBOOT | {"escalate_to": None}))
+    log.record("n1", fault("0"), 10)
+    (request,) = log.set_aside("n1", 11)
+    assert len(log.finish(request, "Failed", 20)) == 1
+    assert log.state.attention.rows
+    assert log.record("n1", NodeMaintenanceReleased(owner=OWNER, reason="by hand"), 30) == []
+    assert not log.state.attention.rows
+    assert log.record("n1", fault("0"), 40) == []
+
+
 def test_history_never_acts() -> None:
     log = RemediationLog()
     log.runs = False

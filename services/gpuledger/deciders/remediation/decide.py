@@ -163,7 +163,6 @@ class _Requests:
             "nodeUID": node.uid,
             "device": case.device,
             "fault": first.report,
-            "incident": first.report,
             "action": first.custom_action or first.action,
         }
         seed = f"{self._assessment}/{remedy.name}/{case.device}"

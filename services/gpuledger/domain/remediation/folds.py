@@ -147,7 +147,7 @@ def _detached(state: Remediations, fact: Fact, data: DeviceDetached) -> None:
 
 
 def _faults_ended(state: Remediations, node: str) -> None:
-    """Nobody has to look any more where no fault needs it."""
+    """Nobody has to look any more where no fault needs it that has the node set aside."""
     if not any(row.state == rows.ATTENTION for row in state.standing(node)):
         for row in state.attention.where("node", node):
             state.attention.delete(state.attention.key_of(row))
@@ -208,9 +208,10 @@ def _released(state: Remediations, fact: Fact, data: NodeMaintenanceReleased) ->
     state.quarantined.delete((node, ruleset))
     for row in state.standing(node):
         if state.is_released(node, [row]):
-            state.fault.put(row._replace(is_accepted=False))
+            after = rows.STALE if row.state == rows.ATTENTION else row.state
+            state.fault.put(row._replace(is_accepted=False, state=after))
     _review(state, fact, node)
-    state.touch(node)
+    _faults_ended(state, node)
 
 
 def _isolation_changed(state: Remediations, fact: Fact, data: NodeIsolationChanged) -> None:

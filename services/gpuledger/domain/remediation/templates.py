@@ -14,7 +14,6 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "nodeUID": "the uid of the Node",
     "device": "the card's UUID, where the remedy is for one card",
     "fault": "the id of the first report of the fault",
-    "incident": "the same: the incident that the report began",
     "action": "the recommended action",
     "remedy": "the remedy's name",
 }
