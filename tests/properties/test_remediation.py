@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.domain.remediation.rows import OPEN, SUPERSEDED
+from gpuledger.domain.remediation.state import Remediations
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.maintenance import (
     NodeDrainChanged,
@@ -14,6 +15,7 @@ from gpuledger.events.maintenance import (
     NodeMaintenanceReleased,
 )
 from gpuledger.events.node import NodeUnlabelled
+from gpuledger.events.payload import Payload
 from gpuledger.events.remediation import (
     RemediationAssessed,
     RemediationAttentionRequested,
@@ -53,7 +55,7 @@ def play(story: Sequence[Step]) -> RemediationLog:
 
 
 def step(log: RemediationLog, what: str, node: str, at_s: int) -> None:
-    facts = {
+    facts: dict[str, Payload] = {
         "card 1": card(1), "card 2": card(2), "node": fault("7"), "thermal": fault("7", check="Thermal"),
         "healthy 1": card(1, healthy=True, fatal=False), "healthy node": reported(healthy=True),
         "release": NodeMaintenanceReleased(owner=OWNER, reason="Healthy"), "gone": NodeUnlabelled(),
@@ -93,6 +95,7 @@ def test_a_node_has_one_remedy_of_a_group_at_a_time(story: Sequence[Step]) -> No
     again = log.new_fold()
     for message in log.messages():
         again.apply(message)
+        assert isinstance(again.state, Remediations)
         found: dict[tuple[str, str], list[str]] = {}
         for row in again.state.remediation.rows.values():
             if row.state in OPEN:
@@ -108,7 +111,8 @@ def test_a_node_has_no_more_remedies_than_the_document_allows(story: Sequence[St
     superseded = {row.intent for row in log.state.remediation.rows.values() if row.state == SUPERSEDED}
     requests = requests_of(log)
     assert len({event.id for event, _ in requests}) == len(requests)
-    assert len({event.data.object.name for event, _ in requests}) == len(requests)  # type: ignore[union-attr]
+    names = {event.data.object.name for event, _ in requests if isinstance(event.data, RemediationRequested)}
+    assert len(names) == len(requests)
     for event, at in requests:
         near = [
             other
