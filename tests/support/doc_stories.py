@@ -66,6 +66,7 @@ FIRST_STEPS: Final = Story(
         ("docs/reports.md", "Archives"),
         ("docs/operations.md", "Closing a generation"),
         ("docs/operations.md", "Quarantine of nodes"),
+        ("docs/operations.md", "Remediation of nodes"),
     ),
 )
 LAB: Final = Story(

@@ -148,3 +148,11 @@ def table(database_url: str, name: str, columns: str = "*") -> list[tuple[Any, .
     with session(database_url).cursor() as cursor:
         read_json_as_text(cursor)
         return sorted(cursor.execute(f"SELECT {columns} FROM gpuledger_live.{name}".encode()), key=str)
+
+
+def lose_rows(url: str, projection: type[Projection]) -> None:
+    """As when a database was lost: neither rows nor checkpoint nor outbox of any service are left."""
+    for spec in projection.specs:
+        execute(url, f"DELETE FROM gpuledger_live.{spec.name}")
+    for name in ("projection", "numbers_seen", "numbers_seen_position", "decider", "outbox"):
+        execute(url, f"DELETE FROM gpuledger.{name}")

@@ -40,6 +40,7 @@ from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
 from gpuledger.domain.quarantine import rows as quarantine
+from gpuledger.domain.remediation import rows as remediation
 from gpuledger.domain.seals import chain as seals
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import Sum, TableSpec
@@ -65,6 +66,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "seals": seals.SPECS,
     "health": quarantine.SPECS,
     "maintenance": maintenance.SPECS,
+    "remediation": remediation.SPECS,
     "index": event_index.SPECS,
 }
 """Each projection's tables."""

@@ -24,6 +24,7 @@ COMMANDS = LazyCommands(
         "device": Place(f"{_COMMANDS}.device", "app"),
         "node": Place(f"{_COMMANDS}.node_drain", "app"),
         "quarantine": Place(f"{_COMMANDS}.quarantine", "app"),
+        "remediation": Place(f"{_COMMANDS}.remediation", "app"),
         "incident": Place(f"{_COMMANDS}.incident", "app"),
         "timeline": Place(f"{_COMMANDS}.timeline", "timeline"),
         "diff": Place(

@@ -23,6 +23,7 @@ from gpuledger.events import (
     pod,
     pool,
     quarantine,
+    remediation,
     rule,
     settings,
     slice,  # noqa: A004 - the aggregate's name
@@ -49,6 +50,7 @@ __all__ = [
     "pool",
     "quarantine",
     "registry",
+    "remediation",
     "rule",
     "settings",
     "slice",

@@ -76,6 +76,8 @@ class SourceKind(StrEnum):
     MAINTENANCE = "maintenance"
     NODEWRITER = "nodewriter"
     GATEWAYS = "gateways"
+    REMEDIATION = "remediation"
+    REMEDIATOR = "remediator"
 
 
 class Authority(Enum):
@@ -175,6 +177,8 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.MAINTENANCE,
         SourceKind.NODEWRITER,
         SourceKind.GATEWAYS,
+        SourceKind.REMEDIATION,
+        SourceKind.REMEDIATOR,
         SourceKind.WATCHERS,
     ),
     Authority.OWN_SOURCE,

@@ -39,6 +39,10 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "node_drain": ("drains", "pods"),
     "quarantine_rules": ("document",),
     "quarantine_node": ("labels",),
+    "remediation_document": ("document",),
+    "remediation_node": ("labels",),
+    "remediation_fault": ("rulesets",),
+    "remediation": ("faults",),
 }
 """By table. `device_allocation.consumed` and `maintenance_request.drain` are none of them: they may be empty texts."""
 

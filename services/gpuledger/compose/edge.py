@@ -25,6 +25,7 @@ from gpuledger.edge.kube.errors import AlreadyExistsError
 from gpuledger.edge.kube.ownership import owner, take_over
 from gpuledger.edge.nodewriter.service import NodeWriter
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
+from gpuledger.edge.remediator.service import Remediator
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.resources.moduleconfig import understand
@@ -90,6 +91,7 @@ class Edge(NamedTuple):
     kubeconfig: Path | None
     writer: StatusWriter
     nodes: NodeWriter
+    remediator: Remediator
     webhooks: AdmissionService | None
     work: list[Work]
     followed: FollowedLog
@@ -204,6 +206,7 @@ def _edge(
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
     aside = NodeWriterSettings(untouched_namespaces=untouched_namespaces(settings))
     nodes = NodeWriter(ledger, database_url, client, followed, settings=aside, cluster=parts.cluster)
+    remediator = Remediator(ledger, database_url, client, followed, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(
         components_namespace=settings.components.namespace,
@@ -211,12 +214,12 @@ def _edge(
         is_scaled=bool(settings.deployments),
     )
     watching = watch(client, ledger, database_url, followed, settings=watchers)
-    work: list[Work] = [watching, writer.run(), nodes.run()]
+    work: list[Work] = [watching, writer.run(), nodes.run(), remediator.run()]
     if webhooks is not None:
         work.append(_serve(webhooks))
     if parts.fleet is not None:
         work.append(_simulate(parts.fleet, client, parts, followed))
-    return Edge(kubeconfig, writer, nodes, webhooks, work, followed)
+    return Edge(kubeconfig, writer, nodes, remediator, webhooks, work, followed)
 
 
 def untouched_namespaces(settings: Settings) -> tuple[str, ...]:

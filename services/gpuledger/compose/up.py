@@ -18,11 +18,13 @@ from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kub
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
 from gpuledger.compose.quarantine_metrics import measure_quarantine
+from gpuledger.compose.remediation_metrics import measure_remediation
 from gpuledger.compose.snapshots import SnapshotService, snapshots_of
 from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, EXPORT_LOCK, LockHolder
 from gpuledger.db.migrate import migrate
 from gpuledger.deciders.health.projection import HealthProjection
+from gpuledger.deciders.remediation.projection import RemediationProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.edge.admission.service import AdmissionHealth
@@ -44,7 +46,10 @@ from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.queries.backend import all_projections
 
 EDGE: Final = "edge"
-"""Watchers, status writer, node writer and webhooks, as `up --only` names them; projections have their own names."""
+"""Watchers, status writer, node writer, remediator and webhooks, as `up --only` names them.
+
+Projections have their own names.
+"""
 
 SNAPSHOTS: Final = "snapshots"
 """The process that takes snapshots of folds."""
@@ -172,6 +177,8 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
             measuring.append(measure_sources(servers.database_url))
         if options.runs(HealthProjection.name):
             measuring.append(measure_quarantine(servers.database_url))
+        if options.runs(RemediationProjection.name):
+            measuring.append(measure_remediation(servers.database_url))
         if options.runs(SealsProjection.name):
             measuring.append(measure_log(ledger, servers.database_url))
         taking = _taking(settings, options, servers, ledger)
@@ -290,6 +297,7 @@ def health_of(supervision: Supervision, edge: Edge | None, exporter: Exporter | 
         document["watchers"] = {"refused_objects": refused_objects(), "reason": edge.followed.problem}
         document["statuswriter"] = edge.writer.health()._asdict()
         document["nodewriter"] = edge.nodes.health()._asdict()
+        document["remediator"] = edge.remediator.health()._asdict()
         document["admission"] = webhooks._asdict() if webhooks else None
     if exported is not None:
         document["export"] = exported._asdict()

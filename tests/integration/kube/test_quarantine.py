@@ -24,7 +24,7 @@ from support.enforcing import enforce
 from support.ledgers import everything
 from support.maintenance import observed
 from support.nodewriting import QUICK, Maintainer, node_writer, settled
-from support.projections import execute, publish, reaches, running, stop
+from support.projections import lose_rows, publish, reaches, running, stop
 from support.quarantine import reported, rules, source_of
 from support.waiting import eventually
 
@@ -164,17 +164,9 @@ async def test_lost_rows_and_old_reports_set_nothing_aside(ledger: JetStreamLedg
             await eventually(is_requested)
             await reaches(migrated_url, "health", await ledger.head())
         assert await _requested(ledger) == ["new"]
-        _lose_rows(migrated_url)
+        lose_rows(migrated_url, HealthProjection)
 
 
 async def _requested(ledger: JetStreamLedger) -> list[str]:
     requests = [one for one in await everything(ledger) if one.subject.startswith("ledger.svc.health.node.")]
     return [decode(one.data).subject for one in requests if one.subject.endswith(".maintenance-requested")]
-
-
-def _lose_rows(url: str) -> None:
-    """As when a database was lost: neither rows nor checkpoint nor outbox of the service are left."""
-    for spec in HealthProjection.specs:
-        execute(url, f"DELETE FROM gpuledger_live.{spec.name}")
-    for name in ("projection", "numbers_seen", "numbers_seen_position", "decider", "outbox"):
-        execute(url, f"DELETE FROM gpuledger.{name}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.domain.quarantine.folds import KEY_TEXT_BYTES_MAX
+from gpuledger.domain.quarantine.checks import KEY_TEXT_BYTES_MAX
 from gpuledger.domain.quarantine.rows import ACCEPTED, OVERRIDDEN, STALE
 from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX
 from gpuledger.events.device import DeviceHealthChanged

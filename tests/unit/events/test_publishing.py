@@ -46,6 +46,8 @@ OURS = {
     SourceKind.HEALTH,
     SourceKind.MAINTENANCE,
     SourceKind.NODEWRITER,
+    SourceKind.REMEDIATION,
+    SourceKind.REMEDIATOR,
 }
 SOURCES = {
     SourceKind.AGENTS: "/nodes/n1/agent",
@@ -69,6 +71,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/edge/admission": {SourceKind.ADMISSION},
     "services/gpuledger/edge/watchers": {SourceKind.WATCHERS},
     "services/gpuledger/edge/nodewriter": {SourceKind.NODEWRITER},
+    "services/gpuledger/edge/remediator": {SourceKind.REMEDIATOR},
     "services/gpuledger/deciders/sources": {SourceKind.SOURCES},
     "services/gpuledger/deciders/inventory": {SourceKind.INVENTORY},
     "services/gpuledger/deciders/bootstrap": {SourceKind.BOOTSTRAP},
@@ -76,8 +79,10 @@ PUBLISHING_CODE = {
     "services/gpuledger/deciders/seals": {SourceKind.SEALS},
     "services/gpuledger/deciders/health": {SourceKind.HEALTH},
     "services/gpuledger/deciders/maintenance": {SourceKind.MAINTENANCE},
+    "services/gpuledger/deciders/remediation": {SourceKind.REMEDIATION},
     "services/gpuledger/tools/log_restore.py": {SourceKind.OPERATORS},
     "services/gpuledger/tools/quarantine": {SourceKind.OPERATORS},
+    "services/gpuledger/tools/remediation": {SourceKind.OPERATORS},
     "services/gpuledger/tools/history_retention.py": {SourceKind.OPERATORS},
 }
 NOT_PUBLISHED = {"PoolDefined", "PoolGone", "SettingsChanged"}

@@ -8,23 +8,29 @@ import pytest
 from gpuledger.db.json_columns import JSON_COLUMNS
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
 from gpuledger.events.device import DeviceMarked, Hardware
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import Drain, Isolation, LeavingPod, NodeDrainChanged, NodeDrainProgressed, OwnedDrain
 from gpuledger.events.node import NodeLabelled, WantedDevice
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.position import number_of
 from gpuledger.events.quarantine import QuarantineRulesApplied
+from gpuledger.events.remediation import RemediationRulesApplied, TreatedFault
+from gpuledger.events.rule import RuleEnforced
 from gpuledger.events.slice import DeviceClassDefined, SlicePublished, TaintRuleSet
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.replay import fold_until
 from gpuledger.tools.queries.backend import all_projections
 from support.dra_facts import allocated, availability_of, fact_at
+from support.events import event, message
 from support.fold_snapshots import CountingLedger, recorded_messages
 from support.maintenance import MaintenanceLog, observed, requested
 from support.quarantine import QuarantineLog, rules
+from support.remediation import RemediationLog, fault
 
 STORED = (
     QuarantineRulesApplied,
+    *(RemediationRulesApplied, TreatedFault),
     *(SlicePublished, ClaimRequested, ClaimAllocated, DeviceClassDefined, TaintRuleSet),
     *(NodeLabelled, DeviceMarked, Hardware, PoolDefined, WantedDevice, Isolation, Drain, OwnedDrain, LeavingPod),
 )
@@ -36,7 +42,7 @@ AS_RECORDED = "indexed_event.event"
 
 
 def messages() -> list[Message]:
-    """A recorded log, and behind it what no build had recorded by then: maintenance and quarantine of nodes."""
+    """A recorded log, and behind it what no build had recorded by then: maintenance, quarantine, remediation."""
     recorded, maintenance = recorded_messages(), MaintenanceLog()
     maintenance.record("maintained", observed(), 0)
     maintenance.record("maintained", requested(drain={}), 1)
@@ -45,7 +51,13 @@ def messages() -> list[Message]:
     maintenance.record("maintained", NodeDrainProgressed(intent=drain.id, left=1, pods=(left,)), 2)
     found = [*recorded, *maintenance.messages(number_of(recorded[-1].sequence))]
     quarantine = QuarantineLog("maintained", document=rules())
-    return [*found, *quarantine.messages(number_of(found[-1].sequence))]
+    found += quarantine.messages(number_of(found[-1].sequence))
+    in_force = event(RuleEnforced(), NodeHealthReported.TYPE, source="/services/sources", event_id="in-force")
+    found.append(message(in_force, number_of(found[-1].sequence) + 1))
+    remediation = RemediationLog()
+    remediation.record("n1", fault("0"), 10)
+    remediation.set_aside("n1", 11)
+    return [*found, *remediation.messages(number_of(found[-1].sequence))]
 
 
 async def documents(projection: Projection) -> list[tuple[str, str]]:

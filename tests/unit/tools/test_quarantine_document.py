@@ -8,8 +8,9 @@ import pytest
 from gpuledger.domain.quarantine.expressions import COMPILED_MAX, compiled
 from gpuledger.events.maintenance import Drain, NamespaceMode
 from gpuledger.events.quarantine import EXPRESSION_LENGTH_MAX, QUARANTINE
+from gpuledger.tools.document_forms import DOCUMENT_BYTES_MAX
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.quarantine.document import DOCUMENT_BYTES_MAX, parse
+from gpuledger.tools.quarantine.document import parse
 from support.paths import ROOT
 from support.quarantine import QuarantineLog, reported
 

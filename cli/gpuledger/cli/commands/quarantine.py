@@ -1,12 +1,12 @@
 """`gpuledger quarantine`: the rules by which reports of health monitors set nodes aside, and the circuit breaker."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuledger.cli.backend import open_backend
+from gpuledger.cli.commands.document_file import document_in
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.log.skip import Yes, confirm
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
@@ -20,7 +20,6 @@ from gpuledger.tools.queries.found_rows import RowDict
 
 app = typer.Typer(help="The rules that set nodes aside because of their health.", no_args_is_help=True)
 
-STDIN = "-"
 DIGEST_SHOWN_CHARS = 12
 
 _RULES = View(
@@ -150,18 +149,5 @@ async def _reset(data_dir: Path | None, reason: str, *, yes: bool) -> None:
 
 
 def rules_in(file: str) -> QuarantineRulesApplied:
-    """The rules in a file, or in stdin for `-`.
-
-    Raises:
-        CliError: it cannot be read.
-        RequestError: something is wrong with them.
-    """
-    return parse(_text(file), "stdin" if file == STDIN else file)
-
-
-def _text(file: str) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-    except OSError as error:
-        hint = "Name a file with rules, or - for stdin"
-        raise CliError(f"{file} cannot be read: {error.strerror or error}", hint, ExitCode.USAGE) from error
+    """The rules in a file, or in stdin for `-`; raises as `document_in` does."""
+    return document_in(file, parse)

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from gpuledger.domain.fact import Fact, counted_as_recorded
+from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, NodeFault, QuarantineRequest
 from gpuledger.domain.quarantine.rules import FORCED, RulesInForce
 from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
@@ -101,8 +102,8 @@ def _reason(data: Payload) -> str:
 
 def _counts(state: Quarantine, rules: RulesInForce, row: NodeFault, at: datetime) -> bool:
     """Whether a fault may lead to a request: it is fresh in both times, and its Node and its rule are there."""
-    is_fresh = at - min(row.observed_at, row.recorded_at) <= state.max_event_age()
-    return is_fresh and state.exists(row.node) and (row.ruleset == FORCED or row.ruleset in rules.by_name)
+    fresh = is_fresh(at, state.max_event_age(), row.observed_at, row.recorded_at)
+    return fresh and state.exists(row.node) and (row.ruleset == FORCED or row.ruleset in rules.by_name)
 
 
 class _Causes:

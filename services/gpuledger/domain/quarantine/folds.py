@@ -5,17 +5,27 @@ by event time holds. What was imported is history, and counts for nothing.
 """
 
 from datetime import datetime
-from hashlib import sha256
 from sys import intern
-from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
-from gpuledger.domain.health.entities import NODE_ENTITY, as_named, concerned
+from gpuledger.domain.health.entities import NODE_ENTITY
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine import rows
+from gpuledger.domain.quarantine.checks import (
+    ACTS,
+    CARD_LEFT,
+    About,
+    Check,
+    about,
+    check_of,
+    counted_time,
+    healthy_of,
+    key_text,
+)
+from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.quarantine.inputs import variables
-from gpuledger.domain.quarantine.rules import FORCED, RulesInForce, document_text
+from gpuledger.domain.quarantine.rules import RulesInForce, document_text
 from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, OWNER_PREFIX, Quarantine
 from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
 from gpuledger.events.health import NodeHealthReported
@@ -30,11 +40,6 @@ from gpuledger.events.quarantine import (
 )
 from gpuledger.events.subjects import NODE, origin_of
 
-KEY_TEXT_BYTES_MAX: Final = 255
-"""How long the names of a monitor, a check and an entity are in keys; PostgreSQL takes keys of 2,700 bytes."""
-
-_DIGEST_LENGTH: Final = 16
-_ACTS = "execute-remediation"
 _NO_LABELS = json_text({})
 
 
@@ -54,7 +59,7 @@ def _rules_applied(state: Quarantine, fact: Fact, data: QuarantineRulesApplied) 
 def _reported(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
     rules = state.rules()
     _forget(state, fact)
-    if rules is None or fact.event.imported or data.strategy != _ACTS:
+    if rules is None or fact.event.imported or data.strategy != ACTS:
         return
     if data.healthy:
         _healthy(state, fact, data)
@@ -67,59 +72,20 @@ def _unhealthy(state: Quarantine, fact: Fact, data: NodeHealthReported, rules: R
     for name, failure in evaluation.failed.items():
         count = _count(state, name)
         state.count.put(count._replace(failed=count.failed + 1, failure=failure, failed_at=fact.event.time))
-    names = [one.name for one in evaluation.matched] or ([FORCED] if data.quarantine.force else [])
-    for name in names:
+    for name in evaluation.names(forced=data.quarantine.force):
         count = _count(state, name)
         state.count.put(count._replace(matched=count.matched + 1))
-        for about in _about(data):
-            _put_fault(state, fact, data, name, about)
+        for one in about(data):
+            _put_fault(state, fact, data, name, one)
 
 
 def _count(state: Quarantine, ruleset: str) -> rows.RulesetCount:
     return state.count.get(ruleset) or rows.RulesetCount(ruleset, 0, 0, 0, "", None)
 
 
-class _Check(NamedTuple):
-    """A check of a monitor, as keys of rows have it."""
-
-    monitor: str
-    check_name: str
-
-
-_CARD_LEFT = _Check("", "")
-
-
-def _check_of(data: NodeHealthReported) -> _Check:
-    return _Check(_key_text(data.monitor), _key_text(data.check))
-
-
-class _About(NamedTuple):
-    """An entity as keys of rows have it, and how its monitor names it where that is not the same; else empty."""
-
-    entity: str
-    alias: str
-
-
-def _about(data: NodeHealthReported) -> list[_About]:
-    entities = [_key_text(one.entity) for one in concerned(data)]
-    names = [_key_text(one.entity) for one in as_named(data)]
-    if len(names) != len(entities):  # Which name is that of which card does not show.
-        return [_About(one, "") for one in entities]
-    return [_About(one, name if name != one else "") for one, name in zip(entities, names, strict=True)]
-
-
-def _key_text(text: str) -> str:
-    """A text as a part of a key, which PostgreSQL bounds in bytes: a longer one ends in a digest."""
-    raw = text.encode()
-    if len(raw) <= KEY_TEXT_BYTES_MAX:
-        return text
-    kept = raw[: KEY_TEXT_BYTES_MAX - _DIGEST_LENGTH - 1].decode(errors="ignore")
-    return f"{kept}-{sha256(raw).hexdigest()[:_DIGEST_LENGTH]}"
-
-
-def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, about: _About) -> None:
+def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset: str, about: About) -> None:
     entity, alias = about
-    node, time, report, check = intern(fact.event.subject), _counted_time(fact), fact.event.id, _check_of(data)
+    node, time, report, check = intern(fact.event.subject), counted_time(fact), fact.event.id, check_of(data)
     before = state.fault.get((node, ruleset, *check, entity))
     if _is_over(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
         return
@@ -132,28 +98,22 @@ def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset:
         count = _count(state, ruleset)
         state.count.put(count._replace(dropped=count.dropped + 1))
         return
-    is_fresh = recorded_at - observed_at <= state.max_event_age()
     row = rows.NodeFault(
         node, intern(ruleset), *check, entity, alias, report, report, time, time, observed_at, recorded_at, rows.PENDING
     )  # fmt: skip
-    if is_fresh:
+    if is_fresh(recorded_at, state.max_event_age(), observed_at):
         state.fault.put(row)
         state.pend(node, report)
     else:
         state.outdate([row])
 
 
-def _counted_time(fact: Fact) -> datetime:
-    """When a report counts as made: no clock that is ahead keeps the reports behind it from counting."""
-    return min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
-
-
-def _is_over(state: Quarantine, node: str, check: _Check, entity: str, time: datetime) -> bool:
+def _is_over(state: Quarantine, node: str, check: Check, entity: str, time: datetime) -> bool:
     """Whether what a report of this time says is over: something was healthy after that, or the Node was gone."""
     found = state.node.get(node)
     if found is not None and is_late(found.former_ended_at, time):
         return True
-    keys = (*((*check, one) for one in {entity, NODE_ENTITY}), (*_CARD_LEFT, entity))
+    keys = (*((*check, one) for one in {entity, NODE_ENTITY}), (*CARD_LEFT, entity))
     healthy = (state.healthy.get((node, *key)) for key in keys)
     return any(row is not None and is_late(row.healthy_at, time) for row in healthy)
 
@@ -168,29 +128,30 @@ def _card_reported(state: Quarantine, fact: Fact, data: DeviceHealthChanged) -> 
 
 def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
     """End what is healthy again: an agent that has just started, or lacks a card, cannot say which one that is."""
-    node, time, check = fact.event.subject, _counted_time(fact), _check_of(data)
-    healthy = {_key_text(one.entity) for one in (*concerned(data), *as_named(data))}
-    if data.devices:
-        healthy.discard(NODE_ENTITY)
+    node, time = fact.event.subject, counted_time(fact)
+    healthy = healthy_of(data)
     for row in state.fault.where("node", node):
-        is_about = row.entity in healthy or NODE_ENTITY in healthy or (not data.devices and row.alias in healthy)
-        if is_about and (row.monitor, row.check_name) == check and not is_late(row.changed_at, time):
+        if healthy.ends(Check(row.monitor, row.check_name), row.entity, row.alias) and not is_late(
+            row.changed_at, time
+        ):
             state.fault.delete(state.fault.key_of(row))
             state.touch(node, row)
-    state.note_healthy(node, [rows.HealthyCheck(intern(node), *check, one, time) for one in sorted(healthy)])
+    state.note_healthy(
+        node, [rows.HealthyCheck(intern(node), *healthy.check, one, time) for one in sorted(healthy.entities)]
+    )
 
 
 def _detached(state: Quarantine, fact: Fact, data: DeviceDetached) -> None:
     """A card left its slot, whose name begins with that of the node, and its faults with it."""
     if fact.event.imported:
         return
-    node, card, time = intern(data.slot.partition("/")[0]), _key_text(fact.event.subject), _counted_time(fact)
+    node, card, time = intern(data.slot.partition("/")[0]), key_text(fact.event.subject), counted_time(fact)
     _forget(state, fact)
     for row in state.fault.where("node", node):
         if row.entity == card and not is_late(row.changed_at, time):
             state.fault.delete(state.fault.key_of(row))
             state.touch(node, row)
-    state.note_healthy(node, [rows.HealthyCheck(node, *_CARD_LEFT, card, time)])
+    state.note_healthy(node, [rows.HealthyCheck(node, *CARD_LEFT, card, time)])
 
 
 def _labelled(state: Quarantine, fact: Fact, data: NodeLabelled) -> None:

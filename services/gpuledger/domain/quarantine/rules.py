@@ -29,6 +29,10 @@ class Evaluation(NamedTuple):
     matched: tuple[QuarantineRuleset, ...]
     failed: Mapping[str, str]
 
+    def names(self, *, forced: bool) -> list[str]:
+        """The names of the rulesets that it counts for; `forced`: it is to act without any that matches."""
+        return [one.name for one in self.matched] or ([FORCED] if forced else [])
+
 
 class Verdict(NamedTuple):
     """What came of a ruleset for a report: the `expression` that does not hold, or the `failure` of one.

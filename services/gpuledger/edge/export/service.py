@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import psycopg
 import structlog
@@ -25,6 +25,7 @@ from gpuledger.edge.export.delivery import Delivery
 from gpuledger.edge.export.errors import ExportError, ExportStoppedError
 from gpuledger.edge.export.format import Parcel, Place, document_of, encoded, grouped
 from gpuledger.edge.export.sender import Sender
+from gpuledger.edge.leadership import RestartPolicy, Restarts
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import (
     ORIGIN,
@@ -42,10 +43,16 @@ from gpuledger.ledger.errors import LedgerError, LedgerUnavailableError
 from gpuledger.ledger.identity import anchor_of
 from gpuledger.projection.continuity import check_generation, check_ledger_id
 from gpuledger.projection.replay import sequence_at
-from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
+from gpuledger.runtime.backoff import Jitter, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.export_settings import HEAD, START, ExportSettings, begin_time
 from gpuledger.runtime.tasks import run_until_one_ends
+
+TRANSIENT: Final = (LedgerUnavailableError, *DATABASE_TRANSIENT)
+"""Errors after which the export goes on by itself."""
+
+STOPPING: Final = (LedgerError, ExportError, DatabaseError, psycopg.Error)
+"""All others that it may meet."""
 
 log = structlog.get_logger("gpuledger.export")
 
@@ -89,13 +96,15 @@ class Exporter:
         self._first: Message | None = None
         self._lag_events: int | None = None
         self._behind_since: datetime | None = None
-        self._reason: str | None = None
-        self._is_stopped = False
+        bounds = self._bounds
+        self._restarts = Restarts(
+            "export", RestartPolicy(bounds.interruptions, bounds.stopped_retry_s, TRANSIENT, STOPPING), jitter
+        )
 
     def health(self) -> ExportHealth:
         """How far the export is, and what is wrong if anything is."""
-        state, reason = "waiting", self._reason
-        if self._is_stopped:
+        state, reason = "waiting", self._restarts.problem
+        if self._restarts.is_stopped:
             state = "stopped"
         elif self._delivery is not None:
             state, reason = ("retrying", self._delivery.trouble) if self._delivery.trouble else ("exporting", None)
@@ -103,22 +112,11 @@ class Exporter:
 
     async def run(self) -> None:
         """Export until cancelled, recovering from servers that go away."""
-        retries, clock = Retries(self._bounds.interruptions, self._jitter), asyncio.get_running_loop().time
-        while True:
-            begun_s = clock()
-            try:
-                await self._stand_by_and_lead()
-            except (LedgerUnavailableError, *DATABASE_TRANSIENT) as error:
-                if clock() - begun_s >= self._bounds.interruptions.healthy_after_s:
-                    retries.reset()
-                self._reason, pause_s = str(error).strip(), retries.pause_s()
-                log.warning("export.interrupted", reason=self._reason, retry_s=round(pause_s, 3))
-            except (LedgerError, ExportError, DatabaseError, psycopg.Error) as error:
-                self._reason, self._is_stopped = str(error).strip(), True
-                metrics.stopped(is_stopped=True)
-                pause_s = self._bounds.stopped_retry_s
-                log.error("export.stopped", reason=self._reason, retry_s=pause_s)
-            await asyncio.sleep(pause_s)
+        await self._restarts.run(self._stand_by_and_lead, self._ended)
+
+    def _ended(self) -> None:
+        if self._restarts.is_stopped:
+            metrics.stopped(is_stopped=True)
 
     async def _stand_by_and_lead(self) -> None:
         async with connect(self._database_url, application_name="gpuledger export") as connection:
@@ -140,7 +138,8 @@ class Exporter:
         async with aclosing(Sender(settings, bounds, self._clock)) as sender:
             delivery = Delivery(sender, store, held, settings, bounds, self._jitter, self._moved)
             await delivery.begin()
-            self._delivery, self._is_stopped, self._reason = delivery, False, None
+            self._delivery = delivery
+            self._restarts.recovered()
             metrics.active(is_active=True)
             metrics.stopped(is_stopped=False)
             log.info("export.leading", endpoint=settings.endpoint, position=str(cursor.at))

@@ -18,8 +18,8 @@ from gpuledger.edge.nodewriter import metrics
 from gpuledger.edge.nodewriter.decide import superseded
 from gpuledger.edge.nodewriter.intents import Intent, Intents, Outcome
 from gpuledger.edge.nodewriter.plan import plan
-from gpuledger.edge.nodewriter.recorder import OutcomeRecorder
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
+from gpuledger.edge.outcomes import OutcomeRecorder
 from gpuledger.events.maintenance import NodeIsolationApplied, NodeIsolationFailed, NodeIsolationSuperseded
 from gpuledger.events.payload import truncated
 from gpuledger.runtime.backoff import Jitter

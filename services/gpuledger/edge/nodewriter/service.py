@@ -14,37 +14,34 @@ import asyncio
 from functools import partial
 from typing import Final, NamedTuple
 
-import structlog
-
 from gpuledger.db.engine import DATABASE_TRANSIENT
-from gpuledger.db.locks import NODEWRITER_LOCK, while_locked
+from gpuledger.db.locks import NODEWRITER_LOCK
 from gpuledger.edge.kube.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import ForeignClusterError, KubeError
-from gpuledger.edge.kube.ownership import confirm_owner
+from gpuledger.edge.kube.errors import KubeError
 from gpuledger.edge.kube.work_queue import WorkQueue
+from gpuledger.edge.leadership import Election, OwnedCluster, RestartPolicy, Restarts
 from gpuledger.edge.nodewriter import metrics
 from gpuledger.edge.nodewriter.drainer import Drainer
 from gpuledger.edge.nodewriter.executor import Executor, Tools
 from gpuledger.edge.nodewriter.intents import Intents, IntentsProjection
-from gpuledger.edge.nodewriter.recorder import OutcomeRecorder
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
+from gpuledger.edge.outcomes import OutcomeRecorder
 from gpuledger.events.position import ORIGIN, Offset
+from gpuledger.events.publishing import SourceKind
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, PublishError
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.kept_fold import KeptFold
-from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
+from gpuledger.runtime.backoff import Jitter, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.tasks import run_until_one_fails
 
 TRANSIENT: Final = (LedgerUnavailableError, LogChangedError, PublishError, KubeError, *DATABASE_TRANSIENT)
 """Errors after which the node writer starts anew."""
-
-log = structlog.get_logger("gpuledger.nodewriter")
 
 
 class NodeWriterHealth(NamedTuple):
@@ -84,17 +81,18 @@ class NodeWriter:
         self._settings = settings or NodeWriterSettings()
         self._clock = clock
         self._jitter = jitter
-        self._cluster = cluster or client.url
+        self._owned = OwnedCluster(SourceKind.NODEWRITER, client, ledger.identity.ledger_id, cluster or client.url)
         self._leader: _Leader | None = None
-        self._problem: str | None = None
-        self._is_stopped = False
+        bounds = self._settings
+        policy = RestartPolicy(bounds.restart_backoff, bounds.stopped_retry_s, TRANSIENT, (ProjectionError,))
+        self._restarts = Restarts(SourceKind.NODEWRITER, policy, jitter)
 
     def health(self) -> NodeWriterHealth:
         """The present state."""
-        reason = self._followed.problem or self._problem
+        reason = self._followed.problem or self._restarts.problem
         if self._followed.problem is None and self._leader is not None:
             return self._leader.health(reason)
-        state = "log-changed" if self._followed.problem else "stopped" if self._is_stopped else "standing-by"
+        state = "log-changed" if self._followed.problem else "stopped" if self._restarts.is_stopped else "standing-by"
         return NodeWriterHealth(state, ORIGIN, 0, 0, reason)
 
     async def run(self) -> None:
@@ -103,38 +101,24 @@ class NodeWriter:
         An event that does not fold stops the writing: it is logged, and folded again after a while, because an operator
         may skip that position.
         """
-        retries = Retries(self._settings.restart_backoff, self._jitter)
-        while True:
-            try:
-                await self._followed.wait()
-                await while_locked(
-                    self._database_url,
-                    NODEWRITER_LOCK,
-                    partial(self._followed.while_followed, self._lead),
-                    application_name="gpuledger nodewriter",
-                    check=self._settings.lock_check,
-                )
-            except TRANSIENT as error:
-                if self._leader is not None and self._leader.has_followed:
-                    retries.reset()
-                pause_s, self._problem = retries.pause_s(), str(error).strip()
-                log.warning("nodewriter.interrupted", reason=self._problem, retry_s=round(pause_s, 3))
-            except ProjectionError as error:
-                pause_s, self._problem, self._is_stopped = self._settings.stopped_retry_s, str(error), True
-                log.error("nodewriter.stopped", reason=self._problem, retry_s=pause_s)
-            self._leader = None
-            metrics.ACTIVE.set(0)
-            await asyncio.sleep(pause_s)
+        settings = self._settings
+        election = Election(SourceKind.NODEWRITER, self._database_url, NODEWRITER_LOCK, settings.lock_check)
+        await self._restarts.run(partial(election.lead, self._followed, self._lead), self._ended)
+
+    def _ended(self) -> None:
+        self._leader = None
+        metrics.ACTIVE.set(0)
 
     async def _lead(self) -> None:
-        await self._confirm_owner()
+        await self._owned.confirm()
         kept = KeptFold(IntentsProjection(), self._ledger, self._database_url, self._settings.snapshots)
-        self._leader = _Leader(self._ledger, kept, self._settings, self._tools())
-        await run_until_one_fails([self._fold_and_write(self._leader), kept.run(), self._keep_owner()])
+        self._leader = _Leader(self._ledger, kept, self._settings, self._tools(), self._restarts)
+        keep = self._owned.keep(self._settings.ownership_check_s)
+        await run_until_one_fails([self._fold_and_write(self._leader), kept.run(), keep])
 
     async def _fold_and_write(self, leader: "_Leader") -> None:
         await leader.fold_to_head()
-        self._problem, self._is_stopped = None, False
+        self._restarts.recovered()
         metrics.ACTIVE.set(1)
         await leader.run()
 
@@ -142,38 +126,26 @@ class NodeWriter:
         settings, now = self._settings, asyncio.get_running_loop().time
         limiter = RateLimiter(settings.requests_per_s, settings.requests_burst, now)
         breaker = CircuitBreaker(limiter, settings.backoff, self._jitter, now)
-        recorder = OutcomeRecorder(self._ledger, settings, self._clock, self._jitter)
+        recorder = OutcomeRecorder(SourceKind.NODEWRITER, self._ledger, settings.backoff, self._clock, self._jitter)
         return Tools(self._client, breaker, recorder, settings, self._clock, self._jitter)
-
-    async def _confirm_owner(self) -> None:
-        await confirm_owner(self._client, self._ledger.identity.ledger_id, self._cluster)
-
-    async def _keep_owner(self) -> None:
-        """Look again from time to time; raises ForeignClusterError once the cluster belongs to another ledger."""
-        while True:
-            await asyncio.sleep(self._settings.ownership_check_s)
-            try:
-                await self._confirm_owner()
-            except ForeignClusterError:
-                raise
-            except KubeError as error:
-                log.warning("nodewriter.owner-unread", reason=str(error))
 
 
 class _Leader:
     """Folds and writes from getting the lock to losing it."""
 
-    def __init__(self, ledger: Ledger, kept: KeptFold, settings: NodeWriterSettings, tools: Tools) -> None:
+    def __init__(
+        self, ledger: Ledger, kept: KeptFold, settings: NodeWriterSettings, tools: Tools, restarts: Restarts
+    ) -> None:
         self._ledger = ledger
         self._kept = kept
         self._settings = settings
+        self._restarts = restarts
         self._intents = Intents()
         self._fold = Fold(IntentsProjection(), ledger.generations, state=self._intents)
         self._queue = WorkQueue[str](asyncio.get_running_loop().time)
         self._executor = Executor(self._intents, self._queue, tools)
         self._drainer = Drainer(self._intents, WorkQueue[str](asyncio.get_running_loop().time), tools)
         self._is_folded = False
-        self.has_followed = False
 
     def health(self, reason: str | None) -> NodeWriterHealth:
         """The present state."""
@@ -202,7 +174,7 @@ class _Leader:
 
     async def _follow(self) -> None:
         async with self._ledger.read(self._fold.sequence, anchor=self._kept.anchor(self._fold)) as reader:
-            self.has_followed = True
+            self._restarts.followed()
             while True:
                 self._apply(await reader.next_batch(self._settings.messages_per_batch))
 

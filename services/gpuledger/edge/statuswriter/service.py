@@ -15,13 +15,14 @@ import structlog
 from prometheus_client.registry import Collector
 
 from gpuledger.db.engine import DATABASE_TRANSIENT
-from gpuledger.db.locks import STATUSWRITER_LOCK, while_locked
+from gpuledger.db.locks import STATUSWRITER_LOCK
 from gpuledger.edge.kube.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import component_daemon_sets, node_feature_rule
 from gpuledger.edge.kube.errors import ForeignClusterError
 from gpuledger.edge.kube.ownership import owner
 from gpuledger.edge.kube.work_queue import WorkQueue
+from gpuledger.edge.leadership import Election, RestartPolicy, Restarts
 from gpuledger.edge.statuswriter.cache.informer import Informer
 from gpuledger.edge.statuswriter.desired.components import Components
 from gpuledger.edge.statuswriter.desired.coverage import CoverageChecks
@@ -49,7 +50,7 @@ from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.kept_fold import KeptFold
-from gpuledger.runtime.backoff import Jitter, Retries, system_jitter
+from gpuledger.runtime.backoff import Jitter, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.runtime.tasks import run_until_one_fails
@@ -105,7 +106,9 @@ class StatusWriter:
         self._clock = clock
         self._jitter = jitter
         self._leader: _Leader | None = None
-        self._stopped: str | None = None
+        bounds = self._settings
+        policy = RestartPolicy(bounds.restart_backoff, bounds.stopped_retry_s, TRANSIENT, (ProjectionError,))
+        self._restarts = Restarts("statuswriter", policy, jitter)
         self._ownership = Ownership(
             client,
             lambda: owner(ledger.identity.ledger_id, clock()),
@@ -116,15 +119,16 @@ class StatusWriter:
 
     def health(self) -> StatusWriterHealth:
         """The present state."""
-        if self._stopped is not None or self._leader is None:
-            reason = self._followed.problem or self._stopped or self._ownership.problem
+        if self._restarts.is_stopped or self._leader is None:
+            stopped = self._restarts.problem if self._restarts.is_stopped else None
+            reason = self._followed.problem or stopped or self._ownership.problem
             return StatusWriterHealth(self._idle_state(), 0, 0, 0, 0, (), reason)
         return self._leader.health()
 
     def _idle_state(self) -> str:
         if self._followed.problem is not None:
             return "log-changed"
-        if self._stopped is not None:
+        if self._restarts.is_stopped:
             return "stopped"
         if self._ownership.problem is not None:
             return "foreign-cluster" if self._ownership.is_foreign else "claiming"
@@ -136,33 +140,14 @@ class StatusWriter:
         An event that does not fold stops the writing: it is logged, and folded again after a while, because an operator
         may skip that position.
         """
-        retries = Retries(self._settings.restart_backoff, self._jitter)
-        while True:
-            try:
-                await self._followed.wait()
-                await self._wait_and_lead()
-            except TRANSIENT as error:
-                if self._leader is not None and self._leader.has_followed:
-                    retries.reset()
-                pause_s = retries.pause_s()
-                log.warning("statuswriter.interrupted", reason=str(error).strip(), retry_s=pause_s)
-            except ProjectionError as error:
-                self._stopped = str(error)
-                pause_s = self._settings.stopped_retry_s
-                HANDLER_ERRORS.labels("ledger").inc()
-                log.error("statuswriter.stopped", reason=self._stopped, retry_s=pause_s)
-            self._leader = None
-            ACTIVE.set(0)
-            await asyncio.sleep(pause_s)
+        election = Election("statuswriter", self._database_url, STATUSWRITER_LOCK, self._settings.lock_check)
+        await self._restarts.run(partial(election.lead, self._followed, self._lead), self._ended)
 
-    async def _wait_and_lead(self) -> None:
-        await while_locked(
-            self._database_url,
-            STATUSWRITER_LOCK,
-            partial(self._followed.while_followed, self._lead),
-            application_name="gpuledger statuswriter",
-            check=self._settings.lock_check,
-        )
+    def _ended(self) -> None:
+        self._leader = None
+        ACTIVE.set(0)
+        if self._restarts.is_stopped:
+            HANDLER_ERRORS.labels("ledger").inc()
 
     async def _lead(self) -> None:
         while True:
@@ -177,7 +162,7 @@ class StatusWriter:
         now = asyncio.get_running_loop().time
         context = WriteContext(self._client, self._settings, self._clock, now, self._jitter)
         kept = KeptFold(DesiredProjection(), self._ledger, self._database_url, self._settings.snapshots)
-        self._leader = _Leader(self._ledger, kept, context)
+        self._leader = _Leader(self._ledger, kept, context, self._restarts)
         try:
             await run_until_one_fails([self._fold_and_work(self._leader), kept.run(), self._ownership.keep()])
         finally:
@@ -185,7 +170,7 @@ class StatusWriter:
 
     async def _fold_and_work(self, leader: "_Leader") -> None:
         await leader.fold_to_head()
-        self._stopped = None
+        self._restarts.recovered()
         with registered(leader.collectors()):
             await run_until_one_fails(leader.work())
 
@@ -193,17 +178,17 @@ class StatusWriter:
 class _Leader:
     """Folds, plans and writes from getting the lock to losing it."""
 
-    def __init__(self, ledger: Ledger, kept: KeptFold, context: WriteContext) -> None:
+    def __init__(self, ledger: Ledger, kept: KeptFold, context: WriteContext, restarts: Restarts) -> None:
         settings = context.settings
         self._ledger = ledger
         self._kept = kept
         self._context = context
+        self._restarts = restarts
         self._desired = DesiredState()
         self._fold = Fold(DesiredProjection(), ledger.generations, state=self._desired)
         self._was_enabled = False
         self._settings_before = self._desired.settings_in_force()
         self._is_folded = False
-        self.has_followed = False
         self._queue = WorkQueue[Key](context.now)
         components = Components(settings.components, component_daemon_sets())
         is_kept = {Kind.COMPONENT: components.are_kept, Kind.KUBE_NODE: components.label_nodes}
@@ -275,7 +260,7 @@ class _Leader:
 
     async def _follow_ledger(self) -> None:
         async with self._ledger.read(self._fold.sequence, anchor=self._kept.anchor(self._fold)) as reader:
-            self.has_followed = True
+            self._restarts.followed()
             while True:
                 self._apply(await reader.next_batch(self._context.settings.messages_per_batch))
 

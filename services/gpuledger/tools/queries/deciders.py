@@ -5,6 +5,7 @@ from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
+from gpuledger.deciders.remediation.projection import RemediationProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.projection.definition import Projection
@@ -19,5 +20,6 @@ def deciders() -> list[Projection]:
         PoolsProjection(),
         HealthProjection(),
         MaintenanceProjection(),
+        RemediationProjection(),
         SealsProjection(),
     ]

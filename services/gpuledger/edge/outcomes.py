@@ -4,46 +4,66 @@ An outcome's id follows from its intent's, so one that is recorded again after a
 """
 
 import asyncio
-from typing import Final
+from datetime import datetime
+from typing import Protocol
 
 import structlog
 
-from gpuledger.edge.nodewriter.drain_intents import DrainIntent, DrainOutcome, DrainReport
-from gpuledger.edge.nodewriter.intents import Intent, Outcome
-from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.ids import derived_id
-from gpuledger.events.maintenance import NodePodDeletionRequested
+from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import SourceKind
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
 from gpuledger.ledger.own import publish_own
-from gpuledger.runtime.backoff import Jitter, Retries
+from gpuledger.runtime.backoff import Backoff, Jitter, Retries
 from gpuledger.runtime.clock import Clock, NewId, random_id
 
-Recorded = Outcome | DrainOutcome | DrainReport | NodePodDeletionRequested
 
-SOURCE: Final = f"/services/{SourceKind.NODEWRITER}"
+class RecordedIntent(Protocol):
+    """An intent about a node."""
 
-log = structlog.get_logger("gpuledger.nodewriter")
+    @property
+    def node(self) -> str:
+        """The node."""
+
+    @property
+    def intent(self) -> str:
+        """The id of its event."""
+
+    @property
+    def time(self) -> datetime:
+        """When it was decided."""
+
+    @property
+    def correlation(self) -> str:
+        """The first event of its chain."""
 
 
 class OutcomeRecorder:
     """Publishes outcomes in the order of their numbers: one alone at once, and those that wait meanwhile together."""
 
     def __init__(
-        self, ledger: Ledger, settings: NodeWriterSettings, clock: Clock, jitter: Jitter, new_id: NewId = random_id
+        self,
+        service: SourceKind,
+        ledger: Ledger,
+        backoff: Backoff,
+        clock: Clock,
+        jitter: Jitter,
+        new_id: NewId = random_id,
     ) -> None:
+        self._service = service
+        self._log = structlog.get_logger(f"gpuledger.{service}")
         self._ledger = ledger
         self._clock = clock
-        self._retries = Retries(settings.backoff, jitter)
+        self._retries = Retries(backoff, jitter)
         self._new_id = new_id
         self._epoch = new_id()
         self._number = 0
         self._publishing = asyncio.Lock()
         self._waiting: dict[Outgoing, None] = {}
 
-    async def record(self, intent: Intent | DrainIntent, outcome: Recorded, part: str = "") -> None:
+    async def record(self, intent: RecordedIntent, outcome: Payload, part: str = "") -> None:
         """Return once the ledger has the outcome, or that part of what is recorded of an intent: each has one id.
 
         Raises:
@@ -56,12 +76,12 @@ class OutcomeRecorder:
                 messages, self._waiting = list(self._waiting), {}
                 await self._publish(messages)
 
-    def _message(self, intent: Intent | DrainIntent, outcome: Recorded, part: str) -> Outgoing:
+    def _message(self, intent: RecordedIntent, outcome: Payload, part: str) -> Outgoing:
         self._number += 1
         subject = f"{intent.node}/{part}" if part else intent.node
         event = Event(
             derived_id(intent.intent, outcome.TYPE, subject),
-            SOURCE,
+            f"/services/{self._service}",
             outcome.TYPE,
             intent.node,
             max(self._clock(), intent.time),
@@ -81,7 +101,7 @@ class OutcomeRecorder:
                 raise
             except (LedgerUnavailableError, PublishError) as error:
                 pause_s = self._retries.pause_s()
-                log.warning("nodewriter.outcome-waits", reason=str(error), retry_s=round(pause_s, 3))
+                self._log.warning(f"{self._service}.outcome-waits", reason=str(error), retry_s=round(pause_s, 3))
                 await asyncio.sleep(pause_s)
             else:
                 self._retries.reset()

@@ -1,0 +1,365 @@
+"""Folds remedies, faults, how far nodes are set aside, and outcomes into the state of the remediation. Pure.
+
+A report is judged by the remedies and the rules of quarantine in force where it stands in the log. A fault is ready for
+its remedy once its node is set aside for it and drained; whatever makes it ready is what the service then assesses.
+What was imported is history, and counts for nothing.
+"""
+
+from datetime import datetime
+from sys import intern
+from typing import Final
+
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
+from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.quarantine.checks import ACTS, About, Check, about, check_of, counted_time, healthy_of, key_text
+from gpuledger.domain.quarantine.freshness import is_fresh
+from gpuledger.domain.quarantine.inputs import variables
+from gpuledger.domain.quarantine.rules import document_text as quarantine_text
+from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, OWNER_PREFIX
+from gpuledger.domain.remediation import rows
+from gpuledger.domain.remediation.rules import document_text
+from gpuledger.domain.remediation.state import QUARANTINE_DOCUMENT, Remediations
+from gpuledger.events.device import DeviceDetached
+from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.maintenance import (
+    NodeDrainChanged,
+    NodeDrainFinished,
+    NodeDrainSuperseded,
+    NodeIsolationApplied,
+    NodeIsolationChanged,
+    NodeIsolationFailed,
+    NodeIsolationSuperseded,
+    NodeMaintenanceReleased,
+    NodeMaintenanceRequested,
+)
+from gpuledger.events.node import NodeLabelled, NodeUnlabelled
+from gpuledger.events.publishing import SourceKind, source_kind
+from gpuledger.events.quarantine import QuarantineRulesApplied
+from gpuledger.events.remediation import (
+    REMEDIATION,
+    RemediationAttentionRequested,
+    RemediationCancelled,
+    RemediationCreated,
+    RemediationFinished,
+    RemediationRequested,
+    RemediationRulesApplied,
+    RemediationSuperseded,
+    TreatedFault,
+)
+
+_NO_LABELS: Final = json_text({})
+_RESULTS: Final = {
+    "Succeeded": rows.SUCCEEDED, "Failed": rows.FAILED, "TimedOut": rows.TIMED_OUT, "Refused": rows.REFUSED,
+}  # fmt: skip
+
+
+def _rules_applied(state: Remediations, fact: Fact, data: RemediationRulesApplied) -> None:
+    _put_document(state, fact, REMEDIATION, data, document_text(data))
+
+
+def _quarantine_applied(state: Remediations, fact: Fact, data: QuarantineRulesApplied) -> None:
+    _put_document(state, fact, QUARANTINE_DOCUMENT, data, quarantine_text(data))
+
+
+def _put_document(
+    state: Remediations, fact: Fact, key: str, data: RemediationRulesApplied | QuarantineRulesApplied, text: str
+) -> None:
+    if not fact.event.imported:
+        applied_at = counted_as_recorded(fact.event, fact.recorded_ns)
+        state.document.put(rows.RemediationDocument(key, data.digest, data.file, applied_at, fact.event.id, text))
+
+
+# What is reported.
+
+
+def _reported(state: Remediations, fact: Fact, data: NodeHealthReported) -> None:
+    state.forget(counted_as_recorded(fact.event, fact.recorded_ns))
+    if fact.event.imported or data.strategy != ACTS:
+        return
+    if data.healthy:
+        _healthy(state, fact, data)
+    elif not data.quarantine.skip:
+        _unhealthy(state, fact, data)
+
+
+def _unhealthy(state: Remediations, fact: Fact, data: NodeHealthReported) -> None:
+    remedies, rules = state.remedies(), state.quarantine_rules()
+    if remedies is None or rules is None or remedies.of_action(data.action, data.custom_action or "") is None:
+        return
+    evaluation = rules.evaluate(variables(fact.event, data, state.labels_of, rules.event_fields))
+    if names := evaluation.names(forced=data.quarantine.force):
+        for one in about(data):
+            _put_fault(state, fact, data, one, json_text(names))
+        _review(state, fact, fact.event.subject)
+
+
+def _put_fault(state: Remediations, fact: Fact, data: NodeHealthReported, one: About, rulesets: str) -> None:
+    node, check, time = intern(fact.event.subject), check_of(data), counted_time(fact)
+    before = state.fault.get((node, *check, one.entity))
+    if before is not None and is_late(before.changed_at, time):
+        return
+    recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
+    observed_at = time if data.first_at is None else min(time, storable(data.first_at))
+    if before is None and len(state.fault.by["node"].get(node)) >= FAULTS_PER_NODE_MAX:
+        return
+    if before is None or before.state in (rows.HEALTHY, rows.STALE):
+        before = rows.RemediationFault(
+            node, *check, *one, _device(one), fact.event.id, data.action, data.custom_action or "", rulesets, False,
+            time, observed_at, recorded_at, rows.WAITING, "", "", "", None,
+        )  # fmt: skip
+    row = before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at)
+    if row.state == rows.TREATED and _came_back(state, row, time):
+        row = row._replace(state=rows.WAITING, report=fact.event.id, remedy="")
+    if is_fresh(recorded_at, state.quarantine_age(), observed_at):
+        requested = (state.quarantined.get((node, name)) for name in row.ruleset_names())
+        row = row._replace(is_accepted=row.is_accepted or any(one is not None for one in requested))
+    state.fault.put(row)
+
+
+def _device(one: About) -> str:
+    return one.entity if one.entity.startswith("GPU-") else ""
+
+
+def _came_back(state: Remediations, row: rows.RemediationFault, time: datetime) -> bool:
+    """Whether a report comes after the remediation of its fault had succeeded."""
+    found = state.remediation.get(row.remediation)
+    return found is None or (found.state == rows.SUCCEEDED and found.ended_at is not None and found.ended_at < time)
+
+
+def _healthy(state: Remediations, fact: Fact, data: NodeHealthReported) -> None:
+    node, time, healthy = fact.event.subject, counted_time(fact), healthy_of(data)
+    for row in state.standing(node):
+        check = Check(row.monitor, row.check_name)
+        if healthy.ends(check, row.entity, row.alias) and not is_late(row.changed_at, time):
+            state.end_fault(row, time)
+    _faults_ended(state, node)
+
+
+def _detached(state: Remediations, fact: Fact, data: DeviceDetached) -> None:
+    """A card left its slot, whose name begins with that of the node, and its faults with it."""
+    if fact.event.imported:
+        return
+    node, card, time = data.slot.partition("/")[0], key_text(fact.event.subject), counted_time(fact)
+    for row in state.standing(node):
+        if row.entity == card and not is_late(row.changed_at, time):
+            state.end_fault(row, time)
+    _faults_ended(state, node)
+
+
+def _faults_ended(state: Remediations, node: str) -> None:
+    """Nobody has to look any more where no fault needs it that has the node set aside."""
+    if not any(row.state == rows.ATTENTION for row in state.standing(node)):
+        for row in state.attention.where("node", node):
+            state.attention.delete(state.attention.key_of(row))
+    state.touch(node)
+
+
+# How far nodes are set aside.
+
+
+def _labelled(state: Remediations, fact: Fact, data: NodeLabelled) -> None:
+    _put_node(state, fact, data.uid, json_text(data.labels))
+
+
+def _unlabelled(state: Remediations, fact: Fact, _data: NodeUnlabelled) -> None:
+    _put_node(state, fact, None, _NO_LABELS)
+
+
+def _put_node(state: Remediations, fact: Fact, uid: str | None, labels: str) -> None:
+    """A Node that is gone takes its faults along, as it does in the quarantine."""
+    node, time = intern(fact.event.subject), fact.event.time
+    before = state.node.get(node)
+    if before is None or not is_late(before.observed_at, time):
+        row = before or _unknown(node, time)
+        if before is not None and before.uid != uid:
+            row = _unknown(node, time)
+            for fault in state.standing(node):
+                if uid is None or fault.changed_at < time:
+                    state.end_fault(fault, time)
+            _faults_ended(state, node)
+        row = row._replace(uid=uid, labels=labels, observed_at=time)
+        state.node.put(row)
+        state.node_ends.note(row)
+    state.node_ends.forget(fact)
+
+
+def _unknown(node: str, time: datetime) -> rows.RemediationNode:
+    return rows.RemediationNode(node, None, _NO_LABELS, time, "", False, False, "", False)
+
+
+def _requested(state: Remediations, fact: Fact, data: NodeMaintenanceRequested) -> None:
+    if fact.event.imported or source_kind(fact.event.source) is not SourceKind.HEALTH:
+        return
+    node, ruleset = intern(fact.event.subject), data.owner.removeprefix(OWNER_PREFIX)
+    at = counted_as_recorded(fact.event, fact.recorded_ns)
+    state.quarantined.put(rows.QuarantinedNode(node, ruleset, fact.event.time))
+    for row in state.standing(node):
+        if ruleset in row.ruleset_names() and is_fresh(at, state.quarantine_age(), row.observed_at, row.recorded_at):
+            state.fault.put(row._replace(is_accepted=True))
+    _review(state, fact, node)
+
+
+def _released(state: Remediations, fact: Fact, data: NodeMaintenanceReleased) -> None:
+    """A fault that an operator has overridden gets no remedy until it comes back."""
+    node, ruleset = fact.event.subject, data.owner.removeprefix(OWNER_PREFIX)
+    before = state.quarantined.get((node, ruleset)) if data.owner.startswith(OWNER_PREFIX) else None
+    if fact.event.imported or before is None or is_late(before.requested_at, fact.event.time):
+        return
+    state.quarantined.delete((node, ruleset))
+    for row in state.standing(node):
+        if state.is_released(node, [row]):
+            after = rows.STALE if row.state == rows.ATTENTION else row.state
+            state.fault.put(row._replace(is_accepted=False, state=after))
+    _review(state, fact, node)
+    _faults_ended(state, node)
+
+
+def _isolation_changed(state: Remediations, fact: Fact, data: NodeIsolationChanged) -> None:
+    row = state.node.get(fact.event.subject)
+    if row is not None:
+        keeps_away = data.isolation.unschedulable or bool(data.isolation.taints)
+        state.node.put(row._replace(isolation=fact.event.id, keeps_pods_away=keeps_away, is_applied=False))
+        _review(state, fact, row.node)
+
+
+def _isolation_settled(
+    state: Remediations,
+    fact: Fact,
+    data: NodeIsolationApplied | NodeIsolationFailed | NodeIsolationSuperseded,
+) -> None:
+    row = state.node.get(fact.event.subject)
+    if row is not None and row.isolation == data.intent:
+        state.node.put(row._replace(is_applied=isinstance(data, NodeIsolationApplied)))
+        _review(state, fact, row.node)
+
+
+def _drain_changed(state: Remediations, fact: Fact, data: NodeDrainChanged) -> None:
+    row = state.node.get(fact.event.subject)
+    if row is not None:
+        state.node.put(row._replace(drain=fact.event.id if data.drains else "", is_drained=False))
+        _review(state, fact, row.node)
+
+
+def _drain_settled(state: Remediations, fact: Fact, data: NodeDrainFinished | NodeDrainSuperseded) -> None:
+    row = state.node.get(fact.event.subject)
+    if row is not None and row.drain == data.intent:
+        state.node.put(row._replace(is_drained=isinstance(data, NodeDrainFinished)))
+        _review(state, fact, row.node)
+
+
+def _review(state: Remediations, fact: Fact, node: str) -> None:
+    """See which faults of a node are ready for a remedy from here on, and which no longer are."""
+    if fact.event.imported:
+        return
+    ready_at = min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
+    for row in state.standing(node):
+        if row.state not in (rows.WAITING, rows.PENDING):
+            continue
+        is_ready = row.is_accepted and state.remedy_of(row) is not None and state.is_quarantined(row)
+        if is_ready and row.state == rows.WAITING:
+            state.pend(row._replace(state=rows.PENDING, cause=fact.event.id, ready_at=ready_at))
+        elif not is_ready and row.state == rows.PENDING:
+            state.fault.put(row._replace(state=rows.WAITING, cause="", ready_at=None))
+
+
+# What is done about it.
+
+
+def _remediation_requested(state: Remediations, fact: Fact, data: RemediationRequested) -> None:
+    node, intent, obj = intern(fact.event.subject), fact.event.id, data.object
+    faults = json_text([one.model_dump(mode="json") for one in data.faults])
+    state.remediation.put(
+        rows.Remediation(
+            intent, node, data.uid, data.remedy, data.group, data.device or "", data.action, data.attempt,
+            data.follows or "", faults, obj.api_version, obj.kind, obj.namespace or "", obj.name, rows.REQUESTED,
+            fact.event.time, None, None, "", "", "",
+        )
+    )  # fmt: skip
+    for row in _treated(state, node, data.faults):
+        state.fault.put(row._replace(state=rows.TREATED, remediation=intent, cause="", ready_at=None))
+
+
+def _treated(state: Remediations, node: str, faults: tuple[TreatedFault, ...]) -> list[rows.RemediationFault]:
+    found = (state.fault.get((node, one.monitor, one.check, one.entity)) for one in faults)
+    return [row for row in found if row is not None and row.state != rows.HEALTHY]
+
+
+def _attention_requested(state: Remediations, fact: Fact, data: RemediationAttentionRequested) -> None:
+    node = intern(fact.event.subject)
+    state.attention.put(
+        rows.RemediationAttention(node, data.group, data.remedy, data.reason, data.message, fact.event.time)
+    )
+    for row in _treated(state, node, data.faults):
+        state.fault.put(row._replace(state=rows.ATTENTION, cause="", ready_at=None))
+
+
+def _cancelled(state: Remediations, _fact: Fact, data: RemediationCancelled) -> None:
+    row = state.remediation.get(data.intent)
+    if row is not None and row.is_open():
+        state.remediation.put(row._replace(reason=data.reason))
+
+
+def _created(state: Remediations, fact: Fact, data: RemediationCreated) -> None:
+    row = state.remediation.get(data.intent)
+    if row is not None and row.is_open():
+        state.remediation.put(row._replace(state=rows.CREATED, created_at=fact.event.time, object_uid=data.uid))
+
+
+def _finished(state: Remediations, fact: Fact, data: RemediationFinished) -> None:
+    """What comes to nothing is followed by the remedy that it escalates to, or by a person."""
+    row = state.remediation.get(data.intent)
+    if row is None or not row.is_open():
+        return
+    result = _RESULTS[data.result]
+    state.end(row._replace(state=result, ended_at=fact.event.time, message=data.message))
+    if result != rows.SUCCEEDED:
+        _escalate(state, fact, row)
+    _review(state, fact, row.node)
+
+
+def _escalate(state: Remediations, fact: Fact, row: rows.Remediation) -> None:
+    remedies = state.remedies()
+    remedy = None if remedies is None else remedies.by_name.get(row.remedy)
+    for fault in state.faults_of(row.intent, row.node):
+        if remedy is not None and remedy.escalate_to is not None:
+            state.fault.put(fault._replace(state=rows.WAITING, remedy=remedy.escalate_to))
+        else:
+            at = min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
+            state.pend(fault._replace(state=rows.PENDING, remedy=row.remedy, cause=fact.event.id, ready_at=at))
+
+
+def _superseded(state: Remediations, fact: Fact, data: RemediationSuperseded) -> None:
+    """Nothing was done. A fault that stands all the same waits for its next report, which is fresh."""
+    row = state.remediation.get(data.intent)
+    if row is None or not row.is_open():
+        return
+    state.end(row._replace(state=rows.SUPERSEDED, ended_at=fact.event.time, reason=data.reason, message=data.message))
+    for fault in state.faults_of(row.intent, row.node):
+        state.fault.put(fault._replace(state=rows.STALE, is_accepted=False))
+    _review(state, fact, row.node)
+
+
+HANDLERS: Handlers = {
+    RemediationRulesApplied: _rules_applied,
+    QuarantineRulesApplied: _quarantine_applied,
+    NodeHealthReported: _reported,
+    DeviceDetached: _detached,
+    NodeLabelled: _labelled,
+    NodeUnlabelled: _unlabelled,
+    NodeMaintenanceRequested: _requested,
+    NodeMaintenanceReleased: _released,
+    NodeIsolationChanged: _isolation_changed,
+    NodeIsolationApplied: _isolation_settled,
+    NodeIsolationFailed: _isolation_settled,
+    NodeIsolationSuperseded: _isolation_settled,
+    NodeDrainChanged: _drain_changed,
+    NodeDrainFinished: _drain_settled,
+    NodeDrainSuperseded: _drain_settled,
+    RemediationRequested: _remediation_requested,
+    RemediationAttentionRequested: _attention_requested,
+    RemediationCancelled: _cancelled,
+    RemediationCreated: _created,
+    RemediationFinished: _finished,
+    RemediationSuperseded: _superseded,
+}
+"""Assessments have no handler: `RemediationProjection.observed` folds them where they stand in the log."""

@@ -1,0 +1,170 @@
+"""The state of the remediation of nodes: which faults are ready for a remedy, and what was done about each. Pure."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import orjson
+
+from gpuledger.domain.fact import TableState
+from gpuledger.domain.quarantine.rules import RulesInForce, rules_of
+from gpuledger.domain.remediation import rows
+from gpuledger.domain.remediation.rules import RemediesInForce, remedies_of
+from gpuledger.domain.table import Table
+from gpuledger.domain.tombstones import RowEnds, Tombstones
+from gpuledger.events.remediation import REMEDIATION, Remedy
+
+QUARANTINE_DOCUMENT = "quarantine"
+"""The id of the row that has the rules of quarantine."""
+
+FaultKey = tuple[str, str]
+"""A node, and the cause by which faults of it are to be assessed."""
+
+
+class Remediations(TableState):
+    """Documents, Nodes, faults and remediations. A fold marks nodes about which something may be decided."""
+
+    def __init__(self) -> None:
+        self.document = Table(rows.DOCUMENT)
+        self.node = Table(rows.NODE)
+        self.quarantined = Table(rows.QUARANTINED, "node")
+        self.fault = Table(rows.FAULT, "node")
+        self.remediation = Table(rows.REMEDIATION, "node")
+        self.attention = Table(rows.ATTENTION_OF, "node")
+        self.node_ends = RowEnds(self.node, rows.RemediationNode.ended_at)
+        self._ends: Tombstones | None = None
+        self._fault_ends: Tombstones | None = None
+        self._pending: dict[FaultKey, None] | None = None
+        self._touched: dict[str, None] = {}
+
+    def remedies(self) -> RemediesInForce | None:
+        """The remedies in force; None before any."""
+        row = self.document.get(REMEDIATION)
+        return None if row is None else remedies_of(row.document)
+
+    def quarantine_rules(self) -> RulesInForce | None:
+        """The rules of quarantine in force; None before any."""
+        row = self.document.get(QUARANTINE_DOCUMENT)
+        return None if row is None else rules_of(row.document)
+
+    def max_event_age(self) -> timedelta:
+        """How long ago a node may have become ready for its remedy; nothing is fresh without remedies."""
+        remedies = self.remedies()
+        return timedelta(seconds=-1 if remedies is None else remedies.document.max_event_age_s)
+
+    def quarantine_age(self) -> timedelta:
+        """How old a report may be to set a node aside."""
+        rules = self.quarantine_rules()
+        return timedelta(seconds=-1 if rules is None else rules.document.max_event_age_s)
+
+    def labels_of(self, node: str) -> dict[str, str]:
+        """The labels of a Node."""
+        row = self.node.get(node)
+        labels: dict[str, str] = {} if row is None else orjson.loads(row.labels)
+        return labels
+
+    def standing(self, node: str) -> list[rows.RemediationFault]:
+        """The faults of a node that are not over, by their names."""
+        return sorted(row for row in self.fault.where("node", node) if row.state != rows.HEALTHY)
+
+    def remedy_of(self, fault: rows.RemediationFault) -> Remedy | None:
+        """The next remedy of a fault, by the document in force."""
+        remedies = self.remedies()
+        if remedies is None:
+            return None
+        if fault.remedy:
+            return remedies.by_name.get(fault.remedy)
+        return remedies.of_action(fault.action, fault.custom_action)
+
+    def open_about(self, node: str) -> list[rows.Remediation]:
+        """The remediations of a node without an outcome, the first first."""
+        found = (row for row in self.remediation.where("node", node) if row.is_open())
+        return sorted(found, key=lambda row: (row.requested_at, row.intent))
+
+    def attempts(self, node: str, since: datetime) -> int:
+        """How many remedies of a node were requested after a time, but for those that were never begun."""
+        found = self.remediation.where("node", node)
+        return sum(row.requested_at > since and row.state != rows.SUPERSEDED for row in found)
+
+    def is_quarantined(self, fault: rows.RemediationFault) -> bool:
+        """Whether the node is set aside, and drained where that is wanted, for a ruleset that matches the fault."""
+        node = self.node.get(fault.node)
+        return node is not None and node.is_aside() and not self.is_released(fault.node, [fault])
+
+    def is_released(self, node: str, faults: Iterable[rows.RemediationFault]) -> bool:
+        """Whether no ruleset has the node set aside for any of the faults."""
+        in_force = {row.ruleset for row in self.quarantined.where("node", node)}
+        return not any(in_force & set(row.ruleset_names()) for row in faults)
+
+    def faults_of(self, intent: str, node: str) -> list[rows.RemediationFault]:
+        """The standing faults that a remediation is for."""
+        return [row for row in self.standing(node) if row.remediation == intent]
+
+    # What waits to be assessed, and what a fold has touched.
+
+    def pend(self, fault: rows.RemediationFault) -> None:
+        """A fault waits to be assessed."""
+        self.fault.put(fault)
+        if self._pending is not None:
+            self._pending[fault.node, fault.cause] = None
+
+    def pending(self) -> dict[FaultKey, None]:
+        """What waits to be assessed, and perhaps some that no longer does, the first first."""
+        if self._pending is None:
+            waiting = [row for row in self.fault.rows.values() if row.state == rows.PENDING]
+            waiting.sort(key=lambda row: (row.recorded_at, row.node, row.cause))
+            self._pending = {(row.node, row.cause): None for row in waiting}
+        return self._pending
+
+    def waiting(self, node: str, cause: str) -> list[rows.RemediationFault]:
+        """The faults of a node that wait to be assessed because of something."""
+        return [row for row in self.standing(node) if row.state == rows.PENDING and row.cause == cause]
+
+    def touch(self, node: str) -> None:
+        """Something about the node may have to be decided."""
+        self._touched[node] = None
+
+    def take_touched(self) -> list[str]:
+        """The nodes that were touched since the last call."""
+        touched, self._touched = self._touched, {}
+        return list(touched)
+
+    # What is over, until nothing older is to be expected.
+
+    def end_fault(self, fault: rows.RemediationFault, at: datetime) -> None:
+        """A fault is over."""
+        row = fault._replace(state=rows.HEALTHY, changed_at=max(at, fault.changed_at), is_accepted=False)
+        self.fault.put(row)
+        self._fault_tombstones().add(self.fault.key_of(row), row.changed_at)
+
+    def end(self, row: rows.Remediation) -> None:
+        """A remediation has its outcome."""
+        self.remediation.put(row)
+        if row.ended_at is not None:
+            self._tombstones().add(row.intent, row.ended_at)
+
+    def forget(self, recorded_at: datetime) -> None:
+        """Forget what was over long before a fact that was recorded then."""
+        for key, ended_at in self._fault_tombstones().pop_expired(recorded_at):
+            fault = self.fault.get(key)
+            if fault is not None and fault.ended_at() == ended_at:
+                self.fault.delete(key)
+        for key, ended_at in self._tombstones().pop_expired(recorded_at):
+            row = self.remediation.get(key)
+            if row is not None and row.ended_at == ended_at:
+                self.remediation.delete(key)
+
+    def _tombstones(self) -> Tombstones:
+        if self._ends is None:
+            self._ends = Tombstones()
+            for row in self.remediation.rows.values():
+                if row.ended_at is not None:
+                    self._ends.add(row.intent, row.ended_at)
+        return self._ends
+
+    def _fault_tombstones(self) -> Tombstones:
+        if self._fault_ends is None:
+            self._fault_ends = Tombstones()
+            for row in self.fault.rows.values():
+                if (ended_at := row.ended_at()) is not None:
+                    self._fault_ends.add(self.fault.key_of(row), ended_at)
+        return self._fault_ends

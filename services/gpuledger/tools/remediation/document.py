@@ -1,0 +1,104 @@
+"""Reads a document of remedies from YAML, and checks it whole. Pure."""
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.remediation.rules import problems
+from gpuledger.edge.kube.schema.object_names import dns_label_problem
+from gpuledger.events.remediation import AttemptLimits, RemediationRulesApplied
+from gpuledger.tools.document_forms import Duration, Entries, Form, digest_of, refused
+
+ENTRIES: Final = Entries("remedies")
+TIMEOUT_DEFAULT_S: Final = 3600
+
+
+class _Sign(Form):
+    condition: str | None = None
+    status: str = "True"
+    path: str | None = None
+    values: list[str] = []
+
+
+class _Outcome(Form):
+    succeeded: _Sign
+    failed: _Sign | None = None
+
+
+class _Remedy(Form):
+    name: str
+    equivalence_group: str | None = None
+    scope: Literal["Node", "Device"] = "Node"
+    actions: list[str] = []
+    custom_actions: list[str] = []
+    resource: str
+    template: dict[str, Any]
+    outcome: _Outcome
+    timeout: Duration = TIMEOUT_DEFAULT_S
+    escalate_to: str | None = None
+    retention: Duration | None = None
+
+    def remedy(self) -> dict[str, Any]:
+        """The remedy as it is recorded."""
+        return {
+            "name": self.name,
+            "group": self.equivalence_group or self.name,
+            "scope": self.scope.lower(),
+            "actions": self.actions,
+            "custom_actions": self.custom_actions,
+            "resource": self.resource,
+            "template": json_text(self.template),
+            "succeeded": self.outcome.succeeded.model_dump(),
+            "failed": None if self.outcome.failed is None else self.outcome.failed.model_dump(),
+            "timeout_s": self.timeout,
+            "escalate_to": self.escalate_to,
+            "retention_s": self.retention,
+        }
+
+
+class _Attempts(Form):
+    max: int = AttemptLimits().count
+    period: Duration = AttemptLimits().period_s
+
+
+class _Document(Form):
+    kind: Literal["RemediationRules"]
+    max_event_age: Duration = 600
+    attempts: _Attempts = _Attempts.model_construct()
+    remedies: list[_Remedy] = Field(default=[])
+
+
+def parse(text: bytes, file: str) -> RemediationRulesApplied:
+    """The remedies in a text; `file` is the name by which the user gave it.
+
+    Raises:
+        RequestError: something is wrong with them.
+    """
+    raw = ENTRIES.read(text, file)
+    try:
+        document = _recorded(_Document.model_validate(raw), file)
+    except ValidationError as error:
+        raise refused(file, ENTRIES.problems_of(error, raw)) from error
+    found = [*problems(document), *_problems_of_names(document)]
+    if found:
+        raise refused(file, found)
+    return document
+
+
+def _recorded(form: _Document, file: str) -> RemediationRulesApplied:
+    content = {
+        "remedies": [one.remedy() for one in form.remedies],
+        "attempts": {"count": form.attempts.max, "period_s": form.attempts.period},
+        "max_event_age_s": form.max_event_age,
+    }
+    return RemediationRulesApplied.model_validate({**content, "digest": digest_of(content), "file": file})
+
+
+def _problems_of_names(document: RemediationRulesApplied) -> Iterator[str]:
+    """What Kubernetes would not take."""
+    for at, one in enumerate(document.remedies):
+        problem = dns_label_problem(one.resource)
+        if problem is not None:
+            yield f"remedies[{at}] {one.name!r}: resource {one.resource!r} is not the plural of a kind: it {problem}."

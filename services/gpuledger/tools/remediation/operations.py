@@ -1,0 +1,147 @@
+"""Records remedies in the name of the user of the terminal, and shows what was done about which node."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import orjson
+
+from gpuledger.deciders.remediation.projection import RemediationProjection
+from gpuledger.domain.remediation.rows import ATTENTION, HEALTHY, SUPERSEDED, WAITING, Remediation, RemediationFault
+from gpuledger.domain.remediation.state import Remediations
+from gpuledger.events.envelope import Event, encode, nats_subject_of
+from gpuledger.events.position import Position
+from gpuledger.events.remediation import REMEDIATION, RemediationRulesApplied
+from gpuledger.ledger.api import Outgoing
+from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.tools.errors import RequestError
+from gpuledger.tools.log_restore import operator
+from gpuledger.tools.queries.backend import Backend, bring_current, load_state
+from gpuledger.tools.queries.found_rows import RowDict
+
+ID_SHOWN_MIN = 4
+"""How many characters of an id are enough to ask for it, if no other begins so."""
+
+
+async def apply(backend: Backend, document: RemediationRulesApplied) -> Position:
+    """Record a document that was checked; its remedies are in force from the position that this returns."""
+    event = Event(random_id(), operator(), document.TYPE, REMEDIATION, system_clock(), document, random_id(), 1)
+    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
+    return backend.ledger.generations.position(receipt.sequence)
+
+
+async def current_state(backend: Backend) -> Remediations:
+    """The remedies, faults and remediations of now."""
+    await bring_current(backend, [RemediationProjection()])
+    state = Remediations()
+    await load_state(backend, state)
+    return state
+
+
+def rule_rows(state: Remediations) -> Iterator[RowDict]:
+    """A row of each remedy in force, in the order of the document."""
+    remedies, row = state.remedies(), state.document.get(REMEDIATION)
+    if remedies is None or row is None:
+        return
+    limits = remedies.document.attempts
+    for one in remedies.document.remedies:
+        template = orjson.loads(one.template)
+        yield {
+            "remedy": one.name,
+            "group": one.group,
+            "scope": one.scope.capitalize(),
+            "actions": [*one.actions, *(f"CUSTOM {action}" for action in one.custom_actions)],
+            "object": f"{template['kind']}.{template['apiVersion']}",
+            "timeout_s": one.timeout_s,
+            "escalate_to": one.escalate_to,
+            "retention_s": one.retention_s,
+            "attempts": f"{limits.count} in {limits.period_s} s",
+            "version": row.digest,
+            "file": row.file,
+            "applied_at": row.applied_at,
+        }
+
+
+def rows_of(state: Remediations) -> Iterator[RowDict]:
+    """A row of each remediation, and of each node that waits for one or for a person, by node and time."""
+    found = [(row.node, row.requested_at, remediation_row(row)) for row in state.remediation.rows.values()]
+    found += [(node, since, row) for node, since, row in _unrequested(state)]
+    for _, _, row in sorted(found, key=lambda one: one[:2]):
+        yield row
+
+
+def remediation_row(row: Remediation) -> RowDict:
+    """What became of a remediation."""
+    return {
+        "id": row.intent,
+        "node": row.node,
+        "remedy": row.remedy,
+        "state": _word(row.state),
+        "object": f"{row.kind}/{row.name}",
+        "requested_at": row.requested_at,
+        "created_at": row.created_at,
+        "ended_at": row.ended_at,
+        "attempt": row.attempt,
+        "group": row.remedy_group,
+        "device": row.device or None,
+        "action": row.action,
+        "follows": row.follows or None,
+        "namespace": row.namespace or None,
+        "api_version": row.api_version,
+        "detail": ": ".join(filter(None, (row.reason, row.message))) or None,
+        "faults": orjson.loads(row.faults),
+    }
+
+
+def one_row(state: Remediations, given: str) -> RowDict:
+    """The remediation of an id, or of the only id that begins so.
+
+    Raises:
+        RequestError: there is none, or more than one.
+    """
+    found = [row for row in state.remediation.rows.values() if row.intent == given or row.intent.startswith(given)]
+    if len(given) < ID_SHOWN_MIN or not found:
+        raise RequestError(f"There is no remediation {given}", "`gpuledger remediation list` has their ids")
+    if len(found) > 1:
+        raise RequestError(f"{len(found)} remediations have an id that begins with {given}", "Give more of it")
+    return remediation_row(found[0])
+
+
+def _unrequested(state: Remediations) -> Iterator[tuple[str, datetime, RowDict]]:
+    for row in state.attention.rows.values():
+        detail = f"{row.reason}: {row.message}"
+        shown = _empty(row.node, row.remedy, "Attention")
+        yield row.node, row.since, {**shown, "group": row.remedy_group, "detail": detail}
+    for fault in state.fault.rows.values():
+        if fault.state not in (HEALTHY, ATTENTION) and not _is_treated(state, fault):
+            remedy = state.remedy_of(fault)
+            shown = _empty(fault.node, None if remedy is None else remedy.name, _word(fault.state))
+            yield fault.node, fault.changed_at, {**shown, "action": fault.action, "detail": _reason(state, fault)}
+
+
+def _is_treated(state: Remediations, fault: RemediationFault) -> bool:
+    found = state.remediation.get(fault.remediation)
+    return fault.state not in (WAITING, "pending", "stale") and found is not None and found.state != SUPERSEDED
+
+
+def _reason(state: Remediations, fault: RemediationFault) -> str:
+    what = f"{fault.monitor} reports {fault.check_name} of {fault.entity or 'the node'} (report {fault.report})"
+    node = state.node.get(fault.node)
+    if fault.state != WAITING:
+        return what
+    if state.is_released(fault.node, [fault]):
+        return f"{what}; the node is not set aside for it"
+    if node is None or not node.is_applied:
+        return f"{what}; the node is not cordoned yet"
+    return f"{what}; the node is not drained yet" if not node.is_aside() else f"{what}; another remedy is under way"
+
+
+def _empty(node: str, remedy: str | None, state: str) -> RowDict:
+    names = (
+        "object", "requested_at", "created_at", "ended_at", "attempt", "group", "device", "action", "follows",
+        "namespace", "api_version", "detail",
+    )  # fmt: skip
+    return {"id": None, "node": node, "remedy": remedy, "state": state, **dict.fromkeys(names), "faults": []}
+
+
+def _word(state: str) -> str:
+    return "".join(part.capitalize() for part in state.split("-"))
