@@ -26,7 +26,7 @@ from gpuledger.events.ledger import LedgerSealed
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.bundle import lines, story, verify, write
-from gpuledger.tools.bundle.lines import BundleError, EventLine, Head, Recorded, Redacted, Withheld
+from gpuledger.tools.bundle.lines import BundleError, End, EventLine, Head, Recorded, Redacted, Seal, Segment, Withheld
 from gpuledger.tools.bundle.redaction import SALT_BYTES, Class, commitment_of, redact
 from gpuledger.tools.bundle.signing import is_signed
 from gpuledger.tools.bundle.story import bundle_document, incident_document
@@ -210,12 +210,41 @@ def test_who_signs_anew_has_another_key(signed: bytes) -> None:
 
 
 def test_a_reader_may_name_the_key_and_a_seal(unsigned: bytes) -> None:
-    (segment, *_) = _parts(unsigned, "segment")
-    assert open_bundle(BytesIO(unsigned), expected_seal=str(segment["digest"])).seals
+    seals = _opened(unsigned).to_compare
+    assert seals == bundle_document(_opened(unsigned))["bundle"]["sealsToCompare"]
+    assert open_bundle(BytesIO(unsigned), expected_seals=seals).seals
     with pytest.raises(BundleError, match="of another ledger, or forged"):
-        open_bundle(BytesIO(unsigned), expected_seal="0" * 64)
+        open_bundle(BytesIO(unsigned), expected_seals=[*seals, "0" * 64])
     with pytest.raises(BundleError, match="not signed"):
         open_bundle(BytesIO(unsigned), expected_key="0" * 64)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_true_seal_vouches_for_no_event_that_it_does_not_cover(unsigned: bytes, *, follows: bool) -> None:
+    (true, *_) = [str(one["digest"]) for one in _parts(unsigned, "seal")]
+    message = outgoing(EVENTS[0])
+    shown = Recorded(at=1, recorded_ns=7, subject=message.subject, data=message.data.decode())
+    forged = chained(NOTHING, message.subject, message.data)
+    first = 2 if follows else 3
+    body = b"".join(
+        lines.encoded(line)
+        for line in (
+            Head(ledger="memory", generations=[(1, 0)], incident="one"),
+            Segment(first=1, last=1, link=NOTHING, digest=forged, previous=None),
+            shown,
+            Seal(first=first, last=5, digest=true, previous=forged),
+        )
+    )
+    bundle = body + lines.encoded(End(events=1, digest=sha256(body).hexdigest()))
+    assert _opened(bundle).to_compare == (forged,)
+    with pytest.raises(BundleError, match="No seal over events of the bundle has the digest"):
+        open_bundle(BytesIO(bundle), expected_seals=[true])
+
+
+def test_a_seal_vouches_for_the_segments_before_it_alone(unsigned: bytes) -> None:
+    *_, last = _opened(unsigned).to_compare
+    with pytest.raises(BundleError, match=r"None of these seals vouches for the messages 1 to"):
+        open_bundle(BytesIO(unsigned), expected_seals=[last])
 
 
 @pytest.mark.parametrize(
@@ -326,7 +355,7 @@ def test_an_agents_report_on_a_card_counts_where_it_was_accepted() -> None:
     name = incident_id(scope_of("n1", AGENT_MONITOR, AGENT_CHECK), "GPU-1", report.time)
     head = Head(ledger="memory", generations=[(1, 0)], incident=name)
     events = [BundledEvent(at, at, one, one.type, "sealed", True) for at, one in enumerate(shown, 1)]
-    found = incident_document(Bundle(head, events, {}, 1, 1, 4, "0" * 64, 0, "0" * 64, None))
+    found = incident_document(Bundle(head, events, {}, 1, 1, 4, "0" * 64, (), 0, "0" * 64, None))
     assert found is not None
     assert [(one["position"], one["reports"]) for one in found["timeline"]] == [(2, 1)]
 
