@@ -136,6 +136,15 @@ def test_the_slice_of_a_card_stays_one_of_that_card() -> None:
     assert shown[0].resources[0].devices == (f"{shown[1].entities[0].value}::3",)
 
 
+def test_no_event_shows_the_id_or_the_epoch_of_one_that_is_withheld() -> None:
+    request = event(NodeMaintenanceRequested(owner="health/all", reason="Fan"), "n1", event_id="withheld")
+    data = NodeIsolationChanged(uid="u", isolation=Isolation())
+    caused = event(data, "n1", event_id="caused")._replace(causation_id="withheld")
+    done = redact(map(encode, (request, caused)), [Class.PEOPLE], SALT, [0])
+    assert b"withheld" not in done.changed[1]
+    assert request.epoch.encode() not in done.changed[1]
+
+
 def test_an_end_of_an_allocation_names_its_container() -> None:
     done = redact([encode(event(AllocationEnded(), "n1/ml/trainer-0/main"))], [Class.PODS], SALT)
     assert b"trainer-0" not in done.changed[0]

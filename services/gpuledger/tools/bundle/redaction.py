@@ -117,8 +117,12 @@ class RedactedEvents(NamedTuple):
     replace: Callable[[str], str]
 
 
-def redact(bodies: Iterable[bytes], classes: Iterable[Class], salt: bytes) -> RedactedEvents:
+def redact(
+    bodies: Iterable[bytes], classes: Iterable[Class], salt: bytes, withheld: Iterable[int] = ()
+) -> RedactedEvents:
     """Replace the values of these classes in the bodies of events, which are valid ones.
+
+    Events that are withheld, by their places, lose their ids and epochs like those that are changed.
 
     Raises:
         RequestError: the salt has another length.
@@ -131,7 +135,7 @@ def redact(bodies: Iterable[bytes], classes: Iterable[Class], salt: bytes) -> Re
         for found, value in _values(document):
             if found in chosen:
                 names.hide(_WORDS[found], value)
-    changed: dict[int, Document] = {}
+    changed: dict[int, Document] = {at: documents[at] for at in withheld}
     while True:
         replace = names.replacer()
         for at, document in enumerate(documents):

@@ -189,7 +189,7 @@ def _notes(bundle: Bundle, incident: Document | None) -> Iterable[str]:
         yield f"The chain of seals is left out at {bundle.gaps} places; each part is proven by itself."
     if bundle.to_compare:
         yield (
-            f"The seals are the ledger's if {len(bundle.to_compare)} of their digests are in its log: compare "
+            "The seals are the ledger's if its log has seals of these digests: "
             f"{', '.join(bundle.to_compare[:COMPARED_SHOWN_MAX])}"
             f"{' and the others of sealsToCompare' if len(bundle.to_compare) > COMPARED_SHOWN_MAX else ''}, "
             "or give the ledger's as --seal. Times of recording and the order of what is unsealed are the exporter's "
