@@ -1,5 +1,6 @@
 """The rows of the quarantine of nodes: rules, Nodes, standing faults, requests and the circuit breaker."""
 
+import re
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +22,8 @@ OVERRIDDEN: Final = "overridden"
 """An operator has given the node back in spite of it."""
 
 
-_UUIDS: Final = ("GPU-", "MIG-")
+_UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z._:/-]{1,124}").fullmatch
+"""What can be the UUID of a card: everything else stays the words of a monitor, which no event about devices takes."""
 
 
 class QuarantineRules(NamedTuple):
@@ -93,7 +95,7 @@ class NodeFault(NamedTuple):
 
     def card(self) -> str | None:
         """The UUID of the card or MIG instance that it is about; None where no report names one so."""
-        return self.entity if self.entity.startswith(_UUIDS) else None
+        return self.entity if _UUID(self.entity) else None
 
 
 class HealthyCheck(NamedTuple):
