@@ -5,8 +5,8 @@ import pytest
 
 from gpuledger.domain.remediation.rules import document_text, object_of, remedies_of
 from gpuledger.domain.remediation.signs import message_of, shows
-from gpuledger.domain.remediation.templates import rendered
-from gpuledger.events.remediation import OutcomeSign, RemediationRequested
+from gpuledger.domain.remediation.templates import LONGEST, rendered
+from gpuledger.events.remediation import MANIFEST_LENGTH_MAX, OutcomeSign, RemediationRequested
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.remediation.document import parse
 from support.paths import ROOT
@@ -113,3 +113,19 @@ def test_what_an_object_shows(status: dict[str, object], sign: dict[str, object]
     assert shows({"status": status}, found) is is_shown
     assert isinstance(message_of({"status": status}, found), str)
     assert not shows({}, found)
+
+
+@pytest.mark.parametrize(
+    "spec", ["{1: a}", "{a: 123456789012345678901234567890}", "{a: !!binary aGk=}", '{a: "\\uD800"}']
+)
+def test_what_json_does_not_have_is_refused_with_its_place(spec: str) -> None:
+    found = problem(HEAD.replace('{node: "${node}"}', spec))
+    assert "remedies[0].template of 'reboot': it is no object of JSON, as Kubernetes takes it: " in found
+
+
+def test_a_template_has_room_for_the_longest_values() -> None:
+    """Else the decider could not record the request, and would stop at that node for good."""
+    assert "it may have 16," in problem(HEAD.replace("${node}", "${nodeUID}" * 20))
+    fits = parse(HEAD.replace("${node}", "${nodeUID}" * 10).encode(), "rules.yaml").remedies[0]
+    made = object_of(fits, "seed", {**LONGEST, "remedy": fits.name})
+    assert len(made.manifest) <= MANIFEST_LENGTH_MAX

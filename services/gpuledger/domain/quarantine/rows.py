@@ -24,6 +24,11 @@ OVERRIDDEN: Final = "overridden"
 _UUIDS: Final = ("GPU-", "MIG-")
 
 
+def is_card(entity: str) -> bool:
+    """Whether an entity is the UUID of a card or a MIG instance."""
+    return entity.startswith(_UUIDS)
+
+
 class QuarantineRules(NamedTuple):
     """The document of rules in force; `digest` is its version, `document` its canonical JSON."""
 
@@ -93,7 +98,7 @@ class NodeFault(NamedTuple):
 
     def card(self) -> str | None:
         """The UUID of the card or MIG instance that it is about; None where no report names one so."""
-        return self.entity if self.entity.startswith(_UUIDS) else None
+        return self.entity if is_card(self.entity) else None
 
 
 class HealthyCheck(NamedTuple):

@@ -5,6 +5,7 @@ its remedy once its node is set aside for it and drained; whatever makes it read
 What was imported is history, and counts for nothing.
 """
 
+import re
 from datetime import datetime
 from sys import intern
 from typing import Final
@@ -15,11 +16,11 @@ from gpuledger.domain.quarantine.checks import ACTS, About, Check, about, check_
 from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.quarantine.inputs import variables
 from gpuledger.domain.quarantine.rules import document_text as quarantine_text
-from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, OWNER_PREFIX
+from gpuledger.domain.quarantine.state import OWNER_PREFIX
 from gpuledger.domain.remediation import rows
 from gpuledger.domain.remediation.rules import document_text
 from gpuledger.domain.remediation.state import QUARANTINE_DOCUMENT, Remediations
-from gpuledger.events.device import DeviceDetached
+from gpuledger.events.device import UUID_PATTERN, DeviceDetached
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import (
     NodeDrainChanged,
@@ -48,6 +49,7 @@ from gpuledger.events.remediation import (
 )
 
 _NO_LABELS: Final = json_text({})
+UUID: Final = re.compile(UUID_PATTERN).fullmatch
 _RESULTS: Final = {
     "Succeeded": rows.SUCCEEDED, "Failed": rows.FAILED, "TimedOut": rows.TIMED_OUT, "Refused": rows.REFUSED,
 }  # fmt: skip
@@ -100,7 +102,7 @@ def _put_fault(state: Remediations, fact: Fact, data: NodeHealthReported, one: A
         return
     recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
     observed_at = time if data.first_at is None else min(time, storable(data.first_at))
-    if before is None and len(state.fault.by["node"].get(node)) >= FAULTS_PER_NODE_MAX:
+    if before is None and not state.has_room(node):
         return
     if before is None or before.state in (rows.HEALTHY, rows.STALE):
         before = rows.RemediationFault(
@@ -111,13 +113,13 @@ def _put_fault(state: Remediations, fact: Fact, data: NodeHealthReported, one: A
     if row.state == rows.TREATED and _came_back(state, row, time):
         row = row._replace(state=rows.WAITING, report=fact.event.id, remedy="")
     if is_fresh(recorded_at, state.quarantine_age(), observed_at):
-        requested = (state.quarantined.get((node, name)) for name in row.ruleset_names())
-        row = row._replace(is_accepted=row.is_accepted or any(one is not None for one in requested))
+        row = row._replace(is_accepted=row.is_accepted or state.is_requested(row))
     state.fault.put(row)
 
 
 def _device(one: About) -> str:
-    return one.entity if one.entity.startswith("GPU-") else ""
+    """The card by its UUID, as events take it; a monitor may write anything there."""
+    return one.entity if one.entity.startswith("GPU-") and UUID(one.entity) else ""
 
 
 def _came_back(state: Remediations, row: rows.RemediationFault, time: datetime) -> bool:
@@ -192,11 +194,22 @@ def _requested(state: Remediations, fact: Fact, data: NodeMaintenanceRequested) 
         return
     node, ruleset = intern(fact.event.subject), data.owner.removeprefix(OWNER_PREFIX)
     at = counted_as_recorded(fact.event, fact.recorded_ns)
-    state.quarantined.put(rows.QuarantinedNode(node, ruleset, fact.event.time))
+    devices = json_text(() if data.drain is None else data.drain.devices)
+    state.quarantined.put(rows.QuarantinedNode(node, ruleset, fact.event.time, devices))
+    if data.drain is not None:
+        _drain_requested(state, fact, node)
     for row in state.standing(node):
-        if ruleset in row.ruleset_names() and is_fresh(at, state.quarantine_age(), row.observed_at, row.recorded_at):
+        is_of_it = ruleset in row.ruleset_names() and state.is_requested(row)
+        if is_of_it and is_fresh(at, state.quarantine_age(), row.observed_at, row.recorded_at):
             state.fault.put(row._replace(is_accepted=True))
     _review(state, fact, node)
+
+
+def _drain_requested(state: Remediations, fact: Fact, node: str) -> None:
+    """The intent to drain follows from the request: until it is there, the request stands for it."""
+    row = state.node.get(node)
+    if row is not None and row.uid is not None:
+        state.node.put(row._replace(drain=fact.event.id, is_drained=False))
 
 
 def _released(state: Remediations, fact: Fact, data: NodeMaintenanceReleased) -> None:

@@ -80,11 +80,17 @@ class RemediationNode(NamedTuple):
 
 
 class QuarantinedNode(NamedTuple):
-    """A request in force of the ruleset about the node."""
+    """A request in force of the ruleset about the node; `devices`, a JSON array, are those that it drains alone."""
 
     node: str
     ruleset: str
     requested_at: datetime
+    devices: str
+
+    def drained_devices(self) -> list[str]:
+        """The devices whose pods leave; none where it drains the whole node, or nothing."""
+        names: list[str] = orjson.loads(self.devices)
+        return names
 
 
 class RemediationFault(NamedTuple):
