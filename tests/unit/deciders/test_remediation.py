@@ -13,8 +13,9 @@ from gpuledger.domain.remediation.rows import (
     TREATED,
     WAITING,
 )
-from gpuledger.events.envelope import Decoded
+from gpuledger.events.envelope import ATTRIBUTE_LENGTH_MAX, Decoded
 from gpuledger.events.maintenance import (
+    EVENT_ID_LENGTH_MAX,
     NodeDrainChanged,
     NodeDrainFinished,
     NodeMaintenanceReleased,
@@ -31,7 +32,7 @@ from gpuledger.events.remediation import (
     RemediationSuperseded,
 )
 from support.events import rows_of
-from support.quarantine import FATAL_RULESET, OWNER, labelled, reported, rules
+from support.quarantine import FATAL_RULESET, OWNER, QuarantineLog, labelled, reported, rules
 from support.remediation import REBOOT, RemediationLog, at, card, fault, remedies
 
 
@@ -340,3 +341,16 @@ def test_a_remedy_that_another_document_no_longer_has_is_replaced_by_one_of_the_
     assert second.data.remedy == "restart"
     (attention,) = log.finish(second, "Failed", 30)
     assert isinstance(attention.data, RemediationAttentionRequested)
+
+
+def test_reports_with_ids_as_long_as_sources_may_choose_them_stop_nobody() -> None:
+    assert EVENT_ID_LENGTH_MAX == ATTRIBUTE_LENGTH_MAX
+    log, node = RemediationLog(), "n" * 200
+    log.record(node, labelled(f"uid-{node}"), 5)
+    log.record(node, fault("0"), 10)
+    (request,) = log.set_aside(node, 11)
+    assert isinstance(request.data, RemediationRequested)
+    quarantine = QuarantineLog(document=rules())
+    quarantine.record(node, labelled("u1"), 5)
+    (request,) = quarantine.record(node, reported("0"), 10)
+    assert isinstance(request.data, NodeMaintenanceRequested)

@@ -14,6 +14,7 @@ from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.remediation import rows
 from gpuledger.domain.remediation.rules import object_of
 from gpuledger.domain.remediation.state import Remediations
+from gpuledger.domain.remediation.templates import FAULT_LENGTH_MAX
 from gpuledger.events.payload import Payload
 from gpuledger.events.remediation import (
     RemediationAssessed,
@@ -162,7 +163,7 @@ class _Requests:
             "node": self._node,
             "nodeUID": node.uid,
             "device": case.device,
-            "fault": first.report,
+            "fault": first.report[:FAULT_LENGTH_MAX],
             "action": first.custom_action or first.action,
         }
         seed = f"{self._assessment}/{remedy.name}/{case.device}"

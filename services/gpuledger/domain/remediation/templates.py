@@ -10,7 +10,6 @@ from string import Template
 from typing import Any, Final
 
 from gpuledger.events.device import UUID_LENGTH_MAX
-from gpuledger.events.maintenance import EVENT_ID_LENGTH_MAX
 from gpuledger.events.payload import NAME_LENGTH_MAX
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
@@ -23,6 +22,9 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 }
 """What stands for what."""
 
+FAULT_LENGTH_MAX: Final = 128
+"""How much of the id of a report stands in an object; those of our own gateways are shorter."""
+
 _ESCAPED: Final = "\x01"
 """A character that JSON writes in six, as what others report may have."""
 
@@ -30,7 +32,7 @@ LONGEST: Final[Mapping[str, str]] = {
     "node": "x" * NAME_LENGTH_MAX,
     "nodeUID": _ESCAPED * NAME_LENGTH_MAX,
     "device": "x" * UUID_LENGTH_MAX,
-    "fault": _ESCAPED * EVENT_ID_LENGTH_MAX,
+    "fault": _ESCAPED * FAULT_LENGTH_MAX,
     "action": _ESCAPED * NAME_LENGTH_MAX,
 }
 """The values that take the most room in an object; that of `remedy` is its name."""
