@@ -209,12 +209,13 @@ class RemediationFinished(Payload):
 class RemediationSuperseded(Payload):
     """An outcome: the object was not created, and will not be.
 
-    `Cancelled`: see `RemediationCancelled`. `NodeGone`: the Node with its uid is gone. `Expired`: the intent was too
-    old by the time that it could be carried out. `Imported`: it is history.
+    `Cancelled`: see `RemediationCancelled`. `NodeGone`: the Node with its uid is gone. `NotSetAside`: it is neither
+    cordoned nor tainted any more. `Expired`: the intent was too old by the time that it could be carried out.
+    `Imported`: it is history.
     """
 
     intent: EventId
-    reason: Literal["Cancelled", "NodeGone", "Expired", "Imported"]
+    reason: Literal["Cancelled", "NodeGone", "NotSetAside", "Expired", "Imported"]
     message: Text = ""
 
 
