@@ -101,7 +101,7 @@ def _loaded(text: bytes, file: str) -> object:
 class _UniqueKeys(yaml.SafeLoader):
     """Refuses a mapping that has a key twice, of which YAML would silently drop one, and what no event may hold."""
 
-    def construct_scalar(self, node: yaml.ScalarNode) -> Any:  # noqa: ANN401 - any scalar
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:  # noqa: ANN401 - any scalar
         """A scalar, if the ledger can keep it."""
         value = super().construct_scalar(node)
         if isinstance(value, str) and "\0" in value:
