@@ -354,3 +354,13 @@ def test_reports_with_ids_as_long_as_sources_may_choose_them_stop_nobody() -> No
     quarantine.record(node, labelled("u1"), 5)
     (request,) = quarantine.record(node, reported("0"), 10)
     assert isinstance(request.data, NodeMaintenanceRequested)
+
+
+def test_another_node_of_the_name_gets_nothing_for_what_made_the_one_before_ready() -> None:
+    log = RemediationLog()
+    log.runs = False
+    log.record("n1", fault("0"), 10)
+    log.set_aside("n1", 11)
+    log.record("n1", labelled("another"), 9, recorded_s=12)  # The watcher's clock is behind that of the monitor.
+    assert log.fault_states("n1") == [WAITING]
+    assert log.pass_time(13) == []

@@ -182,6 +182,7 @@ def _put_node(state: Remediations, fact: Fact, uid: str | None, labels: str) -> 
         row = row._replace(uid=uid, labels=labels, observed_at=time)
         state.node.put(row)
         state.node_ends.note(row)
+        _review(state, fact, node)
     state.node_ends.forget(fact)
 
 
