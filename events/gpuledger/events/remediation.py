@@ -27,6 +27,9 @@ FAULTS_MAX = 512
 REMEDY_NAME_MAX = 40
 """How long the name of a remedy is: that of an object begins with it, and has a digest after it."""
 
+DRAINING: Final = "Draining"
+"""Why a remedy that was not begun is cancelled whose node is drained."""
+
 MANIFEST_LENGTH_MAX = 16 * 1024
 ATTEMPTS_MAX = 100
 PERIOD_MAX_S = 7 * 24 * 3600
@@ -164,10 +167,11 @@ class RemediationCancelled(Payload):
     """The object is not to be created any more. One that is there already stays, and its outcome is recorded.
 
     `Healthy`: none of its faults stands. `Released`: the node is no longer set aside for them.
+    `Draining`: pods are to leave the node first; it is requested again when they have left.
     """
 
     intent: EventId
-    reason: Literal["Healthy", "Released"]
+    reason: Literal["Healthy", "Released", "Draining"]
 
 
 @registry.event("remediation", "attention-requested", _BY_DECIDER, introduced=True)

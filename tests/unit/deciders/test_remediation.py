@@ -303,6 +303,7 @@ def test_a_card_is_not_reset_before_pods_have_left_that_card() -> None:
     log.record("n1", card(1), 10)
     assert asked_to_drain(log, 11, "GPU-1") == []
     (first,) = drained(log, 12)
+    log.record("n1", RemediationCreated(intent=first.id, uid="o1"), 14)
     assert log.record("n1", card(2), 20) == [], "pods may hold this card"
     assert asked_to_drain(log, 21, "GPU-1", "GPU-2") == []
     (second,) = drained(log, 22)
@@ -364,3 +365,18 @@ def test_another_node_of_the_name_gets_nothing_for_what_made_the_one_before_read
     log.record("n1", labelled("another"), 9, recorded_s=12)  # The watcher's clock is behind that of the monitor.
     assert log.fault_states("n1") == [WAITING]
     assert log.pass_time(13) == []
+
+
+def test_a_drain_that_comes_before_the_object_goes_first() -> None:
+    log = RemediationLog()
+    log.record("n1", fault("0"), 10)
+    (request,) = log.set_aside("n1", 11)
+    drains = [{"owner": "operators/eva", "since": at(12), "drain": {}}]
+    (cancelled,) = log.record("n1", NodeDrainChanged.model_validate({"uid": "uid-n1", "drains": drains}), 12)
+    assert cancelled.data == RemediationCancelled(intent=request.id, reason="Draining")
+    assert log.record("n1", RemediationSuperseded(intent=request.id, reason="Cancelled"), 13) == []
+    (again,) = log.record("n1", NodeDrainFinished(intent=log.last(NodeDrainChanged).id), 5000)
+    assert isinstance(again.data, RemediationRequested)
+    assert (again.data.remedy, again.data.attempt) == ("reboot", 1)
+    (escalation,) = log.finish(again, "Failed", 5010)
+    assert isinstance(escalation.data, RemediationRequested)

@@ -37,6 +37,7 @@ from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from gpuledger.events.publishing import SourceKind, source_kind
 from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.events.remediation import (
+    DRAINING,
     REMEDIATION,
     RemediationAttentionRequested,
     RemediationCancelled,
@@ -211,6 +212,7 @@ def _drain_requested(state: Remediations, fact: Fact, node: str) -> None:
     row = state.node.get(node)
     if row is not None and row.uid is not None:
         state.node.put(row._replace(drain=fact.event.id, is_drained=False))
+        state.touch(node)
 
 
 def _released(state: Remediations, fact: Fact, data: NodeMaintenanceReleased) -> None:
@@ -251,6 +253,7 @@ def _drain_changed(state: Remediations, fact: Fact, data: NodeDrainChanged) -> N
     row = state.node.get(fact.event.subject)
     if row is not None:
         state.node.put(row._replace(drain=fact.event.id if data.drains else "", is_drained=False))
+        state.touch(row.node)
         _review(state, fact, row.node)
 
 
@@ -343,13 +346,16 @@ def _escalate(state: Remediations, fact: Fact, row: rows.Remediation) -> None:
 
 
 def _superseded(state: Remediations, fact: Fact, data: RemediationSuperseded) -> None:
-    """Nothing was done. A fault that stands all the same waits for its next report, which is fresh."""
+    """Nothing was done. A fault that stands waits for its next report, which is fresh, or for the drain before it."""
     row = state.remediation.get(data.intent)
     if row is None or not row.is_open():
         return
     state.end(row._replace(state=rows.SUPERSEDED, ended_at=fact.event.time, reason=data.reason, message=data.message))
     for fault in state.faults_of(row.intent, row.node):
-        state.fault.put(fault._replace(state=rows.STALE, is_accepted=False))
+        if row.reason == DRAINING:
+            state.fault.put(fault._replace(state=rows.WAITING, remedy=row.remedy))
+        else:
+            state.fault.put(fault._replace(state=rows.STALE, is_accepted=False))
     _review(state, fact, row.node)
 
 

@@ -76,7 +76,11 @@ class RemediationNode(NamedTuple):
     def is_aside(self) -> bool:
         """Whether it is set aside, and no pod is left that has to leave."""
         is_applied = self.uid is not None and self.keeps_pods_away and self.is_applied
-        return is_applied and (not self.drain or self.is_drained)
+        return is_applied and not self.is_draining()
+
+    def is_draining(self) -> bool:
+        """Whether pods have still to leave."""
+        return bool(self.drain) and not self.is_drained
 
 
 class QuarantinedNode(NamedTuple):
