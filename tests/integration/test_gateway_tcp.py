@@ -191,6 +191,19 @@ async def test_bounds_refuse_what_is_too_much(here: Gateways) -> None:
         assert (await monitor.report({"message": "x" * 200_000})).status == "RESOURCE_EXHAUSTED"
 
 
+async def test_who_sends_nothing_holds_no_call_and_who_may_not_report_is_refused_before_its_request(
+    here: Gateways,
+) -> None:
+    bounds = GatewayBounds(requests_at_once_max=2, request_timeout_s=0.05)
+    async with here.serving(bounds) as ports:
+        for token, status in ((await here.token("n1"), "UNAVAILABLE"), ("abc", "UNAUTHENTICATED")):
+            async with here.monitor(ports.tokens, token=token) as monitor:
+                answers = await asyncio.gather(monitor.begin(), monitor.begin())
+            assert [one.status for one in answers] == [status] * 2, answers
+        async with here.monitor(ports.tokens, token=await here.token("n1")) as monitor:
+            assert await monitor.report({}) == OK
+
+
 async def test_a_gateway_killed_before_the_answer_leaves_one_report(
     here: Gateways, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,8 @@
 """Bundles of incidents: nothing in one can be changed unnoticed, and nothing that was redacted is left in it."""
 
 import asyncio
-import re
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -21,20 +19,20 @@ from gpuledger.domain.health.incidents import incident_id
 from gpuledger.domain.health.own_reports import AGENT_CHECK, AGENT_MONITOR
 from gpuledger.events.device import DeviceHealthChanged, DeviceReportAccepted, DeviceReportRejected
 from gpuledger.events.digests import NOTHING, chained, digest_of
-from gpuledger.events.envelope import Decoded, decode, encode
+from gpuledger.events.envelope import decode
 from gpuledger.events.ledger import LedgerSealed
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.tools.bundle import lines, story, verify, write
-from gpuledger.tools.bundle.lines import BundleError, EventLine, Head, Recorded, Redacted, Withheld
-from gpuledger.tools.bundle.redaction import SALT_BYTES, Class, commitment_of, redact
+from gpuledger.tools.bundle.lines import BundleError, End, EventLine, Head, Recorded, Redacted, Seal, Segment, Withheld
+from gpuledger.tools.bundle.redaction import SALT_BYTES, Class, redact
 from gpuledger.tools.bundle.signing import is_signed
 from gpuledger.tools.bundle.story import bundle_document, incident_document
 from gpuledger.tools.bundle.verify import Bundle, BundledEvent, open_bundle
 from gpuledger.tools.bundle.write import Parts, seals_over, write_bundle
 from gpuledger.tools.errors import RequestError, ToolError
 from support.events import AGENT, event, outgoing
-from support.health import REPORTS_OF_HEALTH, card_report, reported
+from support.health import REPORTS_OF_HEALTH, reported
 
 SALT = b"s" * SALT_BYTES
 EVENTS_PER_SEAL = 5
@@ -210,12 +208,41 @@ def test_who_signs_anew_has_another_key(signed: bytes) -> None:
 
 
 def test_a_reader_may_name_the_key_and_a_seal(unsigned: bytes) -> None:
-    (segment, *_) = _parts(unsigned, "segment")
-    assert open_bundle(BytesIO(unsigned), expected_seal=str(segment["digest"])).seals
+    seals = _opened(unsigned).to_compare
+    assert seals == bundle_document(_opened(unsigned))["bundle"]["sealsToCompare"]
+    assert open_bundle(BytesIO(unsigned), expected_seals=seals).seals
     with pytest.raises(BundleError, match="of another ledger, or forged"):
-        open_bundle(BytesIO(unsigned), expected_seal="0" * 64)
+        open_bundle(BytesIO(unsigned), expected_seals=[*seals, "0" * 64])
     with pytest.raises(BundleError, match="not signed"):
         open_bundle(BytesIO(unsigned), expected_key="0" * 64)
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_true_seal_vouches_for_no_event_that_it_does_not_cover(unsigned: bytes, *, follows: bool) -> None:
+    (true, *_) = [str(one["digest"]) for one in _parts(unsigned, "seal")]
+    message = outgoing(EVENTS[0])
+    shown = Recorded(at=1, recorded_ns=7, subject=message.subject, data=message.data.decode())
+    forged = chained(NOTHING, message.subject, message.data)
+    first = 2 if follows else 3
+    body = b"".join(
+        lines.encoded(line)
+        for line in (
+            Head(ledger="memory", generations=[(1, 0)], incident="one"),
+            Segment(first=1, last=1, link=NOTHING, digest=forged, previous=None),
+            shown,
+            Seal(first=first, last=5, digest=true, previous=forged),
+        )
+    )
+    bundle = body + lines.encoded(End(events=1, digest=sha256(body).hexdigest()))
+    assert _opened(bundle).to_compare == (forged,)
+    with pytest.raises(BundleError, match="No seal over events of the bundle has the digest"):
+        open_bundle(BytesIO(bundle), expected_seals=[true])
+
+
+def test_a_seal_vouches_for_the_segments_before_it_alone(unsigned: bytes) -> None:
+    *_, last = _opened(unsigned).to_compare
+    with pytest.raises(BundleError, match=r"None of these seals vouches for the messages 1 to"):
+        open_bundle(BytesIO(unsigned), expected_seals=[last])
 
 
 @pytest.mark.parametrize(
@@ -249,6 +276,15 @@ async def test_what_is_written_is_bounded_and_leaves_no_part(tmp_path: Path, mon
     assert not names_in(tmp_path)
 
 
+async def test_values_that_are_redacted_fit_in_a_line_or_are_refused(tmp_path: Path) -> None:
+    of = {f"digest-{at:0>64}": "0" * 64 for at in range(lines.COMMITMENTS_MAX)}
+    assert len(lines.encoded(lines.Commitments(of=of))) <= lines.LINE_BYTES_MAX
+    ledger, head = MemoryLedger(), Head(ledger="memory", generations=[(1, 0)], incident="one")
+    with pytest.raises(RequestError, match=r"25,001 redacted values, and may have 25,000"):
+        await write_bundle(tmp_path / "bundle", head, Parts(ledger, {}, []), of | {"one": "0" * 64}, None)
+    assert not names_in(tmp_path)
+
+
 async def test_a_log_that_is_not_what_was_sealed_is_not_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,43 +307,6 @@ def names_in(folder: Path) -> list[str]:
     return [one.name for one in folder.iterdir()]
 
 
-NAMES = st.text("abcdefgh0123456789", min_size=2, max_size=8).map(lambda text: f"x{text}")
-
-
-@given(NAMES, NAMES, st.sets(st.sampled_from(list(Class)), min_size=1), st.binary(min_size=32, max_size=32))
-def test_nothing_that_is_redacted_is_left(node: str, card: str, classes: set[Class], salt: bytes) -> None:
-    events = _about(node, card)
-    done = redact(map(encode, events), classes, salt)
-    left = b"\n".join(done.changed.get(at, encode(one)) for at, one in enumerate(events)).decode()
-    hidden = {Class.NODES: node, Class.CARDS: card, Class.TEXTS: f"{card} of {node} fell off the bus"}
-    for one in classes & hidden.keys():
-        assert not re.search(rf"(?<![A-Za-z0-9]){hidden[one]}(?![A-Za-z0-9])", left)
-    for at, body in done.changed.items():
-        shown = decode(body)
-        assert shown.data.TYPE == events[at].data.TYPE
-        assert events[at].id not in left
-    assert redact(map(encode, events), classes, salt).changed == done.changed
-
-
-def _about(node: str, card: str) -> list[Decoded]:
-    message = f"{card} of {node} fell off the bus"
-    source = partial(reported, source=f"/nodes/{node}/agent")
-    return source((1, card_report(card, "79", message=message)), (2, card_report(card, healthy=True)))
-
-
-def test_equal_values_have_equal_pseudonyms_and_commitments_can_be_shown() -> None:
-    done = redact(map(encode, _about("n17", "GPU-1")), [Class.NODES], SALT)
-    pseudonym = decode(done.changed[0]).subject
-    assert decode(done.changed[1]).subject == pseudonym
-    assert done.commitments[pseudonym] == commitment_of("node", "n17", SALT)
-    assert redact(map(encode, _about("n17", "GPU-1")), [Class.NODES], b"t" * 32).commitments != done.commitments
-
-
-def test_a_salt_has_its_length() -> None:
-    with pytest.raises(RequestError, match="3 bytes, not 32"):
-        redact([], [Class.NODES], b"abc")
-
-
 def test_an_agents_report_on_a_card_counts_where_it_was_accepted() -> None:
     data = DeviceHealthChanged(healthy=False, kind="XID 79", message="fell off the bus")
     report = event(data, "GPU-1", at=1, source=AGENT)
@@ -326,7 +325,7 @@ def test_an_agents_report_on_a_card_counts_where_it_was_accepted() -> None:
     name = incident_id(scope_of("n1", AGENT_MONITOR, AGENT_CHECK), "GPU-1", report.time)
     head = Head(ledger="memory", generations=[(1, 0)], incident=name)
     events = [BundledEvent(at, at, one, one.type, "sealed", True) for at, one in enumerate(shown, 1)]
-    found = incident_document(Bundle(head, events, {}, 1, 1, 4, "0" * 64, 0, "0" * 64, None))
+    found = incident_document(Bundle(head, events, {}, 1, 1, 4, "0" * 64, (), 0, "0" * 64, None))
     assert found is not None
     assert [(one["position"], one["reports"]) for one in found["timeline"]] == [(2, 1)]
 

@@ -41,6 +41,7 @@ class Monitor:
     """A monitor with a connection that it keeps."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._channel = channel
         self._send = channel.unary_unary(
             METHOD, request_serializer=HealthEvents.SerializeToString, response_deserializer=Empty.FromString
         )
@@ -56,6 +57,13 @@ class Monitor:
         except grpc.aio.AioRpcError as error:
             return Answer(error.code().name, error.details() or "")
         return Answer("OK")
+
+    async def begin(self) -> Answer:
+        """Begin a call, send nothing, and wait for what the server makes of that."""
+        call = self._channel.stream_unary(
+            METHOD, request_serializer=HealthEvents.SerializeToString, response_deserializer=Empty.FromString
+        )(timeout=DEADLINE_S)
+        return Answer((await call.code()).name, await call.details())
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ A request that is refused has no effect; its status and message say why, and wha
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -41,6 +41,10 @@ OVER_TCP: Final = frozenset({UnauthenticatedError, RateExceededError})
 
 Occurred = Callable[[HealthEvents, "grpc.aio.ServicerContext[HealthEvents, Empty]"], Awaitable[Empty]]
 
+StreamedOccurred = Callable[
+    [AsyncIterator[HealthEvents], "grpc.aio.ServicerContext[HealthEvents, Empty]"], Awaitable[Empty]
+]
+
 
 def results(refusals: Mapping[type[HealthReportError], tuple[str, grpc.StatusCode]]) -> Counter[str]:
     """What may become of a report, each counted zero times."""
@@ -51,6 +55,11 @@ def results(refusals: Mapping[type[HealthReportError], tuple[str, grpc.StatusCod
 def handlers(occurred: Occurred) -> Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]:
     """The methods of the service, by name."""
     return {METHOD: grpc.unary_unary_rpc_method_handler(occurred, HealthEvents.FromString, _serialized)}
+
+
+def streamed(occurred: StreamedOccurred) -> Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]:
+    """The same methods, where a call begins before its request is there: clients see no difference."""
+    return {METHOD: grpc.stream_unary_rpc_method_handler(occurred, HealthEvents.FromString, _serialized)}
 
 
 def _serialized(message: Empty) -> bytes:

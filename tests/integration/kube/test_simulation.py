@@ -211,6 +211,21 @@ async def test_a_cordoned_node_gets_no_more_pods(client: KubeClient) -> None:
     assert node not in scheduled
 
 
+async def test_pods_that_wait_come_to_no_cordoned_node_when_the_fleet_goes_on(client: KubeClient) -> None:
+    ledger, busy = MemoryLedger(), Rates(load=3, duration_median_s=60, failures_per_1000_node_days=0)
+    clock = FastClock(60)
+    await simulate(client, ledger, clock, rates=busy)
+    node = (await client.list(NODES)).items[0]["metadata"]["name"]
+    await client.merge_patch(NODES, node, {"spec": {"unschedulable": True}})
+    for _ in range(2):
+        before = len(await events_of(ledger))
+        clock = FastClock(240, clock.time)
+        await simulate(client, ledger, clock, rates=busy)
+    late = [one.data.node for one in (await events_of(ledger))[before:] if isinstance(one.data, WorkloadScheduled)]
+    assert late
+    assert node not in late
+
+
 async def test_goes_on_where_it_was(client: KubeClient) -> None:
     ledger, clock = MemoryLedger(), FastClock(60)
     await simulate(client, ledger, clock)

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from gpuledger.deciders.health.decide import NO_CARD
-from gpuledger.events.envelope import Decoded
+from gpuledger.events.envelope import Decoded, encode, parse, with_payload
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
+from support.events import START
 from support.quarantine import QuarantineLog, given_back, reported, rules
 
 ONE, TWO = "GPU-1111", "GPU-2222"
@@ -55,6 +58,25 @@ def test_a_report_without_uuid_drains_nothing_and_says_so() -> None:
     assert isinstance(request.data, NodeMaintenanceRequested)
     assert (request.data.drain, request.data.cordon, NO_CARD in request.data.message) == (None, False, True)
     assert drained(log.record("n1", card(ONE), 11)) == [(ONE,)]
+
+
+@pytest.mark.parametrize("name", ["GPU-" + "a" * 236 + "\u20ac" * 10, "GPU-" + "a" * 200, "GPU-1 and others", "GPU-"])
+def test_what_cannot_be_a_uuid_drains_nothing_and_stops_nobody(name: str) -> None:
+    log = begun()
+    (request,) = log.record("n1", card(name), 10)
+    assert isinstance(request.data, NodeMaintenanceRequested)
+    assert (request.data.drain, NO_CARD in request.data.message) == (None, True)
+    assert with_payload(parse(encode(request))).data == request.data
+
+
+def test_a_card_that_is_healthy_is_drained_no_longer_though_an_old_fault_keeps_the_request() -> None:
+    log = begun()
+    log.record("n1", card(ONE), 5000)
+    assert log.record("n1", card(TWO, first_at=START), 5001) == []
+    assert log.fault_states("n1") == ["accepted", "stale"]
+    assert drained(log.record("n1", card(ONE, healthy=True), 5002)) == [None]
+    (release,) = log.record("n1", card(TWO, healthy=True), 5003)
+    assert isinstance(release.data, NodeMaintenanceReleased)
 
 
 def test_an_open_breaker_holds_further_cards_back() -> None:

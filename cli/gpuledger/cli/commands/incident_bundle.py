@@ -48,8 +48,9 @@ PublicKey = Annotated[
     Path | None,
     typer.Option("--public-key", metavar="FILE", help="Refuse it unless it is signed with this key's private one."),
 ]
-SealDigest = Annotated[
-    str | None, typer.Option("--seal", metavar="DIGEST", help="Refuse it unless it has a seal of this digest.")
+SealDigests = Annotated[
+    list[str] | None,
+    typer.Option("--seal", metavar="DIGEST", help="Refuse it unless these seals vouch for all of its; repeatable."),
 ]
 
 
@@ -88,7 +89,7 @@ def export(
 def open_(
     file: BundleFile,
     public: PublicKey = None,
-    seal: SealDigest = None,
+    seal: SealDigests = None,
     output: Output = AnswerOutput.TABLE,
 ) -> None:
     """Check a bundle and show its incident: reports, containers, and events with what stands for each.
@@ -98,7 +99,7 @@ def open_(
     expected_key = None if public is None else public_key(public)
     try:
         with file.open("rb") as opened:
-            bundle = open_bundle(opened, expected_key=expected_key, expected_seal=seal)
+            bundle = open_bundle(opened, expected_key=expected_key, expected_seals=seal or ())
     except OSError as error:
         raise CliError(f"{file} cannot be read: {error.strerror}", "Name another file", ExitCode.USAGE) from error
     show_answer(bundle_document(bundle), output, bundle_page)

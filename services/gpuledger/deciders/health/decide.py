@@ -82,16 +82,20 @@ def _for_fewer_cards(
 ) -> NodeMaintenanceRequested | None:
     """The request that drains no card any more whose faults have ended; None if it drains the same ones.
 
-    Other rules than those that it was made by leave it as it is.
+    Other rules than those that it was made by leave it as it is. Where only faults are left that lead to nothing, such
+    as stale ones, no card is drained.
     """
-    ruleset, standing = rules.by_name.get(request.ruleset), state.accepted(request.node, request.ruleset)
-    cards = {row.card() for row in standing}
-    is_less = any(row.ruleset == request.ruleset and row.card() not in {*cards, None} for row in ended)
-    if not is_less or not standing or ruleset is None or ruleset.drain_scope == "node":
+    ruleset, accepted = rules.by_name.get(request.ruleset), state.accepted(request.node, request.ruleset)
+    cards = {row.card() for row in accepted}
+    left = (row.card() for row in ended if row.ruleset == request.ruleset and row.state == ACCEPTED)
+    if ruleset is None or ruleset.drain_scope == "node" or all(card in {*cards, None} for card in left):
         return None
     if ruleset.drain is None or request.version != rules.document.digest:
         return None
-    return _request(rules, ruleset, standing)
+    if accepted:
+        return _request(rules, ruleset, accepted)
+    without = ruleset.model_copy(update={"drain": None})
+    return _request(rules, without, state.standing(request.node, request.ruleset))
 
 
 def _reason(data: Payload) -> str:

@@ -1,5 +1,6 @@
 """The rows of the quarantine of nodes: rules, Nodes, standing faults, requests and the circuit breaker."""
 
+import re
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -21,12 +22,13 @@ OVERRIDDEN: Final = "overridden"
 """An operator has given the node back in spite of it."""
 
 
-_UUIDS: Final = ("GPU-", "MIG-")
+_UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z._:/-]{1,124}").fullmatch
+"""What can be the UUID of a card: everything else stays the words of a monitor, which no event about devices takes."""
 
 
 def is_card(entity: str) -> bool:
     """Whether an entity is the UUID of a card or a MIG instance."""
-    return entity.startswith(_UUIDS)
+    return _UUID(entity) is not None
 
 
 class QuarantineRules(NamedTuple):

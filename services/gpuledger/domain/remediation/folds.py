@@ -5,7 +5,6 @@ its remedy once its node is set aside for it and drained; whatever makes it read
 What was imported is history, and counts for nothing.
 """
 
-import re
 from datetime import datetime
 from sys import intern
 from typing import Final
@@ -15,12 +14,13 @@ from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine.checks import ACTS, About, Check, about, check_of, counted_time, healthy_of, key_text
 from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.quarantine.inputs import variables
+from gpuledger.domain.quarantine.rows import is_card
 from gpuledger.domain.quarantine.rules import document_text as quarantine_text
 from gpuledger.domain.quarantine.state import OWNER_PREFIX
 from gpuledger.domain.remediation import rows
 from gpuledger.domain.remediation.rules import document_text
 from gpuledger.domain.remediation.state import QUARANTINE_DOCUMENT, Remediations
-from gpuledger.events.device import UUID_PATTERN, DeviceDetached
+from gpuledger.events.device import DeviceDetached
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import (
     NodeDrainChanged,
@@ -50,7 +50,6 @@ from gpuledger.events.remediation import (
 )
 
 _NO_LABELS: Final = json_text({})
-UUID: Final = re.compile(UUID_PATTERN).fullmatch
 _RESULTS: Final = {
     "Succeeded": rows.SUCCEEDED, "Failed": rows.FAILED, "TimedOut": rows.TIMED_OUT, "Refused": rows.REFUSED,
 }  # fmt: skip
@@ -120,7 +119,7 @@ def _put_fault(state: Remediations, fact: Fact, data: NodeHealthReported, one: A
 
 def _device(one: About) -> str:
     """The card by its UUID, as events take it; a monitor may write anything there."""
-    return one.entity if one.entity.startswith("GPU-") and UUID(one.entity) else ""
+    return one.entity if one.entity.startswith("GPU-") and is_card(one.entity) else ""
 
 
 def _came_back(state: Remediations, row: rows.RemediationFault, time: datetime) -> bool:

@@ -16,10 +16,12 @@ REFUSAL_LIFE_S: Final = 10.0
 class GatewayBounds:
     """What one replica takes, and how much of it waits.
 
-    A request has `request_bytes_max` at most, and `requests_at_once_max` are under way. A reporter has a bucket of
+    A request has `request_bytes_max` at most, and `request_timeout_s` to arrive once its reporter is clear; up to
+    `requests_at_once_max` are under way. A reporter has a bucket of
     `reports_burst_max` reports, which `reports_per_s_max` fill again; `reporters_max` buckets are kept. Up to
     `events_waiting_max` events with `bytes_waiting_max` wait for the ledger, and a request for `answer_timeout_s`;
-    `events_per_batch_max` are published together. Repeats are coalesced for `nodes_max` nodes.
+    `events_per_batch_max` are published together. Repeats are coalesced for `nodes_max` nodes, and the
+    ids of the last `ids_max` events are kept.
 
     A client has `handshake_timeout_s` for its TLS handshake and `streams_max` requests on a connection. One without
     requests is closed after `idle_s`, and every one after `connection_life_s`, once its requests have their answers: so
@@ -32,6 +34,7 @@ class GatewayBounds:
 
     request_bytes_max: int = 4 * 1024 * 1024
     requests_at_once_max: int = 256
+    request_timeout_s: float = 10.0
     handshake_timeout_s: float = 10.0
     streams_max: int = 64
     idle_s: float = 600.0
@@ -45,6 +48,7 @@ class GatewayBounds:
     answer_timeout_s: float = 10.0
     drain_timeout_s: float = 5.0
     nodes_max: int = 8_192
+    ids_max: int = 32_768
     reviews_max: int = 8_192
     reviews_at_once_max: int = 32
     review_timeout_s: float = 5.0

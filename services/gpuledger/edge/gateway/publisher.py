@@ -5,7 +5,7 @@ id and its message's id for as long as it waits: to publish it again adds nothin
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -66,6 +66,8 @@ class ReportPublisher:
         self._retries = Retries(bounds.backoff, jitter)
         self._new_id = new_id
         self._number = 0
+        self._ids: OrderedDict[str, str] = OrderedDict()
+        """The newest event of each content, node, time and count that was recorded lately, here or by others."""
         self._waiting: deque[_Waiting] = deque()
         self._bytes = 0
         self._arrived = asyncio.Event()
@@ -80,7 +82,9 @@ class ReportPublisher:
         """Have a report recorded; the future tells when the ledger has it, or False: it will never have it."""
         self._number += 1
         kind = NodeHealthReported.TYPE
-        event = Event(event_id(report), SOURCE, kind, report.node, report.at, report.data, self.epoch, self._number)
+        event = Event(
+            self._next_id(report), SOURCE, kind, report.node, report.at, report.data, self.epoch, self._number
+        )
         message = Outgoing(nats_subject_of(event), self._new_id(), encode(event))
         waiting = _Waiting(message, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
@@ -88,6 +92,24 @@ class ReportPublisher:
         WAITING.set(len(self._waiting))
         self._arrived.set()
         return waiting.recorded
+
+    def note(self, report: NodeReport, event: str) -> None:
+        """The ledger has this event of a report: another one that says the same at the same time is not this one."""
+        first = event_id(report)
+        self._ids.pop(first, None)
+        self._ids[first] = event
+        if len(self._ids) > self._bounds.ids_max:
+            self._ids.popitem(last=False)
+
+    def _next_id(self, report: NodeReport) -> str:
+        """The id of a report that is news: it follows from the one before it that said the same at the same time.
+
+        That is so where something contradicted it in between, by a monitor whose clock has whole seconds.
+        """
+        before = self._ids.get(event_id(report))
+        found = event_id(report) if before is None else derived_id(before, NodeHealthReported.TYPE, report.node)
+        self.note(report, found)
+        return found
 
     async def run(self) -> None:
         """Publish what waits, as it comes, until cancelled."""

@@ -93,6 +93,7 @@ class GatewayRecorder:
         if event.epoch == self._publisher.epoch or not isinstance(data, NodeHealthReported):
             return
         node = event.subject
+        self._publisher.note(NodeReport(node, data, event.time), event.id)
         found = remember(self._windows.get(node, {}), data, event.time, self._now())
         self._apply({node: found.windows}, _events(node, found))
 

@@ -4,7 +4,7 @@ An answer means that the ledger has the reports. Any number of replicas serve si
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
@@ -31,9 +31,9 @@ from gpuledger.edge.gateway.serving import TlsMaterial, certificate_names, servi
 from gpuledger.edge.gateway.tokens import TokenReviews
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.healthreports.coalescing import ReportResult
-from gpuledger.healthreports.errors import HealthReportError
+from gpuledger.healthreports.errors import HealthReportError, InvalidReportError, NotDurableError
 from gpuledger.healthreports.healthevents_pb2 import HealthEvents
-from gpuledger.healthreports.protocol import REFUSALS, handlers
+from gpuledger.healthreports.protocol import REFUSALS, streamed
 from gpuledger.healthreports.translate import ReportContext, places, translate_event
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.backoff import Jitter, system_jitter
@@ -118,7 +118,7 @@ class HealthGateway:
         if settings.listen is None:
             return None
         served = serving(
-            settings.listen, self._material, handlers(self._occurred_by_token), self._bounds, by_certificate=False
+            settings.listen, self._material, streamed(self._occurred_by_token), self._bounds, by_certificate=False
         )
         return await stack.enter_async_context(served)
 
@@ -127,7 +127,7 @@ class HealthGateway:
         if settings.listen_mtls is None:
             return None
         served = serving(
-            settings.listen_mtls, self._material, handlers(self._occurred_by_certificate), self._bounds,
+            settings.listen_mtls, self._material, streamed(self._occurred_by_certificate), self._bounds,
             by_certificate=True,
         )  # fmt: skip
         return await stack.enter_async_context(served)
@@ -137,23 +137,29 @@ class HealthGateway:
             await asyncio.sleep(self._bounds.tick_s)
             self._recorder.close_due()
 
-    async def _occurred_by_token(self, request: HealthEvents, context: Call) -> Empty:
+    async def _occurred_by_token(self, requests: AsyncIterator[HealthEvents], context: Call) -> Empty:
         async def reporter() -> Reporter:
             token = bearer_token(dict(context.invocation_metadata() or ()))
             return reporter_of_token(await self._reviews.identity(token), self._rules)
 
-        return await self._answer(request, context, reporter())
+        return await self._answer(requests, context, reporter())
 
-    async def _occurred_by_certificate(self, request: HealthEvents, context: Call) -> Empty:
+    async def _occurred_by_certificate(self, requests: AsyncIterator[HealthEvents], context: Call) -> Empty:
         async def reporter() -> Reporter:
             names = certificate_names(context.auth_context(), self._clock())
             return reporter_of_certificate(names, self._settings.certificates)
 
-        return await self._answer(request, context, reporter())
+        return await self._answer(requests, context, reporter())
 
-    async def _answer(self, request: HealthEvents, context: Call, reporter: Awaitable[Reporter]) -> Empty:
+    async def _answer(
+        self, requests: AsyncIterator[HealthEvents], context: Call, reporter: Awaitable[Reporter]
+    ) -> Empty:
+        """Answer a call: nothing is read of who may not report, and nobody holds a call for long without sending."""
+        request = HealthEvents()
         try:
-            results = await self._take(request, await reporter)
+            found = await reporter
+            request = await self._read(requests)
+            results = await self._take(request, found)
         except HealthReportError as error:
             name, status = REFUSALS[type(error)]
             REPORTS.labels(name).inc(max(1, len(request.events)))
@@ -164,6 +170,23 @@ class HealthGateway:
         for result in results:
             REPORTS.labels(result.value).inc()
         return Empty()
+
+    async def _read(self, requests: AsyncIterator[HealthEvents]) -> HealthEvents:
+        """The request of a call, which has one.
+
+        Raises:
+            NotDurableError: it does not come in time.
+            InvalidReportError: there is none.
+        """
+        try:
+            async with asyncio.timeout(self._bounds.request_timeout_s):
+                return await anext(requests)
+        except TimeoutError as error:
+            raise NotDurableError(
+                f"The request did not arrive within {self._bounds.request_timeout_s:g} s; send it again."
+            ) from error
+        except StopAsyncIteration as error:
+            raise InvalidReportError("The call has no request. Send one.") from error
 
     async def _take(self, request: HealthEvents, reporter: Reporter) -> list[ReportResult]:
         self._rates.take(reporter.name, len(request.events), self._monotonic())

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import structlog
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
@@ -58,10 +59,10 @@ class TlsMaterial:
             shown, signing = x509.load_pem_x509_certificates(certificate)[0], load_pem_private_key(key, None)
             if authority is not None:
                 x509.load_pem_x509_certificates(authority)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise SettingsError(
                 f"The certificates {files.certificate}, {files.key} and {files.client_ca or 'no CA'} cannot be read: "
-                f"{error}. Put PEM files there."
+                f"{error}. Put PEM files there, the key without a password."
             ) from error
         if shown.public_key() != signing.public_key():
             raise SettingsError(f"The key in {files.key} is not that of the certificate in {files.certificate}.")

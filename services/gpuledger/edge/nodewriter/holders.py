@@ -2,7 +2,8 @@
 
 Agents report which units each container has, in the words of device plugins and of DRA drivers. Which card a unit is
 follows from its id, from the MIG instances that the agent finds on its cards, and from what a ResourceSlice says of its
-device. Nothing is guessed: where it does not follow, nobody knows who holds the device.
+device. Nothing is guessed: where it does not follow, nobody knows who holds the device. What followed once stays for as
+long as the container has the unit: a card that fails is the one that agents and drivers list no longer.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,8 +21,10 @@ from gpuledger.events.allocation import RESOURCE_GROUPS, AllocationEnded, Alloca
 from gpuledger.events.node import NodeDevicesObserved, NodeGone
 from gpuledger.events.slice import SlicePublished, SliceWithdrawn
 
+_NOTHING: Final = json_text({})
 _SLICE_MARK: Final = "::"
 _CARD: Final = "GPU-"
+_CONTRADICTED: Final[frozenset[str]] = frozenset()
 _UUIDS: Final = ("uuid", "parentUUID")
 """The attributes by which a driver names a device's own UUID, and that of the card that an instance is on."""
 
@@ -34,7 +37,10 @@ class NodeCards(NamedTuple):
 
 
 class ContainerUnits(NamedTuple):
-    """What a container has since a report: a JSON array of ids of units, and one of `[driver, pool, device]`."""
+    """What a container has since a report: a JSON array of ids of units, and one of `[driver, pool, device]`.
+
+    `resolved` is a JSON object of the UUIDs that followed from these last, where an id does not say it by itself.
+    """
 
     allocation: str
     node: str
@@ -43,6 +49,7 @@ class ContainerUnits(NamedTuple):
     units: str
     claims: str
     reported_at: datetime
+    resolved: str
 
 
 class SliceUuids(NamedTuple):
@@ -88,24 +95,46 @@ class Holders(TableState):
         is_unclear = None in found or (not rows and _requests_devices(pod))
         return None if is_unclear else False
 
+    def resolved(self, row: ContainerUnits) -> ContainerUnits:
+        """The row with the UUIDs that follow by now, and those that followed before."""
+        kept: dict[str, list[str]] = orjson.loads(row.resolved)
+        found = {
+            name: kept.get(name) if uuids is None else sorted(uuids)
+            for name, uuids in self._resolved_now(row)
+            if not name.startswith(_CARD)
+        }
+        return row._replace(resolved=json_text({name: uuids for name, uuids in found.items() if uuids}))
+
     def _uuids(self, row: ContainerUnits) -> Iterator[frozenset[str] | None]:
-        """The UUIDs of each unit, its own and its card's; None where they do not follow from the ledger."""
+        """The UUIDs of each unit, its own and its card's; None where they never followed from the ledger."""
+        kept: dict[str, list[str]] = orjson.loads(row.resolved)
+        for name, uuids in self._resolved_now(row):
+            found = frozenset(kept.get(name, ())) if uuids is None else uuids
+            yield found or None
+
+    def _resolved_now(self, row: ContainerUnits) -> Iterator[tuple[str, frozenset[str] | None]]:
+        """Each unit by name, with its UUIDs; None where they do not follow from what is listed now.
+
+        None at all where two slices contradict each other: then what followed before counts no more either.
+        """
         cards = self.node_cards.get(row.node)
         instances: Mapping[str, str] = {} if cards is None else orjson.loads(cards.instances)
         for unit in orjson.loads(row.units):
             uuid = unit.partition(_SLICE_MARK)[0]
             if uuid.startswith(_CARD) or uuid in instances:
-                yield frozenset(filter(None, (uuid, instances.get(uuid))))
+                yield unit, frozenset(filter(None, (uuid, instances.get(uuid))))
             else:
-                yield None
+                yield unit, None
         for driver, pool, device in orjson.loads(row.claims):
-            yield self._of_claim(driver, pool, device, instances)
+            yield "/".join((driver, pool, device)), self._of_claim(driver, pool, device, instances)
 
     def _of_claim(self, driver: str, pool: str, device: str, instances: Mapping[str, str]) -> frozenset[str] | None:
         slices = [row for row in self.slice_uuids.where("pool", pool) if row.driver == driver]
         named = {tuple(uuids) for row in slices if (uuids := orjson.loads(row.devices).get(device))}
-        if len(named) != 1:
-            return None  # No slice says so, or two say it differently.
+        if len(named) > 1:
+            return _CONTRADICTED
+        if not named:
+            return None
         (uuids,) = named
         whole = {*uuids, *(instances[one] for one in uuids if one in instances)}
         return frozenset(whole) if any(one.startswith(_CARD) for one in whole) else None
@@ -125,12 +154,11 @@ def _observed(state: Holders, fact: Fact, data: AllocationObserved) -> None:
         return
     units = sorted({unit for held in data.resources for unit in held.devices})
     claims = sorted({(one.driver, one.pool, one.device) for one in data.claims})
-    state.container_units.put(
-        ContainerUnits(
-            fact.event.subject, intern(data.node), intern(data.namespace), data.pod, json_text(units),
-            json_text(claims), fact.event.time,
-        )
+    row = ContainerUnits(
+        fact.event.subject, intern(data.node), intern(data.namespace), data.pod, json_text(units), json_text(claims),
+        fact.event.time, _NOTHING if before is None else before.resolved,
     )  # fmt: skip
+    state.container_units.put(state.resolved(row))
 
 
 def _ended(state: Holders, fact: Fact, _data: AllocationEnded) -> None:
@@ -145,6 +173,8 @@ def _cards(state: Holders, fact: Fact, data: NodeDevicesObserved) -> None:
     found = {
         instance.uuid: card.uuid for card in data.cards for instance in card.mig_instances if card.uuid is not None
     }
+    for row in state.container_units.where("node", fact.event.subject):
+        state.container_units.put(state.resolved(row))
     state.node_cards.put(NodeCards(intern(fact.event.subject), json_text(found)))
 
 

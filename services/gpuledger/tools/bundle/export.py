@@ -156,7 +156,8 @@ def _event_lines(
     if not options.classes:
         name = incident_id(bounds.scope, bounds.entity, bounds.opened_at)
         return [_line(one, None, options.withheld) for one in events], {}, name
-    done = redact([one.message.data for one in events], options.classes, options.salt)
+    hidden = (at for at, one in enumerate(events) if one.event.type in options.withheld)
+    done = redact([one.message.data for one in events], options.classes, options.salt, hidden)
     lines = [_line(one, done.changed.get(at), options.withheld) for at, one in enumerate(events)]
     shown = (
         (one.event, decode(line.data.encode()))

@@ -31,8 +31,8 @@ SEALS_MAX: Final = 10_000
 DIGESTS_PER_LINE_MAX: Final = 256
 """How many digests of messages that are no part of the incident stand in one line."""
 
-COMMITMENTS_MAX: Final = 50_000
-"""How many redacted values a bundle may have."""
+COMMITMENTS_MAX: Final = 25_000
+"""How many redacted values a bundle may have, all of which fit in one line."""
 
 GENERATIONS_MAX: Final = 1_000
 """How many generations the log of a bundle may have."""

@@ -3,7 +3,8 @@
 Equal values have equal pseudonyms in a bundle, so that an answer about it is the same up to these. A value is replaced
 wherever it stands, in names and in texts. An event that is changed loses its id and its source's epoch as well, in the
 whole bundle: the digest of the recorded message stands in the bundle, and whoever knew everything else of the message
-could try names until the digest fits. An id or an epoch of 122 random bits cannot be tried.
+could try names until the digest fits. An id or an epoch of 122 random bits cannot be tried. The version of rules that
+are changed is such a digest as well, so it is replaced wherever it stands.
 """
 
 import re
@@ -15,6 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from gpuledger.events.allocation import AllocationObserved
+from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.tools.errors import RequestError
 
 SALT_BYTES: Final = 32
@@ -38,19 +41,27 @@ class Class(StrEnum):
 
 
 ID: Final = "id"
-"""The class of the ids and epochs of events that are changed."""
+"""The first word of pseudonyms for the ids and epochs of events that are changed."""
+
+DIGEST: Final = "digest"
+"""What stands for the word where digests of changed contents are replaced; their pseudonyms are digests as well."""
 
 _WORDS: Final = {Class.NODES: "node", Class.PODS: "pod", Class.CARDS: "GPU", Class.PEOPLE: "user", Class.TEXTS: "text"}
 _NAMES: Final[Mapping[str, Class]] = {
     **dict.fromkeys(("node", "uid", "located_on"), Class.NODES),
-    **dict.fromkeys(("namespace", "pod", "container", "claim"), Class.PODS),
-    **dict.fromkeys(("uuid", "device", "serial", "card", "pci_address"), Class.CARDS),
+    **dict.fromkeys(("namespace", "namespaces", "pod", "container", "claim", "blocked"), Class.PODS),
+    **dict.fromkeys(("uuid", "serial", "card", "pci_address"), Class.CARDS),
     **dict.fromkeys(("message", "file"), Class.TEXTS),
 }
 """The fields of payloads that hold such values."""
 
 _FREE_KEYS: Final = frozenset({"metadata", "labels"})
-_LISTS: Final[Mapping[str, Class]] = {"devices": Class.CARDS}
+_LISTS: Final[Mapping[str, str]] = {"devices": "device", "owners": "owner"}
+"""Lists of values of fields, by the name of such a field."""
+
+_SLICE: Final = "::"
+"""What parts a card's UUID and the number of a slice in the id of an allocated device."""
+
 Document = dict[str, Any]
 
 
@@ -64,10 +75,10 @@ class Pseudonyms:
 
     def hide(self, word: str, value: str) -> bool:
         """Have a value replaced from now on; returns whether it was not before."""
-        if not value or value in self._of:
+        if value in self._of or not any(map(str.isalnum, value)):
             return False
         commitment = commitment_of(word, value, self._salt)
-        pseudonym = f"{word}-{commitment[:PSEUDONYM_DIGITS]}"
+        pseudonym = commitment if word == DIGEST else f"{word}-{commitment[:PSEUDONYM_DIGITS]}"
         self._of[value] = pseudonym
         self.commitments[pseudonym] = commitment
         return True
@@ -106,8 +117,12 @@ class RedactedEvents(NamedTuple):
     replace: Callable[[str], str]
 
 
-def redact(bodies: Iterable[bytes], classes: Iterable[Class], salt: bytes) -> RedactedEvents:
+def redact(
+    bodies: Iterable[bytes], classes: Iterable[Class], salt: bytes, withheld: Iterable[int] = ()
+) -> RedactedEvents:
     """Replace the values of these classes in the bodies of events, which are valid ones.
+
+    Events that are withheld, by their places, lose their ids and epochs like those that are changed.
 
     Raises:
         RequestError: the salt has another length.
@@ -120,17 +135,24 @@ def redact(bodies: Iterable[bytes], classes: Iterable[Class], salt: bytes) -> Re
         for found, value in _values(document):
             if found in chosen:
                 names.hide(_WORDS[found], value)
-    changed: dict[int, Document] = {}
+    changed: dict[int, Document] = {at: documents[at] for at in withheld}
     while True:
         replace = names.replacer()
         for at, document in enumerate(documents):
             after = _replaced(document, replace)
             if after != document:
                 changed[at] = after
-        fresh = [names.hide(ID, documents[at][name]) for at in changed for name in ("id", "sourceepoch")]
+        fresh = [names.hide(word, value) for at in changed for word, value in _guessable(documents[at])]
         if not any(fresh):
             break
     return RedactedEvents({at: orjson.dumps(one) for at, one in changed.items()}, names.commitments, replace)
+
+
+def _guessable(document: Document) -> Iterator[tuple[str, str]]:
+    """What has to be replaced as well in an event that is changed, each with its word: by it the rest can be tried."""
+    yield from ((ID, document[name]) for name in ("id", "sourceepoch"))
+    if document["type"] == QuarantineRulesApplied.TYPE:
+        yield DIGEST, document["data"]["digest"]
 
 
 def _values(document: Document) -> Iterator[tuple[Class, str]]:
@@ -139,6 +161,10 @@ def _values(document: Document) -> Iterator[tuple[Class, str]]:
         yield Class.NODES, document["subject"]
     elif aggregate == "device":
         yield from ((Class.CARDS, one) for one in (document["subject"], document["data"].get("name")) if one)
+    elif aggregate == AllocationObserved.AGGREGATE:
+        node, *held = document["subject"].split("/")
+        yield Class.NODES, node
+        yield from ((Class.PODS, one) for one in held)
     if (origin := _ORIGIN.match(document["source"])) is not None:
         yield Class.NODES if origin[1] == "nodes" else Class.PEOPLE, origin[2]
         if origin[1] == "operators" and isinstance(reason := document["data"].get("reason"), str):
@@ -154,18 +180,30 @@ def _within(data: object) -> Iterator[tuple[Class, str]]:
         return
     for key, value in data.items():
         if isinstance(value, str):
-            yield from _of_field(key, value)
+            yield from _of_pod(key, value) if "pod" in data else _of_field(key, value)
         elif key == "entities":
             yield from ((Class.CARDS, str(one["value"])) for one in value)
         elif key == "metadata" and isinstance(value, dict):
             yield from ((Class.TEXTS, str(one)) for one in value.values())
-        elif key in _LISTS and isinstance(value, list):
-            yield from ((_LISTS[key], one) for one in value if isinstance(one, str))
+        elif key in _LISTS:
+            yield from (found for one in value if isinstance(one, str) for found in _of_field(_LISTS[key], one))
         yield from _within(value)
 
 
+def _of_pod(key: str, value: str) -> Iterator[tuple[Class, str]]:
+    """Of a field of something that names a pod: there the uid is the pod's, and a refusal may name its budget."""
+    if key == "uid":
+        yield Class.PODS, value
+    elif key == "state":
+        yield Class.PODS, value.partition(": ")[2]
+    else:
+        yield from _of_field(key, value)
+
+
 def _of_field(key: str, value: str) -> Iterator[tuple[Class, str]]:
-    if key in _NAMES:
+    if key == "device":
+        yield Class.CARDS, value.partition(_SLICE)[0]
+    elif key in _NAMES:
         yield _NAMES[key], value
     elif key == "slot":
         node, _, place = value.partition("/")

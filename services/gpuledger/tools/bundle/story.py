@@ -27,6 +27,9 @@ HOLDER_COLUMNS: Final = (
 FOLDED_MAX: Final = 100_000
 """How many entities and units the shown events may be about, for the incident's course to be made of them."""
 
+COMPARED_SHOWN_MAX: Final = 5
+"""How many of the digests that are to be compared a note names."""
+
 STANDINGS: Final = {
     SEALED: "the ledger's seals prove them as they are",
     UNSEALED: "no seal covers them yet: they are the exporter's word",
@@ -143,6 +146,7 @@ def _proof(bundle: Bundle) -> Document:
         "sealedFrom": bundle.first_sealed,
         "sealedTo": bundle.sealed_to,
         "sealDigest": bundle.seal_digest,
+        "sealsToCompare": bundle.to_compare,
         "gaps": bundle.gaps,
         "redacted": head.redacted,
         "commitments": bundle.commitments,
@@ -183,10 +187,13 @@ def _notes(bundle: Bundle, incident: Document | None) -> Iterable[str]:
         yield "The incident's course is not shown: its first report is not here, or its events are about too much."
     if bundle.gaps:
         yield f"The chain of seals is left out at {bundle.gaps} places; each part is proven by itself."
-    if bundle.seal_digest is not None:
+    if bundle.to_compare:
         yield (
-            "The seals are the ledger's if their digests are: compare one with those in its log, or give one "
-            "as --seal. Times of recording and the order of what is unsealed are the exporter's word."
+            "The seals are the ledger's if its log has seals of these digests: "
+            f"{', '.join(bundle.to_compare[:COMPARED_SHOWN_MAX])}"
+            f"{' and the others of sealsToCompare' if len(bundle.to_compare) > COMPARED_SHOWN_MAX else ''}, "
+            "or give the ledger's as --seal. Times of recording and the order of what is unsealed are the exporter's "
+            "word."
         )
     if bundle.signer is None:
         yield "Nobody has signed the bundle."

@@ -2,10 +2,12 @@
 
 What is checked: the digests of a segment give the chain's link that its seal has, each segment and seal follows the one
 before it, events are in the order of the log, and the last line has the digest of all others. Memory holds the events,
-never the digests. A seal is the ledger's if its digest is: whoever doubts that compares one with the ledger's own.
+never the digests. A seal is the ledger's if its digest is: whoever doubts that compares it with the ledger's own. That
+vouches for the segments before it as far as they follow each other without a gap, and for nothing else: what a seal
+between segments covers is not here, so anybody can put a true digest there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from hashlib import sha256
 from itertools import count
 from typing import IO, NamedTuple
@@ -71,7 +73,8 @@ class Signer(NamedTuple):
 class Bundle(NamedTuple):
     """A bundle in which everything that can be checked is right.
 
-    `gaps` counts the places where the chain of seals was left out because it is long.
+    `gaps` counts the places where the chain of seals was left out because it is long. `to_compare` are the digests
+    that vouch for all segments together, if each is one of the ledger's.
     """
 
     head: Head
@@ -81,13 +84,14 @@ class Bundle(NamedTuple):
     first_sealed: int | None
     sealed_to: int | None
     seal_digest: str | None
+    to_compare: tuple[str, ...]
     gaps: int
     digest: str
     signer: Signer | None
 
 
-def open_bundle(file: IO[bytes], *, expected_key: str | None = None, expected_seal: str | None = None) -> Bundle:
-    """Read and check a bundle.
+def open_bundle(file: IO[bytes], *, expected_key: str | None = None, expected_seals: Collection[str] = ()) -> Bundle:
+    """Read and check a bundle. With expected seals, each segment has to be vouched for by one of them.
 
     Raises:
         BundleError: it is too large, or not what was exported; or the key or the seal is another one.
@@ -96,8 +100,8 @@ def open_bundle(file: IO[bytes], *, expected_key: str | None = None, expected_se
     for number, line in _lines(file):
         reader.take(number, line)
     bundle = reader.finished(expected_key)
-    if expected_seal is not None and expected_seal not in reader.seal_digests:
-        raise BundleError(f"No seal in the bundle has the digest {expected_seal}", "It is of another ledger, or forged")
+    if expected_seals:
+        reader.check_seals(expected_seals)
     return bundle
 
 
@@ -142,7 +146,8 @@ class _Chain:
 
 class _Reader:
     def __init__(self) -> None:
-        self.seal_digests: set[str] = set()
+        self._runs: list[list[Segment]] = []
+        """The segments, those together that follow each other."""
         self._head: Head | None = None
         self._end: End | None = None
         self._digest = sha256()
@@ -221,10 +226,13 @@ class _Reader:
             self._gaps += before is not None
         if isinstance(line, Segment):
             self._chain = _Chain(line)
+            if isinstance(before, Segment) and line.first == before.last + 1:
+                self._runs[-1].append(line)
+            else:
+                self._runs.append([line])
         if self._first_sealed is None:
             self._first_sealed = line.first
         self._seal = line
-        self.seal_digests.add(line.digest)
 
     def _add(self, number: int, line: EventLine) -> None:
         if len(self._events) >= EVENTS_MAX:
@@ -247,6 +255,21 @@ class _Reader:
         sealed = -1 if self._seal is None else self._seal.last
         return max(sealed, self._events[-1].position.__index__() if self._events else -1)
 
+    def check_seals(self, expected: Collection[str]) -> None:
+        """Refuse segments that none of these digests vouches for."""
+        digests = {one.digest for run in self._runs for one in run}
+        for digest in expected:
+            if digest not in digests:
+                text = f"No seal over events of the bundle has the digest {digest}"
+                raise BundleError(text, "It is of another ledger, or forged")
+        for run in self._runs:
+            last = run[-1]
+            if last.digest not in expected:
+                text = f"None of these seals vouches for the messages {run[0].first} to {last.last}"
+                raise BundleError(
+                    text, f"Look for {last.digest} among the ledger's seals, and give it as --seal as well"
+                )
+
     def finished(self, expected_key: str | None) -> Bundle:
         """The bundle, whose last line was read."""
         if self._head is None:
@@ -260,7 +283,7 @@ class _Reader:
         return Bundle(
             self._head, self._events, self._commitments, self._seals, self._first_sealed,
             None if seal is None else seal.last, None if seal is None else seal.digest,
-            self._gaps, digest, _signer(self._end, expected_key),
+            tuple(run[-1].digest for run in self._runs), self._gaps, digest, _signer(self._end, expected_key),
         )  # fmt: skip
 
 

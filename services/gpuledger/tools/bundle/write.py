@@ -14,6 +14,7 @@ from gpuledger.events.position import Offset, back, is_after, is_at_or_after, nu
 from gpuledger.ledger.api import Ledger
 from gpuledger.tools.bundle.lines import (
     BUNDLE_BYTES_MAX,
+    COMMITMENTS_MAX,
     DIGESTS_PER_LINE_MAX,
     SEALS_MAX,
     BundleError,
@@ -105,6 +106,11 @@ async def write_bundle(
     path: Path, head: Head, parts: Parts, commitments: dict[str, str], key: Ed25519PrivateKey | None
 ) -> Bundle:
     """Write under another name until the bundle is complete and right, so that no file of that name is ever a part."""
+    if len(commitments) > COMMITMENTS_MAX:
+        raise RequestError(
+            f"The bundle would have {len(commitments):,} redacted values, and may have {COMMITMENTS_MAX:,}",
+            "Redact fewer kinds of values, or withhold a type of events",
+        )
     part = path.with_name(f"{path.name}{PART}")
     try:
         with part.open("wb") as file:

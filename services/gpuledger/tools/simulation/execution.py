@@ -15,7 +15,7 @@ from gpuledger.tools.simulation import decide
 from gpuledger.tools.simulation.agents import Agents
 from gpuledger.tools.simulation.allocation import RunningPod
 from gpuledger.tools.simulation.assignments import DeviceChanges
-from gpuledger.tools.simulation.cordons import CordonChanges, Cordons
+from gpuledger.tools.simulation.cordons import CordonChanges, Cordons, cordon_of
 from gpuledger.tools.simulation.decide import FleetPlan, Happening
 from gpuledger.tools.simulation.fleet import Fleet, FleetNode
 from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
@@ -81,6 +81,9 @@ class Simulation:
         await self._agents.flush()
         await side_by_side(self._cluster.delete, state.stray)
         await side_by_side(self._discover, nodes)
+        # The watch of Nodes comes too late for the pods that wait already.
+        cordons = [cordon_of(node) for node in await self._cluster.nodes()]
+        await self._carry_out(self._cordons.follow([Listed(cordons, "")]))
 
     def next_beat_s(self) -> float:
         """Real seconds until the next heartbeat."""

@@ -82,6 +82,10 @@ class Cluster:
         """The pods of the demo namespace."""
         return (await self._ask(lambda: self._client.list(PODS, DEMO))).items
 
+    async def nodes(self) -> list[Object]:
+        """All Nodes."""
+        return (await self._ask(lambda: self._client.list(NODES))).items
+
     async def has_pod(self, name: str) -> bool:
         """Whether a pod is there."""
         return await self._pod(name) is not None

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from gpuledger.edge.gateway.bounds import GatewayBounds
-from gpuledger.edge.gateway.publisher import ReportPublisher
+from gpuledger.edge.gateway.publisher import NodeReport, ReportPublisher
 from gpuledger.edge.gateway.recall import Recall
 from gpuledger.edge.gateway.recorder import GatewayRecorder, ReportOf
 from gpuledger.events.envelope import Decoded, parse, with_payload
@@ -172,3 +173,23 @@ async def test_two_that_take_one_report_at_once_record_one_event() -> None:
     first, second = await ledger.events()
     assert (first.id, first.time, first.data) == (second.id, second.time, second.data)
     assert first.epoch != second.epoch
+
+
+async def test_what_is_news_after_a_contradiction_of_the_same_second_is_an_event_of_its_own() -> None:
+    ledger = Ledger()
+    well: dict[str, Any] = {"healthy": True, "fatal": False}
+    async with a_place(ledger) as one, a_place(ledger) as other:
+        assert await one.recorder.take([report(), report("well", **well), report()]) == [RECORDED] * 3
+        await other.recall.catch_up()
+        assert await other.recorder.take([report()]) == [REPEATED]
+        assert await other.recorder.take([report("well", second=1, **well), report(second=1)]) == [RECORDED] * 2
+        assert await other.recorder.take([report("well", second=1, **well), report(second=1)]) == [RECORDED] * 2
+    ids = [event.id for event in await ledger.events()]
+    assert len(ids) == len(set(ids)) == 7
+
+
+async def test_the_ids_that_are_kept_are_bounded() -> None:
+    async with a_place(bounds=replace(BOUNDS, ids_max=2)) as place:
+        for second in range(4):
+            place.publisher.note(NodeReport("n1", report().report.data, NOW + timedelta(seconds=second)), str(second))
+        assert len(place.publisher._ids) == 2

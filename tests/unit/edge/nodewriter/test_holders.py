@@ -106,6 +106,32 @@ def test_a_claims_device_is_the_card_that_its_slice_says() -> None:
     assert log.holds() is None
 
 
+def test_a_card_that_fails_is_held_though_its_agent_finds_its_instances_no_longer() -> None:
+    log = Log()
+    log.record("n1", cards(INSTANCE))
+    log.record(HELD, allocated(INSTANCE, resource="nvidia.com/mig-1g.10gb"), at_s=1)
+    log.record("n1", cards(), at_s=2)
+    log.record("n1", cards(), at_s=3)
+    assert (log.holds(), log.holds(OTHER)) == (True, False)
+    log.record(HELD, allocated(INSTANCE, resource="nvidia.com/mig-1g.10gb"), at_s=4)
+    assert log.holds() is True, "an agent that starts anew says it again"
+    log.record(HELD, allocated(OTHER), at_s=5)
+    assert log.holds() is False
+
+
+def test_a_claims_device_that_its_driver_withdraws_is_still_held() -> None:
+    log = Log()
+    log.record("s", published(**{"gpu-0": {"uuid": CARD}}), WATCHERS)
+    log.record(HELD, allocated(claims=("gpu-0",)), at_s=1)
+    log.record("s", published(), WATCHERS)
+    assert (log.holds(), log.holds(OTHER)) == (True, False)
+    log.record("s", SliceWithdrawn(), WATCHERS)
+    assert (log.holds(), log.holds(OTHER)) == (True, False)
+    for name, card in (("s1", CARD), ("s2", OTHER)):
+        log.record(name, published(**{"gpu-0": {"uuid": card}}), WATCHERS)
+    assert log.holds() is None, "two slices contradict each other"
+
+
 def test_two_slices_that_contradict_each_other_say_nothing() -> None:
     log = Log()
     log.record(HELD, allocated(claims=("gpu-0",)))
