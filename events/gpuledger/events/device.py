@@ -32,7 +32,8 @@ PCI_PATH_MAX = 32
 Labels = Annotated[dict[Name, Text], Field(max_length=MARKS_MAX)]
 
 # Decoding limits every field that becomes part of an id, so that a subject can hold whatever an agent reports.
-Uuid = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:/-]{1,128}$")]
+UUID_LENGTH_MAX = 128
+Uuid = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9._:/-]{{1,{UUID_LENGTH_MAX}}}$")]
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]$")]
 PciId = Annotated[str, StringConstraints(pattern=r"^(0x)?[0-9A-Fa-f]{4}$")]
 ReportId = Annotated[str, StringConstraints(min_length=1, max_length=1024)]

@@ -43,7 +43,10 @@ BY_REQUESTERS = PublishRule((SourceKind.OPERATORS, SourceKind.HEALTH), Authority
 _BY_DECIDER = by_service(SourceKind.MAINTENANCE)
 _BY_WRITER = by_service(SourceKind.NODEWRITER)
 
-EventId = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+EVENT_ID_LENGTH_MAX = 1024
+"""As long as envelopes take them: a source of the edge chooses its ids, and a decision names its cause."""
+
+EventId = Annotated[str, StringConstraints(min_length=1, max_length=EVENT_ID_LENGTH_MAX)]
 TaintValue = Annotated[str, StringConstraints(max_length=TAINT_VALUE_MAX)]
 
 

@@ -24,7 +24,11 @@ Number = Annotated[int, Field(ge=1, le=BIGINT_MAX)]
 
 
 def truncated(text: str) -> str:
-    """A text that fits `Text`, whatever others wrote into it: what does not fit is left out, and `CUT` ends it."""
+    """A text that fits `Text`, whatever others wrote into it: what does not fit is left out, and `CUT` ends it.
+
+    So are NUL characters, which Kubernetes takes in any message, and which make an event unreadable.
+    """
+    text = text.replace("\0", "")
     return text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - len(CUT)] + CUT
 
 

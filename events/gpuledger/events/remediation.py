@@ -27,6 +27,9 @@ FAULTS_MAX = 512
 REMEDY_NAME_MAX = 40
 """How long the name of a remedy is: that of an object begins with it, and has a digest after it."""
 
+DRAINING: Final = "Draining"
+"""Why a remedy that was not begun is cancelled whose node is drained."""
+
 MANIFEST_LENGTH_MAX = 16 * 1024
 ATTEMPTS_MAX = 100
 PERIOD_MAX_S = 7 * 24 * 3600
@@ -164,10 +167,11 @@ class RemediationCancelled(Payload):
     """The object is not to be created any more. One that is there already stays, and its outcome is recorded.
 
     `Healthy`: none of its faults stands. `Released`: the node is no longer set aside for them.
+    `Draining`: pods are to leave the node first; it is requested again when they have left.
     """
 
     intent: EventId
-    reason: Literal["Healthy", "Released"]
+    reason: Literal["Healthy", "Released", "Draining"]
 
 
 @registry.event("remediation", "attention-requested", _BY_DECIDER, introduced=True)
@@ -209,12 +213,13 @@ class RemediationFinished(Payload):
 class RemediationSuperseded(Payload):
     """An outcome: the object was not created, and will not be.
 
-    `Cancelled`: see `RemediationCancelled`. `NodeGone`: the Node with its uid is gone. `Expired`: the intent was too
-    old by the time that it could be carried out. `Imported`: it is history.
+    `Cancelled`: see `RemediationCancelled`. `NodeGone`: the Node with its uid is gone. `NotSetAside`: it is neither
+    cordoned nor tainted any more. `Expired`: the intent was too old by the time that it could be carried out.
+    `Imported`: it is history.
     """
 
     intent: EventId
-    reason: Literal["Cancelled", "NodeGone", "Expired", "Imported"]
+    reason: Literal["Cancelled", "NodeGone", "NotSetAside", "Expired", "Imported"]
     message: Text = ""
 
 

@@ -41,6 +41,7 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "quarantine_node": ("labels",),
     "remediation_document": ("document",),
     "remediation_node": ("labels",),
+    "remediation_quarantined": ("devices",),
     "remediation_fault": ("rulesets",),
     "remediation": ("faults",),
 }

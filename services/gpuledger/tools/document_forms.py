@@ -99,7 +99,14 @@ def _loaded(text: bytes, file: str) -> object:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a mapping that has a key twice, of which YAML would silently drop one."""
+    """Refuses a mapping that has a key twice, of which YAML would silently drop one, and what no event may hold."""
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:  # noqa: ANN401 - any scalar
+        """A scalar, if the ledger can keep it."""
+        value = super().construct_scalar(node)
+        if isinstance(value, str) and "\0" in value:
+            raise yaml.constructor.ConstructorError(None, None, "a text holds a NUL character", node.start_mark)
+        return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A mapping, if each of its keys is there once."""

@@ -72,7 +72,7 @@ async def has_result(requester: Requester, intent: Decoded, count: int) -> None:
 async def test_an_object_is_created_and_its_outcome_recorded(
     requester: Requester, migrated_url: str, writing: SteppingClient, condition: str, result: str
 ) -> None:
-    await requester.node("n1")
+    await requester.node("n1", unschedulable=True)
     intent = await requester.remediate("n1")
     async with remediator(requester.ledger, migrated_url, writing) as writer:
         await has_objects(requester, 1)
@@ -104,7 +104,7 @@ async def test_a_kill_at_any_step_leads_to_one_object_each(
     kill_at, was_killed = 0, True
     while was_killed:
         kill_at += 1
-        await requester.node(f"n{kill_at}")
+        await requester.node(f"n{kill_at}", unschedulable=True)
         writing.written.clear()
         intent = await requester.remediate(f"n{kill_at}", retention_s=0)
         was_killed = await remediate_until_killed(requester.ledger, migrated_url, writing, Steps(kill_at))
@@ -122,7 +122,7 @@ async def test_a_kill_at_any_step_leads_to_one_object_each(
 async def test_what_is_old_imported_or_cancelled_and_a_node_that_is_gone_get_nothing(
     requester: Requester, migrated_url: str, writing: SteppingClient
 ) -> None:
-    await requester.node("n1")
+    await requester.node("n1", unschedulable=True)
     old = system_clock() - QUICK_REMEDIATOR.max_age - timedelta(minutes=1)
     cases = {
         "Expired": await requester.remediate("n1", time=old),
@@ -130,6 +130,8 @@ async def test_what_is_old_imported_or_cancelled_and_a_node_that_is_gone_get_not
         "Cancelled": await requester.remediate("n1"),
         "NodeGone": await requester.remediate("n1", uid="another"),
     }
+    await requester.node("n3", taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}])
+    cases["NotSetAside"] = await requester.remediate("n3")
     await requester.cancel(cases["Cancelled"])
     gone = await requester.remediate("n2", uid="u2")
     async with remediator(requester.ledger, migrated_url, writing) as writer:
@@ -144,7 +146,7 @@ async def test_what_is_old_imported_or_cancelled_and_a_node_that_is_gone_get_not
 async def test_what_runs_is_watched_though_it_is_cancelled_and_old(
     requester: Requester, migrated_url: str, writing: SteppingClient
 ) -> None:
-    await requester.node("n1")
+    await requester.node("n1", unschedulable=True)
     intent = await requester.remediate("n1")
     assert await remediate_until_killed(requester.ledger, migrated_url, writing, Steps(STEPS - 2))
     await requester.cancel(intent)
@@ -163,7 +165,7 @@ async def test_what_runs_is_watched_though_it_is_cancelled_and_old(
 async def test_what_shows_nothing_times_out_and_is_deleted_after_its_retention(
     requester: Requester, migrated_url: str, writing: SteppingClient
 ) -> None:
-    await requester.node("n1")
+    await requester.node("n1", unschedulable=True)
     intent = await requester.remediate("n1", timeout_s=1, retention_s=1)
     async with remediator(requester.ledger, migrated_url, writing) as writer:
         await has_result(requester, intent, 3)
@@ -177,7 +179,7 @@ async def test_what_shows_nothing_times_out_and_is_deleted_after_its_retention(
 async def test_what_the_api_server_does_not_take_is_refused_and_others_stay_as_they_are(
     requester: Requester, migrated_url: str, writing: SteppingClient
 ) -> None:
-    await requester.node("n1")
+    await requester.node("n1", unschedulable=True)
     intent = await requester.remediate("n1")
     assert isinstance(intent.data, RemediationRequested)
     foreign = {"metadata": {"name": intent.data.object.name}, "spec": {"node": "somebody's"}}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX
 from gpuledger.domain.remediation.rows import (
     ATTENTION,
     HEALTHY,
@@ -12,9 +13,18 @@ from gpuledger.domain.remediation.rows import (
     TREATED,
     WAITING,
 )
-from gpuledger.events.maintenance import NodeDrainChanged, NodeDrainFinished, NodeMaintenanceReleased
+from gpuledger.events.envelope import ATTRIBUTE_LENGTH_MAX, Decoded
+from gpuledger.events.maintenance import (
+    EVENT_ID_LENGTH_MAX,
+    NodeDrainChanged,
+    NodeDrainFinished,
+    NodeMaintenanceReleased,
+    NodeMaintenanceRequested,
+)
 from gpuledger.events.node import NodeUnlabelled
+from gpuledger.events.quarantine import QUARANTINE
 from gpuledger.events.remediation import (
+    REMEDIATION,
     RemediationAttentionRequested,
     RemediationCancelled,
     RemediationCreated,
@@ -22,8 +32,8 @@ from gpuledger.events.remediation import (
     RemediationSuperseded,
 )
 from support.events import rows_of
-from support.quarantine import OWNER, labelled, reported
-from support.remediation import REBOOT, RemediationLog, card, fault, remedies
+from support.quarantine import FATAL_RULESET, OWNER, QuarantineLog, labelled, reported, rules
+from support.remediation import REBOOT, RemediationLog, at, card, fault, remedies
 
 
 def test_a_node_that_is_set_aside_gets_the_remedy_of_the_recommended_action() -> None:
@@ -245,3 +255,128 @@ def test_rows_that_are_built_anew_are_equal_and_decide_the_same() -> None:
     recorded = [event.id for event, _ in log.log]
     assert {event.id for event in again.take_decided()} <= set(recorded)
     assert rows_of(again) == rows_of(log.fold)
+
+
+DRAINING = FATAL_RULESET | {"drain": {}}
+DRAINING_CARDS = DRAINING | {"drain_scope": "device"}
+MORE = FATAL_RULESET | {"name": "more", "drain": {}}
+
+
+def asked_to_drain(log: RemediationLog, at_s: float, *cards: str, owner: str = OWNER) -> list[Decoded]:
+    """The ruleset requests that the node is drained, or these cards."""
+    data = {"owner": owner, "reason": "Unhealthy", "drain": {"devices": cards}}
+    return log.record("n1", NodeMaintenanceRequested.model_validate(data), at_s)
+
+
+def drained(log: RemediationLog, at_s: float) -> list[Decoded]:
+    """The drain that was requested begins and ends; what is decided then."""
+    drains = [{"owner": OWNER, "since": at(at_s), "drain": {}}]
+    assert log.record("n1", NodeDrainChanged.model_validate({"uid": "uid-n1", "drains": drains}), at_s) == []
+    return log.record("n1", NodeDrainFinished(intent=log.last(NodeDrainChanged).id), at_s + 1)
+
+
+def test_a_drain_that_is_requested_is_waited_for_before_it_is_decided() -> None:
+    log = RemediationLog()
+    log.set_aside("n1", 5)
+    log.record(QUARANTINE, rules(DRAINING), 6)
+    log.record("n1", NodeMaintenanceReleased(owner=OWNER, reason="Healthy"), 7)
+    log.record("n1", fault("0"), 10)
+    assert asked_to_drain(log, 11) == [], "the node is cordoned already, and its drain has still to be decided"
+    (request,) = drained(log, 12)
+    assert isinstance(request.data, RemediationRequested)
+
+
+def test_a_fault_of_two_rulesets_waits_for_the_drain_of_the_second() -> None:
+    log = RemediationLog()
+    log.set_aside("n1", 5)
+    log.record(QUARANTINE, rules(FATAL_RULESET, MORE), 6)
+    assert log.record("n1", fault("0"), 10) == [], "the first one has set the node aside"
+    assert asked_to_drain(log, 11, owner="health/more") == []
+    (request,) = drained(log, 12)
+    assert isinstance(request.data, RemediationRequested)
+
+
+def test_a_card_is_not_reset_before_pods_have_left_that_card() -> None:
+    log = RemediationLog()
+    log.record(QUARANTINE, rules(DRAINING_CARDS), 5)
+    log.set_aside("n1", 6)
+    log.record("n1", card(1), 10)
+    assert asked_to_drain(log, 11, "GPU-1") == []
+    (first,) = drained(log, 12)
+    log.record("n1", RemediationCreated(intent=first.id, uid="o1"), 14)
+    assert log.record("n1", card(2), 20) == [], "pods may hold this card"
+    assert asked_to_drain(log, 21, "GPU-1", "GPU-2") == []
+    (second,) = drained(log, 22)
+    assert isinstance(first.data, RemediationRequested)
+    assert isinstance(second.data, RemediationRequested)
+    assert (first.data.device, second.data.device) == ("GPU-1", "GPU-2")
+
+
+@pytest.mark.parametrize("uuid", ["GPU-1 (slot 3)", "GPU-" + "1" * 200])
+def test_what_a_monitor_writes_in_place_of_a_uuid_names_no_card(uuid: str) -> None:
+    log = RemediationLog()
+    entities = [{"type": "GPU_UUID", "value": uuid}]
+    log.record("n1", reported(entities=entities, action="COMPONENT_RESET"), 10)
+    (attention,) = log.set_aside("n1", 11)
+    assert isinstance(attention.data, RemediationAttentionRequested)
+    assert attention.data.reason == "NoDevice"
+
+
+def test_faults_that_are_over_leave_room_for_others() -> None:
+    log = RemediationLog()
+    for number in range(FAULTS_PER_NODE_MAX):
+        log.record("n1", fault(str(number)), 10)
+    log.record("n1", reported(healthy=True), 11)
+    log.record("n1", fault("new"), 12)
+    (request,) = log.set_aside("n1", 13)
+    assert isinstance(request.data, RemediationRequested)
+
+
+def test_a_remedy_that_another_document_no_longer_has_is_replaced_by_one_of_the_action() -> None:
+    log = RemediationLog()
+    log.record("n1", fault("0"), 10)
+    (first,) = log.set_aside("n1", 11)
+    log.record(REMEDIATION, remedies(REBOOT | {"name": "restart", "escalate_to": None}), 12)
+    (second,) = log.finish(first, "Failed", 20)
+    assert isinstance(second.data, RemediationRequested)
+    assert second.data.remedy == "restart"
+    (attention,) = log.finish(second, "Failed", 30)
+    assert isinstance(attention.data, RemediationAttentionRequested)
+
+
+def test_reports_with_ids_as_long_as_sources_may_choose_them_stop_nobody() -> None:
+    assert EVENT_ID_LENGTH_MAX == ATTRIBUTE_LENGTH_MAX
+    log, node = RemediationLog(), "n" * 200
+    log.record(node, labelled(f"uid-{node}"), 5)
+    log.record(node, fault("0"), 10)
+    (request,) = log.set_aside(node, 11)
+    assert isinstance(request.data, RemediationRequested)
+    quarantine = QuarantineLog(document=rules())
+    quarantine.record(node, labelled("u1"), 5)
+    (request,) = quarantine.record(node, reported("0"), 10)
+    assert isinstance(request.data, NodeMaintenanceRequested)
+
+
+def test_another_node_of_the_name_gets_nothing_for_what_made_the_one_before_ready() -> None:
+    log = RemediationLog()
+    log.runs = False
+    log.record("n1", fault("0"), 10)
+    log.set_aside("n1", 11)
+    log.record("n1", labelled("another"), 9, recorded_s=12)  # The watcher's clock is behind that of the monitor.
+    assert log.fault_states("n1") == [WAITING]
+    assert log.pass_time(13) == []
+
+
+def test_a_drain_that_comes_before_the_object_goes_first() -> None:
+    log = RemediationLog()
+    log.record("n1", fault("0"), 10)
+    (request,) = log.set_aside("n1", 11)
+    drains = [{"owner": "operators/eva", "since": at(12), "drain": {}}]
+    (cancelled,) = log.record("n1", NodeDrainChanged.model_validate({"uid": "uid-n1", "drains": drains}), 12)
+    assert cancelled.data == RemediationCancelled(intent=request.id, reason="Draining")
+    assert log.record("n1", RemediationSuperseded(intent=request.id, reason="Cancelled"), 13) == []
+    (again,) = log.record("n1", NodeDrainFinished(intent=log.last(NodeDrainChanged).id), 5000)
+    assert isinstance(again.data, RemediationRequested)
+    assert (again.data.remedy, again.data.attempt) == ("reboot", 1)
+    (escalation,) = log.finish(again, "Failed", 5010)
+    assert isinstance(escalation.data, RemediationRequested)

@@ -5,10 +5,13 @@ import pytest
 
 from gpuledger.domain.remediation.rules import document_text, object_of, remedies_of
 from gpuledger.domain.remediation.signs import message_of, shows
-from gpuledger.domain.remediation.templates import rendered
-from gpuledger.events.remediation import OutcomeSign, RemediationRequested
+from gpuledger.domain.remediation.templates import LONGEST, rendered
+from gpuledger.events.envelope import Event, decode, encode
+from gpuledger.events.payload import truncated
+from gpuledger.events.remediation import MANIFEST_LENGTH_MAX, OutcomeSign, RemediationFinished, RemediationRequested
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.remediation.document import parse
+from support.events import START
 from support.paths import ROOT
 from support.remediation import RemediationLog, card
 
@@ -113,3 +116,32 @@ def test_what_an_object_shows(status: dict[str, object], sign: dict[str, object]
     assert shows({"status": status}, found) is is_shown
     assert isinstance(message_of({"status": status}, found), str)
     assert not shows({}, found)
+
+
+@pytest.mark.parametrize(
+    "spec", ["{1: a}", "{a: 123456789012345678901234567890}", "{a: !!binary aGk=}", '{a: "\\uD800"}']
+)
+def test_what_json_does_not_have_is_refused_with_its_place(spec: str) -> None:
+    found = problem(HEAD.replace('{node: "${node}"}', spec))
+    assert "remedies[0].template of 'reboot': it is no object of JSON, as Kubernetes takes it: " in found
+
+
+def test_a_template_has_room_for_the_longest_values() -> None:
+    """Else the decider could not record the request, and would stop at that node for good."""
+    assert "it may have 16," in problem(HEAD.replace("${node}", "${nodeUID}" * 20))
+    fits = parse(HEAD.replace("${node}", "${nodeUID}" * 10).encode(), "rules.yaml").remedies[0]
+    made = object_of(fits, "seed", {**LONGEST, "remedy": fits.name})
+    assert len(made.manifest) <= MANIFEST_LENGTH_MAX
+
+
+def test_a_nul_character_is_refused_before_it_makes_the_document_unreadable() -> None:
+    text = HEAD.replace("resource:", 'equivalenceGroup: "a\\0b"\n    resource:')
+    assert "rules.yaml is no YAML: a text holds a NUL character in line 6, column 23" in problem(text)
+
+
+def test_what_an_object_says_is_recorded_without_what_no_event_may_hold() -> None:
+    obj = {"status": {"conditions": [{"type": "Done", "status": "True", "message": "a\0b"}]}}
+    message = truncated(message_of(obj, OutcomeSign(condition="Done")))
+    data = RemediationFinished(intent="i", result="Succeeded", message=message)
+    event = Event("id", "/services/remediator", data.TYPE, "n1", START, data, "e", 1)
+    assert decode(encode(event)).data == data

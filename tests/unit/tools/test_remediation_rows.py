@@ -2,9 +2,11 @@
 
 import pytest
 
-from gpuledger.events.remediation import RemediationCreated
+from gpuledger.events.quarantine import QUARANTINE
+from gpuledger.events.remediation import REMEDIATION, RemediationCreated
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.remediation.operations import one_row, rows_of, rule_rows
+from support.quarantine import FATAL_RULESET, rules
 from support.remediation import REPLACE, RemediationLog, card, fault, remedies
 
 
@@ -53,3 +55,18 @@ def test_a_node_that_a_person_has_to_look_at_is_listed_with_the_reason() -> None
 def test_an_id_that_is_none_is_refused(given: str) -> None:
     with pytest.raises(RequestError, match="There is no remediation"):
         one_row(RemediationLog().state, given)
+
+
+def test_a_fault_says_what_it_waits_for_where_that_is_not_its_node() -> None:
+    log = RemediationLog()
+    log.record("n1", fault("0"), 10)
+    log.set_aside("n1", 11, drains=True)
+    log.record(REMEDIATION, remedies(REPLACE), 12)
+    (gone,) = rows_of(log.state)
+    assert str(gone["detail"]).endswith("; the document in force has no remedy for RESTART_BM")
+    drains = RemediationLog()
+    drains.record(QUARANTINE, rules(FATAL_RULESET, FATAL_RULESET | {"name": "more", "drain": {}}), 5)
+    drains.record("n1", fault("0"), 10)
+    drains.set_aside("n1", 11)
+    (waiting,) = rows_of(drains.state)
+    assert "a ruleset has still to request its drain" in str(waiting["detail"])

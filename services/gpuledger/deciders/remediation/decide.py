@@ -14,8 +14,10 @@ from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.remediation import rows
 from gpuledger.domain.remediation.rules import object_of
 from gpuledger.domain.remediation.state import Remediations
+from gpuledger.domain.remediation.templates import FAULT_LENGTH_MAX
 from gpuledger.events.payload import Payload
 from gpuledger.events.remediation import (
+    DRAINING,
     RemediationAssessed,
     RemediationAttentionRequested,
     RemediationCancelled,
@@ -60,10 +62,16 @@ def on_fact(state: Remediations, fact: Fact) -> Iterator[Decision]:
         for row in state.open_about(node):
             if row.state != rows.REQUESTED or row.reason or found is None or found.uid != row.uid:
                 continue  # It has begun, or is cancelled; and who creates objects finds out that a Node is gone.
-            faults = state.faults_of(row.intent, node)
-            if not faults or state.is_released(node, faults):
-                reason: Literal["Healthy", "Released"] = "Released" if faults else "Healthy"
+            reason = _needless(state, node, row.intent) or (DRAINING if found.is_draining() else None)
+            if reason is not None:
                 yield causation.decision(node, RemediationCancelled(intent=row.intent, reason=reason), row.requested_at)
+
+
+def _needless(state: Remediations, node: str, intent: str) -> Literal["Healthy", "Released"] | None:
+    faults = state.faults_of(intent, node)
+    if not faults:
+        return "Healthy"
+    return "Released" if state.is_released(node, faults) else None
 
 
 class _Case(NamedTuple):
@@ -130,7 +138,8 @@ class _Requests:
         """Why a person has to look, if there is nothing that may be done."""
         remedy, limits = case.remedy, self._limits()
         before = self._state.remediation.get(case.faults[0].remediation)
-        if before is not None and before.remedy == remedy.name == case.faults[0].remedy:
+        was_done = before is not None and before.state != rows.SUPERSEDED
+        if before is not None and was_done and before.remedy == remedy.name == case.faults[0].remedy:
             message = f"{remedy.name} of {self._node} came to nothing ({before.state}), and escalates to no remedy."
             return self._attention(case, "NoEscalation", message)
         if remedy.scope == "device" and not case.device:
@@ -162,7 +171,7 @@ class _Requests:
             "node": self._node,
             "nodeUID": node.uid,
             "device": case.device,
-            "fault": first.report,
+            "fault": first.report[:FAULT_LENGTH_MAX],
             "action": first.custom_action or first.action,
         }
         seed = f"{self._assessment}/{remedy.name}/{case.device}"

@@ -26,6 +26,11 @@ _UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z._:/-]{1,124}").fullmatch
 """What can be the UUID of a card: everything else stays the words of a monitor, which no event about devices takes."""
 
 
+def is_card(entity: str) -> bool:
+    """Whether an entity is the UUID of a card or a MIG instance."""
+    return _UUID(entity) is not None
+
+
 class QuarantineRules(NamedTuple):
     """The document of rules in force; `digest` is its version, `document` its canonical JSON."""
 
@@ -95,7 +100,7 @@ class NodeFault(NamedTuple):
 
     def card(self) -> str | None:
         """The UUID of the card or MIG instance that it is about; None where no report names one so."""
-        return self.entity if _UUID(self.entity) else None
+        return self.entity if is_card(self.entity) else None
 
 
 class HealthyCheck(NamedTuple):

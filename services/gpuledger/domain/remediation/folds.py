@@ -14,8 +14,9 @@ from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine.checks import ACTS, About, Check, about, check_of, counted_time, healthy_of, key_text
 from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.quarantine.inputs import variables
+from gpuledger.domain.quarantine.rows import is_card
 from gpuledger.domain.quarantine.rules import document_text as quarantine_text
-from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, OWNER_PREFIX
+from gpuledger.domain.quarantine.state import OWNER_PREFIX
 from gpuledger.domain.remediation import rows
 from gpuledger.domain.remediation.rules import document_text
 from gpuledger.domain.remediation.state import QUARANTINE_DOCUMENT, Remediations
@@ -36,6 +37,7 @@ from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from gpuledger.events.publishing import SourceKind, source_kind
 from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.events.remediation import (
+    DRAINING,
     REMEDIATION,
     RemediationAttentionRequested,
     RemediationCancelled,
@@ -100,7 +102,7 @@ def _put_fault(state: Remediations, fact: Fact, data: NodeHealthReported, one: A
         return
     recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
     observed_at = time if data.first_at is None else min(time, storable(data.first_at))
-    if before is None and len(state.fault.by["node"].get(node)) >= FAULTS_PER_NODE_MAX:
+    if before is None and not state.has_room(node):
         return
     if before is None or before.state in (rows.HEALTHY, rows.STALE):
         before = rows.RemediationFault(
@@ -111,13 +113,13 @@ def _put_fault(state: Remediations, fact: Fact, data: NodeHealthReported, one: A
     if row.state == rows.TREATED and _came_back(state, row, time):
         row = row._replace(state=rows.WAITING, report=fact.event.id, remedy="")
     if is_fresh(recorded_at, state.quarantine_age(), observed_at):
-        requested = (state.quarantined.get((node, name)) for name in row.ruleset_names())
-        row = row._replace(is_accepted=row.is_accepted or any(one is not None for one in requested))
+        row = row._replace(is_accepted=row.is_accepted or state.is_requested(row))
     state.fault.put(row)
 
 
 def _device(one: About) -> str:
-    return one.entity if one.entity.startswith("GPU-") else ""
+    """The card by its UUID, as events take it; a monitor may write anything there."""
+    return one.entity if one.entity.startswith("GPU-") and is_card(one.entity) else ""
 
 
 def _came_back(state: Remediations, row: rows.RemediationFault, time: datetime) -> bool:
@@ -180,6 +182,7 @@ def _put_node(state: Remediations, fact: Fact, uid: str | None, labels: str) -> 
         row = row._replace(uid=uid, labels=labels, observed_at=time)
         state.node.put(row)
         state.node_ends.note(row)
+        _review(state, fact, node)
     state.node_ends.forget(fact)
 
 
@@ -192,11 +195,23 @@ def _requested(state: Remediations, fact: Fact, data: NodeMaintenanceRequested) 
         return
     node, ruleset = intern(fact.event.subject), data.owner.removeprefix(OWNER_PREFIX)
     at = counted_as_recorded(fact.event, fact.recorded_ns)
-    state.quarantined.put(rows.QuarantinedNode(node, ruleset, fact.event.time))
+    devices = json_text(() if data.drain is None else data.drain.devices)
+    state.quarantined.put(rows.QuarantinedNode(node, ruleset, fact.event.time, devices))
+    if data.drain is not None:
+        _drain_requested(state, fact, node)
     for row in state.standing(node):
-        if ruleset in row.ruleset_names() and is_fresh(at, state.quarantine_age(), row.observed_at, row.recorded_at):
+        is_of_it = ruleset in row.ruleset_names() and state.is_requested(row)
+        if is_of_it and is_fresh(at, state.quarantine_age(), row.observed_at, row.recorded_at):
             state.fault.put(row._replace(is_accepted=True))
     _review(state, fact, node)
+
+
+def _drain_requested(state: Remediations, fact: Fact, node: str) -> None:
+    """The intent to drain follows from the request: until it is there, the request stands for it."""
+    row = state.node.get(node)
+    if row is not None and row.uid is not None:
+        state.node.put(row._replace(drain=fact.event.id, is_drained=False))
+        state.touch(node)
 
 
 def _released(state: Remediations, fact: Fact, data: NodeMaintenanceReleased) -> None:
@@ -237,6 +252,7 @@ def _drain_changed(state: Remediations, fact: Fact, data: NodeDrainChanged) -> N
     row = state.node.get(fact.event.subject)
     if row is not None:
         state.node.put(row._replace(drain=fact.event.id if data.drains else "", is_drained=False))
+        state.touch(row.node)
         _review(state, fact, row.node)
 
 
@@ -329,13 +345,16 @@ def _escalate(state: Remediations, fact: Fact, row: rows.Remediation) -> None:
 
 
 def _superseded(state: Remediations, fact: Fact, data: RemediationSuperseded) -> None:
-    """Nothing was done. A fault that stands all the same waits for its next report, which is fresh."""
+    """Nothing was done. A fault that stands waits for its next report, which is fresh, or for the drain before it."""
     row = state.remediation.get(data.intent)
     if row is None or not row.is_open():
         return
     state.end(row._replace(state=rows.SUPERSEDED, ended_at=fact.event.time, reason=data.reason, message=data.message))
     for fault in state.faults_of(row.intent, row.node):
-        state.fault.put(fault._replace(state=rows.STALE, is_accepted=False))
+        if row.reason == DRAINING:
+            state.fault.put(fault._replace(state=rows.WAITING, remedy=row.remedy))
+        else:
+            state.fault.put(fault._replace(state=rows.STALE, is_accepted=False))
     _review(state, fact, row.node)
 
 

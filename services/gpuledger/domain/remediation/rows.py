@@ -76,15 +76,25 @@ class RemediationNode(NamedTuple):
     def is_aside(self) -> bool:
         """Whether it is set aside, and no pod is left that has to leave."""
         is_applied = self.uid is not None and self.keeps_pods_away and self.is_applied
-        return is_applied and (not self.drain or self.is_drained)
+        return is_applied and not self.is_draining()
+
+    def is_draining(self) -> bool:
+        """Whether pods have still to leave."""
+        return bool(self.drain) and not self.is_drained
 
 
 class QuarantinedNode(NamedTuple):
-    """A request in force of the ruleset about the node."""
+    """A request in force of the ruleset about the node; `devices`, a JSON array, are those that it drains alone."""
 
     node: str
     ruleset: str
     requested_at: datetime
+    devices: str
+
+    def drained_devices(self) -> list[str]:
+        """The devices whose pods leave; none where it drains the whole node, or nothing."""
+        names: list[str] = orjson.loads(self.devices)
+        return names
 
 
 class RemediationFault(NamedTuple):

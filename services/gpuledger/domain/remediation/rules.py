@@ -10,9 +10,11 @@ from typing import Any, Final
 import orjson
 
 from gpuledger.domain.inventory.state import json_text
-from gpuledger.domain.remediation.templates import ANNOTATION, problems_of, rendered
+from gpuledger.domain.remediation.templates import ANNOTATION, LONGEST, problems_of, rendered
 from gpuledger.events.nvsentinel import ACTION_NUMBERS
 from gpuledger.events.remediation import (
+    MANIFEST_LENGTH_MAX,
+    REMEDY_NAME_MAX,
     OutcomeSign,
     RemediationRequested,
     RemediationRulesApplied,
@@ -30,6 +32,10 @@ DOCUMENTS_MAX: Final = 4
 """How many documents are kept parsed: those that folds of one process follow."""
 
 _DIGEST_LENGTH: Final = 10
+_METADATA_LENGTH_MAX: Final = len('"metadata":{"name":"-"},') + REMEDY_NAME_MAX + _DIGEST_LENGTH
+_LENGTH_MAX: Final = MANIFEST_LENGTH_MAX - _METADATA_LENGTH_MAX
+"""How long the object of a template may become before it has its name."""
+
 _PATH = re.compile(r"[A-Za-z][A-Za-z0-9]*(\.[A-Za-z][A-Za-z0-9]*)*").fullmatch
 
 
@@ -161,8 +167,14 @@ def _problems_of_template(place: str, one: Remedy) -> Iterator[str]:
     namespace = metadata.get("namespace", "x")
     if not isinstance(namespace, str) or not namespace or "$" in namespace:
         yield f"{place}: template.metadata.namespace: it is a text without placeholders."
-    for problem in problems_of(template, has_device=one.scope == "device"):
-        yield f"{place}: template.{problem}"
+    found = list(problems_of(template, has_device=one.scope == "device"))
+    yield from (f"{place}: template.{problem}" for problem in found)
+    length = 0 if found else len(json_text(rendered(template, {**LONGEST, "remedy": one.name})))
+    if length > _LENGTH_MAX:
+        yield (
+            f"{place}: template: with the longest values of its placeholders it has {length:,} characters, "
+            f"and it may have {_LENGTH_MAX:,}."
+        )
 
 
 def _problems_of_sign(place: str, sign: OutcomeSign) -> Iterator[str]:

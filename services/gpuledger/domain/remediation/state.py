@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 import orjson
 
 from gpuledger.domain.fact import TableState
+from gpuledger.domain.quarantine.rows import is_card
 from gpuledger.domain.quarantine.rules import RulesInForce, rules_of
+from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX
 from gpuledger.domain.remediation import rows
 from gpuledger.domain.remediation.rules import RemediesInForce, remedies_of
 from gpuledger.domain.table import Table
@@ -66,14 +68,23 @@ class Remediations(TableState):
         """The faults of a node that are not over, by their names."""
         return sorted(row for row in self.fault.where("node", node) if row.state != rows.HEALTHY)
 
+    def has_room(self, node: str) -> bool:
+        """Whether a fault more of a node is taken in; of those that are over, the earliest makes room for it."""
+        found = self.fault.where("node", node)
+        if len(found) < FAULTS_PER_NODE_MAX:
+            return True
+        over = [row for row in found if row.state == rows.HEALTHY]
+        if over:
+            self.fault.delete(self.fault.key_of(min(over, key=lambda row: (row.changed_at, row))))
+        return bool(over)
+
     def remedy_of(self, fault: rows.RemediationFault) -> Remedy | None:
         """The next remedy of a fault, by the document in force."""
         remedies = self.remedies()
         if remedies is None:
             return None
-        if fault.remedy:
-            return remedies.by_name.get(fault.remedy)
-        return remedies.of_action(fault.action, fault.custom_action)
+        found = remedies.by_name.get(fault.remedy)  # Another document need not have it any more.
+        return found or remedies.of_action(fault.action, fault.custom_action)
 
     def open_about(self, node: str) -> list[rows.Remediation]:
         """The remediations of a node without an outcome, the first first."""
@@ -89,6 +100,22 @@ class Remediations(TableState):
         """Whether the node is set aside, and drained where that is wanted, for a ruleset that matches the fault."""
         node = self.node.get(fault.node)
         return node is not None and node.is_aside() and not self.is_released(fault.node, [fault])
+
+    def is_requested(self, fault: rows.RemediationFault) -> bool:
+        """Whether the node is to be set aside for a fault, and each ruleset that has it drained has requested that."""
+        requests = [(name, self.quarantined.get((fault.node, name))) for name in fault.ruleset_names()]
+        if all(request is None for _, request in requests):
+            return False
+        return not any(self._awaits_drain(fault, name, request) for name, request in requests)
+
+    def _awaits_drain(self, fault: rows.RemediationFault, ruleset: str, request: rows.QuarantinedNode | None) -> bool:
+        rules = self.quarantine_rules()
+        found = None if rules is None else rules.by_name.get(ruleset)
+        if found is None or found.drain is None:
+            return False
+        if request is None:
+            return True
+        return found.drain_scope == "device" and is_card(fault.entity) and fault.entity not in request.drained_devices()
 
     def is_released(self, node: str, faults: Iterable[rows.RemediationFault]) -> bool:
         """Whether no ruleset has the node set aside for any of the faults."""

@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from string import Template
 from typing import Any, Final
 
+from gpuledger.events.device import UUID_LENGTH_MAX
+from gpuledger.events.payload import NAME_LENGTH_MAX
+
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "node": "the node's name",
     "nodeUID": "the uid of the Node",
@@ -18,6 +21,21 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "remedy": "the remedy's name",
 }
 """What stands for what."""
+
+FAULT_LENGTH_MAX: Final = 128
+"""How much of the id of a report stands in an object; those of our own gateways are shorter."""
+
+_ESCAPED: Final = "\x01"
+"""A character that JSON writes in six, as what others report may have."""
+
+LONGEST: Final[Mapping[str, str]] = {
+    "node": "x" * NAME_LENGTH_MAX,
+    "nodeUID": _ESCAPED * NAME_LENGTH_MAX,
+    "device": "x" * UUID_LENGTH_MAX,
+    "fault": _ESCAPED * FAULT_LENGTH_MAX,
+    "action": _ESCAPED * NAME_LENGTH_MAX,
+}
+"""The values that take the most room in an object; that of `remedy` is its name."""
 
 ANNOTATION: Final = "gpuledger.io/remediation"
 """The annotation of our objects: the id of the remediation."""

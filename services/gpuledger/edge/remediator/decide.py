@@ -10,6 +10,10 @@ from gpuledger.edge.remediator.intents import RemedyIntent
 from gpuledger.events.payload import truncated
 from gpuledger.events.remediation import RemediationFinished, RemediationSuperseded
 
+_KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
+_OF_KUBERNETES: Final = "node.kubernetes.io/"
+"""How the keys of taints begin that Kubernetes itself puts on a Node, such as on one that does not answer."""
+
 DELETED: Final = "Somebody deleted the object before it had an outcome."
 
 
@@ -26,6 +30,19 @@ def superseded(intent: RemedyIntent, *, now: datetime, max_age: timedelta) -> Re
         )
         return RemediationSuperseded(intent=intent.intent, reason="Expired", message=message)
     return None
+
+
+def keeps_pods_away(node: Mapping[str, Any]) -> bool:
+    """Whether a Node is cordoned, or has taints that somebody has put on it."""
+    spec = node.get("spec") or {}
+    taints = (one for one in spec.get("taints") or () if one.get("effect") in _KEEPS_AWAY)
+    return spec.get("unschedulable") is True or any(not one["key"].startswith(_OF_KUBERNETES) for one in taints)
+
+
+def not_set_aside(intent: RemedyIntent) -> RemediationSuperseded:
+    """Somebody gave the Node back behind the ledger, or the ledger has that and the decider has not come to it."""
+    message = "The Node is neither cordoned nor tainted. The next report of the fault has it decided anew."
+    return RemediationSuperseded(intent=intent.intent, reason="NotSetAside", message=message)
 
 
 def outcome_of(intent: RemedyIntent, obj: Mapping[str, Any] | None, now: datetime) -> RemediationFinished | None:

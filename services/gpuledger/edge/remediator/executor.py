@@ -18,7 +18,7 @@ from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, KubeEr
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.outcomes import OutcomeRecorder
 from gpuledger.edge.remediator import metrics
-from gpuledger.edge.remediator.decide import outcome_of, superseded
+from gpuledger.edge.remediator.decide import keeps_pods_away, not_set_aside, outcome_of, superseded
 from gpuledger.edge.remediator.intents import RemedyIntent, RemedyIntents
 from gpuledger.edge.remediator.settings import RemediatorSettings
 from gpuledger.events.payload import Payload, truncated
@@ -153,7 +153,7 @@ class RemedyExecutor:
             return RemediationSuperseded(intent=intent.intent, reason="NodeGone")
         if node["metadata"]["uid"] != intent.data.uid:
             return RemediationSuperseded(intent=intent.intent, reason="NodeGone")
-        return None
+        return None if keeps_pods_away(node) else not_set_aside(intent)
 
     def _is_superseded(self, intent: RemedyIntent) -> RemediationSuperseded | None:
         newest = self._intents.get(intent.intent) or intent

@@ -1,9 +1,9 @@
 """Reads a document of remedies from YAML, and checks it whole. Pure."""
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.remediation.rules import problems
@@ -13,6 +13,14 @@ from gpuledger.tools.document_forms import Duration, Entries, Form, digest_of, r
 
 ENTRIES: Final = Entries("remedies")
 TIMEOUT_DEFAULT_S: Final = 3600
+
+
+def _json(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json_text(value)
+    except TypeError as error:  # YAML has keys, numbers, sets and bytes that JSON does not have.
+        raise ValueError(f"it is no object of JSON, as Kubernetes takes it: {error}") from error
+    return value
 
 
 class _Sign(Form):
@@ -34,7 +42,7 @@ class _Remedy(Form):
     actions: list[str] = []
     custom_actions: list[str] = []
     resource: str
-    template: dict[str, Any]
+    template: Annotated[dict[str, Any], AfterValidator(_json)]
     outcome: _Outcome
     timeout: Duration = TIMEOUT_DEFAULT_S
     escalate_to: str | None = None

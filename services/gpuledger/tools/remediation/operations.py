@@ -130,7 +130,11 @@ def _reason(state: Remediations, fault: RemediationFault) -> str:
         return what
     if state.is_released(fault.node, [fault]):
         return f"{what}; the node is not set aside for it"
-    if node is None or not node.is_applied:
+    if state.remedy_of(fault) is None:
+        return f"{what}; the document in force has no remedy for {fault.custom_action or fault.action}"
+    if not fault.is_accepted:
+        return f"{what}; a ruleset has still to request its drain, or another report has to come"
+    if node is None or not (node.is_applied and node.keeps_pods_away):
         return f"{what}; the node is not cordoned yet"
     return f"{what}; the node is not drained yet" if not node.is_aside() else f"{what}; another remedy is under way"
 

@@ -47,7 +47,7 @@ def upgrade() -> None:
         node=TEXT, uid=[TEXT], labels=TEXT, observed_at=TIME, isolation=TEXT, keeps_pods_away=TRUTH, is_applied=TRUTH,
         drain=TEXT, is_drained=TRUTH,
     )  # fmt: skip
-    _table("remediation_quarantined", ("node", "ruleset"), node=TEXT, ruleset=TEXT, requested_at=TIME)
+    _table("remediation_quarantined", ("node", "ruleset"), node=TEXT, ruleset=TEXT, requested_at=TIME, devices=TEXT)
     _table(
         "remediation_fault", ("node", "monitor", "check_name", "entity"),
         node=TEXT, monitor=TEXT, check_name=TEXT, entity=TEXT, alias=TEXT, device=TEXT, report=TEXT, action=TEXT,
