@@ -179,12 +179,13 @@ class RemediationAttentionRequested(Payload):
     """A person has to look at the node: gpuledger does nothing more about these faults.
 
     `AttemptsExhausted`: the node had its remedies of the period. `NoEscalation`: a remedy came to nothing, and none
-    follows. `NoDevice`: the remedy is for one card, and the report does not say which.
+    follows. `NoDevice`: the remedy is for one card, and the report does not say which. `Refused`: the API server did
+    not take the object, so nothing was tried that could escalate.
     """
 
     group: Name
     remedy: RemedyName
-    reason: Literal["AttemptsExhausted", "NoEscalation", "NoDevice"]
+    reason: Literal["AttemptsExhausted", "NoEscalation", "NoDevice", "Refused"]
     message: Text = ""
     faults: Annotated[tuple[TreatedFault, ...], Field(max_length=FAULTS_MAX)] = ()
 

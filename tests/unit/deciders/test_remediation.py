@@ -129,7 +129,18 @@ def test_a_reset_of_a_card_that_has_no_uuid_is_for_a_person() -> None:
     assert attention.data.reason == "NoDevice"
 
 
-@pytest.mark.parametrize("result", ["Failed", "TimedOut", "Refused"])
+def test_an_object_that_is_refused_is_for_a_person_and_escalates_to_nothing() -> None:
+    """Else a right that the chart lacks would have every reset become a reboot."""
+    log = RemediationLog()
+    log.record("n1", card(1), 10)
+    (reset,) = log.set_aside("n1", 11)
+    (attention,) = log.finish(reset, "Refused", 20)
+    assert isinstance(attention.data, RemediationAttentionRequested)
+    assert (attention.data.reason, attention.data.remedy) == ("Refused", "reset")
+    assert log.fault_states("n1") == [ATTENTION]
+
+
+@pytest.mark.parametrize("result", ["Failed", "TimedOut"])
 def test_what_comes_to_nothing_escalates_and_then_a_person_looks(result: str) -> None:
     log = RemediationLog()
     log.record("n1", card(1), 10)

@@ -140,6 +140,9 @@ class _Requests:
         before = self._state.remediation.get(case.faults[0].remediation)
         was_done = before is not None and before.state != rows.SUPERSEDED
         if before is not None and was_done and before.remedy == remedy.name == case.faults[0].remedy:
+            if before.state == rows.REFUSED:
+                message = f"The API server refused the object of {remedy.name} for {self._node}; nothing was tried."
+                return self._attention(case, "Refused", message)
             message = f"{remedy.name} of {self._node} came to nothing ({before.state}), and escalates to no remedy."
             return self._attention(case, "NoEscalation", message)
         if remedy.scope == "device" and not case.device:
@@ -157,7 +160,7 @@ class _Requests:
         return remedies.document.attempts.count, remedies.document.attempts.period_s
 
     def _attention(
-        self, case: _Case, reason: Literal["AttemptsExhausted", "NoEscalation", "NoDevice"], message: str
+        self, case: _Case, reason: Literal["AttemptsExhausted", "NoEscalation", "NoDevice", "Refused"], message: str
     ) -> RemediationAttentionRequested:
         return RemediationAttentionRequested(
             group=case.remedy.group, remedy=case.remedy.name, reason=reason, message=message, faults=case.treated

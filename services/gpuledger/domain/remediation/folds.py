@@ -329,15 +329,15 @@ def _finished(state: Remediations, fact: Fact, data: RemediationFinished) -> Non
     result = _RESULTS[data.result]
     state.end(row._replace(state=result, ended_at=fact.event.time, message=data.message))
     if result != rows.SUCCEEDED:
-        _escalate(state, fact, row)
+        _escalate(state, fact, row, is_tried=result != rows.REFUSED)
     _review(state, fact, row.node)
 
 
-def _escalate(state: Remediations, fact: Fact, row: rows.Remediation) -> None:
+def _escalate(state: Remediations, fact: Fact, row: rows.Remediation, *, is_tried: bool) -> None:
     remedies = state.remedies()
     remedy = None if remedies is None else remedies.by_name.get(row.remedy)
     for fault in state.faults_of(row.intent, row.node):
-        if remedy is not None and remedy.escalate_to is not None:
+        if is_tried and remedy is not None and remedy.escalate_to is not None:
             state.fault.put(fault._replace(state=rows.WAITING, remedy=remedy.escalate_to))
         else:
             at = min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
