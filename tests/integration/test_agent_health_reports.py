@@ -62,6 +62,7 @@ async def test_a_report_is_in_the_ledger_about_the_cards_that_it_names(fresh_nat
         await place.nothing_is_lost()
 
 
+@pytest.mark.long
 async def test_what_was_acknowledged_survives_kills_and_counts_once(fresh_nats: NatsServer) -> None:
     async with reporting(fresh_nats) as place:
         sent: Counter[str] = Counter()

@@ -282,6 +282,7 @@ async def _assert_reported_once(place: Place, rounds: int) -> None:
         assert repeated <= rounds, "a verdict is repeated only where its first report may be lost"
 
 
+@pytest.mark.long
 async def test_a_few_kills_lose_nothing_and_count_nothing_twice(fresh_nats: NatsServer) -> None:
     await run(fresh_nats, rounds=ROUNDS)
 

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+import pytest
+
 from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.domain.inventory.folds import AGENT_CARDS_MAX
@@ -52,6 +54,7 @@ def attack(number: int) -> list[Decoded]:
     return [event(data, subject, number=at, at=at, source=AGENT) for at, (subject, data) in enumerate(facts, first)]
 
 
+@pytest.mark.long
 async def test_bounds_hold_through_restarts_and_rebuilds(ledger: JetStreamLedger, url: str) -> None:
     projections: list[Projection] = [SourcesProjection(), InventoryProjection(), AllocationsProjection()]
 

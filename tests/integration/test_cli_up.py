@@ -58,6 +58,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         assert not (directory / "d").exists()
 
 
+@pytest.mark.long
 def test_up_ends_quietly_and_in_order_when_nobody_can_read_what_it_says() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -176,6 +177,7 @@ def test_what_is_published_is_projected(up: Up) -> None:
     eventually(lambda: position(up, "devices") >= recorded)
 
 
+@pytest.mark.long
 def test_a_second_one_on_the_same_folder_is_refused(up: Up) -> None:
     refused = gpuledger(up.data_dir, "up")
     assert refused.returncode == 5

@@ -87,6 +87,7 @@ async def are_offered(client: KubeClient) -> bool:
     return {name: (one.get("capacity") or {}).get("total") for name, one in statuses.items()} == TOTALS
 
 
+@pytest.mark.long
 async def test_pools_have_the_devices_that_they_are_given(offered: KubeClient) -> None:
     for one in (await pools(offered)).values():
         statuses = {kind["type"]: kind["status"] for kind in one["status"]["conditions"]}

@@ -38,6 +38,7 @@ async def report(up: Up, node: str, number: int, *, healthy: bool) -> None:
         await publish(ledger, [event])
 
 
+@pytest.mark.long
 async def test_rules_set_a_node_aside_until_it_is_healthy(up: Up, client: KubeClient) -> None:
     await eventually(lambda: has_nodes(client))
     node = (await client.list(NODES)).items[0]["metadata"]["name"]
