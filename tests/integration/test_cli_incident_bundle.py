@@ -152,7 +152,7 @@ def test_an_incident_that_no_seal_covers_says_so(cli: Cli, tmp_path: Path) -> No
         (("export", "nothing", "-o", "FILE", "--key", "OLD"), 2, "no private key in PEM"),
         (("export", "nothing", "-o", "FILE", "--withhold", "node.nothing"), 2, "There is no event 'node.nothing'"),
         (("open", "FILE"), 2, "cannot be read"),
-        (("open", "OLD"), 1, "Line 1 of the bundle is not valid"),
+        (("open", "OLD"), 1, "Line 1 of the bundle is not valid: Invalid JSON"),
         (("open", "OLD", "--public-key", "OLD"), 2, "no public key in PEM"),
     ],
 )

@@ -169,8 +169,8 @@ def decoded(raw: bytes, number: int) -> Line:
         line = _LINES.validate_json(raw)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"][1:]))
-        raise BundleError(f"Line {number} of the bundle is not valid: {place}: {first['msg']}", DAMAGED) from error
+        problem = ": ".join(filter(None, [".".join(map(str, first["loc"][1:])), first["msg"]]))
+        raise BundleError(f"Line {number} of the bundle is not valid: {problem}", DAMAGED) from error
     if _canonical(line) + b"\n" != raw:
         raise BundleError(f"Line {number} of the bundle is not in its canonical form", DAMAGED)
     return line
