@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
 ]
 
-RULES = "examples/quarantine-rules.yaml"
+EXAMPLES = {"examples/": f"{ROOT / 'examples'}/"}
 SEED, DEVICES = 2014, 1_000
 SERIAL = "0323812008256"
 """The card whose life the README shows; the file that it is from is not ours to keep."""
@@ -59,11 +59,11 @@ async def test_first_steps(tmp_path: Path) -> None:
         write_titan_sample(file, seed=SEED, devices=DEVICES)
         csv.writer(file).writerow((SERIAL, "c1-0c0s1n0", "2014-02-01 00:00:00", "2015-02-01 00:00:00", "", "TRUE", ""))
     with running_up(tmp_path / "fleet", "--no-kube"):  # otherwise every command starts the servers, and stops them
-        await follow(FIRST_STEPS, tmp_path, {"1/40000": "1/400", RULES: str(ROOT / RULES)})
+        await follow(FIRST_STEPS, tmp_path, {"1/40000": "1/400", **EXAMPLES})
 
 
 async def test_the_lab(tmp_path: Path) -> None:
-    await follow(LAB, tmp_path, {RULES: str(ROOT / RULES)})
+    await follow(LAB, tmp_path, EXAMPLES)
 
 
 async def test_pools(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_an_agent_without_a_gpu(tmp_path: Path) -> None:
 
 async def test_an_incident(tmp_path: Path) -> None:
     (port,) = free_ports(tmp_path / "ports", 1)
-    await follow(INCIDENT, tmp_path, {"127.0.0.1:9501": f"127.0.0.1:{port}", RULES: str(ROOT / RULES)})
+    await follow(INCIDENT, tmp_path, {"127.0.0.1:9501": f"127.0.0.1:{port}", **EXAMPLES})
 
 
 KUBE_COMMANDS_OBJECTS = """

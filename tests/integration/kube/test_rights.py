@@ -38,6 +38,7 @@ from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
 from support.chart_cluster import Cluster, serving
+from support.draining import BUDGETS
 from support.kube_accounts import Permission, config_file
 from support.kube_fleet import create, label_like_nfd
 from support.rights import beyond, granted, unused
@@ -135,10 +136,13 @@ async def _live(client: KubeClient) -> None:
 
 
 async def _set_aside(client: KubeClient, environ: dict[str, str]) -> None:
-    """Somebody sets a node aside and has its pods leave."""
-    spec = {"nodeName": NODE, "containers": [{"name": "main", "image": "i"}], "terminationGracePeriodSeconds": 0}
-    await create(client, PODS, {"metadata": {"name": "leaving", "namespace": "default"}, "spec": spec})
-    command = (*COMMAND, "node", "drain", NODE, "--reason", "fan", "--mode", "Immediate", "--no-wait")
+    """Somebody sets a node aside and has its pods leave, also one whose budget never lets it go."""
+    for name in ("leaving", "kept"):
+        await _run_pod(client, name)
+    kept = {"minAvailable": 1, "selector": {"matchLabels": {"name": "kept"}}}
+    await create(client, BUDGETS, {"metadata": {"name": "kept", "namespace": "default"}, "spec": kept})
+    mode = ("--mode", "DeleteAfterTimeout", "--timeout", "1s")
+    command = (*COMMAND, "node", "drain", NODE, "--reason", "fan", *mode, "--no-wait")
     done = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done
 
@@ -146,11 +150,20 @@ async def _set_aside(client: KubeClient, environ: dict[str, str]) -> None:
         return bool((await client.get(NODES, NODE))["spec"].get("unschedulable"))
 
     await eventually(is_cordoned)
-    await eventually(partial(_has_left, client))
+    await eventually(partial(_have_left, client))
 
 
-async def _has_left(client: KubeClient) -> bool:
-    return all(one["metadata"]["name"] != "leaving" for one in (await client.list(PODS)).items)
+async def _run_pod(client: KubeClient, name: str) -> None:
+    """A pod that runs on the node, and is Ready, as budgets count."""
+    spec = {"nodeName": NODE, "containers": [{"name": "main", "image": "i"}], "terminationGracePeriodSeconds": 0}
+    metadata = {"name": name, "namespace": "default", "labels": {"name": name}}
+    await create(client, PODS, {"metadata": metadata, "spec": spec})
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await client.merge_patch(PODS, name, {"status": ready}, "default", subresource="status")
+
+
+async def _have_left(client: KubeClient) -> bool:
+    return not {one["metadata"]["name"] for one in (await client.list(PODS)).items} & {"leaving", "kept"}
 
 
 async def _make_and_leave_a_pool(client: KubeClient) -> None:
