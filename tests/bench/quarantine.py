@@ -20,7 +20,7 @@ from bench.quarantine_services import Report
 from bench.report import Figure
 from bench.servers import unsynced_nats
 from gpuledger.api.kinds import NODES
-from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.client import KubeClient, Object, open_client
 from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.events.envelope import Decoded, Event, parse
 from gpuledger.events.health import NodeHealthReported
@@ -83,13 +83,23 @@ class Cordons:
 
     def __init__(self) -> None:
         self.changed_s: dict[tuple[str, bool], float] = {}
+        self._last: dict[str, bool] = {}
 
-    async def watch(self, client: KubeClient, start: str) -> None:
-        """Watch Nodes until cancelled."""
-        async for batch in client.watch(NODES, start):
-            for one in batch:
-                node, now_s = one["object"], perf_counter()
-                self.changed_s[node["metadata"]["name"], bool(node["spec"].get("unschedulable"))] = now_s
+    async def watch(self, client: KubeClient) -> None:
+        """Watch Nodes until cancelled; the server ends a watch after some minutes."""
+        while True:
+            found = await client.list(NODES)
+            for node in found.items:
+                self._note(node, is_news=False)
+            async for batch in client.watch(NODES, found.resource_version):
+                for one in batch:
+                    self._note(one["object"], is_news=True)
+
+    def _note(self, node: Object, *, is_news: bool) -> None:
+        key = (node["metadata"]["name"], bool(node["spec"].get("unschedulable")))
+        if is_news or self._last.get(key[0]) != key[1]:
+            self.changed_s[key] = perf_counter()
+        self._last[key[0]] = key[1]
 
     async def since(self, began_s: float, nodes: Sequence[str], *, cordoned: bool) -> list[float]:
         """After how many seconds each Node was first seen to be so."""
@@ -162,8 +172,7 @@ async def _bench(database_url: str, sizes: QuarantineSizes) -> AsyncIterator[Ben
             facts, cordons = Facts(), Cordons()
             bench = Bench(ledger, client, cordons, child, facts, nodes)
             await _populate(bench)
-            start = (await client.list(NODES)).resource_version
-            watching = asyncio.create_task(cordons.watch(client, start))
+            watching = asyncio.create_task(cordons.watch(client))
             try:
                 await bench.settle()
                 yield bench
