@@ -21,6 +21,7 @@ from bench.report import Figure
 from bench.servers import unsynced_nats
 from gpuledger.api.kinds import NODES
 from gpuledger.edge.kube.client import KubeClient, Object, open_client
+from gpuledger.edge.kube.errors import KubeError
 from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.events.envelope import Decoded, Event, parse
 from gpuledger.events.health import NodeHealthReported
@@ -91,9 +92,10 @@ class Cordons:
             found = await client.list(NODES)
             for node in found.items:
                 self._note(node, is_news=False)
-            async for batch in client.watch(NODES, found.resource_version):
-                for one in batch:
-                    self._note(one["object"], is_news=True)
+            with suppress(KubeError):  # an interrupted watch begins anew, as one that the server has ended
+                async for batch in client.watch(NODES, found.resource_version):
+                    for one in batch:
+                        self._note(one["object"], is_news=True)
 
     def _note(self, node: Object, *, is_news: bool) -> None:
         key = (node["metadata"]["name"], bool(node["spec"].get("unschedulable")))
