@@ -172,9 +172,9 @@ def _put_node(state: Remediations, fact: Fact, uid: str | None, labels: str) -> 
     node, time = intern(fact.event.subject), fact.event.time
     before = state.node.get(node)
     if before is None or not is_late(before.observed_at, time):
-        row = before or _unknown(node, time)
+        row = before or _new_node(node, time)
         if before is not None and before.uid != uid:
-            row = _unknown(node, time)
+            row = _new_node(node, time)
             for fault in state.standing(node):
                 if uid is None or fault.changed_at < time:
                     state.end_fault(fault, time)
@@ -186,7 +186,7 @@ def _put_node(state: Remediations, fact: Fact, uid: str | None, labels: str) -> 
     state.node_ends.forget(fact)
 
 
-def _unknown(node: str, time: datetime) -> rows.RemediationNode:
+def _new_node(node: str, time: datetime) -> rows.RemediationNode:
     return rows.RemediationNode(node, None, _NO_LABELS, time, "", False, False, "", False)
 
 

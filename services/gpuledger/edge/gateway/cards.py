@@ -37,7 +37,7 @@ class ReportedCard(NamedTuple):
     instances: tuple[ReportedInstance, ...]
 
 
-class _Known(NamedTuple):
+class _CachedCards(NamedTuple):
     cards: tuple[ReportedCard, ...]
     until_s: float
 
@@ -49,7 +49,7 @@ class NodeCards:
         self._ledger = ledger
         self._bounds = bounds
         self._monotonic = monotonic
-        self._kept: OrderedDict[str, _Known] = OrderedDict()
+        self._kept: OrderedDict[str, _CachedCards] = OrderedDict()
 
     async def of(self, node: str) -> tuple[ReportedCard, ...]:
         """The cards of a node; none where its agent has reported none, or the ledger does not answer in time."""
@@ -64,7 +64,7 @@ class NodeCards:
             log.warning("gateway.cards-unknown", node=node, reason=str(error) or "the ledger does not answer in time")
             cards = () if kept is None else kept.cards
         self._kept.pop(node, None)
-        self._kept[node] = _Known(cards, now_s + self._bounds.cards_life_s)
+        self._kept[node] = _CachedCards(cards, now_s + self._bounds.cards_life_s)
         if len(self._kept) > self._bounds.nodes_max:
             self._kept.popitem(last=False)
         return cards
