@@ -4,7 +4,7 @@ Nothing of a document is in force before all of it was checked and recorded.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
 import yaml
@@ -43,7 +43,7 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
 
 
-F = TypeVar("F", bound=Form)
+Document = TypeVar("Document")
 
 
 class Entries:
@@ -52,19 +52,34 @@ class Entries:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def read(self, text: bytes, file: str) -> object:
-        """What the YAML of a file has.
+    def read(
+        self,
+        text: bytes,
+        file: str,
+        recorded: Callable[[object], Document],
+        problems: Callable[[Document], Iterable[str]],
+    ) -> Document:
+        """The document in a text, as it is recorded; `file` is the name by which the user gave it.
+
+        `recorded` makes it of what the YAML has, and `problems` are those that no form shows.
 
         Raises:
-            RequestError: it is too large, or no YAML.
+            RequestError: it is too large, no YAML, or something is wrong with it.
         """
         if len(text) > DOCUMENT_BYTES_MAX:
             raise RequestError(
                 f"{file} has {len(text):,} bytes, and a document has at most {DOCUMENT_BYTES_MAX:,}", CORRECT
             )
-        return _loaded(text, file)
+        raw = _loaded(text, file)
+        try:
+            document = recorded(raw)
+        except ValidationError as error:
+            raise _refused(file, self._problems_of(error, raw)) from error
+        if found := list(problems(document)):
+            raise _refused(file, found)
+        return document
 
-    def problems_of(self, error: ValidationError, raw: object) -> list[str]:
+    def _problems_of(self, error: ValidationError, raw: object) -> list[str]:
         """What is wrong, each with its place and the name of the entry that it is in."""
         return [
             f"{self._place(problem['loc'], raw)}: {problem['msg'].removeprefix('Value error, ')}."
@@ -119,7 +134,7 @@ class _UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def refused(file: str, found: list[str]) -> RequestError:
+def _refused(file: str, found: list[str]) -> RequestError:
     """The error about a file, with the first problems in it."""
     shown = " ".join(found[:PROBLEMS_SHOWN_MAX])
     more = f" There are {len(found) - PROBLEMS_SHOWN_MAX} more." if len(found) > PROBLEMS_SHOWN_MAX else ""

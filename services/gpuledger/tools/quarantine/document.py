@@ -6,13 +6,13 @@ Nothing of it is in force before it is recorded; what is wrong is reported with 
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from gpuledger.domain.quarantine.rules import problems
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.events.maintenance import Drain
 from gpuledger.events.quarantine import BreakerLimits, DrainScope, QuarantineRulesApplied
-from gpuledger.tools.document_forms import Duration, Entries, Form, digest_of, refused
+from gpuledger.tools.document_forms import Duration, Entries, Form, digest_of
 
 ENTRIES: Final = Entries("ruleSets")
 _OF_ANOTHER_PRODUCT: Final = "MaxPercentageOfNodesToCordon"
@@ -110,16 +110,12 @@ def parse(text: bytes, file: str) -> QuarantineRulesApplied:
     Raises:
         RequestError: something is wrong with them.
     """
-    raw = ENTRIES.read(text, file)
-    try:
-        form = _Document.model_validate(raw)
-        document = _recorded(form, file)
-    except ValidationError as error:
-        raise refused(file, ENTRIES.problems_of(error, raw)) from error
-    found = [*problems(document), *_problems_of_names(document)]
-    if found:
-        raise refused(file, found)
-    return document
+    return ENTRIES.read(
+        text,
+        file,
+        lambda raw: _recorded(_Document.model_validate(raw), file),
+        lambda document: [*problems(document), *_problems_of_names(document)],
+    )
 
 
 def _recorded(form: _Document, file: str) -> QuarantineRulesApplied:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.remediation.rules import problems
 from gpuledger.edge.kube.schema.object_names import dns_label_problem
 from gpuledger.events.remediation import AttemptLimits, RemediationRulesApplied
-from gpuledger.tools.document_forms import Duration, Entries, Form, digest_of, refused
+from gpuledger.tools.document_forms import Duration, Entries, Form, digest_of
 
 ENTRIES: Final = Entries("remedies")
 TIMEOUT_DEFAULT_S: Final = 3600
@@ -84,15 +84,12 @@ def parse(text: bytes, file: str) -> RemediationRulesApplied:
     Raises:
         RequestError: something is wrong with them.
     """
-    raw = ENTRIES.read(text, file)
-    try:
-        document = _recorded(_Document.model_validate(raw), file)
-    except ValidationError as error:
-        raise refused(file, ENTRIES.problems_of(error, raw)) from error
-    found = [*problems(document), *_problems_of_names(document)]
-    if found:
-        raise refused(file, found)
-    return document
+    return ENTRIES.read(
+        text,
+        file,
+        lambda raw: _recorded(_Document.model_validate(raw), file),
+        lambda document: [*problems(document), *_problems_of_names(document)],
+    )
 
 
 def _recorded(form: _Document, file: str) -> RemediationRulesApplied:
