@@ -95,7 +95,8 @@ class Cordons:
             with suppress(KubeError):  # an interrupted watch begins anew, as one that the server has ended
                 async for batch in client.watch(NODES, found.resource_version):
                     for one in batch:
-                        self._note(one["object"], is_news=True)
+                        if one["type"] != "BOOKMARK":
+                            self._note(one["object"], is_news=True)
 
     def _note(self, node: Object, *, is_news: bool) -> None:
         key = (node["metadata"]["name"], bool(node["spec"].get("unschedulable")))

@@ -36,3 +36,13 @@ async def test_the_newest_report_counts_once_the_last_answer_is_old() -> None:
     assert impacted([("PCI", "0000:65:00")], found) == ("GPU-b",)
     assert impacted([("GPU", "0")], found) == ("GPU-a",)
     assert await cards.of("n.2") == ()
+
+
+async def test_of_so_many_nodes_are_answers_kept_and_no_more() -> None:
+    """An answer that is forgotten is read anew, and then is the newest one."""
+    ledger = MemoryLedger()
+    cards = NodeCards(ledger, BOUNDS, lambda: 0.0)
+    assert await cards.of("n.1") == ()
+    await observe(ledger, card("0000:17:00.0", "GPU-a"))
+    assert [await cards.of(node) for node in ("n.1", "n.2", "n.3")] == [(), (), ()]
+    assert await cards.of("n.1") == (ReportedCard("0000:17:00.0", "GPU-a", ()),)
