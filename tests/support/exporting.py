@@ -82,10 +82,11 @@ async def is_in_state(exporter: Exporter, state: str) -> None:
 
 
 async def is_caught_up(exporter: Exporter) -> None:
-    """Return when the export has taken all that the log has."""
+    """Return when the export has taken all that the log has now, and has measured that it has."""
 
     async def is_so() -> bool:
-        return exporter.health().lag_events == 0
+        end, health = await exporter.ledger.head(), exporter.health()
+        return health.lag_events == 0 and health.position == str(exporter.ledger.generations.position(end))
 
     await eventually(is_so)
 

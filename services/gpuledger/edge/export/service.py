@@ -85,7 +85,7 @@ class Exporter:
         clock: Clock = system_clock,
         jitter: Jitter = system_jitter,
     ) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self._database_url = database_url
         self._settings = settings
         self._bounds = bounds or ExportBounds()
@@ -131,9 +131,9 @@ class Exporter:
     async def _lead(self, store: CursorStore, held: HeldLock) -> None:
         settings, bounds = self._settings, self._bounds
         cursor = await store.read() or await self._begin(store)
-        check_ledger_id(FOLLOWS, self._ledger, cursor.ledger_id)
-        check_generation(FOLLOWS, self._ledger, cursor.at)
-        await self._ledger.confirm(cursor.anchor)
+        check_ledger_id(FOLLOWS, self.ledger, cursor.ledger_id)
+        check_generation(FOLLOWS, self.ledger, cursor.at)
+        await self.ledger.confirm(cursor.anchor)
         self._at = cursor.at
         async with aclosing(Sender(settings, bounds, self._clock)) as sender:
             delivery = Delivery(sender, store, held, settings, bounds, self._jitter, self._moved)
@@ -148,8 +148,8 @@ class Exporter:
     async def _begin(self, store: CursorStore) -> Cursor:
         """The first cursor, where the settings say."""
         after = await self._beginning(self._settings.begin)
-        anchor = await self._ledger.anchor_at(after)
-        cursor = Cursor(self._ledger.identity.ledger_id, self._ledger.generations.position(after), anchor)
+        anchor = await self.ledger.anchor_at(after)
+        cursor = Cursor(self.ledger.identity.ledger_id, self.ledger.generations.position(after), anchor)
         await store.begin(cursor)
         log.info("export.begun", begin=self._settings.begin, position=str(cursor.at))
         return cursor
@@ -157,20 +157,20 @@ class Exporter:
     async def _beginning(self, text: str) -> Offset:
         """The place behind which to begin."""
         if text in {HEAD, START}:
-            return ORIGIN if text == START else await self._ledger.head()
+            return ORIGIN if text == START else await self.ledger.head()
         time = begin_time(text)
         if time is not None:
-            return await sequence_at(self._ledger, time - timedelta(microseconds=1))
+            return await sequence_at(self.ledger, time - timedelta(microseconds=1))
         generation, sequence = parse_typed(text)
-        head = await self._ledger.head()
-        is_there = generation is None or self._ledger.generations.has(Position(generation, sequence))
+        head = await self.ledger.head()
+        is_there = generation is None or self.ledger.generations.has(Position(generation, sequence))
         if not is_there or is_after(back(sequence, 1), head):
-            ends = self._ledger.generations.position(head)
+            ends = self.ledger.generations.position(head)
             raise ExportStoppedError(f"The export is to begin at {text}, and the log ends at {ends}. Correct begin.")
         return back(sequence, 1)
 
     async def _follow(self, cursor: Cursor, delivery: Delivery, held: HeldLock) -> None:
-        async with self._ledger.read(cursor.sequence, anchor=cursor.anchor) as reader:
+        async with self.ledger.read(cursor.sequence, anchor=cursor.anchor) as reader:
             while True:
                 messages = await reader.next_batch(self._bounds.messages_per_batch, self._bounds.tick_s)
                 if messages:
@@ -198,7 +198,7 @@ class Exporter:
                 metrics.took("not-selected")
                 return None
             at = self._position(message)
-            place = Place(self._ledger.identity.ledger_id, at, message.recorded_ns)
+            place = Place(self.ledger.identity.ledger_id, at, message.recorded_ns)
             document = encoded(document_of(event, place, self._settings))
         except EventError as error:
             metrics.took("rejected")
@@ -208,7 +208,7 @@ class Exporter:
         return Parcel(document, at, anchor, event.id, event.type, event.subject)
 
     def _position(self, message: Message) -> Position:
-        return self._ledger.generations.position(message.sequence)
+        return self.ledger.generations.position(message.sequence)
 
     def _moved(self, at: Position) -> None:
         self._at, self._behind_since = at, None
@@ -217,7 +217,7 @@ class Exporter:
         """Measure the lag until cancelled; nothing is shown that could not be measured."""
         while True:
             try:
-                head = await self._ledger.head()
+                head = await self.ledger.head()
             except LedgerError as error:
                 self._lag_events = None
                 metrics.unmeasured()
