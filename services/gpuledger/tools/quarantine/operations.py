@@ -7,14 +7,15 @@ from gpuledger.domain.maintenance.drain_modes import summary
 from gpuledger.domain.quarantine.rows import HELD, OVERRIDDEN, NodeFault
 from gpuledger.domain.quarantine.state import Quarantine
 from gpuledger.events.envelope import Event, encode, nats_subject_of
-from gpuledger.events.position import Position
+from gpuledger.events.position import Position, is_origin
 from gpuledger.events.quarantine import (
     QUARANTINE,
     QuarantineBreakerReset,
     QuarantineRulesApplied,
     QuarantineRuleset,
 )
-from gpuledger.ledger.api import Outgoing
+from gpuledger.events.subjects import aggregate_filter
+from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.runtime.clock import random_id, system_clock
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.log_restore import operator
@@ -24,7 +25,15 @@ from gpuledger.tools.queries.found_rows import RowDict
 
 async def apply(backend: Backend, document: QuarantineRulesApplied) -> Position:
     """Record a document that was checked; its rules are in force from the position that this returns."""
-    return await _record(backend, document)
+    return await _record(backend.ledger, document)
+
+
+async def apply_first(ledger: Ledger, document: QuarantineRulesApplied) -> Position | None:
+    """Record a document where the ledger has had no rules; returns the position from which it is in force, or None."""
+    of_quarantine = aggregate_filter(QuarantineRulesApplied.AGGREGATE, QUARANTINE)
+    if not is_origin(await ledger.last_sequence(of_quarantine)):
+        return None
+    return await _record(ledger, document)
 
 
 async def reset(backend: Backend, reason: str) -> Position:
@@ -35,13 +44,13 @@ async def reset(backend: Backend, reason: str) -> Position:
     """
     if not (await current_state(backend)).is_open():
         raise RequestError("The circuit breaker is closed", "There is nothing to reset")
-    return await _record(backend, QuarantineBreakerReset(reason=reason))
+    return await _record(backend.ledger, QuarantineBreakerReset(reason=reason))
 
 
-async def _record(backend: Backend, data: QuarantineRulesApplied | QuarantineBreakerReset) -> Position:
+async def _record(ledger: Ledger, data: QuarantineRulesApplied | QuarantineBreakerReset) -> Position:
     event = Event(random_id(), operator(), data.TYPE, QUARANTINE, system_clock(), data, random_id(), 1)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return backend.ledger.generations.position(receipt.sequence)
+    (receipt,) = await ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
+    return ledger.generations.position(receipt.sequence)
 
 
 async def current_state(backend: Backend) -> Quarantine:
