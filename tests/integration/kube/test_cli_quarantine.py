@@ -13,13 +13,15 @@ from gpuledger.events.quarantine import QUARANTINE, QuarantineBreakerReset, Quar
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.quarantine.example import example_rules
+from gpuledger.tools.quarantine.operations import apply_first
 from support.cli import Run
 from support.enforcing import enforce
 from support.events import event
 from support.ledgers import everything
 from support.paths import ROOT
 from support.projections import QUICK_SERVICE, publish, reaches, running
-from support.quarantine import GPU_FATAL, labelled, reported
+from support.quarantine import GPU_FATAL, labelled, reported, rules
 from support.waiting import eventually
 
 EXAMPLE = ROOT / "examples" / "quarantine-rules.yaml"
@@ -39,6 +41,14 @@ async def test_rules_are_shown_as_they_were_applied(run: Run) -> None:
     status = (await run("quarantine", "status", "-o", "json")).json()
     assert [(one["breaker"], one["nodes"], one["version"]) for one in status] == [("Closed", 0, first["version"])]
     assert (await run("quarantine", "faults", "-o", "json")).json() == []
+
+
+async def test_a_fleet_that_has_rules_keeps_them(run: Run, ledger: JetStreamLedger) -> None:
+    assert await apply_first(ledger, example_rules()) == ledger.generations.position(1)
+    assert await apply_first(ledger, example_rules()) is None
+    assert await apply_first(ledger, rules()) is None
+    found = (await run("quarantine", "rules", "-o", "json")).json()
+    assert {one["file"] for one in found} == {"examples/quarantine-rules.yaml"}
 
 
 async def test_the_breaker_is_shown_and_reset_by_whoever_has_looked(

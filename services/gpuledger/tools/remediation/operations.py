@@ -21,7 +21,7 @@ ID_SHOWN_MIN = 4
 
 async def apply(backend: Backend, document: RemediationRulesApplied) -> Position:
     """Record a document that was checked; its remedies are in force from the position that this returns."""
-    return await record(backend, REMEDIATION, document)
+    return await record(backend.ledger, REMEDIATION, document)
 
 
 async def current_state(backend: Backend) -> Remediations:
