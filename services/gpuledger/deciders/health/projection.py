@@ -19,7 +19,7 @@ class HealthProjection(Projection):
     """
 
     name = "health"
-    version = 3
+    version = 4
     specs = SPECS
     handlers = HANDLERS
     state_class = Quarantine

@@ -19,7 +19,7 @@ class RemediationProjection(Projection):
     """
 
     name = "remediation"
-    version = 1
+    version = 2
     specs = SPECS
     handlers = HANDLERS
     state_class = Remediations
