@@ -20,13 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from gpuledger.events.recommended_action import (
-    CONTACT_SUPPORT,
-    NO_ACTION,
-    RESET,
-    RESTART_MACHINE,
-    RESTART_VIRTUAL_MACHINE,
-)
+from gpuledger.events import recommended_action as actions
 from gpuledger.runtime.settings import SettingsError
 
 
@@ -52,7 +46,7 @@ class Symptom(NamedTuple):
     kind: str
     severity: Severity
     message: str
-    action: str = NO_ACTION
+    action: str = actions.NO_ACTION
 
 
 OFF_THE_BUS: Final = "OffTheBus"
@@ -116,10 +110,10 @@ APPLICATION_XIDS: Final[Mapping[int, str]] = {
 }
 
 _XID_ACTIONS: Final[Mapping[int, str]] = {
-    **dict.fromkeys((46, 48, 62, 63, 74, 94, 95, 110, 119, 120, 136, 140, 143, 156, 158), RESET),
-    79: RESTART_MACHINE,
-    151: RESTART_VIRTUAL_MACHINE,
-    **dict.fromkeys(APPLICATION_XIDS, NO_ACTION),
+    **dict.fromkeys((46, 48, 62, 63, 74, 94, 95, 110, 119, 120, 136, 140, 143, 156, 158), actions.RESET),
+    79: actions.RESTART_MACHINE,
+    151: actions.RESTART_VIRTUAL_MACHINE,
+    **dict.fromkeys(APPLICATION_XIDS, actions.NO_ACTION),
 }
 """What mends each; of any other XID, such as 64, a person decides."""
 
@@ -143,9 +137,9 @@ takes no card out of service. Links that are down make communication slower, not
 """
 
 _READING_ACTIONS: Final[Mapping[str, str]] = {
-    OFF_THE_BUS: RESTART_MACHINE,
-    RECOVERY_NEEDED: RESET,
-    REMAP_PENDING: RESET,
+    OFF_THE_BUS: actions.RESTART_MACHINE,
+    RECOVERY_NEEDED: actions.RESET,
+    REMAP_PENDING: actions.RESET,
 }
 """What mends each; of any other symptom, such as failed remapping, a person decides."""
 
@@ -167,7 +161,7 @@ class ErrorClasses:
     def xid(self, number: int) -> Symptom:
         """The symptom of an XID; an unknown one is a warning."""
         severity, message = _DEFAULT_XIDS.get(number, (Severity.WARNING, "NVIDIA's XID catalogue has its meaning"))
-        action = _XID_ACTIONS.get(number, CONTACT_SUPPORT)
+        action = _XID_ACTIONS.get(number, actions.CONTACT_SUPPORT)
         return Symptom(f"XID {number}", self.xids.get(number, severity), message, action)
 
     def reading(self, kind: str, detail: str = "") -> Symptom:
@@ -176,9 +170,9 @@ class ErrorClasses:
         The detail of a recovery that the driver requests is its action, such as `NodeReboot`.
         """
         severity, message = _READINGS[kind]
-        action = _READING_ACTIONS.get(kind, CONTACT_SUPPORT)
+        action = _READING_ACTIONS.get(kind, actions.CONTACT_SUPPORT)
         if kind == RECOVERY_NEEDED and "reboot" in detail.lower():
-            action = RESTART_MACHINE
+            action = actions.RESTART_MACHINE
         return Symptom(kind, self.readings.get(kind, severity), f"{message}: {detail}" if detail else message, action)
 
 
