@@ -25,13 +25,13 @@ from gpuledger.events.position import is_at_or_after
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
 from support.draining import BUDGETS, IMMEDIATE, blocked_pod, until
+from support.killing import SteppingClient
 from support.kube_proxy import KubeProxy
 from support.kube_server import KubeServer
 from support.nodewriting import (
     QUICK,
     InterruptedClient,
     Maintainer,
-    SteppingClient,
     node_writer,
 )
 from support.scripted_api import refuse
