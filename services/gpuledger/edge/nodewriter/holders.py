@@ -92,7 +92,7 @@ class Holders(TableState):
         found = [one for row in rows for one in self._uuids(row)]
         if any(one is not None and not one.isdisjoint(devices) for one in found):
             return True
-        is_unclear = None in found or (not rows and _requests_devices(pod))
+        is_unclear = None in found or (not rows and requests_devices(pod))
         return None if is_unclear else False
 
     def resolved(self, row: ContainerUnits) -> ContainerUnits:
@@ -140,7 +140,7 @@ class Holders(TableState):
         return frozenset(whole) if any(one.startswith(_CARD) for one in whole) else None
 
 
-def _requests_devices(pod: Mapping[str, Any]) -> bool:
+def requests_devices(pod: Mapping[str, Any]) -> bool:
     """Whether a pod requests GPUs or claims, so that it may hold some."""
     spec = mapping(pod, "spec")
     containers = (*items(spec, "containers"), *items(spec, "initContainers"))
