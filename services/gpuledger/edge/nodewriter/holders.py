@@ -89,7 +89,7 @@ class Holders(TableState):
             for row in self.container_units.where("node", node)
             if (row.namespace, row.pod) == name and (created_at is None or row.reported_at >= created_at)
         ]
-        found = [one for row in rows for one in self._uuids(row)]
+        found = [one for row in rows for one in self.uuids(row)]
         if any(one is not None and not one.isdisjoint(devices) for one in found):
             return True
         is_unclear = None in found or (not rows and requests_devices(pod))
@@ -105,7 +105,7 @@ class Holders(TableState):
         }
         return row._replace(resolved=json_text({name: uuids for name, uuids in found.items() if uuids}))
 
-    def _uuids(self, row: ContainerUnits) -> Iterator[frozenset[str] | None]:
+    def uuids(self, row: ContainerUnits) -> Iterator[frozenset[str] | None]:
         """The UUIDs of each unit, its own and its card's; None where they never followed from the ledger."""
         kept: dict[str, list[str]] = orjson.loads(row.resolved)
         for name, uuids in self._resolved_now(row):

@@ -122,8 +122,8 @@ def test_pods_of_untouched_namespaces_stay_and_are_shown() -> None:
     assert len(staying(many, "n1", [IMMEDIATE], OWN)) == PODS_LISTED_MAX
 
 
-GPU = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
-ON_N1 = {"spec": {"nodeName": "n1", **GPU}}
+GPU: dict[str, Any] = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+ON_N1: dict[str, Any] = {"spec": {"nodeName": "n1", **GPU}}
 
 
 @pytest.mark.parametrize(
