@@ -17,15 +17,11 @@ from gpuledger.domain.remediation.rows import (
     RemediationNode,
 )
 from gpuledger.domain.remediation.state import Remediations
-from gpuledger.events.envelope import Event, encode, nats_subject_of
-from gpuledger.events.payload import Payload
 from gpuledger.events.position import Position
 from gpuledger.events.remediation import REMEDIATION, RemediationRetryRequested, RemediationRulesApplied
-from gpuledger.ledger.api import Outgoing
-from gpuledger.runtime.clock import random_id, system_clock
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.log_restore import operator
-from gpuledger.tools.queries.backend import Backend, bring_current, load_state
+from gpuledger.tools.operators import record
+from gpuledger.tools.queries.backend import Backend, current
 from gpuledger.tools.queries.found_rows import RowDict
 
 ID_SHOWN_MIN = 4
@@ -43,7 +39,7 @@ class Retry(NamedTuple):
 
 async def apply(backend: Backend, document: RemediationRulesApplied) -> Position:
     """Record a document that was checked; its remedies are in force from the position that this returns."""
-    return await _record(backend, REMEDIATION, document)
+    return await record(backend, REMEDIATION, document)
 
 
 async def retry(backend: Backend, given: str, reason: str) -> Retry:
@@ -54,7 +50,7 @@ async def retry(backend: Backend, given: str, reason: str) -> Retry:
     """
     found = retried(await current_state(backend), given)
     data = RemediationRetryRequested(remediation=found.remediation, reason=reason)
-    return found._replace(recorded=await _record(backend, found.node, data))
+    return found._replace(recorded=await record(backend, found.node, data))
 
 
 def retried(state: Remediations, given: str) -> Retry:
@@ -77,17 +73,9 @@ def _hint(state: Remediations, node: str) -> str:
     return "`gpuledger remediation list` has what each node waits for"
 
 
-async def _record(backend: Backend, subject: str, data: Payload) -> Position:
-    event = Event(random_id(), operator(), data.TYPE, subject, system_clock(), data, random_id(), 1)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return backend.ledger.generations.position(receipt.sequence)
-
-
 async def current_state(backend: Backend) -> Remediations:
     """The remedies, faults and remediations of now."""
-    await bring_current(backend, [RemediationProjection()])
-    state = Remediations()
-    await load_state(backend, state)
+    state: Remediations = await current(backend, RemediationProjection())
     return state
 
 
