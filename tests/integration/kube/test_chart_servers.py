@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.bundled import PARTS
+from gpuledger.api.bundled import NATS_LOGINS, PARTS
 from gpuledger.api.kinds import DEPLOYMENTS, JOBS, SECRETS
 from gpuledger.runtime.gateway_settings import LISTEN
 from gpuledger.runtime.settings import METRICS_LISTEN, NatsIdentity
@@ -120,7 +120,7 @@ async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(
 async def test_each_client_has_its_own_login_and_no_other(cluster: Cluster) -> None:
     assert (await cluster.helm("install", IMAGE)).code == 0
     kept = await data(cluster)
-    passwords = {login: kept["nats"][login] for login in ("services", "operator", "reader", "callout", "gateway")}
+    passwords = {login: kept["nats"][login] for login in NATS_LOGINS}
     assert len(set(passwords.values())) == len(passwords)
     for login, password in passwords.items():
         holders = {part for part, content in kept.items() if any(password in value for value in content.values())}

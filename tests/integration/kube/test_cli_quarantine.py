@@ -9,6 +9,7 @@ import pytest
 from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.envelope import decode
+from gpuledger.events.position import is_after
 from gpuledger.events.quarantine import QUARANTINE, QuarantineBreakerReset, QuarantineRulesApplied
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
@@ -39,6 +40,28 @@ async def test_rules_are_shown_as_they_were_applied(run: Run) -> None:
     status = (await run("quarantine", "status", "-o", "json")).json()
     assert [(one["breaker"], one["nodes"], one["version"]) for one in status] == [("Closed", 0, first["version"])]
     assert (await run("quarantine", "faults", "-o", "json")).json() == []
+
+
+async def test_rules_that_are_in_force_are_not_recorded_again(
+    run: Run, ledger: JetStreamLedger, tmp_path: Path
+) -> None:
+    other, copy = tmp_path / "other.yaml", tmp_path / "copy.yaml"
+    other.write_text(EXAMPLE.read_text().replace("percentage: 50", "percentage: 10"))
+    copy.write_text(EXAMPLE.read_text() + "# A comment makes no other rules.\n")
+
+    async def applied(file: Path, *, is_new: bool) -> None:
+        before = await ledger.head()
+        done = await run("quarantine", "apply", "-f", str(file))
+        assert (done.code, "nothing was recorded" in done.err) == (0, not is_new), done
+        assert is_after(await ledger.head(), before) is is_new
+
+    await applied(EXAMPLE, is_new=True)
+    await applied(copy, is_new=False)
+    await applied(other, is_new=True)
+    await applied(EXAMPLE, is_new=True)
+    await applied(EXAMPLE, is_new=False)
+    assert (await run("log", "skip", str(await ledger.head()), "--reason", "a test", "--yes")).code == 0
+    await applied(EXAMPLE, is_new=True)
 
 
 async def test_the_breaker_is_shown_and_reset_by_whoever_has_looked(

@@ -14,13 +14,12 @@ from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
 from gpuledger.events.payload import TEXT_LENGTH_MAX
 from gpuledger.events.quarantine import QuarantineRulesApplied
+from gpuledger.tools.applied_documents import VERSION_SHOWN_CHARS, outcome_text
 from gpuledger.tools.quarantine import operations
 from gpuledger.tools.quarantine.document import parse
 from gpuledger.tools.queries.found_rows import RowDict
 
 app = typer.Typer(help="The rules that set nodes aside because of their health.", no_args_is_help=True)
-
-DIGEST_SHOWN_CHARS = 12
 
 _RULES = View(
     "ruleset",
@@ -82,7 +81,7 @@ def apply(file: File, dry_run: DryRun = False, data_dir: DataDir = None) -> None
     document = rules_in(file)
     count = len(document.rulesets)
     if dry_run:
-        message(f"{document.file} is valid: {count} rulesets, version {document.digest[:DIGEST_SHOWN_CHARS]}.")
+        message(f"{document.file} is valid: {count} rulesets, version {document.digest[:VERSION_SHOWN_CHARS]}.")
         return
     run(_apply(data_dir, document))
 
@@ -119,11 +118,8 @@ def reset(reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:
 
 async def _apply(data_dir: Path | None, document: QuarantineRulesApplied) -> None:
     async with open_backend(data_dir, "quarantine apply", records=True) as backend:
-        recorded = await operations.apply(backend, document)
-    version = document.digest[:DIGEST_SHOWN_CHARS]
-    message(
-        f"{len(document.rulesets)} rulesets of {document.file} are in force, version {version}, from {recorded} on."
-    )
+        applied = await operations.apply(backend, document)
+    message(outcome_text(applied, f"{len(document.rulesets)} rulesets", document))
 
 
 async def _rules(data_dir: Path | None) -> list[RowDict]:

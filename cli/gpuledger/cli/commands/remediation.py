@@ -11,13 +11,12 @@ from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
 from gpuledger.events.remediation import RemediationRulesApplied
+from gpuledger.tools.applied_documents import VERSION_SHOWN_CHARS, outcome_text
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.remediation import operations
 from gpuledger.tools.remediation.document import parse
 
 app = typer.Typer(help="What is done about nodes that are set aside for their faults.", no_args_is_help=True)
-
-DIGEST_SHOWN_CHARS = 12
 
 _RULES = View(
     "remedy",
@@ -71,7 +70,7 @@ def apply(file: File, dry_run: DryRun = False, data_dir: DataDir = None) -> None
     document = document_in(file, parse)
     count = len(document.remedies)
     if dry_run:
-        message(f"{document.file} is valid: {count} remedies, version {document.digest[:DIGEST_SHOWN_CHARS]}.")
+        message(f"{document.file} is valid: {count} remedies, version {document.digest[:VERSION_SHOWN_CHARS]}.")
         return
     run(_apply(data_dir, document))
 
@@ -96,11 +95,8 @@ def show(remediation: Id, output: OutputFormat = Output.YAML, data_dir: DataDir 
 
 async def _apply(data_dir: Path | None, document: RemediationRulesApplied) -> None:
     async with open_backend(data_dir, "remediation apply", records=True) as backend:
-        recorded = await operations.apply(backend, document)
-    version = document.digest[:DIGEST_SHOWN_CHARS]
-    message(
-        f"{len(document.remedies)} remedies of {document.file} are in force, version {version}, from {recorded} on."
-    )
+        applied = await operations.apply(backend, document)
+    message(outcome_text(applied, f"{len(document.remedies)} remedies", document))
 
 
 async def _rules(data_dir: Path | None) -> list[RowDict]:

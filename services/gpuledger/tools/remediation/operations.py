@@ -8,13 +8,9 @@ import orjson
 from gpuledger.deciders.remediation.projection import RemediationProjection
 from gpuledger.domain.remediation.rows import ATTENTION, HEALTHY, SUPERSEDED, WAITING, Remediation, RemediationFault
 from gpuledger.domain.remediation.state import Remediations
-from gpuledger.events.envelope import Event, encode, nats_subject_of
-from gpuledger.events.position import Position
 from gpuledger.events.remediation import REMEDIATION, RemediationRulesApplied
-from gpuledger.ledger.api import Outgoing
-from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.tools.applied_documents import Applied, apply_document
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.log_restore import operator
 from gpuledger.tools.queries.backend import Backend, bring_current, load_state
 from gpuledger.tools.queries.found_rows import RowDict
 
@@ -22,11 +18,9 @@ ID_SHOWN_MIN = 4
 """How many characters of an id are enough to ask for it, if no other begins so."""
 
 
-async def apply(backend: Backend, document: RemediationRulesApplied) -> Position:
-    """Record a document that was checked; its remedies are in force from the position that this returns."""
-    event = Event(random_id(), operator(), document.TYPE, REMEDIATION, system_clock(), document, random_id(), 1)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return backend.ledger.generations.position(receipt.sequence)
+async def apply(backend: Backend, document: RemediationRulesApplied) -> Applied:
+    """Put the remedies of a document that was checked into force, unless they are."""
+    return await apply_document(backend, document, REMEDIATION)
 
 
 async def current_state(backend: Backend) -> Remediations:
