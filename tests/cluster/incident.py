@@ -18,6 +18,9 @@ LABEL: Final = "gpuledger-check/faulty"
 ISOLATION: Final = "gpuledger.io/isolation"
 """The annotation that says what of a Node is ours to undo."""
 
+HOPS: Final = {"reported", "assessed", "requested", "decided", "cordoned"}
+"""The events on the way from a report to its outcome, as `why node` calls them."""
+
 SOCKETS: Final = "/var/run/gpuledger"
 ANYWHERE: Final = [{"operator": "Exists"}]
 
@@ -104,10 +107,7 @@ class Incident:
         (incident,) = self._incidents()
         if (incident["fatal"], incident["monitor"]) != (True, MONITOR):
             raise StepError(f"the incident is {incident}")
-        page = self._ledger("why", "node", node)
-        missing = [word for word in (RULESET, CHECK, "reported", "cordoned") if word not in page]
-        if missing:
-            raise StepError(f"`why node` does not name {', '.join(missing)}:\n{page}")
+        wait("`why node` leads from the report to the cordon", self._unexplained, NODE_S)
 
     def remedied(self) -> None:
         """The node has its remedy, a Job on it, whose outcome is in the ledger."""
@@ -145,6 +145,16 @@ class Incident:
         metadata, spec = node["metadata"], node["spec"]
         is_aside = spec.get("unschedulable") and TAINT in _taints(node) and ISOLATION in metadata.get("annotations", {})
         return "" if is_aside and metadata["labels"].get(LABEL) == "true" else f"it is {_kept(node)}"
+
+    def _unexplained(self) -> str:
+        """The Node is changed a moment before its outcome is recorded."""
+        found = json.loads(self._ledger("why", "node", self._node, "--output", "json"))
+        requests = [(one["ruleset"], one["state"], {hop["hop"] for hop in one["hops"]}) for one in found["requests"]]
+        is_explained = [(ruleset, state) for ruleset, state, _ in requests] == [(RULESET, "cordoned")]
+        hops = {hop for *_, names in requests for hop in names}
+        is_reported = [(one["monitor"], one["check"]) for one in found["reports"]] == [(MONITOR, CHECK)]
+        is_whole = is_explained and is_reported and hops >= HOPS
+        return "" if is_whole else f"it says {json.dumps(found)}"
 
     def _not_given_back(self) -> str:
         found = _kept(self._tools.one("node", self._node))
