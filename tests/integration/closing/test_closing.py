@@ -281,12 +281,14 @@ async def close_again(servers: Servers, ledger: JetStreamLedger, location: str) 
     await ledger.go_on()
 
 
+@ALSO_4
 async def test_rules_in_force_are_found_in_the_next_generation(servers: Servers, location: str, cli: Run) -> None:
     documents = {part: str(ROOT / "examples" / f"{part}-rules.yaml") for part in ("quarantine", "remediation")}
     async with opened(servers) as ledger:
         await publish(ledger, failures(range(1, MORE)))
         for part, file in documents.items():
             assert (await cli(part, "apply", "-f", file)).code == 0
+        shown = [(await cli(part, "rules", "-o", "json")).json() for part in documents]
         closed = await close_at(servers, location)
         assert (await cli("log", "archive", "delete-stream", location, "1", "--yes")).code == 0
         recorded = await everything(ledger)
@@ -296,3 +298,4 @@ async def test_rules_in_force_are_found_in_the_next_generation(servers: Servers,
             again = await cli(part, "apply", "-f", file)
             assert (again.code, "nothing was recorded" in again.err) == (0, True), again
         assert await ledger.head() == recorded[-1].sequence
+        assert [(await cli(part, "rules", "-o", "json")).json() for part in documents] == shown
