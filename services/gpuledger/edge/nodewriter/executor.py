@@ -33,7 +33,7 @@ class Executor:
     """
 
     def __init__(self, intents: Intents, queue: WorkQueue[str], tools: Tools) -> None:
-        self._intents = intents
+        self._intents = intents.isolations
         self._queue = queue
         self._tools = tools
         self._recorded: set[str] = set()
