@@ -8,13 +8,12 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.document_file import DryRun, RulesCommand, document_in
-from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.commands.reason import Reason, reason_in
 from gpuledger.cli.log.skip import Yes, confirm
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
 from gpuledger.domain.quarantine.state import Quarantine
-from gpuledger.events.payload import TEXT_LENGTH_MAX
 from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.tools.quarantine import operations
 from gpuledger.tools.quarantine.document import parse
@@ -71,7 +70,6 @@ _FAULTS = View(
 _APPLY = RulesCommand("quarantine apply", parse, operations.apply, lambda document: document.rulesets, "rulesets")
 
 File = Annotated[str, typer.Option("-f", "--file", metavar="FILE", help="The document of rules; - for stdin.")]
-Reason = Annotated[str, typer.Option("--reason", help="The reason, which is recorded with your name.")]
 
 
 @app.command()
@@ -112,10 +110,7 @@ def reset(reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:
 
     Faults that it held back, and that are still fresh, set their nodes aside then; older ones wait for another report.
     """
-    if not 1 <= len(reason.strip()) <= TEXT_LENGTH_MAX:
-        what = f"--reason has 1 to {TEXT_LENGTH_MAX} characters"
-        raise CliError(what, "Give another --reason", ExitCode.USAGE)
-    run(_reset(data_dir, reason.strip(), yes=yes))
+    run(_reset(data_dir, reason_in(reason), yes=yes))
 
 
 async def _rows(

@@ -8,8 +8,10 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.document_file import STDIN, DryRun, RulesCommand
+from gpuledger.cli.commands.reason import Reason, reason_in
+from gpuledger.cli.log.skip import Yes, confirm
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
-from gpuledger.cli.render import Column, Output, View, render
+from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
 from gpuledger.domain.remediation.state import Remediations
 from gpuledger.tools.queries.found_rows import RowDict
@@ -59,6 +61,7 @@ _LIST = View(
 _APPLY = RulesCommand("remediation apply", parse, operations.apply, lambda document: document.remedies, "remedies")
 
 File = Annotated[str, typer.Option("-f", "--file", metavar="FILE", help=f"The document; {STDIN} for stdin.")]
+Target = Annotated[str, typer.Argument(metavar="NODE|ID", help="The node, or a remediation's id.", show_default=False)]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The remediation's id, or how it begins.", show_default=False)]
 
 
@@ -92,6 +95,23 @@ def show(remediation: Id, output: OutputFormat = Output.YAML, data_dir: DataDir 
         output,
         headers=True,
     )
+
+
+@app.command()
+def retry(target: Target, reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:
+    """Have the remedies of a node tried again that came to nothing, after you have mended why.
+
+    The remedy that was last is tried again, and the attempts of the node before count no more. The node has to be set
+    aside for its faults still; where its drain was given up, ask for that with `gpuledger node drain`.
+    """
+    run(_retry(data_dir, target, reason_in(reason), yes=yes))
+
+
+async def _retry(data_dir: Path | None, target: str, reason: str, *, yes: bool) -> None:
+    confirm(f"Try the remedies of {target} again?", confirmed=yes)
+    async with open_backend(data_dir, "remediation retry", records=True) as backend:
+        done = await operations.retry(backend, target, reason)
+    message(f"{done.faults} faults of {done.node} may get their remedy again; recorded at {done.recorded}.")
 
 
 async def _rows(

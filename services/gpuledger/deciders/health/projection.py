@@ -15,7 +15,7 @@ class HealthProjection(TimedDecider):
     """
 
     name = "health"
-    version = 3
+    version = 4
     specs = SPECS
     handlers = HANDLERS
     state_class = Quarantine

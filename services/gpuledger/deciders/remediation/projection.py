@@ -15,7 +15,7 @@ class RemediationProjection(TimedDecider):
     """
 
     name = "remediation"
-    version = 1
+    version = 2
     specs = SPECS
     handlers = HANDLERS
     state_class = Remediations

@@ -6,13 +6,15 @@ from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.domain.maintenance.drain_modes import summary
 from gpuledger.domain.quarantine.rows import HELD, OVERRIDDEN, NodeFault
 from gpuledger.domain.quarantine.state import Quarantine
-from gpuledger.events.position import Position
+from gpuledger.events.position import Position, is_origin
 from gpuledger.events.quarantine import (
     QUARANTINE,
     QuarantineBreakerReset,
     QuarantineRulesApplied,
     QuarantineRuleset,
 )
+from gpuledger.events.subjects import aggregate_filter
+from gpuledger.ledger.api import Ledger
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.operators import record
 from gpuledger.tools.queries.backend import Backend, current
@@ -21,7 +23,15 @@ from gpuledger.tools.queries.found_rows import RowDict
 
 async def apply(backend: Backend, document: QuarantineRulesApplied) -> Position:
     """Record a document that was checked; its rules are in force from the position that this returns."""
-    return await record(backend, QUARANTINE, document)
+    return await record(backend.ledger, QUARANTINE, document)
+
+
+async def apply_first(ledger: Ledger, document: QuarantineRulesApplied) -> Position | None:
+    """Record a document where the ledger has had no rules; returns the position from which it is in force, or None."""
+    of_quarantine = aggregate_filter(QuarantineRulesApplied.AGGREGATE, QUARANTINE)
+    if not is_origin(await ledger.last_sequence(of_quarantine)):
+        return None
+    return await record(ledger, QUARANTINE, document)
 
 
 async def reset(backend: Backend, reason: str) -> Position:
@@ -32,7 +42,7 @@ async def reset(backend: Backend, reason: str) -> Position:
     """
     if not (await current_state(backend)).is_open():
         raise RequestError("The circuit breaker is closed", "There is nothing to reset")
-    return await record(backend, QUARANTINE, QuarantineBreakerReset(reason=reason))
+    return await record(backend.ledger, QUARANTINE, QuarantineBreakerReset(reason=reason))
 
 
 async def current_state(backend: Backend) -> Quarantine:
