@@ -50,7 +50,7 @@ async def retry(backend: Backend, given: str, reason: str) -> Retry:
     """
     found = retried(await current_state(backend), given)
     data = RemediationRetryRequested(remediation=found.remediation, reason=reason)
-    return found._replace(recorded=await record(backend, found.node, data))
+    return found._replace(recorded=await record(backend.ledger, found.node, data))
 
 
 def retried(state: Remediations, given: str) -> Retry:
