@@ -157,9 +157,8 @@ class Drainer:
     async def _drain(self, intent: DrainIntent) -> DrainOutcome | None:
         """Evict whom it is time for; returns the outcome once there is one."""
         client, request = self._tools.client, self._tools.breaker.request
-        is_to_be_cordoned = bool(
-            self._intents.isolations.about(intent.node)
-        )  # Before the Node is read, and not behind it.
+        isolations = self._intents.isolations
+        is_to_be_cordoned = bool(isolations.about(intent.node))  # Before the Node is read, and not behind it.
         try:
             async with request():
                 node = await client.get(NODES, intent.node)
