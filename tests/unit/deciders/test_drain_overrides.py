@@ -66,7 +66,7 @@ def test_who_forces_the_drain_has_all_pods_leave_at_once(ruleset: dict[str, Any]
 
 
 def test_a_forced_drain_of_cards_is_no_wider() -> None:
-    about = {"entities": [{"type": "GPU_UUID", "value": "GPU-1"}]}
+    about: dict[str, Any] = {"entities": [{"type": "GPU_UUID", "value": "GPU-1"}]}
     found = request(log_of(OF_CARDS).record("n1", reported(**about, drain=FORCE), 10))
     assert found.drain is not None
     assert (found.drain.mode, found.drain.devices, found.cordon) == ("Immediate", ("GPU-1",), False)
