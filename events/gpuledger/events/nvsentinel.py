@@ -57,6 +57,7 @@ ACTION_NUMBERS: Final[Mapping[str, int]] = {
     "REPLACE_VM": 25,
     "RUN_DCGMEUD": 26,
     "CUSTOM": 27,
+    "REMEDIATE": 28,
     "UNKNOWN": 99,
 }
 """The numbers of `RecommendedAction`."""

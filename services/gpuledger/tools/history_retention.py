@@ -76,4 +76,4 @@ async def check_request(backend: Backend, name: str, begins: datetime, now: date
 
 async def shorten(backend: Backend, history: History, begins: datetime) -> Position:
     """Record that a history is kept since a time; returns the position of the event."""
-    return await record(backend, history.name, HistoryShortened(before=begins))
+    return await record(backend.ledger, history.name, HistoryShortened(before=begins))

@@ -94,7 +94,7 @@ async def _record(
     """Record a fact, which is no earlier than the last one of its owner: that one may have another clock's time."""
     before, now = state.request.get((node, data.owner)), system_clock()
     time = now if before is None else max(now, before.changed_at)
-    return await record(backend, node, data, time)
+    return await record(backend.ledger, node, data, time)
 
 
 async def current_state(backend: Backend) -> Maintenance:

@@ -6,9 +6,8 @@ from datetime import datetime
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import Position
-from gpuledger.ledger.api import Outgoing
+from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.runtime.clock import random_id, system_clock
-from gpuledger.tools.queries.backend import Backend
 
 
 def operator() -> str:
@@ -20,8 +19,8 @@ def operator() -> str:
     return f"/operators/{name.replace('/', '_') or 'unknown'}"
 
 
-async def record(backend: Backend, subject: str, data: Payload, time: datetime | None = None) -> Position:
+async def record(ledger: Ledger, subject: str, data: Payload, time: datetime | None = None) -> Position:
     """Record an event of the user about a subject, of now or of a `time`; returns where the log has it."""
     event = Event(random_id(), operator(), data.TYPE, subject, time or system_clock(), data, random_id(), 1)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return backend.ledger.generations.position(receipt.sequence)
+    (receipt,) = await ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
+    return ledger.generations.position(receipt.sequence)

@@ -12,18 +12,21 @@ from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeDevicesObserved
 from gpuledger.events.payload import Payload
+from gpuledger.events.position import is_after
 from gpuledger.events.quarantine import QUARANTINE, QuarantineBreakerReset, QuarantineRulesApplied
 from gpuledger.events.slice import SlicePublished
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.applied_documents import apply_first
+from gpuledger.tools.quarantine.example import example_rules
 from support.cli import Run
 from support.enforcing import enforce
 from support.events import event
 from support.ledgers import everything
 from support.paths import ROOT
 from support.projections import QUICK_SERVICE, publish, reaches, running
-from support.quarantine import GPU_FATAL, labelled, reported
+from support.quarantine import GPU_FATAL, labelled, reported, rules
 from support.waiting import eventually
 
 EXAMPLE = ROOT / "examples" / "quarantine-rules.yaml"
@@ -43,6 +46,36 @@ async def test_rules_are_shown_as_they_were_applied(run: Run) -> None:
     status = (await run("quarantine", "status", "-o", "json")).json()
     assert [(one["breaker"], one["nodes"], one["version"]) for one in status] == [("Closed", 0, first["version"])]
     assert (await run("quarantine", "faults", "-o", "json")).json() == []
+
+
+async def test_a_fleet_that_has_rules_keeps_them(run: Run, ledger: JetStreamLedger) -> None:
+    assert await apply_first(ledger, example_rules(), QUARANTINE) == ledger.generations.position(1)
+    assert await apply_first(ledger, example_rules(), QUARANTINE) is None
+    assert await apply_first(ledger, rules(), QUARANTINE) is None
+    found = (await run("quarantine", "rules", "-o", "json")).json()
+    assert {one["file"] for one in found} == {"examples/quarantine-rules.yaml"}
+
+
+async def test_rules_that_are_in_force_are_not_recorded_again(
+    run: Run, ledger: JetStreamLedger, tmp_path: Path
+) -> None:
+    other, copy = tmp_path / "other.yaml", tmp_path / "copy.yaml"
+    other.write_text(EXAMPLE.read_text().replace("percentage: 50", "percentage: 10"))
+    copy.write_text(EXAMPLE.read_text() + "# A comment makes no other rules.\n")
+
+    async def applied(file: Path, *, is_new: bool) -> None:
+        before = await ledger.head()
+        done = await run("quarantine", "apply", "-f", str(file))
+        assert (done.code, "nothing was recorded" in done.err) == (0, not is_new), done
+        assert is_after(await ledger.head(), before) is is_new
+
+    await applied(EXAMPLE, is_new=True)
+    await applied(copy, is_new=False)
+    await applied(other, is_new=True)
+    await applied(EXAMPLE, is_new=True)
+    await applied(EXAMPLE, is_new=False)
+    assert (await run("log", "skip", str(await ledger.head()), "--reason", "a test", "--yes")).code == 0
+    await applied(EXAMPLE, is_new=True)
 
 
 async def test_the_breaker_is_shown_and_reset_by_whoever_has_looked(

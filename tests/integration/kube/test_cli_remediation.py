@@ -31,6 +31,8 @@ async def test_remedies_are_shown_as_they_were_applied(run: Run, ledger: JetStre
         "reset-gpu", "restart", "Device", "reboot", "3 in 86400 s",
     )  # fmt: skip
     assert (await run("remediation", "list", "-o", "json")).json() == []
+    again = await run("remediation", "apply", "-f", str(EXAMPLE))
+    assert (again.code, "nothing was recorded" in again.err) == (0, True), again
     (own,) = [decode(one.data) for one in await everything(ledger) if ".svc.operators." in one.subject]
     assert isinstance(own.data, RemediationRulesApplied)
     assert (own.source, own.subject) == (f"/operators/{getpass.getuser()}", REMEDIATION)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Sized
 from pathlib import Path
-from typing import Annotated, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 
 import typer
 
@@ -11,29 +11,16 @@ from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.render import message
 from gpuledger.cli.run import run
-from gpuledger.events.position import Position
+from gpuledger.tools.applied_documents import VERSION_SHOWN_CHARS, Applied, RulesDocument, outcome_text
 from gpuledger.tools.queries.backend import Backend
 
 STDIN: Final = "-"
-DIGEST_SHOWN_CHARS: Final = 12
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check the document.")]
 
 
-class Rules(Protocol):
-    """A document that was read."""
-
-    @property
-    def digest(self) -> str:
-        """Its version."""
-
-    @property
-    def file(self) -> str:
-        """The name by which the user gave it."""
-
-
 T = TypeVar("T")
-RulesT = TypeVar("RulesT", bound=Rules)
+RulesT = TypeVar("RulesT", bound=RulesDocument)
 
 
 class RulesCommand(NamedTuple, Generic[RulesT]):
@@ -44,21 +31,20 @@ class RulesCommand(NamedTuple, Generic[RulesT]):
 
     name: str
     parse: Callable[[bytes, str], RulesT]
-    apply: Callable[[Backend, RulesT], Awaitable[Position]]
+    apply: Callable[[Backend, RulesT], Awaitable[Applied]]
     entries: Callable[[RulesT], Sized]
     noun: str
 
     def put_into_force(self, file: str, data_dir: Path | None, *, dry_run: bool) -> None:
         """Put the document in a file into force, or only check it; raises as `document_in` and `open_backend` do."""
         document = document_in(file, self.parse)
-        entries, version = f"{len(self.entries(document))} {self.noun}", document.digest[:DIGEST_SHOWN_CHARS]
+        entries = f"{len(self.entries(document))} {self.noun}"
         if dry_run:
-            message(f"{document.file} is valid: {entries}, version {version}.")
+            message(f"{document.file} is valid: {entries}, version {document.digest[:VERSION_SHOWN_CHARS]}.")
             return
-        recorded = run(self._apply(data_dir, document))
-        message(f"{entries} of {document.file} are in force, version {version}, from {recorded} on.")
+        message(outcome_text(run(self._apply(data_dir, document)), entries, document))
 
-    async def _apply(self, data_dir: Path | None, document: RulesT) -> Position:
+    async def _apply(self, data_dir: Path | None, document: RulesT) -> Applied:
         async with open_backend(data_dir, self.name, records=True) as backend:
             return await self.apply(backend, document)
 

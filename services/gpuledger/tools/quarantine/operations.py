@@ -13,15 +13,16 @@ from gpuledger.events.quarantine import (
     QuarantineRulesApplied,
     QuarantineRuleset,
 )
+from gpuledger.tools.applied_documents import Applied, apply_document
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.operators import record
 from gpuledger.tools.queries.backend import Backend, current
 from gpuledger.tools.queries.found_rows import RowDict
 
 
-async def apply(backend: Backend, document: QuarantineRulesApplied) -> Position:
-    """Record a document that was checked; its rules are in force from the position that this returns."""
-    return await record(backend, QUARANTINE, document)
+async def apply(backend: Backend, document: QuarantineRulesApplied) -> Applied:
+    """Put the rules of a document that was checked into force, unless they are."""
+    return await apply_document(backend, document, QUARANTINE)
 
 
 async def reset(backend: Backend, reason: str) -> Position:
@@ -32,7 +33,7 @@ async def reset(backend: Backend, reason: str) -> Position:
     """
     if not (await current_state(backend)).is_open():
         raise RequestError("The circuit breaker is closed", "There is nothing to reset")
-    return await record(backend, QUARANTINE, QuarantineBreakerReset(reason=reason))
+    return await record(backend.ledger, QUARANTINE, QuarantineBreakerReset(reason=reason))
 
 
 async def current_state(backend: Backend) -> Quarantine:

@@ -19,6 +19,7 @@ from gpuledger.domain.remediation.rows import (
 from gpuledger.domain.remediation.state import Remediations
 from gpuledger.events.position import Position
 from gpuledger.events.remediation import REMEDIATION, RemediationRetryRequested, RemediationRulesApplied
+from gpuledger.tools.applied_documents import Applied, apply_document
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.operators import record
 from gpuledger.tools.queries.backend import Backend, current
@@ -37,9 +38,9 @@ class Retry(NamedTuple):
     recorded: Position | None
 
 
-async def apply(backend: Backend, document: RemediationRulesApplied) -> Position:
-    """Record a document that was checked; its remedies are in force from the position that this returns."""
-    return await record(backend, REMEDIATION, document)
+async def apply(backend: Backend, document: RemediationRulesApplied) -> Applied:
+    """Put the remedies of a document that was checked into force, unless they are."""
+    return await apply_document(backend, document, REMEDIATION)
 
 
 async def retry(backend: Backend, given: str, reason: str) -> Retry:
@@ -50,7 +51,7 @@ async def retry(backend: Backend, given: str, reason: str) -> Retry:
     """
     found = retried(await current_state(backend), given)
     data = RemediationRetryRequested(remediation=found.remediation, reason=reason)
-    return found._replace(recorded=await record(backend, found.node, data))
+    return found._replace(recorded=await record(backend.ledger, found.node, data))
 
 
 def retried(state: Remediations, given: str) -> Retry:
