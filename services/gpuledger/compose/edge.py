@@ -26,6 +26,7 @@ from gpuledger.edge.kube.ownership import owner, take_over
 from gpuledger.edge.nodewriter.service import NodeWriter
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.edge.remediator.service import Remediator
+from gpuledger.edge.remediator.settings import RemediatorSettings
 from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.edge.watchers.resources.moduleconfig import understand
@@ -210,7 +211,8 @@ def _edge(
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
     aside = NodeWriterSettings(untouched_namespaces=untouched_namespaces(settings))
     nodes = NodeWriter(ledger, database_url, client, followed, settings=aside, cluster=parts.cluster)
-    remediator = Remediator(ledger, database_url, client, followed, cluster=parts.cluster)
+    bounds = RemediatorSettings()
+    remediator = Remediator(ledger, database_url, client, followed, settings=bounds, cluster=parts.cluster)
     webhooks = _webhooks(settings, ledger, client, database_url)
     watchers = WatcherSettings(
         components_namespace=settings.components.namespace,

@@ -32,6 +32,7 @@ from gpuledger.edge.export.service import Exporter
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
 from gpuledger.events.position import Position, number_of
+from gpuledger.events.quarantine import QUARANTINE
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import ClosingError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
@@ -40,11 +41,11 @@ from gpuledger.runtime.export_settings import ExportSettings
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
+from gpuledger.tools.applied_documents import apply_first
 from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.preparation import prepare_ledger
 from gpuledger.tools.quarantine.example import example_rules
-from gpuledger.tools.quarantine.operations import apply_first
 from gpuledger.tools.queries.backend import all_projections
 
 EDGE: Final = "edge"
@@ -215,7 +216,7 @@ async def _first_rules(ledger: Ledger, fleet: FleetOptions | None) -> FirstRules
     if fleet is None or not fleet.has_rules:
         return None
     rules = example_rules()
-    since = await apply_first(ledger, rules)
+    since = await apply_first(ledger, rules, QUARANTINE)
     return None if since is None else FirstRules(rules.file, since)
 
 
