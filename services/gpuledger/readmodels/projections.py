@@ -26,8 +26,8 @@ class DevicesProjection(Projection):
     """Passports, installations, failures, errors, slots and contradictions, from `device.*` and `slot.*` events."""
 
     name = "devices"
-    version = 6
-    same_rows_as = (4, 5)
+    version = 7
+    same_rows_as = (4, 5, 6)
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices
