@@ -32,15 +32,6 @@ async def _record(nats_url: str) -> None:
         await publish(ledger, [in_force(), *found, eva])
 
 
-@pytest.fixture
-def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line on those servers."""
-    for name, url in urls.items():
-        monkeypatch.setenv(name, url)
-    monkeypatch.setenv("NO_COLOR", "1")
-    return Cli(capsys)
-
-
 def test_who_set_a_node_aside_is_named(cli: Cli) -> None:
     found = cli("why", "node", "node/n1", "-o", "json").json()
     (request,) = found["requests"]

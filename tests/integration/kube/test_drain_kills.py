@@ -8,7 +8,8 @@ import pytest
 from gpuledger.events.maintenance import Drain, NodeDrainFinished, NodePodDeletionRequested
 from gpuledger.runtime.clock import system_clock
 from support.draining import IMMEDIATE, blocked_pod, ending, until
-from support.nodewriting import Maintainer, SteppingClient, Steps, node_writer, run_until_killed
+from support.killing import SteppingClient, Steps
+from support.nodewriting import Maintainer, node_writer, run_until_killed
 
 STEPS = 8
 """To read the Node and its pods, to evict one, and to report: two steps each."""

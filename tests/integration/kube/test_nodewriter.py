@@ -15,14 +15,13 @@ from gpuledger.events.maintenance import (
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
+from support.killing import SteppingClient, Steps
 from support.kube_proxy import KubeProxy, only
 from support.nodewriting import (
     ASIDE,
     PATIENT,
     QUICK,
     Maintainer,
-    SteppingClient,
-    Steps,
     node_writer,
     run_until_killed,
     settled,

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from gpuledger.domain.fact import Fact, Handlers, TableState, counted_as_recorded
+from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.maintenance.rows import drains_text
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.maintenance import (
@@ -26,11 +27,15 @@ DrainOutcome = NodeDrainFinished | NodeDrainSuperseded
 DrainReport = NodeDrainProgressed | NodeDrainTimedOut
 
 
+_NONE_BEGUN: Final = json_text({})
+
+
 class DrainIntent(NamedTuple):
     """A drain that is not over. `intent` is the id of its event, `desired` its drains as a JSON array.
 
     `time` is when it was decided, `recorded_at` when the ledger learnt it, `fresh_at` the earlier of both for it or
-    its last report, `reports` how many there are, `correlation` the first event of its chain.
+    its last report, `reports` how many there are, `correlation` the first event of its chain. `begun` is a JSON object
+    of owners to when work on their drains was first reported, be it by an intent before that had the same request.
     """
 
     node: str
@@ -44,11 +49,23 @@ class DrainIntent(NamedTuple):
     fresh_at: datetime
     reports: int
     has_timed_out: bool
+    begun: str
 
     @property
     def drains(self) -> tuple[OwnedDrain, ...]:
         """What each owner wants drained."""
         return tuple(map(OwnedDrain.model_validate, orjson.loads(self.desired)))
+
+    @property
+    def begun_at(self) -> dict[str, datetime]:
+        """When work on the drains of each owner was first reported; without those that have not begun."""
+        return {owner: datetime.fromisoformat(time) for owner, time in orjson.loads(self.begun).items()}
+
+    def with_begun(self, at: datetime) -> "DrainIntent":
+        """The intent with all of its drains begun, at that time at the latest."""
+        begun = orjson.loads(self.begun)
+        missing = {one.owner: at.isoformat() for one in self.drains if one.owner not in begun}
+        return self._replace(begun=json_text({**begun, **missing})) if missing else self
 
 
 NEWEST_DRAIN: Final = TableSpec("newest_drain", DrainIntent, ("node",))
@@ -99,6 +116,7 @@ class DrainIntents(TableState):
         if row is not None and row.intent == intent:
             has_timed_out = has_timed_out or row.has_timed_out
             fresh_at = max(fresh_at, row.fresh_at)
+            row = row if row.reports else row.with_begun(fresh_at)
             row = row._replace(fresh_at=fresh_at, reports=row.reports + 1, has_timed_out=has_timed_out)
             self.newest_drain.put(row)
 
@@ -119,8 +137,17 @@ def _changed(state: DrainIntents, fact: Fact, data: NodeDrainChanged) -> None:
     intent = DrainIntent(
         node, event.id, data.uid, drains_text(data.drains), event.time, recorded_at, event.imported,
         event.correlation_id or event.id, min(event.time, recorded_at), 0, False,
+        _begun_before(state.newest_drain_of(node), data.drains),
     )  # fmt: skip
     state.drain_decided(node, intent)
+
+
+def _begun_before(before: DrainIntent | None, drains: tuple[OwnedDrain, ...]) -> str:
+    """Which of the drains had begun by the intent before: another owner that joins gives nobody's pods more time."""
+    if before is None:
+        return _NONE_BEGUN
+    same = {one.owner for one in drains if one in before.drains}
+    return json_text({owner: time for owner, time in orjson.loads(before.begun).items() if owner in same})
 
 
 def _reported(state: DrainIntents, fact: Fact, data: DrainReport) -> None:

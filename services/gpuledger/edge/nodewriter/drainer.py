@@ -10,6 +10,7 @@ recorded before, with the budget; the deletion names the pod's uid as well, and 
 """
 
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -175,8 +176,9 @@ class Drainer:
             listed = await client.list(PODS, Selection(fields=f"spec.nodeName={intent.node}"))
         untouched = self._tools.settings.untouched_namespaces
         holds = partial(self._holds, intent.node)
-        found = leaving(listed.items, intent.node, intent.drains, untouched, holds)
-        stays = tuple(staying(listed.items, intent.node, untouched))
+        drains = intent.drains
+        found = leaving(listed.items, intent.node, drains, untouched, holds, self._begun(intent))
+        stays = tuple(staying(listed.items, intent.node, drains, untouched, holds))
         may_evict = is_cordoned or not needs_cordon
         if not found and may_evict:
             return NodeDrainFinished(intent=intent.intent, stays=stays)
@@ -190,6 +192,11 @@ class Drainer:
             shown = tuple(pods[:PODS_LISTED_MAX])
             await self._report(intent, DrainState(intent=intent.intent, left=len(pods), pods=shown, stays=stays))
         return ended
+
+    def _begun(self, intent: DrainIntent) -> dict[str, datetime]:
+        """When the drains of each owner began; those that have not are about to."""
+        now = self._tools.clock()
+        return {**{one.owner: now for one in intent.drains}, **intent.begun_at}
 
     def _holds(self, node: str, pod: Object, devices: Collection[str]) -> bool | None:
         return self._intents.holds(pod, node, devices)
@@ -267,7 +274,7 @@ class Drainer:
     async def _report(self, intent: DrainIntent, state: DrainState) -> None:
         """Record how far the drain is: where it is due, and once where it took too long."""
         has_timed_out = intent.has_timed_out or intent.intent in self._timed_out
-        if not has_timed_out and self._tools.clock() >= times_out_at(intent.drains):
+        if not has_timed_out and self._tools.clock() >= times_out_at(intent.drains, self._begun(intent)):
             self._timed_out.add(intent.intent)
             log.warning("nodewriter.drain-timed-out", node=intent.node, left=state.left)
             await self._record_report(intent, NodeDrainTimedOut(**dict(state)))

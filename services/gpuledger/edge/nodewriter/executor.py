@@ -5,13 +5,12 @@ based on, so whoever was faster is never overwritten: the Node is read again, an
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import structlog
 
 from gpuledger.api.kinds import NODES
-from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE, CircuitBreaker
-from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.effects.tools import EffectTools
+from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE
 from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.nodewriter import metrics
@@ -19,24 +18,12 @@ from gpuledger.edge.nodewriter.decide import superseded
 from gpuledger.edge.nodewriter.intents import Intent, Intents, Outcome
 from gpuledger.edge.nodewriter.plan import plan
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
-from gpuledger.edge.outcomes import OutcomeRecorder
 from gpuledger.events.maintenance import NodeIsolationApplied, NodeIsolationFailed, NodeIsolationSuperseded
 from gpuledger.events.payload import truncated
-from gpuledger.runtime.backoff import Jitter
-from gpuledger.runtime.clock import Clock
 
 log = structlog.get_logger("gpuledger.nodewriter")
 
-
-class Tools(NamedTuple):
-    """What the executor works with; `breaker` lets requests through, `jitter` is chance."""
-
-    client: KubeClient
-    breaker: CircuitBreaker
-    recorder: OutcomeRecorder
-    settings: NodeWriterSettings
-    clock: Clock
-    jitter: Jitter
+Tools = EffectTools[NodeWriterSettings]
 
 
 class Executor:

@@ -127,7 +127,7 @@ class IntentsProjection(Projection):
     """Folds the intents, which stay in memory, and in snapshots."""
 
     name = "intents"
-    version = 4
+    version = 5
     specs = ()
     handlers = HANDLERS
     state_class = Intents

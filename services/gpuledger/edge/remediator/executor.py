@@ -6,17 +6,16 @@ twice. An object that somebody else has under that name is never touched.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import structlog
 
 from gpuledger.api.kinds import NODES, Resource
 from gpuledger.domain.remediation.rules import is_owned, owned
-from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE, CircuitBreaker
-from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.edge.effects.tools import EffectTools
+from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE
+from gpuledger.edge.kube.client import Object
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.work_queue import WorkQueue
-from gpuledger.edge.outcomes import OutcomeRecorder
 from gpuledger.edge.remediator import metrics
 from gpuledger.edge.remediator.decide import keeps_pods_away, not_set_aside, outcome_of, superseded
 from gpuledger.edge.remediator.intents import RemedyIntent, RemedyIntents
@@ -29,21 +28,10 @@ from gpuledger.events.remediation import (
     RemediationSuperseded,
     RemedyObject,
 )
-from gpuledger.runtime.backoff import Jitter
-from gpuledger.runtime.clock import Clock
 
 log = structlog.get_logger("gpuledger.remediator")
 
-
-class RemediatorTools(NamedTuple):
-    """What the executor works with; `breaker` lets requests through, `jitter` is chance."""
-
-    client: KubeClient
-    breaker: CircuitBreaker
-    recorder: OutcomeRecorder
-    settings: RemediatorSettings
-    clock: Clock
-    jitter: Jitter
+RemediatorTools = EffectTools[RemediatorSettings]
 
 
 class RemedyExecutor:

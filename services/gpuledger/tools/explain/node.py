@@ -38,7 +38,8 @@ async def why_node(backend: Backend, node: str, at: datetime | None, moment: str
     cards = list(dict.fromkeys(parse_subject(one.subject).id or "" for one in of_agent))[-DEVICES_MAX:]
     of_cards = (await messages_about_each(backend, "device", cards)).values()
     rules = await _read(backend, aggregate_filter(QuarantineBreakerReset.AGGREGATE))
-    messages = {one.sequence: one for found in (about, of_agent, rules, *of_cards) for one in found}
+    remedies = [one async for found in messages_about(backend, "remediation", node) for one in found]
+    messages = {one.sequence: one for found in (about, of_agent, rules, remedies, *of_cards) for one in found}
     found = _recorded(backend, sorted(messages.values(), key=lambda one: order(one.sequence)))
     return node_document(node, moment, [one for one in found if _counts(one, node, at)])
 
