@@ -1,5 +1,7 @@
 """Which remedies our own agents' verdicts lead to, whom a drain that was given up calls, and what is tried again."""
 
+from typing import Any
+
 import pytest
 
 from gpuledger.domain.remediation.rows import ATTENTION, STALE, TREATED, WAITING
@@ -177,6 +179,72 @@ def test_nobody_has_to_drain_for_a_fault_that_is_over(ends: str) -> None:
     else:
         log.record("n1", NodeMaintenanceReleased(owner=OWNER, reason="done"), 4001)
     assert not log.state.attention.rows
+
+
+CARDS = "cards"
+ON_CARDS = {
+    "name": CARDS, "match": {"all": [{"kind": "HealthEvent", "expression": "event.checkName == 'Card'"}]},
+    "taints": [{"key": "example.com/card", "value": "bad", "effect": "NoSchedule"}],
+    "drain": {"mode": "Immediate"}, "drain_scope": "device",
+}  # fmt: skip
+"""A ruleset that drains no more than the cards that are unhealthy."""
+
+
+def drain_of_cards(log: RemediationLog, node: str, at_s: float, *owners: str) -> str:
+    """A drain of one card alone, and of the whole node for these owners; the intent."""
+    since = "2026-01-01T00:00:00Z"
+    drains: list[dict[str, Any]] = [
+        {"owner": f"health/{CARDS}", "since": since, "drain": {"devices": ["GPU-1"]}},
+        *({"owner": one, "since": since, "drain": {}} for one in owners),
+    ]
+    log.record(node, NodeDrainChanged.model_validate({"uid": f"uid-{node}", "drains": drains}), at_s)
+    return log.last(NodeDrainChanged).id
+
+
+def faults_of_node_and_card() -> RemediationLog:
+    """A fault whose node is drained, and one that has its card drained."""
+    log = RemediationLog()
+    log.record(QUARANTINE, rules({**FATAL_RULESET, "drain": {"mode": "Immediate"}}, ON_CARDS), 5)
+    log.record("n1", fault("0", action="REPLACE_VM"), 10)
+    return log
+
+
+def request_of_card(log: RemediationLog, at_s: float) -> None:
+    log.record("n1", card(1, check="Card", component="Other"), at_s)
+    data = {"owner": f"health/{CARDS}", "reason": "Unhealthy", "drain": {"devices": ["GPU-1"]}}
+    log.record("n1", NodeMaintenanceRequested.model_validate(data), at_s)
+
+
+@pytest.mark.parametrize("is_superseded", [True, False])
+def test_a_drain_of_a_card_does_not_make_up_for_that_of_the_node(is_superseded: bool) -> None:
+    log = faults_of_node_and_card()
+    intent = drained(log, "n1", 11)
+    cordoned(log, "n1", 12)
+    if is_superseded:
+        log.record("n1", NodeDrainSuperseded(intent=intent, reason="Expired"), 4000)
+    request_of_card(log, 4100)
+    of_card = drain_of_cards(log, "n1", 4100)
+    assert {row.reason for row in log.state.attention.rows.values()} == {"NotDrained"}
+    assert requested(log.record("n1", NodeDrainFinished(intent=of_card), 4200)).remedy == "reset"
+    assert log.fault_states("n1") == [TREATED, WAITING], "pods of the node have still to leave"
+    assert log.state.attention.rows
+    assert "ask for it again" in " ".join(str(one["detail"]) for one in rows_of(log.state) if one["state"] == "Waiting")
+    again = drain(log, "n1", 4300, "operators/eva")
+    assert not log.state.attention.rows
+    log.record("n1", NodeDrainFinished(intent=again), 4400)
+    assert [one.remedy for one in log.requests()] == ["reset", "replace"]
+
+
+def test_a_drain_of_both_is_that_of_each() -> None:
+    log = faults_of_node_and_card()
+    intent = drained(log, "n1", 11)
+    cordoned(log, "n1", 12)
+    request_of_card(log, 13)
+    both = drain_of_cards(log, "n1", 14, OWNER)
+    assert log.record("n1", NodeDrainSuperseded(intent=intent, reason="Newer"), 15) == []
+    assert not log.state.attention.rows
+    decided = log.record("n1", NodeDrainFinished(intent=both), 16)
+    assert [one.data.remedy for one in decided if isinstance(one.data, RemediationRequested)] == ["replace", "reset"]
 
 
 # What is tried again.
