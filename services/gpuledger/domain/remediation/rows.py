@@ -208,8 +208,12 @@ class Remediation(NamedTuple):
         return self.state in OPEN
 
 
+NO_GROUP: Final = ""
+"""Stands for the drain that all remedies of a node wait for, whatever another group needs."""
+
+
 class RemediationAttention(NamedTuple):
-    """A person has to look at a node because of a group of remedies."""
+    """A person has to look at a node because of a group of remedies, or (`NO_GROUP`) of its drain."""
 
     node: str
     remedy_group: str

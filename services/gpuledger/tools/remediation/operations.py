@@ -157,7 +157,7 @@ def _unrequested(state: Remediations) -> Iterator[tuple[str, datetime, RowDict]]
     for row in state.attention.rows.values():
         detail = f"{row.reason}: {row.message}"
         shown = _empty(row.node, row.remedy, "Attention")
-        yield row.node, row.since, {**shown, "group": row.remedy_group, "detail": detail}
+        yield row.node, row.since, {**shown, "group": row.remedy_group or None, "detail": detail}
     for fault in state.fault.rows.values():
         if fault.state not in (HEALTHY, ATTENTION) and not _is_treated(state, fault):
             remedy = state.remedy_of(fault)
