@@ -117,7 +117,12 @@ async def test_a_budget_that_blocks_for_too_long_is_overruled_in_one_mode(
         assert isinstance(asked.data, NodePodDeletionRequested)
         assert (asked.data.pod, asked.data.uid) == ("a", uid)
         assert "The disruption budget pdb-a needs 1 healthy pods" in asked.data.blocked
-        await until(maintainer, third, NodeDrainTimedOut, "Terminating")
+        await until(maintainer, third, NodeDrainTimedOut)
+
+        async def is_terminating() -> bool:
+            return all("deletionTimestamp" in one["metadata"] for one in (await maintainer.client.list(PODS)).items)
+
+        await eventually(is_terminating)
         (pod,) = (await maintainer.client.list(PODS)).items
         assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
         await maintainer.end(pod)

@@ -87,7 +87,7 @@ def _unhealthy(state: Remediations, fact: Fact, data: NodeHealthReported) -> Non
     if remedies is None or rules is None or remedies.of_action(data.action, data.custom_action or "") is None:
         return
     evaluation = rules.evaluate(variables(fact.event, data, state.labels_of, rules.event_fields))
-    if names := evaluation.names(forced=data.quarantine.force):
+    if names := evaluation.names(data):
         for one in about(data):
             _put_fault(state, fact, data, one, json_text(names))
         state.touch(fact.event.subject)
