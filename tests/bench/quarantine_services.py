@@ -22,6 +22,7 @@ from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.kubeconfig import load_configuration
 from gpuledger.edge.nodewriter.service import NodeWriter
+from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.projection.supervision import Supervision
@@ -46,7 +47,7 @@ async def _serve(nats_url: str, database_url: str, kubeconfig: str) -> None:
         projections = (SourcesProjection(), IncidentsProjection(), HealthProjection(), MaintenanceProjection())
         supervision = Supervision(projections, ledger, database_url, check_interval_s=TELL_S)
         followed = FollowedLog((), ledger, database_url)
-        writer = NodeWriter(ledger, database_url, client, followed)
+        writer = NodeWriter(ledger, database_url, client, followed, settings=NodeWriterSettings())
         await asyncio.gather(*supervision.work(), writer.run(), _report(writer, supervision))
 
 

@@ -1,7 +1,6 @@
 """The node writer for tests: quick to try again, killed at any step, and intents about Nodes of an API server."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -16,16 +15,14 @@ from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.events.envelope import Decoded, Event, decode
 from gpuledger.events.maintenance import Drain, Isolation, NodeDrainChanged, NodeIsolationChanged, OwnedDrain
 from gpuledger.events.position import is_at_or_after
-from gpuledger.ledger.api import Expected, Outgoing, Receipt
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import random_id, system_clock
 from support.events import outgoing
-from support.ledger_double import LedgerDouble
+from support.kept_running import kept_running
+from support.killing import SteppingClient, SteppingLedger, Steps, happen, was_killed
 from support.ledgers import everything
-from support.projections import stop
-from support.statuswriting import CountingClient
 from support.waiting import eventually
 
 BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
@@ -42,52 +39,6 @@ ASIDE = Isolation.model_validate(
 )
 
 
-class KilledError(Exception):
-    """The process is killed."""
-
-
-class Steps:
-    """Counts the steps of a process, and kills it at one of them; what is under way is not done, or not answered."""
-
-    def __init__(self, kill_at: int | None = None) -> None:
-        self.taken = 0
-        self._kill_at = kill_at
-
-    @property
-    def has_killed(self) -> bool:
-        """Whether the process came to the step that it is killed at; it takes none behind that."""
-        return self._kill_at is not None and self.taken >= self._kill_at
-
-    def take(self) -> None:
-        self.taken += 1
-        if self.has_killed:
-            raise KilledError
-
-
-class SteppingClient(CountingClient):
-    """Each request is two steps: before it is sent, and before its answer is heard."""
-
-    steps = Steps()
-
-    async def send(self, request: KubeRequest) -> Object:
-        self.steps.take()
-        answer = await super().send(request)
-        self.steps.take()
-        return answer
-
-    def evictions(self) -> list[str]:
-        """The names of the pods whose eviction was requested, in that order."""
-        return [one.split("/")[-2] for one in self.written if one.endswith("/eviction")]
-
-    def deletions(self) -> list[str]:
-        """The names of the pods whose deletion was requested, in that order."""
-        return [one.split("/")[-1] for one in self.written if one.startswith("DELETE ") and "/pods/" in one]
-
-    def patches(self, node: str) -> int:
-        """How many writes of a Node were sent."""
-        return self.written.count(f"PATCH {NODES.path()}/{node}")
-
-
 class InterruptedClient(SteppingClient):
     """Something happens right before, or right behind, its first eviction."""
 
@@ -98,25 +49,11 @@ class InterruptedClient(SteppingClient):
         if not request.path.endswith("/eviction"):
             return await super().send(request)
         before, behind, self.before, self.behind = self.before, self.behind, None, None
-        await _run(before)
+        await happen(before)
         try:
             return await super().send(request)
         finally:
-            await _run(behind)
-
-
-class SteppingLedger(LedgerDouble):
-    """Publishing is two steps: before it is recorded, and before the acknowledgement is heard."""
-
-    def __init__(self, ledger: JetStreamLedger, steps: Steps) -> None:
-        super().__init__(ledger)
-        self._steps = steps
-
-    async def publish_many(self, messages: Sequence[Outgoing], expected: Expected | None = None) -> list[Receipt]:
-        self._steps.take()
-        receipts = await super().publish_many(messages, expected)
-        self._steps.take()
-        return receipts
+            await happen(behind)
 
 
 class Maintainer:
@@ -206,14 +143,11 @@ async def node_writer(
     ledger: JetStreamLedger, database_url: str, client: KubeClient, settings: NodeWriterSettings = QUICK
 ) -> AsyncIterator[NodeWriter]:
     """A node writer that runs until the block ends."""
-    async with aclosing(FollowedLog((), ledger, database_url)) as followed:
-        writer = NodeWriter(ledger, database_url, client, followed, settings=settings)
-        task = asyncio.create_task(writer.run())
-        try:
-            yield writer
-            assert not task.done(), task
-        finally:
-            await stop(task)
+    async with (
+        aclosing(FollowedLog((), ledger, database_url)) as followed,
+        kept_running(NodeWriter(ledger, database_url, client, followed, settings=settings)) as writer,
+    ):
+        yield writer
 
 
 async def run_until_killed(
@@ -227,31 +161,10 @@ async def run_until_killed(
 
     `meanwhile` is what the cluster does beside it.
     """
-    client.steps = steps
     stepping = SteppingLedger(ledger, steps)
     async with aclosing(FollowedLog((), stepping, database_url)) as followed:
         writer = NodeWriter(stepping, database_url, client, followed, settings=QUICK)
-        task = asyncio.create_task(writer.run())
-        settling = asyncio.create_task(settled(writer, ledger))
-        beside = asyncio.create_task(_run(meanwhile))
-        try:
-            await asyncio.wait([task, settling], return_when=asyncio.FIRST_COMPLETED)
-            if not steps.has_killed:
-                return False
-            await asyncio.wait([task])
-            assert isinstance(task.exception(), KilledError), task
-            return True
-        finally:
-            await stop(settling)
-            await stop(beside)
-            if not task.done():
-                await stop(task)
-            client.steps = Steps()
-
-
-async def _run(meanwhile: Callable[[], Awaitable[None]] | None) -> None:
-    if meanwhile is not None:
-        await meanwhile()
+        return await was_killed(writer, settled(writer, ledger), client, steps, meanwhile)
 
 
 async def settled(writer: NodeWriter, ledger: JetStreamLedger) -> None:

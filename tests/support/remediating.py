@@ -1,6 +1,5 @@
 """The remediator for tests: quick to look again, killed at any step, and a cluster with kinds of remedies."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -20,9 +19,10 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import random_id, system_clock
 from support.events import outgoing
+from support.kept_running import kept_running
+from support.killing import SteppingClient, SteppingLedger, Steps, was_killed
 from support.ledgers import everything
-from support.nodewriting import BACKOFF, KilledError, Maintainer, SteppingClient, SteppingLedger, Steps
-from support.projections import stop
+from support.nodewriting import BACKOFF, Maintainer
 from support.remediation import REBOOT
 from support.waiting import eventually
 
@@ -111,14 +111,11 @@ async def remediator(
     settings: RemediatorSettings = QUICK_REMEDIATOR,
 ) -> AsyncIterator[Remediator]:
     """A remediator that runs until the block ends."""
-    async with aclosing(FollowedLog((), ledger, database_url)) as followed:
-        writer = Remediator(ledger, database_url, client, followed, settings=settings)
-        task = asyncio.create_task(writer.run())
-        try:
-            yield writer
-            assert not task.done(), task
-        finally:
-            await stop(task)
+    async with (
+        aclosing(FollowedLog((), ledger, database_url)) as followed,
+        kept_running(Remediator(ledger, database_url, client, followed, settings=settings)) as writer,
+    ):
+        yield writer
 
 
 async def all_done(writer: Remediator, ledger: JetStreamLedger) -> None:
@@ -136,21 +133,7 @@ async def remediate_until_killed(
     ledger: JetStreamLedger, database_url: str, client: SteppingClient, steps: Steps
 ) -> bool:
     """Run a remediator until it is killed, or nothing is left to do; says whether it was killed."""
-    client.steps = steps
     stepping = SteppingLedger(ledger, steps)
     async with aclosing(FollowedLog((), stepping, database_url)) as followed:
         writer = Remediator(stepping, database_url, client, followed, settings=QUICK_REMEDIATOR)
-        task = asyncio.create_task(writer.run())
-        settling = asyncio.create_task(all_done(writer, ledger))
-        try:
-            await asyncio.wait([task, settling], return_when=asyncio.FIRST_COMPLETED)
-            if not steps.has_killed:
-                return False
-            await asyncio.wait([task])
-            assert isinstance(task.exception(), KilledError), task
-            return True
-        finally:
-            await stop(settling)
-            if not task.done():
-                await stop(task)
-            client.steps = Steps()
+        return await was_killed(writer, all_done(writer, ledger), client, steps)

@@ -1,6 +1,5 @@
 """The status writer for tests: quick to try again, on a client that counts, and settled when nothing is left to do."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.backoff import Backoff
-from support.projections import stop
+from support.kept_running import kept_running
 from support.waiting import eventually
 
 WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -65,14 +64,11 @@ async def status_writer(
     followed: FollowedLog | None = None,
 ) -> AsyncIterator[StatusWriter]:
     """A status writer that runs until the block ends; without `followed`, no rows have to follow the ledger."""
-    async with aclosing(followed or FollowedLog((), ledger, database_url)) as log:
-        writer = StatusWriter(ledger, database_url, client, log, settings=settings)
-        task = asyncio.create_task(writer.run())
-        try:
-            yield writer
-            assert not task.done(), task
-        finally:
-            await stop(task)
+    async with (
+        aclosing(followed or FollowedLog((), ledger, database_url)) as log,
+        kept_running(StatusWriter(ledger, database_url, client, log, settings=settings)) as writer,
+    ):
+        yield writer
 
 
 async def all_written(writer: StatusWriter, ledger: Ledger) -> None:

@@ -6,17 +6,16 @@ by whatever installs a release: a document that is recorded anew makes what was 
 
 from typing import Final, NamedTuple
 
-from gpuledger.events.envelope import Event, decode, encode, nats_subject_of
+from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Position, is_origin
 from gpuledger.events.publishing import SourceKind
 from gpuledger.events.quarantine import QUARANTINE, QuarantineRulesApplied
 from gpuledger.events.remediation import REMEDIATION, RemediationRulesApplied
 from gpuledger.events.subjects import subject_of
-from gpuledger.ledger.api import Ledger, Outgoing
+from gpuledger.ledger.api import Ledger
 from gpuledger.projection.replay import skipped_positions
-from gpuledger.runtime.clock import random_id, system_clock
-from gpuledger.tools.log_restore import operator
+from gpuledger.tools.operators import record
 from gpuledger.tools.queries.backend import Backend
 
 RulesDocument = QuarantineRulesApplied | RemediationRulesApplied
@@ -24,10 +23,17 @@ RulesDocument = QuarantineRulesApplied | RemediationRulesApplied
 VERSION_SHOWN_CHARS: Final = 12
 """How much of a document's version people are shown."""
 
+_OPERATOR: Final = f"/{SourceKind.OPERATORS}/any"
+"""All operators publish by one subject."""
 
-DOCUMENT_SUBJECTS: Final = tuple(
-    subject_of(f"/{SourceKind.OPERATORS}/any", model.AGGREGATE, subject, model.EVENT)
-    for model, subject in ((QuarantineRulesApplied, QUARANTINE), (RemediationRulesApplied, REMEDIATION))
+
+def _nats_subject(document: RulesDocument | type[RulesDocument], subject: str) -> str:
+    return subject_of(_OPERATOR, document.AGGREGATE, subject, document.EVENT)
+
+
+DOCUMENT_SUBJECTS: Final = (
+    _nats_subject(QuarantineRulesApplied, QUARANTINE),
+    _nats_subject(RemediationRulesApplied, REMEDIATION),
 )
 """Where documents are recorded, whoever applies them."""
 
@@ -41,13 +47,17 @@ class Applied(NamedTuple):
 
 async def apply_document(backend: Backend, document: RulesDocument, subject: str) -> Applied:
     """Put a document that was checked into force, in place of all others about the subject."""
-    event = Event(random_id(), operator(), document.TYPE, subject, system_clock(), document, random_id(), 1)
-    nats_subject = nats_subject_of(event)
-    standing = await _standing(backend.ledger, nats_subject, document.digest)
+    standing = await _standing(backend.ledger, _nats_subject(document, subject), document.digest)
     if standing is not None:
         return Applied(standing, is_new=False)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject, event.id, encode(event))])
-    return Applied(backend.ledger.generations.position(receipt.sequence), is_new=True)
+    return Applied(await record(backend.ledger, subject, document), is_new=True)
+
+
+async def apply_first(ledger: Ledger, document: RulesDocument, subject: str) -> Position | None:
+    """Put a document into force where the ledger has had none; returns from where on, or None."""
+    if not is_origin(await ledger.last_sequence(_nats_subject(document, subject))):
+        return None
+    return await record(ledger, subject, document)
 
 
 def outcome_text(applied: Applied, what: str, document: RulesDocument) -> str:

@@ -20,11 +20,12 @@ from support.chart_cluster import Cluster, cluster_for_helm
 from support.cli import Cli, Run, aside
 from support.embedded_kube import EmbeddedKube
 from support.inventory_decisions import Decided
+from support.killing import SteppingClient
 from support.kube_equipped import equipped_client
 from support.kube_http import Api, api_of, thing_crd
 from support.kube_proxy import KubeProxy, kube_proxy
 from support.kube_server import KubeServer, NewKube
-from support.nodewriting import Maintainer, SteppingClient
+from support.nodewriting import Maintainer
 from support.real_kube import RealKube, assets
 from support.slice_statuses import Driver
 from support.statuswriting import CountingClient, counting, status_writer

@@ -12,7 +12,8 @@ from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
 from support.draining import IMMEDIATE, until
 from support.events import event
-from support.nodewriting import QUICK, Maintainer, SteppingClient, node_writer
+from support.killing import SteppingClient
+from support.nodewriting import QUICK, Maintainer, node_writer
 from support.projections import execute, publish
 from support.waiting import eventually
 

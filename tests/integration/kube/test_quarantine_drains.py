@@ -25,9 +25,10 @@ from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.runtime.clock import system_clock
 from support.draining import BUDGETS, blocked_pod, until
 from support.enforcing import enforce
+from support.killing import SteppingClient
 from support.ledgers import everything
 from support.maintenance import observed
-from support.nodewriting import Maintainer, SteppingClient, node_writer, settled
+from support.nodewriting import Maintainer, node_writer, settled
 from support.projections import execute, publish, reaches, running
 from support.quarantine import reported, rules
 from support.waiting import eventually

@@ -19,8 +19,8 @@ from gpuledger.events.remediation import (
 )
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
+from support.killing import SteppingClient, Steps
 from support.kube_server import KubeServer
-from support.nodewriting import SteppingClient, Steps
 from support.projections import execute, stop
 from support.remediating import (
     QUICK_REMEDIATOR,

@@ -1,42 +1,22 @@
 """The `remediator` service: creates the objects that the decider of remediation requests, and records what they become.
 
-One instance is the leader; the others wait for its lock. The leader writes only to the cluster that belongs to its
-ledger, while the rows in the database follow the log, and folds the ledger to its head before its first write, because
-history never acts. What an object has done, somebody else's controller does: this service creates it, reads it, and
-deletes it when its retention is over, and touches nothing else.
+What an object has done, somebody else's controller does: this service creates it, reads it, and deletes it when its
+retention is over, and touches nothing else.
 """
 
 import asyncio
-from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from gpuledger.db.engine import DATABASE_TRANSIENT
 from gpuledger.db.locks import REMEDIATOR_LOCK
-from gpuledger.edge.kube.circuit_breaker import CircuitBreaker, RateLimiter
-from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import KubeError
+from gpuledger.edge.effects.service import EffectService
 from gpuledger.edge.kube.work_queue import WorkQueue
-from gpuledger.edge.leadership import Election, OwnedCluster, RestartPolicy, Restarts
-from gpuledger.edge.outcomes import OutcomeRecorder
 from gpuledger.edge.remediator import metrics
 from gpuledger.edge.remediator.executor import RemediatorTools, RemedyExecutor
 from gpuledger.edge.remediator.intents import RemedyIntents, RemedyIntentsProjection
 from gpuledger.edge.remediator.settings import RemediatorSettings
-from gpuledger.events.position import ORIGIN, Offset
+from gpuledger.events.position import Offset
 from gpuledger.events.publishing import SourceKind
-from gpuledger.ledger.api import Ledger, Message
-from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, PublishError
-from gpuledger.projection.errors import ProjectionError
-from gpuledger.projection.fold import Fold
-from gpuledger.projection.followed_log import FollowedLog
-from gpuledger.projection.kept_fold import KeptFold
-from gpuledger.runtime.backoff import Jitter, system_jitter
-from gpuledger.runtime.clock import Clock, system_clock
-from gpuledger.runtime.garbage import seldom_collected
-from gpuledger.runtime.tasks import run_until_one_fails
-
-TRANSIENT: Final = (LedgerUnavailableError, LogChangedError, PublishError, KubeError, *DATABASE_TRANSIENT)
-"""Errors after which the remediator starts anew."""
+from gpuledger.runtime.tasks import Work
 
 
 class RemediatorHealth(NamedTuple):
@@ -52,119 +32,47 @@ class RemediatorHealth(NamedTuple):
     reason: str | None
 
 
-class Remediator:
-    """Waits for leadership and writes while it lasts, recovering from servers that go away."""
+class RemedyEffects:
+    """Creates and watches the objects of remediations, as the intents of a state say."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        database_url: str,
-        client: KubeClient,
-        followed: FollowedLog,
-        *,
-        settings: RemediatorSettings | None = None,
-        clock: Clock = system_clock,
-        jitter: Jitter = system_jitter,
-        cluster: str | None = None,
-    ) -> None:
-        self._ledger = ledger
-        self._database_url = database_url
-        self._client = client
-        self._followed = followed
-        self._settings = bounds = settings or RemediatorSettings()
-        self._clock = clock
-        self._jitter = jitter
-        self._owned = OwnedCluster(SourceKind.REMEDIATOR, client, ledger.identity.ledger_id, cluster or client.url)
-        self._leader: _Leader | None = None
-        policy = RestartPolicy(bounds.restart_backoff, bounds.stopped_retry_s, TRANSIENT, (ProjectionError,))
-        self._restarts = Restarts(SourceKind.REMEDIATOR, policy, jitter)
+    def __init__(self, tools: RemediatorTools) -> None:
+        self.state = RemedyIntents()
+        self._settings = tools.settings
+        self._executor = RemedyExecutor(self.state, WorkQueue[str](asyncio.get_running_loop().time), tools)
+
+    def resume(self) -> None:
+        """Queue all remediations: the state is folded to the head of the log."""
+        self.state.take_touched()
+        self._executor.enqueue(self.state.ids())
+
+    def advance(self) -> None:
+        """Queue the remediations about which something was recorded since the last call."""
+        self._executor.enqueue(self.state.take_touched())
+
+    def work(self) -> list[Work]:
+        """The workers, which run side by side until one fails."""
+        return [self._executor.run() for _ in range(self._settings.objects_at_once_max)]
+
+    def health(self, state: str, position: Offset, reason: str | None) -> RemediatorHealth:
+        """The present state."""
+        return RemediatorHealth(state, position, len(self.state.ids()), self._executor.failing, reason)
+
+
+class Remediator(EffectService[RemediatorSettings, RemedyEffects]):
+    """Waits for leadership and creates objects while it lasts."""
+
+    source = SourceKind.REMEDIATOR
+    lock = REMEDIATOR_LOCK
+    projection = RemedyIntentsProjection
+    active = metrics.ACTIVE
+
+    def new_effects(self, tools: RemediatorTools) -> RemedyEffects:
+        """The executors of a leader."""
+        return RemedyEffects(tools)
 
     def health(self) -> RemediatorHealth:
         """The present state."""
-        reason = self._followed.problem or self._restarts.problem
-        if self._followed.problem is None and self._leader is not None:
-            return self._leader.health(reason)
-        state = "log-changed" if self._followed.problem else "stopped" if self._restarts.is_stopped else "standing-by"
-        return RemediatorHealth(state, ORIGIN, 0, 0, reason)
-
-    async def run(self) -> None:
-        """Run until cancelled.
-
-        An event that does not fold stops the writing: it is logged, and folded again after a while, because an operator
-        may skip that position.
-        """
-        settings = self._settings
-        election = Election(SourceKind.REMEDIATOR, self._database_url, REMEDIATOR_LOCK, settings.lock_check)
-        await self._restarts.run(partial(election.lead, self._followed, self._lead), self._ended)
-
-    def _ended(self) -> None:
-        self._leader = None
-        metrics.ACTIVE.set(0)
-
-    async def _lead(self) -> None:
-        await self._owned.confirm()
-        kept = KeptFold(RemedyIntentsProjection(), self._ledger, self._database_url, self._settings.snapshots)
-        self._leader = _Leader(self._ledger, kept, self._settings, self._tools(), self._restarts)
-        keep = self._owned.keep(self._settings.ownership_check_s)
-        await run_until_one_fails([self._fold_and_write(self._leader), kept.run(), keep])
-
-    async def _fold_and_write(self, leader: "_Leader") -> None:
-        await leader.fold_to_head()
-        self._restarts.recovered()
-        metrics.ACTIVE.set(1)
-        await leader.run()
-
-    def _tools(self) -> RemediatorTools:
-        settings, now = self._settings, asyncio.get_running_loop().time
-        limiter = RateLimiter(settings.requests_per_s, settings.requests_burst, now)
-        breaker = CircuitBreaker(limiter, settings.backoff, self._jitter, now)
-        recorder = OutcomeRecorder(SourceKind.REMEDIATOR, self._ledger, settings.backoff, self._clock, self._jitter)
-        return RemediatorTools(self._client, breaker, recorder, settings, self._clock, self._jitter)
-
-
-class _Leader:
-    """Folds and writes from getting the lock to losing it."""
-
-    def __init__(
-        self, ledger: Ledger, kept: KeptFold, settings: RemediatorSettings, tools: RemediatorTools, restarts: Restarts
-    ) -> None:
-        self._ledger = ledger
-        self._kept = kept
-        self._settings = settings
-        self._restarts = restarts
-        self._intents = RemedyIntents()
-        self._fold = Fold(RemedyIntentsProjection(), ledger.generations, state=self._intents)
-        self._executor = RemedyExecutor(self._intents, WorkQueue[str](asyncio.get_running_loop().time), tools)
-        self._is_folded = False
-
-    def health(self, reason: str | None) -> RemediatorHealth:
-        """The present state."""
-        state = "writing" if self._is_folded else "folding"
-        return RemediatorHealth(state, self._fold.sequence, len(self._intents.ids()), self._executor.failing, reason)
-
-    async def fold_to_head(self) -> None:
-        """Fold what came since the last snapshot, up to the head, before anything is written."""
-        self._fold = await self._kept.load(self._intents)
-        with seldom_collected():
-            async for messages in self._ledger.history(after=self._fold.sequence, until=await self._ledger.head()):
-                self._fold.apply_all(messages)
-                self._kept.folded(self._fold)
-        self._intents.take_touched()
-        self._executor.enqueue(self._intents.ids())
-        self._is_folded = True
-
-    async def run(self) -> None:
-        """Follow the ledger and write, until something fails."""
-        workers = [self._executor.run() for _ in range(self._settings.objects_at_once_max)]
-        await run_until_one_fails([self._follow(), *workers])
-
-    async def _follow(self) -> None:
-        async with self._ledger.read(self._fold.sequence, anchor=self._kept.anchor(self._fold)) as reader:
-            self._restarts.followed()
-            while True:
-                self._apply(await reader.next_batch(self._settings.messages_per_batch))
-
-    def _apply(self, messages: list[Message]) -> None:
-        self._fold.apply_all(messages)
-        self._kept.folded(self._fold)
-        self._executor.enqueue(self._intents.take_touched())
+        state, position, reason, effects = self.standing()
+        if effects is None:
+            return RemediatorHealth(state, position, 0, 0, reason)
+        return effects.health(state, position, reason)

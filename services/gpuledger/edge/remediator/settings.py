@@ -1,36 +1,15 @@
 """Settings of the remediator. Units stand last in names."""
 
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 
-from gpuledger.db.locks import LockCheck
-from gpuledger.domain.maintenance.lapses import INTENT_AGE_MAX
-from gpuledger.projection.snapshots import SnapshotSettings
-from gpuledger.runtime.backoff import Backoff
+from gpuledger.edge.effects.settings import EffectSettings
 
 
 @dataclass(frozen=True, slots=True)
-class RemediatorSettings:
-    """Limits of what is created.
+class RemediatorSettings(EffectSettings):
+    """Limits of what is created. An object without an outcome is looked at every `poll_s`."""
 
-    `max_age` is how old an intent may be, by its own time and by that of its recording, for its object to be created.
-    An object without an outcome is looked at every `poll_s`. `refusals_max` is how often the API server may refuse an
-    object before it has failed; trouble that is the server's own does not count. `requests_per_s` and `requests_burst`
-    bound the requests to the API server. `ownership_check_s` is how often the service looks which ledger the cluster
-    belongs to.
-    """
-
-    max_age: timedelta = INTENT_AGE_MAX
-    poll_s: float = 5.0
-    objects_at_once_max: int = 8
     requests_per_s: float = 50.0
     requests_burst: int = 100
-    refusals_max: int = 5
-    messages_per_batch: int = 1024
-    ownership_check_s: float = 5.0
-    stopped_retry_s: float = 60.0
-    lock_check: LockCheck = field(default_factory=LockCheck)
-    snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
-    backoff: Backoff = field(default_factory=Backoff)
-    refused_backoff: Backoff = field(default_factory=lambda: Backoff(first_s=1.0, max_s=60.0))
-    restart_backoff: Backoff = field(default_factory=lambda: Backoff(max_s=10.0))
+    poll_s: float = 5.0
+    objects_at_once_max: int = 8

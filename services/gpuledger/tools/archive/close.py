@@ -56,7 +56,7 @@ from gpuledger.tools.archive.store import NAME, Archive, changing
 from gpuledger.tools.archive.verify import verify_generation
 from gpuledger.tools.archive.write import write_generation
 from gpuledger.tools.errors import RequestError, ToolError
-from gpuledger.tools.log_restore import operator
+from gpuledger.tools.operators import operator
 from gpuledger.tools.queries.backend import all_projections
 from gpuledger.tools.reporting import Reporter
 
