@@ -29,8 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tests/cluster/run",
         description="Installs gpuledger on an empty cluster as docs/installing.md says, gives pods simulated GPUs, "
-        "breaks and recovers one, upgrades, uninstalls, and looks for what is left. It needs kubectl and helm, and an "
-        "administrator's kubeconfig. Never run it on a cluster that is used.",
+        "breaks and recovers one, has a node set aside, remedied and given back, upgrades, uninstalls, and looks for "
+        "what is left. It needs kubectl and helm, and an administrator's kubeconfig. Never run it on a cluster that "
+        "is used.",
     )
     parser.add_argument("--kubeconfig", required=True, help="an administrator's kubeconfig of an empty cluster")
     parser.add_argument(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from cluster.incident import Incident, values
 from cluster.inventory import inventory
 from cluster.tools import Object, StepError, Tools, wait
 from cluster.volumes import LocalVolumes
@@ -53,6 +54,7 @@ class Story:
         self._before: set[str] = set()
         self._broken: Object = {}
         self._volumes: LocalVolumes | None = None
+        self._incident = Incident(tools, image)
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """All steps, in order."""
@@ -65,6 +67,9 @@ class Story:
             self.run_pods,
             self.break_a_card,
             self.recover_the_card,
+            self.set_a_node_aside,
+            self.remedy_the_node,
+            self.give_the_node_back,
             self.upgrade,
             self.uninstall,
             self.remove_what_remains,
@@ -95,6 +100,8 @@ class Story:
             self._volumes.make()
             chosen += self._volumes.values()
         options = [word for value in (*chosen, *self._values) for word in ("--set", value)]
+        for name, value in values(tools.namespace, self._image).items():
+            options += ["--set-json", f"{name}={json.dumps(value)}"]
         tools.helm("install", RELEASE, str(CHART), "--timeout", "5m", *options, timeout_s=HELM_S)
 
     def wait_until_all_run(self) -> None:
@@ -179,8 +186,20 @@ class Story:
         self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
         self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
 
+    def set_a_node_aside(self) -> None:
+        """A health monitor reports a fatal fault over its node's socket, and the release's rules cordon the Node."""
+        self._incident.begin(self._nodes[0])
+
+    def remedy_the_node(self) -> None:
+        """The node gets its remedy, a Job, and the ledger has what came of it."""
+        self._incident.remedied()
+
+    def give_the_node_back(self) -> None:
+        """The monitor reports the node healthy: the Node is as it was, and the incident has ended."""
+        self._incident.end()
+
     def upgrade(self) -> None:
-        """helm upgrades the release: all pods are new, and devices and workloads keep what they have."""
+        """helm upgrades the release: all pods are new; devices, workloads and rules are as before."""
         before = self._tools.one("pod", "holds", "--namespace", TEAM)["metadata"]["uid"]
         self._tools.helm(
             *("upgrade", RELEASE, str(CHART), "--reset-then-reuse-values", "--timeout", "5m"),
@@ -193,6 +212,7 @@ class Story:
         after = self._tools.one("pod", "holds", "--namespace", TEAM)
         if (after["metadata"]["uid"], after["status"]["phase"]) != (before, "Running"):
             raise StepError(f"the pod that holds a GPU is {after['status']['phase']} after the upgrade")
+        self._incident.rules_are_as_before()
 
     def uninstall(self) -> None:
         """helm uninstalls the release while a pool has devices, and the pool can be deleted."""

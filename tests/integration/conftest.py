@@ -7,6 +7,7 @@ import pytest
 
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support import projections, servers
+from support.cli import Cli
 from support.kubelet_parts import short_folder
 from support.ledgers import jetstream_ledger
 
@@ -36,6 +37,15 @@ async def ledger(clean_nats_url: str) -> AsyncIterator[JetStreamLedger]:
     """An empty ledger, whose partitions come into the log as with `up`."""
     async with jetstream_ledger(clean_nats_url, puts_in_order=True) as ledger:
         yield ledger
+
+
+@pytest.fixture
+def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line on the servers of the tests' own fixture `urls`, which says where each is."""
+    for name, url in urls.items():
+        monkeypatch.setenv(name, url)
+    monkeypatch.setenv("NO_COLOR", "1")
+    return Cli(capsys)
 
 
 @pytest.fixture

@@ -41,15 +41,6 @@ def urls(postgres_server_url: str) -> Iterator[dict[str, str]]:
         yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
-@pytest.fixture
-def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line on those servers."""
-    for name, url in urls.items():
-        monkeypatch.setenv(name, url)
-    monkeypatch.setenv("NO_COLOR", "1")
-    return Cli(capsys)
-
-
 @pytest.fixture(scope="module")
 def fleet(urls: dict[str, str], sample: Path) -> TitanFile:
     """The sample, imported by commands in processes of their own."""

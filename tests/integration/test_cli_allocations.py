@@ -56,15 +56,6 @@ def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str,
         yield {"NATS_URL": nats.url, "DATABASE_URL": database_url}
 
 
-@pytest.fixture
-def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line on those servers."""
-    for name, url in urls.items():
-        monkeypatch.setenv(name, url)
-    monkeypatch.setenv("NO_COLOR", "1")
-    return Cli(capsys)
-
-
 def test_current_allocations(cli: Cli) -> None:
     (heading, *lines) = [line.split() for line in cli("get", "allocations").out.splitlines()]
     assert heading == ["NODE", "NAMESPACE", "POD", "CONTAINER", "RESOURCE", "DEVICE", "SLICE", "SINCE"]

@@ -77,13 +77,10 @@ def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str,
 
 
 @pytest.fixture
-def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line on those servers."""
-    for name, url in urls.items():
-        monkeypatch.setenv(name, url)
-    monkeypatch.setenv("NO_COLOR", "1")
+def cli(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line on those servers, in a narrow terminal."""
     monkeypatch.setenv("COLUMNS", "72")
-    return Cli(capsys)
+    return cli
 
 
 def test_slices(cli: Cli) -> None:

@@ -50,15 +50,6 @@ async def _record(nats_url: str, database_url: str) -> None:
 
 
 @pytest.fixture
-def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line on those servers."""
-    for name, url in urls.items():
-        monkeypatch.setenv(name, url)
-    monkeypatch.setenv("NO_COLOR", "1")
-    return Cli(capsys)
-
-
-@pytest.fixture
 def incident(cli: Cli) -> str:
     """The first incident of the card `a`."""
     (row, *_) = cli("incident", "list", "--all", "--device", "a", "-o", "json").json()

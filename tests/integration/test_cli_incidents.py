@@ -45,15 +45,6 @@ async def _record(nats_url: str, *more: Decoded) -> None:
         await publish(ledger, [in_force(), *reports, *more])
 
 
-@pytest.fixture
-def cli(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """The command line on those servers."""
-    for name, url in urls.items():
-        monkeypatch.setenv(name, url)
-    monkeypatch.setenv("NO_COLOR", "1")
-    return Cli(capsys)
-
-
 def test_open_incidents_are_listed(cli: Cli) -> None:
     (heading, *lines) = [line.split() for line in cli("incident", "list").out.splitlines()]
     assert heading == ["INCIDENT", "NODE", "CHECK", "ENTITY", "FATAL", "CODES", "OPENED", "ENDED", "REPORTS", "CAUSE"]

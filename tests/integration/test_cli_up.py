@@ -146,10 +146,11 @@ def _led_elsewhere(up: Up) -> set[str]:
     ("options", "says"),
     [
         (("--only", "pools,indx"), "There is no service 'indx'. Choose from devices, nodes,"),
+        (("--no-rules",), "--no-rules is about a simulated fleet. Add --fleet"),
         (("--only", "pools", "--fleet", "nodes=1"), "are about a cluster. Add edge to --only"),
     ],
 )
-def test_what_only_cannot_mean_is_refused(nowhere: Cli, options: tuple[str, ...], says: str) -> None:
+def test_options_that_cannot_go_together_are_refused(nowhere: Cli, options: tuple[str, ...], says: str) -> None:
     done = nowhere("up", *options)
     assert done.code == ExitCode.USAGE
     assert says in " ".join(done.err.split())

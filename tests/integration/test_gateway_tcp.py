@@ -16,6 +16,7 @@ from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.ledger.own import publish_own
 from support.gateway import LIFE, NAMESPACE, TENANT, Gateways, client_of, gateways, pem
 from support.health_monitor import Answer
+from support.nvsentinel import real_requests
 from support.waiting import eventually
 
 OK = Answer("OK")
@@ -41,6 +42,19 @@ async def test_a_token_of_a_monitors_pod_reports_about_its_node(here: Gateways) 
     assert isinstance(event.data, NodeHealthReported)
     assert (event.source, event.subject, event.number) == ("/gateways/health", "n1", 1)
     assert event.data.reporter == f"{NAMESPACE}/monitor-n1"
+
+
+async def test_what_nvsentinels_monitors_send_directly_is_taken_and_sent_again_counts_once(here: Gateways) -> None:
+    """Their bytes and metadata in direct mode: a token on each call, and a key that stays the same in each try."""
+    token = await here.token("n1")
+    async with here.serving() as ports, here.monitor(ports.tokens) as monitor:
+        for place, one in enumerate(real_requests()):
+            metadata = {"authorization": f"Bearer {token}", "idempotency-key": str(place)}
+            for _ in range(2):
+                assert await monitor.send_bytes(one.content, **metadata) == OK, one
+    found = await here.reports()
+    assert len(found) == sum(len(one.events()) for one in real_requests())
+    assert {one.count for one in found} == {1}
 
 
 async def test_who_has_no_valid_token_is_refused(here: Gateways) -> None:

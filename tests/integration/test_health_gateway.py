@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from gpuledger.agent.board import Board
@@ -27,10 +28,12 @@ from gpuledger.agent.settings import HealthSettings
 from gpuledger.events.device import DeviceFailed
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.healthreports.coalescing import REPEAT_WINDOW_S
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
 from gpuledger.runtime.tasks import end
 from support.health_monitor import Answer, Monitor, a_monitor
 from support.kubelet_parts import hasty
 from support.ledgers import DEADLINE_S
+from support.nvsentinel import real_requests
 from support.outbox import NODE, NOON, Disk, Log, Time, Waits
 from support.servers import short_directory
 from support.waiting import eventually
@@ -220,6 +223,22 @@ async def test_nothing_is_acknowledged_that_is_not_on_disk(node: Node) -> None:
     assert data.count == 1
 
 
+@pytest.mark.parametrize("target", ["unix:{}", "unix://{}"])
+async def test_what_nvsentinels_monitors_send_is_taken(node: Node, target: str) -> None:
+    """Their bytes, by the addresses that they dial, with the token that they send to platform connectors."""
+    requests = real_requests()
+    async with node.running(), grpc.aio.insecure_channel(target.format(node.socket)) as channel:
+        monitor = Monitor(channel)
+        for one in requests:
+            content = HealthEvents.FromString(one.content)
+            for event in content.events:
+                event.nodeName = NODE
+            answer = await monitor.send_bytes(content.SerializeToString(), authorization="Bearer of-no-use-here")
+            assert answer == OK, one
+        found = await node.reported(sum(len(one.events()) for one in requests))
+    assert {data.monitor for data in found} == {"gpu-health-monitor", "preflight-dcgm-diag"}
+
+
 async def _is_taken(node: Node, monitor: Monitor) -> bool:
     node.waits.rounds.release()
     return await monitor.report(at(1)) == OK
@@ -230,7 +249,7 @@ async def test_a_full_spool_takes_no_more(node: Node) -> None:
     node.log.away = True
     async with node.monitored() as monitor:
         answers = [await monitor.report({"message": str(number)}) for number in range(4)]
-        assert [answer.status for answer in answers] == ["OK", "OK", "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"]
+        assert [answer.status for answer in answers] == ["OK", "OK", "UNAVAILABLE", "UNAVAILABLE"]
         node.log.away = False
         node.waits.rounds.release()
         await node.reported(2)

@@ -8,6 +8,7 @@ import pytest
 
 from gpuledger.ledger.permissions import Role
 from support.nats_logins import WrittenServer
+from support.paths import ROOT
 from support.roles import PASSWORD, role_server
 from support.servers import postgres_server
 from support.up import eventually, gpuledger, running_up
@@ -20,6 +21,8 @@ FACT = {
     "time": "2025-01-01T00:00:00Z",
     "data": {"gpu_count": 8},
 }
+
+RULES, REMEDIES = (str(ROOT / "examples" / f"{part}-rules.yaml") for part in ("quarantine", "remediation"))
 
 
 class Site:
@@ -66,6 +69,10 @@ def test_every_command_does_with_its_role(site: Site, partitions: str) -> None:
         eventually(lambda: "n1" in site.runs(Role.READER, "get", "nodes", "-o", "name"))
         site.is_refused(Role.READER, "log", "skip", "1", "--reason", "a test", "--yes")
         site.runs(Role.SKIPPER, "log", "skip", "1", "--reason", "a test", "--yes")
+        site.is_refused(Role.SERVICES, "quarantine", "apply", "-f", RULES)
+        for _ in range(2):
+            site.runs(Role.SKIPPER, "quarantine", "apply", "-f", RULES)
+            site.runs(Role.SKIPPER, "remediation", "apply", "-f", REMEDIES)
         for command in (
             ("log", "tail"),
             ("log", "stats"),

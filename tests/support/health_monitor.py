@@ -58,6 +58,17 @@ class Monitor:
             return Answer(error.code().name, error.details() or "")
         return Answer("OK")
 
+    async def send_bytes(self, request: bytes, **metadata: str) -> Answer:
+        """Send the bytes of a request, as another program encoded them, with metadata."""
+        send: grpc.aio.UnaryUnaryMultiCallable[bytes, Empty] = self._channel.unary_unary(
+            METHOD, response_deserializer=Empty.FromString
+        )
+        try:
+            await send(request, timeout=DEADLINE_S, metadata=tuple(metadata.items()))
+        except grpc.aio.AioRpcError as error:
+            return Answer(error.code().name, error.details() or "")
+        return Answer("OK")
+
     async def begin(self) -> Answer:
         """Begin a call, send nothing, and wait for what the server makes of that."""
         call = self._channel.stream_unary(

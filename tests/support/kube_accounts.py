@@ -180,9 +180,11 @@ class Kubelet:
     async def container(self, namespace: str, pod: Object, owner: str) -> Ran:
         """Run the container of a pod to its end."""
         (container,), environ = pod["containers"], await self.environment(namespace, pod, owner)
+        folders = await self.files.mount(namespace, pod, owner)
+        arguments = [self.files.here(one, folders) for one in container["args"]]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *self.image.command, *container["args"], env=environ, stdout=pipe, stderr=asyncio.subprocess.STDOUT
+            *self.image.command, *arguments, env=environ, stdout=pipe, stderr=asyncio.subprocess.STDOUT
         )
         try:
             async with asyncio.timeout(JOB_MAX_S):

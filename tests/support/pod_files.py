@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuledger.api.kinds import SECRETS
+from gpuledger.api.kinds import CONFIG_MAPS, SECRETS
 from gpuledger.edge.kube.client import KubeClient
 
 Object = dict[str, Any]
@@ -21,7 +21,7 @@ class PodFiles:
         self.places: dict[str, str] = {}
 
     async def mount(self, namespace: str, pod: Object, owner: str) -> Mapping[str, str]:
-        """The folder of each path that the container mounts; Secrets are written anew, all else is kept."""
+        """The folder of each path that the container mounts; Secrets and ConfigMaps are written anew."""
         volumes = {one["name"]: one for one in pod.get("volumes") or ()}
         (container,) = pod["containers"]
         return {
@@ -42,13 +42,18 @@ class PodFiles:
         folder = self._root / owner / name
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if volume is not None and "secret" in volume:
-            await self._fill(folder, namespace, volume["secret"])
+            source = volume["secret"]
+            secret = await self._client.get(SECRETS, source["secretName"], namespace)
+            _fill(folder, {key: b64decode(value) for key, value in secret["data"].items()}, source.get("items"))
+        elif volume is not None and "configMap" in volume:
+            source = volume["configMap"]
+            found = await self._client.get(CONFIG_MAPS, source["name"], namespace)
+            _fill(folder, {key: value.encode() for key, value in found["data"].items()}, source.get("items"))
         return folder
 
-    async def _fill(self, folder: Path, namespace: str, source: Object) -> None:
-        secret = await self._client.get(SECRETS, source["secretName"], namespace)
-        items = source.get("items") or [{"key": key, "path": key} for key in secret["data"]]
-        for item in items:
-            fresh = folder.with_name(f"{folder.name}.fresh")
-            fresh.write_bytes(b64decode(secret["data"][item["key"]]))
-            fresh.replace(folder / item["path"])
+
+def _fill(folder: Path, data: Mapping[str, bytes], items: list[dict[str, str]] | None) -> None:
+    for item in items or [{"key": key, "path": key} for key in data]:
+        fresh = folder.with_name(f"{folder.name}.fresh")
+        fresh.write_bytes(data[item["key"]])
+        fresh.replace(folder / item["path"])

@@ -14,6 +14,7 @@ from gpuledger.events.maintenance import (
     Isolation,
     NodeDrainChanged,
     NodeDrainFinished,
+    NodeDrainSuperseded,
     NodeIsolationApplied,
     NodeIsolationChanged,
     NodeMaintenanceReleased,
@@ -89,7 +90,7 @@ def source_of(node: str, data: Payload) -> str:
         f"/nodes/{node}/agent": (NodeHealthReported,),
         "/watchers/nodes": (NodeLabelled, NodeUnlabelled),
         "/services/maintenance": (NodeIsolationChanged, NodeDrainChanged),
-        "/services/nodewriter": (NodeIsolationApplied, NodeDrainFinished),
+        "/services/nodewriter": (NodeIsolationApplied, NodeDrainFinished, NodeDrainSuperseded),
         "/services/health": (NodeMaintenanceRequested, NodeMaintenanceReleased),
         "/services/remediator": (RemediationCreated, RemediationFinished, RemediationSuperseded),
     }
@@ -121,10 +122,17 @@ class RemediationLog:
         return state
 
     def record(
-        self, subject: str, data: Payload, at_s: float, *, recorded_s: float | None = None, imported: bool = False
+        self,
+        subject: str,
+        data: Payload,
+        at_s: float,
+        *,
+        source: str | None = None,
+        recorded_s: float | None = None,
+        imported: bool = False,
     ) -> list[Decoded]:
         """Record a fact of that second; returns the decisions that follow, but for assessments, recorded as well."""
-        source = source_of(subject, data)
+        source = source or source_of(subject, data)
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
         event = Event(f"{source}/{number}", source, data.TYPE, subject, at(at_s), data, "q", number, imported=imported)
         recorded_at = at(at_s if recorded_s is None else recorded_s)

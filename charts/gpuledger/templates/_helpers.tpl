@@ -54,7 +54,7 @@ because any other one ends with a nil pointer.
 */}}
 {{- define "gpuledger.checkDefaults" -}}
 {{- $values := .Values -}}
-{{- range list "admission" "agent" "components" "dashboards" "drain" "export" "healthGateway" "logArchive" "logProof" "nats" "objects" "partitions" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "remediation" "restrictedAccess" "settings" }}
+{{- range list "admission" "agent" "components" "dashboards" "drain" "export" "healthGateway" "logArchive" "logProof" "nats" "objects" "partitions" "postgresql" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "quarantine" "remediation" "restrictedAccess" "settings" }}
 {{- if not (hasKey $values .) }}
 {{- fail (printf "the values lack the defaults of %s, because they are those of an earlier chart (--reuse-values). Upgrade with --reset-then-reuse-values." .) }}
 {{- end }}
@@ -119,8 +119,8 @@ because any other one ends with a nil pointer.
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if and $brought.natsUrl (or .nats.credentialsSecret .nats.tlsSecret .operator.credentialsSecret .operator.tlsSecret .reader.credentialsSecret .reader.tlsSecret) }}
-{{- fail "servers.nats, servers.operator and servers.reader are logins for a NATS server of your own; give its URL, or leave them empty: the chart's NATS server has logins that the chart makes." }}
+{{- if and $brought.natsUrl (or .nats.credentialsSecret .nats.tlsSecret .operator.credentialsSecret .operator.tlsSecret .reader.credentialsSecret .reader.tlsSecret .skipper.credentialsSecret .skipper.tlsSecret) }}
+{{- fail "servers.nats, servers.operator, servers.reader and servers.skipper are logins for a NATS server of your own; give its URL, or leave them empty: the chart's NATS server has logins that the chart makes." }}
 {{- end }}
 {{- if and $brought.databaseUrl (or .database.tlsSecret .database.sslMode) }}
 {{- fail "servers.database is about a PostgreSQL server of your own; give its URL, or leave it empty: the chart's own server is always fully verified." }}
@@ -202,13 +202,13 @@ DATABASE_READ_URL: {{ . | quote }}
 
 {{/* As whom a component works with the servers, by the name of its role. Call with the component. */}}
 {{- define "gpuledger.role" -}}
-{{- get (dict "migrate" "operator" "log-archive" "operator" "log-proof" "reader" "export" "reader") . | default "services" }}
+{{- get (dict "migrate" "operator" "log-archive" "operator" "log-proof" "reader" "export" "reader" "rules" "skipper" "remedies" "skipper") . | default "services" }}
 {{- end }}
 
 {{/*
 How a pod logs in to NATS, as JSON: credentialsSecret, credentialsKey, tlsSecret, clientCertificate, and brought for the
 chart's own server. Call with (list $ "component"); `migrate` and `log-archive` are the operator, `log-proof` and
-`export` are readers, all others are the services.
+`export` are readers, `rules` and `remedies` the skipper, all others are the services.
 */}}
 {{- define "gpuledger.natsLogin" -}}
 {{- $root := index . 0 -}}

@@ -118,11 +118,15 @@ class DeviceRemoved(Payload):
     PublishRule((SourceKind.IMPORTERS, SourceKind.AGENTS), Authority.OWN_DEVICE, DropClass.FAILURE, judged_since=1),
 )
 class DeviceFailed(Payload):
-    """The device failed; `kind` is the field's short name for how (DBE, OTB, XID 79)."""
+    """The device failed; `kind` is the field's short name for how (DBE, OTB, XID 79).
+
+    `action` is the recommended one, by NVSentinel's name, where the agent that found it names one.
+    """
 
     kind: Name
     slot: Name | None = None
     message: Text | None = None
+    action: Name | None = None
 
 
 @registry.event("device", "marked", BY_WATCHERS)
@@ -193,12 +197,14 @@ class DeviceHealthChanged(Payload):
     """The agent found the card named by the subject unhealthy, or healthy again; `kind` is the short name of the cause.
 
     The subject is the card's UUID, or its place in the node if it reports none. The agent records only faults that make
-    a card unusable this way, and not errors of applications.
+    a card unusable this way, and not errors of applications. `action` is what mends it, by NVSentinel's name: that of
+    the first fault, where it has several.
     """
 
     healthy: bool
     kind: Name | None = None
     message: Text = ""
+    action: Name | None = None
 
 
 @registry.event("device", "errors-observed", by_agents(DropClass.ONCE, Authority.EDGE, judged_since=2))

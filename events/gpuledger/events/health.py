@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, Field
 from gpuledger.events.device import ReportId, Uuid
 from gpuledger.events.payload import Name, Number, Payload, Text
 from gpuledger.events.publishing import Authority, DropClass, PublishRule, SourceKind
+from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.events.registry import registry
 
 CODES_MAX = 64
@@ -61,7 +62,7 @@ class NodeHealthReported(Payload):
     healthy: bool
     fatal: bool
     message: Text = ""
-    action: Name = "NONE"
+    action: Name = NO_ACTION
     custom_action: Name | None = None
     codes: Annotated[tuple[Name, ...], Field(max_length=CODES_MAX)] = ()
     entities: Annotated[tuple[HealthEntity, ...], Field(max_length=ENTITIES_MAX)] = ()

@@ -69,8 +69,9 @@ class Drain(Payload):
     """How pods leave a node: in the mode of the first pattern that their namespace matches, else in `mode`.
 
     `timeout_s` counts from the request on. After it, pods of `DeleteAfterTimeout` are evicted, and after as long again
-    deleted where a disruption budget has kept them. With `devices`, which are UUIDs of cards or MIG instances, only
-    pods that hold one of them leave, and the node need not be cordoned.
+    deleted where a disruption budget has kept them; that counts from the drain's first report where it came late. With
+    `devices`, which are UUIDs of cards or MIG instances, only pods that hold one of them leave, and the node need not
+    be cordoned.
     """
 
     mode: DrainMode = "AllowCompletion"
@@ -205,7 +206,8 @@ class LeavingPod(Payload):
 class DrainState(Payload):
     """What every event about a drain says: how many pods are `left`, and the first of them.
 
-    `stays` are the first pods that no drain touches because of their namespace, such as gpuledger's own.
+    `stays` are the first pods that no drain touches because of their namespace, such as gpuledger's own, and those of
+    DaemonSets and mirror pods that hold a device that is drained.
     """
 
     intent: EventId

@@ -8,6 +8,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpuledger.events.health import Strategy
+from gpuledger.events.recommended_action import (
+    CONTACT_SUPPORT,
+    NO_ACTION,
+    RESET,
+    RESTART_MACHINE,
+    RESTART_VIRTUAL_MACHINE,
+)
 
 CLOUD_EVENT_TYPE: Final = "com.nvidia.nvsentinel.health.v1"
 """The type of NVSentinel's own CloudEvents about health."""
@@ -41,15 +48,16 @@ NODE_NAME: Final = "nodeName"
 """The field that names the node, which is the subject of our events."""
 
 ACTION_NUMBERS: Final[Mapping[str, int]] = {
-    "NONE": 0,
-    "COMPONENT_RESET": 2,
-    "CONTACT_SUPPORT": 5,
+    NO_ACTION: 0,
+    RESET: 2,
+    CONTACT_SUPPORT: 5,
     "RUN_FIELDDIAG": 6,
-    "RESTART_VM": 15,
-    "RESTART_BM": 24,
+    RESTART_VIRTUAL_MACHINE: 15,
+    RESTART_MACHINE: 24,
     "REPLACE_VM": 25,
     "RUN_DCGMEUD": 26,
     "CUSTOM": 27,
+    "REMEDIATE": 28,
     "UNKNOWN": 99,
 }
 """The numbers of `RecommendedAction`."""

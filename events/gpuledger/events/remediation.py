@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints
 
 from gpuledger.events.device import Uuid
 from gpuledger.events.maintenance import EventId
-from gpuledger.events.payload import Name, Number, Payload, Text
+from gpuledger.events.payload import TEXT_LENGTH_MAX, Name, Number, Payload, Text
 from gpuledger.events.publishing import SourceKind, by_service
 from gpuledger.events.quarantine import Digest
 from gpuledger.events.registry import registry
@@ -29,6 +29,9 @@ REMEDY_NAME_MAX = 40
 
 DRAINING: Final = "Draining"
 """Why a remedy that was not begun is cancelled whose node is drained."""
+
+NOT_DRAINED: Final = "NotDrained"
+"""Why a person has to look at a node whose drain was given up."""
 
 MANIFEST_LENGTH_MAX = 16 * 1024
 ATTEMPTS_MAX = 100
@@ -180,14 +183,27 @@ class RemediationAttentionRequested(Payload):
 
     `AttemptsExhausted`: the node had its remedies of the period. `NoEscalation`: a remedy came to nothing, and none
     follows. `NoDevice`: the remedy is for one card, and the report does not say which. `Refused`: the API server did
-    not take the object, so nothing was tried that could escalate.
+    not take the object, so nothing was tried that could escalate. `NotDrained`: the drain that the remedy waits for was
+    given up with pods left, and begins anew only where somebody asks for it.
     """
 
     group: Name
     remedy: RemedyName
-    reason: Literal["AttemptsExhausted", "NoEscalation", "NoDevice", "Refused"]
+    reason: Literal["AttemptsExhausted", "NoEscalation", "NoDevice", "Refused", "NotDrained"]
     message: Text = ""
     faults: Annotated[tuple[TreatedFault, ...], Field(max_length=FAULTS_MAX)] = ()
+
+
+@registry.event("remediation", "retry-requested", _BY_OPERATORS, introduced=True)
+class RemediationRetryRequested(Payload):
+    """An operator has mended what kept the node from its remedy, so that its faults may get one again.
+
+    `remediation`: only those that it was for; None: all faults of the node where a person had to look, or that went
+    stale. The attempts of the node before count no more.
+    """
+
+    remediation: EventId | None = None
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=TEXT_LENGTH_MAX)]
 
 
 @registry.event("remediation", "created", _BY_WRITER, introduced=True)

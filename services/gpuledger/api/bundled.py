@@ -74,7 +74,7 @@ AUTHORITY_PART: Final = "ca"
 NATS_PART: Final = "nats"
 POSTGRES_PART: Final = "postgres"
 AGENTS_PART: Final = "agents"
-DATABASE_CLIENTS: Final = ("services", "operator", "reader")
+DATABASE_CLIENTS: Final = ("services", "operator", "reader", "skipper")
 """Who works with both servers; by these names they log in to NATS."""
 
 NATS_LOGINS: Final = (*DATABASE_CLIENTS, CALLOUT, GATEWAY)

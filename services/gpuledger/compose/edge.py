@@ -63,14 +63,18 @@ log = structlog.get_logger("gpuledger.up")
 
 
 class FleetOptions(NamedTuple):
-    """The fleet to simulate, how many simulated seconds a real one is, and the seed of all chance."""
+    """The fleet to simulate, how many simulated seconds a real one is, and the seed of all chance.
+
+    `has_rules`: a ledger that has had no rules of quarantine begins with those of the example.
+    """
 
     spec: FleetSpec
     speed: float
     seed: int
+    has_rules: bool = True
 
     @classmethod
-    def read(cls, spec: str, speed: float, seed: int) -> Self:
+    def read(cls, spec: str, speed: float, seed: int, *, has_rules: bool) -> Self:
         """Read the options of the command line.
 
         Raises:
@@ -78,7 +82,7 @@ class FleetOptions(NamedTuple):
         """
         try:
             Pace(system_clock(), speed)
-            return cls(FleetSpec.parse(spec), speed, seed)
+            return cls(FleetSpec.parse(spec), speed, seed, has_rules)
         except SimulationError as error:
             raise RequestError(str(error)) from error
 
@@ -231,16 +235,15 @@ def untouched_namespaces(settings: Settings) -> tuple[str, ...]:
 
 
 async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, followed: FollowedLog) -> None:
-    spec, speed, seed = fleet
     await followed.wait_through_absences()
     await simulate(
-        spec,
+        fleet.spec,
         client=client,
         ledger=parts.ledger,
         clock=system_clock,
         sleep=asyncio.sleep,
-        speed=speed,
-        seed=seed,
+        speed=fleet.speed,
+        seed=fleet.seed,
         database_url=parts.database_url,
     )
 

@@ -31,7 +31,8 @@ from gpuledger.edge.admission.service import AdmissionHealth
 from gpuledger.edge.export.service import Exporter
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
-from gpuledger.events.position import number_of
+from gpuledger.events.position import Position, number_of
+from gpuledger.events.quarantine import QUARANTINE
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import ClosingError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
@@ -40,9 +41,11 @@ from gpuledger.runtime.export_settings import ExportSettings
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
+from gpuledger.tools.applied_documents import apply_first
 from gpuledger.tools.archive.past import ArchivedGenerations
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.preparation import prepare_ledger
+from gpuledger.tools.quarantine.example import example_rules
 from gpuledger.tools.queries.backend import all_projections
 
 EDGE: Final = "edge"
@@ -81,10 +84,17 @@ class LocalServers(NamedTuple):
     kube: StartKube
 
 
+class FirstRules(NamedTuple):
+    """The rules of quarantine that a fleet begins with: the file that they are from, and since where in the log."""
+
+    file: str
+    since: Position
+
+
 class UpEndpoints(NamedTuple):
     """Where everything can be reached; `kubeconfig` is that of the embedded API server, where it runs.
 
-    `cluster` is the real cluster, where there is one.
+    `cluster` is the real cluster, where there is one. `rules` are those that this start has put into force.
     """
 
     nats_url: str
@@ -92,6 +102,7 @@ class UpEndpoints(NamedTuple):
     telemetry_url: str
     kubeconfig: Path | None
     cluster: ClusterName | None
+    rules: FirstRules | None = None
 
 
 class UpOptions(NamedTuple):
@@ -171,7 +182,8 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         health = partial(health_of, supervision, edge, exporter)
         url = await stack.enter_async_context(serving(options.listen, health))
         kubeconfig = edge.kubeconfig if edge else None
-        endpoints = UpEndpoints(servers.nats_url, servers.database_url, url, kubeconfig, cluster)
+        rules = await _first_rules(ledger, options.fleet)
+        endpoints = UpEndpoints(servers.nats_url, servers.database_url, url, kubeconfig, cluster, rules)
         measuring = [measure_certificates(watched_files(servers.nats_identity, servers.database_url))]
         if options.runs(SourcesProjection.name):
             measuring.append(measure_sources(servers.database_url))
@@ -197,6 +209,15 @@ def _supervision(settings: Settings, options: UpOptions, servers: DataServers, l
         elsewhere=[one.name for one in all_projections() if not options.runs(one.name)],
         snapshots=snapshots_of(ledger, settings.objects_url),
     )
+
+
+async def _first_rules(ledger: Ledger, fleet: FleetOptions | None) -> FirstRules | None:
+    """Put the example's rules into force where a fleet is simulated in a ledger that has had none."""
+    if fleet is None or not fleet.has_rules:
+        return None
+    rules = example_rules()
+    since = await apply_first(ledger, rules, QUARANTINE)
+    return None if since is None else FirstRules(rules.file, since)
 
 
 def _exporter(options: UpOptions, servers: DataServers, ledger: Ledger) -> Exporter | None:

@@ -38,7 +38,8 @@ class RestartPolicy(NamedTuple):
 class Restarts:
     """Makes one attempt after the other for a service, by whose name its log lines begin.
 
-    `problem` is why the last attempt ended, until `recovered`; `is_stopped`: it needs an operator.
+    `problem` is why the last attempt ended, until `recovered`; `is_stopped`: it needs an operator. While it is stopped,
+    `problem` is what stopped it: an error that passes is over long before that.
     """
 
     def __init__(self, service: str, policy: RestartPolicy, jitter: Jitter) -> None:
@@ -68,8 +69,9 @@ class Restarts:
             except self._policy.transient as error:
                 if clock() - begun_s >= self._policy.backoff.healthy_after_s:
                     self._retries.reset()
-                pause_s, self.problem = self._retries.pause_s(), str(error).strip()
-                self._log.warning(f"{self._service}.interrupted", reason=self.problem, retry_s=round(pause_s, 3))
+                pause_s, reason = self._retries.pause_s(), str(error).strip()
+                self.problem = self.problem if self.is_stopped else reason
+                self._log.warning(f"{self._service}.interrupted", reason=reason, retry_s=round(pause_s, 3))
             except self._policy.stopping as error:
                 pause_s, self.problem, self.is_stopped = self._policy.stopped_retry_s, str(error).strip(), True
                 self._log.error(f"{self._service}.stopped", reason=self.problem, retry_s=pause_s)

@@ -22,6 +22,7 @@ class RecommendedAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPLACE_VM: _ClassVar[RecommendedAction]
     RUN_DCGMEUD: _ClassVar[RecommendedAction]
     CUSTOM: _ClassVar[RecommendedAction]
+    REMEDIATE: _ClassVar[RecommendedAction]
     UNKNOWN: _ClassVar[RecommendedAction]
 
 class ProcessingStrategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -39,6 +40,7 @@ RESTART_BM: RecommendedAction
 REPLACE_VM: RecommendedAction
 RUN_DCGMEUD: RecommendedAction
 CUSTOM: RecommendedAction
+REMEDIATE: RecommendedAction
 UNKNOWN: RecommendedAction
 UNSPECIFIED: ProcessingStrategy
 EXECUTE_REMEDIATION: ProcessingStrategy

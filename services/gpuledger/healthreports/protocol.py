@@ -30,11 +30,15 @@ REFUSALS: Final[Mapping[type[HealthReportError], tuple[str, grpc.StatusCode]]] =
     InvalidReportError: ("invalid", grpc.StatusCode.INVALID_ARGUMENT),
     UnauthenticatedError: ("unauthenticated", grpc.StatusCode.UNAUTHENTICATED),
     ReportDeniedError: ("denied", grpc.StatusCode.PERMISSION_DENIED),
-    SpoolFullError: ("spool-full", grpc.StatusCode.RESOURCE_EXHAUSTED),
+    SpoolFullError: ("spool-full", grpc.StatusCode.UNAVAILABLE),
     RateExceededError: ("rate", grpc.StatusCode.RESOURCE_EXHAUSTED),
     NotDurableError: ("not-durable", grpc.StatusCode.UNAVAILABLE),
 }
-"""How a refusal is counted and answered."""
+"""How a refusal is counted and answered.
+
+NVSentinel's monitors send again what was `UNAVAILABLE`. On a socket they give up what was `RESOURCE_EXHAUSTED`, so that
+answer is for those alone that come over TCP, who wait and send again after it.
+"""
 
 OVER_TCP: Final = frozenset({UnauthenticatedError, RateExceededError})
 """Refusals that only who comes over TCP meets."""

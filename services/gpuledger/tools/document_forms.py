@@ -4,6 +4,7 @@ Nothing of a document is in force before all of it was checked and recorded.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
@@ -13,6 +14,7 @@ from pydantic.alias_generators import to_camel, to_snake
 
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.edge.kube.schema.cel_values import parsed_duration
+from gpuledger.events.payload import Payload
 from gpuledger.tools.errors import RequestError
 
 DOCUMENT_BYTES_MAX: Final = 256 * 1024
@@ -43,7 +45,18 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
 
 
-Document = TypeVar("Document")
+class RulesForm(Form, ABC):
+    """A whole document; its form says which `kind` it is."""
+
+    kind: str
+    max_event_age: Duration = 600
+
+    @abstractmethod
+    def content(self) -> dict[str, Any]:
+        """What is recorded of it, but for `max_event_age`."""
+
+
+Document = TypeVar("Document", bound=Payload)
 
 
 class Entries:
@@ -56,12 +69,13 @@ class Entries:
         self,
         text: bytes,
         file: str,
-        recorded: Callable[[object], Document],
+        form: type[RulesForm],
+        model: type[Document],
         problems: Callable[[Document], Iterable[str]],
     ) -> Document:
         """The document in a text, as it is recorded; `file` is the name by which the user gave it.
 
-        `recorded` makes it of what the YAML has, and `problems` are those that no form shows.
+        It has the `form` in YAML, and is recorded as the `model`; `problems` are those that no form shows.
 
         Raises:
             RequestError: it is too large, no YAML, or something is wrong with it.
@@ -72,7 +86,7 @@ class Entries:
             )
         raw = _loaded(text, file)
         try:
-            document = recorded(raw)
+            document = model.model_validate(_recorded(form.model_validate(raw), file))
         except ValidationError as error:
             raise _refused(file, self._problems_of(error, raw)) from error
         if found := list(problems(document)):
@@ -97,9 +111,10 @@ class Entries:
         return text.removeprefix(".") + (f" of {name!r}" if isinstance(name, str) else "")
 
 
-def digest_of(content: Mapping[str, Any]) -> str:
-    """The version of a document: the SHA-256 of the canonical form of its content."""
-    return hashlib.sha256(json_text(content).encode()).hexdigest()
+def _recorded(form: RulesForm, file: str) -> dict[str, Any]:
+    """The version of a document is the SHA-256 of the canonical form of its content, whatever its file is called."""
+    content = {**form.content(), "max_event_age_s": form.max_event_age}
+    return {**content, "digest": hashlib.sha256(json_text(content).encode()).hexdigest(), "file": file}
 
 
 def _loaded(text: bytes, file: str) -> object:

@@ -5,16 +5,13 @@ from typing import NamedTuple
 
 from gpuledger.db.engine import connect
 from gpuledger.domain.histories import HISTORIES, KEPT_MIN, History, latest_beginning
-from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.history import HistoryShortened
 from gpuledger.events.position import Position
-from gpuledger.ledger.api import Outgoing
 from gpuledger.projection.checkpoint import live_checkpoints
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.enforced_store import kept_since
-from gpuledger.runtime.clock import random_id, system_clock
 from gpuledger.tools.errors import RequestError, ToolBusyError
-from gpuledger.tools.log_restore import operator
+from gpuledger.tools.operators import record
 from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
 
 
@@ -79,7 +76,4 @@ async def check_request(backend: Backend, name: str, begins: datetime, now: date
 
 async def shorten(backend: Backend, history: History, begins: datetime) -> Position:
     """Record that a history is kept since a time; returns the position of the event."""
-    data = HistoryShortened(before=begins)
-    event = Event(random_id(), operator(), data.TYPE, history.name, system_clock(), data, random_id(), 1)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return backend.ledger.generations.position(receipt.sequence)
+    return await record(backend.ledger, history.name, HistoryShortened(before=begins))

@@ -6,7 +6,6 @@ complete.
 """
 
 import asyncio
-import getpass
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import islice
@@ -34,6 +33,7 @@ from gpuledger.runtime.clock import random_id, system_clock
 from gpuledger.runtime.settings import Servers
 from gpuledger.tools.errors import ToolBusyError, ToolError
 from gpuledger.tools.log_archive import Header, messages
+from gpuledger.tools.operators import operator
 from gpuledger.tools.projections import rebuild_projections
 from gpuledger.tools.queries.backend import Backend, all_projections, bring_current
 from gpuledger.tools.reporting import Reporter
@@ -86,15 +86,6 @@ async def restore_log(
 
 def _opened(servers: Servers, generation: int | None = None) -> AbstractAsyncContextManager[JetStreamLedger]:
     return connect_ledger(servers.nats_url, name=NAME, identity=servers.nats_identity, generation=generation)
-
-
-def operator() -> str:
-    """The source of the events that the user of the terminal records."""
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError):
-        name = "unknown"
-    return f"/operators/{name.replace('/', '_') or 'unknown'}"
 
 
 async def skip_positions(ledger: Ledger, skips: list[tuple[Position, str]]) -> list[Position]:

@@ -12,7 +12,6 @@ from gpuledger.domain.maintenance.rows import NOT_ISOLATED, MaintenanceRequest, 
 from gpuledger.domain.maintenance.state import Maintenance, isolation_of
 from gpuledger.domain.table import Table
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem, label_value_problem, qualified_name_problem
-from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.maintenance import (
     Isolation,
     NodeMaintenanceReleased,
@@ -20,12 +19,11 @@ from gpuledger.events.maintenance import (
     NodeTaint,
 )
 from gpuledger.events.position import Offset, Position
-from gpuledger.ledger.api import Outgoing
-from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.drain_rows import drain_status, drain_word
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.log_restore import operator
-from gpuledger.tools.queries.backend import Backend, bring_current, folded_past, load_state
+from gpuledger.tools.operators import operator, record
+from gpuledger.tools.queries.backend import Backend, current, folded_past
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.rows import row_of, rows_where
 
@@ -96,16 +94,12 @@ async def _record(
     """Record a fact, which is no earlier than the last one of its owner: that one may have another clock's time."""
     before, now = state.request.get((node, data.owner)), system_clock()
     time = now if before is None else max(now, before.changed_at)
-    event = Event(random_id(), operator(), data.TYPE, node, time, data, random_id(), 1)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return backend.ledger.generations.position(receipt.sequence)
+    return await record(backend.ledger, node, data, time)
 
 
 async def current_state(backend: Backend) -> Maintenance:
     """The requests, Nodes and decisions of now."""
-    await bring_current(backend, [MaintenanceProjection()])
-    state = Maintenance()
-    await load_state(backend, state)
+    state: Maintenance = await current(backend, MaintenanceProjection())
     return state
 
 

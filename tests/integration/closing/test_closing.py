@@ -35,6 +35,7 @@ from support.cli import Run
 from support.closing import caught_up, close_at, closed_ledger, gone_on, kill_at, opened, services
 from support.events import outgoing as as_outgoing
 from support.ledgers import DEADLINE_S, everything, new_ledger
+from support.paths import ROOT
 from support.projections import publish
 from support.runners import failures
 
@@ -278,3 +279,23 @@ async def close_again(servers: Servers, ledger: JetStreamLedger, location: str) 
     await ledger.publish(as_outgoing(failures(range(1, 2))[0]))
     await close_at(servers, location)
     await ledger.go_on()
+
+
+@ALSO_4
+async def test_rules_in_force_are_found_in_the_next_generation(servers: Servers, location: str, cli: Run) -> None:
+    documents = {part: str(ROOT / "examples" / f"{part}-rules.yaml") for part in ("quarantine", "remediation")}
+    async with opened(servers) as ledger:
+        await publish(ledger, failures(range(1, MORE)))
+        for part, file in documents.items():
+            assert (await cli(part, "apply", "-f", file)).code == 0
+        shown = [(await cli(part, "rules", "-o", "json")).json() for part in documents]
+        closed = await close_at(servers, location)
+        assert (await cli("log", "archive", "delete-stream", location, "1", "--yes")).code == 0
+        recorded = await everything(ledger)
+        repeats = [one for one in recorded if is_after(one.sequence, closed.last)]
+        assert [one.subject.rpartition(".")[2] for one in repeats] == ["archived", "rules-applied", "rules-applied"]
+        for part, file in documents.items():
+            again = await cli(part, "apply", "-f", file)
+            assert (again.code, "nothing was recorded" in again.err) == (0, True), again
+        assert await ledger.head() == recorded[-1].sequence
+        assert [(await cli(part, "rules", "-o", "json")).json() for part in documents] == shown

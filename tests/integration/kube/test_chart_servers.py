@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from gpuledger.api.bundled import PARTS
+from gpuledger.api.bundled import NATS_LOGINS, PARTS
 from gpuledger.api.kinds import DEPLOYMENTS, JOBS, SECRETS
 from gpuledger.runtime.gateway_settings import LISTEN
 from gpuledger.runtime.settings import METRICS_LISTEN, NatsIdentity
@@ -22,6 +23,7 @@ from support.chart_cluster import HOST, Cluster
 from support.chart_servers import ChartServers, PodProcess, pod_process
 from support.kube_fleet import STORAGE_CLASSES, create, create_storage_class
 from support.ledgers import make_ledger
+from support.paths import ROOT
 from support.pods.controllers import CLAIMS
 from support.rights import beyond, granted, unused
 from support.tls_postgres import needs_tls_postgres
@@ -32,6 +34,10 @@ pytestmark = [needs_helm, pytest.mark.long]
 OURS = {f"{NAME}-{part}" for part in PARTS}
 CALLOUT = "gpu-agent-auth"
 GATEWAY = f"{NAME}-gateway"
+RULES = {
+    part: {"rules": yaml.safe_load((ROOT / "examples" / f"{part}-rules.yaml").read_text())}
+    for part in ("quarantine", "remediation")
+}
 HEALTH = re.compile(r"health +(http://\S+/healthz)").search
 
 
@@ -120,7 +126,7 @@ async def test_the_job_that_makes_credentials_has_just_the_rights_that_it_needs(
 async def test_each_client_has_its_own_login_and_no_other(cluster: Cluster) -> None:
     assert (await cluster.helm("install", IMAGE)).code == 0
     kept = await data(cluster)
-    passwords = {login: kept["nats"][login] for login in ("services", "operator", "reader", "callout", "gateway")}
+    passwords = {login: kept["nats"][login] for login in NATS_LOGINS}
     assert len(set(passwords.values())) == len(passwords)
     for login, password in passwords.items():
         holders = {part for part, content in kept.items() if any(password in value for value in content.values())}
@@ -128,6 +134,39 @@ async def test_each_client_has_its_own_login_and_no_other(cluster: Cluster) -> N
     seed = kept["callout"]["seed"]
     assert [part for part, content in kept.items() if seed in content.values()] == ["callout"]
     assert set(kept["agents"]) == {"ca.crt"}
+
+
+@needs_tls_postgres
+async def test_rules_of_a_release_are_put_into_force_once(cluster: Cluster, tmp_path: Path) -> None:
+    servers, jobs = ChartServers(cluster, tmp_path), (f"{NAME}-rules", f"{NAME}-remedies")
+    assert (await cluster.helm("install", {**IMAGE, **RULES})).code == 0
+    async with servers.running() as (nats, postgres):
+        for job in jobs:
+            await ran(cluster, f"{job}-1", nats, postgres)
+            assert "are in force, version" in cluster.kubelet.ran[f"{job}-1"].log
+
+        upgraded = await cluster.helm("upgrade", {**IMAGE, **RULES})
+        assert upgraded.code == 0, (upgraded, cluster.kubelet.ran)
+        for job in jobs:
+            assert "nothing was recorded" in cluster.kubelet.ran[job].log
+        assert await cluster.names(JOBS) == set()
+
+        refused = await cluster.helm("upgrade", {**IMAGE, **of_quarantine("event.colour == 'red'")})
+        assert refused.code != 0, refused
+        assert "match.all[0].expression: event has no field colour" in cluster.kubelet.ran[jobs[0]].log
+
+        assert (await cluster.helm("upgrade", {**IMAGE, **of_quarantine()})).code == 0
+        assert "0 rulesets of " in cluster.kubelet.ran[jobs[0]].log
+    assert cluster.server.refused == []
+
+
+def of_quarantine(*expressions: str) -> dict[str, Any]:
+    """The values of a release with one ruleset for each expression."""
+    found = [
+        {"name": str(number), "match": {"all": [{"expression": one}]}, "cordon": {"shouldCordon": True}}
+        for number, one in enumerate(expressions)
+    ]
+    return {"quarantine": {"rules": {"kind": "QuarantineRules", "ruleSets": found}}}
 
 
 async def test_the_health_gateway_has_a_login_and_a_certificate(cluster: Cluster, tmp_path: Path) -> None:

@@ -1,25 +1,32 @@
 """`gpuledger quarantine`: what it records and shows, and what it refuses with the file, the ruleset and the place."""
 
 import getpass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.envelope import decode
+from gpuledger.events.node import NodeDevicesObserved
+from gpuledger.events.payload import Payload
+from gpuledger.events.position import is_after
 from gpuledger.events.quarantine import QUARANTINE, QuarantineBreakerReset, QuarantineRulesApplied
+from gpuledger.events.slice import SlicePublished
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.clock import system_clock
+from gpuledger.tools.applied_documents import apply_first
+from gpuledger.tools.quarantine.example import example_rules
 from support.cli import Run
 from support.enforcing import enforce
 from support.events import event
 from support.ledgers import everything
 from support.paths import ROOT
 from support.projections import QUICK_SERVICE, publish, reaches, running
-from support.quarantine import GPU_FATAL, labelled, reported
+from support.quarantine import GPU_FATAL, labelled, reported, rules
 from support.waiting import eventually
 
 EXAMPLE = ROOT / "examples" / "quarantine-rules.yaml"
@@ -39,6 +46,36 @@ async def test_rules_are_shown_as_they_were_applied(run: Run) -> None:
     status = (await run("quarantine", "status", "-o", "json")).json()
     assert [(one["breaker"], one["nodes"], one["version"]) for one in status] == [("Closed", 0, first["version"])]
     assert (await run("quarantine", "faults", "-o", "json")).json() == []
+
+
+async def test_a_fleet_that_has_rules_keeps_them(run: Run, ledger: JetStreamLedger) -> None:
+    assert await apply_first(ledger, example_rules(), QUARANTINE) == ledger.generations.position(1)
+    assert await apply_first(ledger, example_rules(), QUARANTINE) is None
+    assert await apply_first(ledger, rules(), QUARANTINE) is None
+    found = (await run("quarantine", "rules", "-o", "json")).json()
+    assert {one["file"] for one in found} == {"examples/quarantine-rules.yaml"}
+
+
+async def test_rules_that_are_in_force_are_not_recorded_again(
+    run: Run, ledger: JetStreamLedger, tmp_path: Path
+) -> None:
+    other, copy = tmp_path / "other.yaml", tmp_path / "copy.yaml"
+    other.write_text(EXAMPLE.read_text().replace("percentage: 50", "percentage: 10"))
+    copy.write_text(EXAMPLE.read_text() + "# A comment makes no other rules.\n")
+
+    async def applied(file: Path, *, is_new: bool) -> None:
+        before = await ledger.head()
+        done = await run("quarantine", "apply", "-f", str(file))
+        assert (done.code, "nothing was recorded" in done.err) == (0, not is_new), done
+        assert is_after(await ledger.head(), before) is is_new
+
+    await applied(EXAMPLE, is_new=True)
+    await applied(copy, is_new=False)
+    await applied(other, is_new=True)
+    await applied(EXAMPLE, is_new=True)
+    await applied(EXAMPLE, is_new=False)
+    assert (await run("log", "skip", str(await ledger.head()), "--reason", "a test", "--yes")).code == 0
+    await applied(EXAMPLE, is_new=True)
 
 
 async def test_the_breaker_is_shown_and_reset_by_whoever_has_looked(
@@ -89,6 +126,16 @@ async def test_what_is_wrong_is_not_recorded(run: Run, ledger: JetStreamLedger, 
     assert not [one for one in await everything(ledger) if ".svc.operators." in one.subject]
 
 
+CARD_DRAIN = """
+kind: QuarantineRules
+ruleSets:
+  - name: cards
+    match: {all: [{kind: HealthEvent, expression: event.isFatal}]}
+    drain: {mode: Immediate, scope: device}
+circuitBreaker: {percentage: 100}
+"""
+
+
 async def test_what_if_rules_had_been_in_force(
     run: Run, ledger: JetStreamLedger, migrated_url: str, tmp_path: Path
 ) -> None:
@@ -118,3 +165,48 @@ async def test_what_if_rules_had_been_in_force(
     answered = (await run("what-if", "quarantine", "-f", str(drains), "--since", "1h", "-o", "json")).json()
     assert [one["drained"] for one in answered] == [["team/train (Immediate)"], None]
     assert await ledger.head() == before, "it records nothing"
+
+
+async def test_what_if_cards_were_drained_names_who_has_an_instance_or_a_claim_of_them(
+    run: Run, ledger: JetStreamLedger, migrated_url: str, tmp_path: Path
+) -> None:
+    await enforce(ledger, migrated_url)
+    card, now, agent = "GPU-1", system_clock(), "/nodes/a/agent"
+    before = now - timedelta(minutes=1)
+    survey: dict[str, Any] = {"uuid": card, "pci_address": "0000:17:00.0", "pci_vendor": "10de", "pci_device": "20b5"}
+    survey["mig_instances"] = [{"uuid": "MIG-1", "profile": "1g.10gb", "start": 0}]
+    pool = {"driver": "gpu.example.com", "pool": "a"}
+    offered: dict[str, Any] = {"uid": "s", "pool_generation": 1, "slice_count": 1, **pool}
+    offered["devices"] = [{"name": "gpu-0", "attributes": {"uuid": card}}]
+    place = {"node": "a", "namespace": "team", "container": "main"}
+    found: dict[str, dict[str, Any]] = {
+        "whole": {"resources": [{"resource": "nvidia.com/gpu", "devices": [card]}]},
+        "part": {"resources": [{"resource": "nvidia.com/mig-1g.10gb", "devices": ["MIG-1"]}]},
+        "claim": {"claims": [{"claim": "c", "device": "gpu-0", **pool}]},
+        "other": {"resources": [{"resource": "nvidia.com/gpu", "devices": ["GPU-2"]}]},
+        "odd": {"resources": [{"resource": "nvidia.com/gpu", "devices": ["MIG-2"]}]},
+    }
+    held = [AllocationObserved.model_validate({**place, "pod": name, **units}) for name, units in found.items()]
+    fault = reported(entities=[{"type": "GPU_UUID", "value": card}], devices=[card])
+    facts: list[tuple[Payload, str, datetime]] = [
+        (NodeDevicesObserved.model_validate({"cards": [survey]}), "a", before),
+        *((one, f"a/team/{one.pod}/main", before) for one in held),
+        (fault, "a", now),
+    ]
+    of_agent = [
+        event(data, subject, source=agent, number=number)._replace(time=time)
+        for number, (data, subject, time) in enumerate(facts, 1)
+    ]
+    slices = event(SlicePublished.model_validate(offered), "s1", source="/watchers/resourceslices", number=1)
+    nodes = event(labelled(), "a", source="/watchers/nodes", number=1)
+    await publish(ledger, [nodes, slices._replace(time=before), *of_agent])
+    document = tmp_path / "cards.yaml"
+    document.write_text(CARD_DRAIN)
+    (row,) = (await run("what-if", "quarantine", "-f", str(document), "--since", "1h", "-o", "json")).json()
+    assert row["pods"] == 5
+    assert row["drained"] == [
+        "team/claim (Immediate)",
+        "team/odd (stays: the ledger does not say whether it held the card)",
+        "team/part (Immediate)",
+        "team/whole (Immediate)",
+    ]

@@ -7,7 +7,7 @@ import pytest
 
 from gpuledger.deciders.remediation.projection import RemediationProjection
 from gpuledger.events.envelope import decode
-from gpuledger.events.remediation import REMEDIATION, RemediationRulesApplied
+from gpuledger.events.remediation import REMEDIATION, RemediationRetryRequested, RemediationRulesApplied
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from support.cli import Run
@@ -31,6 +31,8 @@ async def test_remedies_are_shown_as_they_were_applied(run: Run, ledger: JetStre
         "reset-gpu", "restart", "Device", "reboot", "3 in 86400 s",
     )  # fmt: skip
     assert (await run("remediation", "list", "-o", "json")).json() == []
+    again = await run("remediation", "apply", "-f", str(EXAMPLE))
+    assert (again.code, "nothing was recorded" in again.err) == (0, True), again
     (own,) = [decode(one.data) for one in await everything(ledger) if ".svc.operators." in one.subject]
     assert isinstance(own.data, RemediationRulesApplied)
     assert (own.source, own.subject) == (f"/operators/{getpass.getuser()}", REMEDIATION)
@@ -64,3 +66,32 @@ async def test_what_nodes_got_and_wait_for_is_listed(run: Run, ledger: JetStream
     assert any(one["node"] == "n1" for one in rows)
     missing = await run("remediation", "show", request.id[:3])
     assert "There is no remediation" in missing.err
+
+
+async def test_a_remedy_is_tried_again_by_an_event_of_the_operator(
+    run: Run, ledger: JetStreamLedger, migrated_url: str
+) -> None:
+    await enforce(ledger, migrated_url)
+    story = RemediationLog()
+    story.record("n1", fault("0"), 10)
+    (request,) = story.set_aside("n1", 11)
+    story.finish(request, "Refused", 20)
+    await publish(ledger, [event for event, _ in story.log])
+    nothing = await run("remediation", "retry", "n2", "--reason", "mended", "--yes")
+    assert (nothing.code != 0, "No fault of n2 waits for a person" in nothing.err) == (True, True), nothing
+    empty = await run("remediation", "retry", "n1", "--reason", " ", "--yes")
+    assert "--reason has 1 to " in empty.err
+    done = await run("remediation", "retry", request.id[:8], "--reason", "the CRD is there", "--yes")
+    assert (done.code, "1 faults of n1 may get their remedy again" in done.err) == (0, True), done
+    own = [decode(one.data) for one in await everything(ledger) if ".svc.operators." in one.subject][-1]
+    assert isinstance(own.data, RemediationRetryRequested)
+    assert (own.source, own.subject) == (f"/operators/{getpass.getuser()}", "n1")
+    assert (own.data.remediation, own.data.reason) == (request.id, "the CRD is there")
+    shown = (await run("remediation", "show", request.id, "-o", "json")).json()
+    assert "Retried" in str(shown)
+    rows = (await run("remediation", "list", "-o", "json")).json()
+    assert "Attention" not in {one["state"] for one in rows}
+    why = (await run("why", "node", "n1", "-o", "json")).json()
+    (asked,) = why["requests"]
+    hops = [(one["hop"], one["detail"]) for one in asked["hops"]]
+    assert ("retry requested", "the CRD is there") in hops

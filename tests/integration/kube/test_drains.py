@@ -109,12 +109,20 @@ async def test_a_budget_that_blocks_for_too_long_is_overruled_in_one_mode(
         second = await maintainer.drain("n1", immediate, since=now - timedelta(days=1))
         await until(maintainer, second, NodeDrainTimedOut, "Blocked: ")
         assert writing.deletions() == []
-        third = await maintainer.drain("n1", waits, since=now - timedelta(seconds=1201))
+        late = Drain(mode="DeleteAfterTimeout", timeout_s=1)
+        third = await maintainer.drain("n1", late, since=now - timedelta(days=1))
         asked = await until(maintainer, third, NodePodDeletionRequested)
+        begun = await until(maintainer, third, NodeDrainProgressed, "Blocked: ")
+        assert asked.time - begun.time >= timedelta(seconds=1), "the budget has its time, however old the request is"
         assert isinstance(asked.data, NodePodDeletionRequested)
         assert (asked.data.pod, asked.data.uid) == ("a", uid)
         assert "The disruption budget pdb-a needs 1 healthy pods" in asked.data.blocked
-        await until(maintainer, third, NodeDrainTimedOut, "Terminating")
+        await until(maintainer, third, NodeDrainTimedOut)
+
+        async def is_terminating() -> bool:
+            return all("deletionTimestamp" in one["metadata"] for one in (await maintainer.client.list(PODS)).items)
+
+        await eventually(is_terminating)
         (pod,) = (await maintainer.client.list(PODS)).items
         assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
         await maintainer.end(pod)

@@ -4,11 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from gpuledger.agent.health.card import CardHealth, Rules
+from gpuledger.agent.health.decide import on_error
+from gpuledger.agent.health.severity import DEFAULT_CLASSES
 from gpuledger.api.kinds import NODES
 from gpuledger.deciders.health.projection import HealthProjection
+from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.deciders.remediation.projection import RemediationProjection
 from gpuledger.edge.kube.client import KubeClient, Object
+from gpuledger.events.device import DeviceFailed, DeviceHealthChanged
 from gpuledger.events.envelope import Decoded, Event, decode
 from gpuledger.events.maintenance import NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.node import NodeLabelled, NodeObserved
@@ -17,7 +22,7 @@ from gpuledger.events.quarantine import QUARANTINE
 from gpuledger.events.remediation import REMEDIATION, RemediationFinished, RemediationRequested
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner, RunnerSettings
-from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.clock import Instant, system_clock
 from support.enforcing import enforce
 from support.ledgers import everything
 from support.maintenance import observed
@@ -43,6 +48,7 @@ class Story:
     async def record(self, subject: str, data: Payload) -> None:
         """Record a fact that was just found out."""
         source = "/watchers/nodes" if isinstance(data, NodeObserved) else source_of(subject, data)
+        source = "/nodes/n1/agent" if isinstance(data, DeviceFailed | DeviceHealthChanged) else source
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
         event: Decoded = Event(f"{source}/{number}", source, data.TYPE, subject, system_clock(), data, "e1", number)
         await publish(self.requester.ledger, [event])
@@ -142,3 +148,23 @@ async def test_a_failure_escalates_once_though_the_rows_are_lost(
         await reaches(migrated_url, "remediation", await ledger.head())
     requests = [one.data for one in await found.recorded(RemediationRequested)]
     assert [one.remedy for one in requests if isinstance(one, RemediationRequested)] == ["reboot", "replace"]
+
+
+async def test_what_our_own_agent_finds_of_a_card_is_remedied(
+    ledger: JetStreamLedger, client: KubeClient, migrated_url: str
+) -> None:
+    async with (
+        story(ledger, client, migrated_url) as found,
+        running(Runner(InventoryProjection(), ledger, migrated_url, settings=SETTINGS)),
+    ):
+        card, now = CardHealth("0000:17:00.0", "GPU-1", is_reported=True), Instant(1.0, system_clock())
+        for fact in on_error(card, DEFAULT_CLASSES.xid(79), now, Rules("n1")).facts:
+            await found.record(fact.subject, fact.data)
+        obj = await found.reboot()
+        assert (obj["spec"], await found.is_cordoned()) == ({"node": "n1", "why": "RESTART_BM"}, True)
+        await show(client, obj, "Done")
+        await found.has(RemediationFinished)
+        await found.record("GPU-1", DeviceHealthChanged(healthy=True))
+        await eventually(found.is_given_back)
+        assert len(await found.recorded(RemediationRequested)) == 1
+    await assert_true(ledger, migrated_url, [RemediationProjection()])

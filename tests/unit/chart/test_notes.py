@@ -54,6 +54,7 @@ def test_default_values_name_the_servers_and_the_agents(chart: Path) -> None:
         ({"nats": {"persistence": {"enabled": False}}}, "LOST whenever the NATS pod is replaced"),
         ({"nats": {"replicas": 3, "persistence": {"enabled": False}}}, "LOST when two NATS pods are replaced at once"),
         ({"postgresql": {"persistence": {"enabled": False}}}, "The database is LOST"),
+        ({"quarantine": {"rules": {"kind": "QuarantineRules"}}}, "-- gpuledger quarantine rules"),
         ({"agent": {"enabled": False}}, "agent.enabled is false; without that value they come by themselves"),
     ],
 )

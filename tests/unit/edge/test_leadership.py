@@ -67,11 +67,14 @@ async def test_who_has_followed_the_log_is_back_soon(monkeypatch: pytest.MonkeyP
     assert found.pauses_s == [1.0, 2.0, 1.0, 2.0]
 
 
-async def test_what_needs_an_operator_stops_it_until_it_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Attempts(monkeypatch, ValueError("broken"), PassingError("away"), stopping=ValueError)
+async def test_what_needs_an_operator_stops_it_and_stays_the_reason_until_it_works_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = (PassingError("early"), ValueError("broken"), PassingError("away"), ValueError("worse"))
+    found = Attempts(monkeypatch, *errors, stopping=ValueError)
     await found.run()
-    assert found.pauses_s == [60.0, 1.0]
-    assert found.ended == [("broken", True), ("away", True)]
+    assert found.pauses_s == [1.0, 60.0, 2.0, 60.0]
+    assert found.ended == [("early", False), ("broken", True), ("broken", True), ("worse", True)]
     found.restarts.recovered()
     assert (found.restarts.problem, found.restarts.is_stopped) == (None, False)
 

@@ -11,6 +11,7 @@ from gpuledger.events.quarantine import EXPRESSION_LENGTH_MAX, QUARANTINE
 from gpuledger.tools.document_forms import DOCUMENT_BYTES_MAX
 from gpuledger.tools.errors import RequestError
 from gpuledger.tools.quarantine.document import parse
+from gpuledger.tools.quarantine.example import example_rules
 from support.paths import ROOT
 from support.quarantine import QuarantineLog, reported
 
@@ -223,3 +224,7 @@ def test_no_rules_are_a_document_too() -> None:
     log = QuarantineLog("n1", document=parse(b"kind: QuarantineRules", "none.yaml"))
     assert log.record("n1", reported("0"), 1) == []
     assert QUARANTINE in log.state.rules_row.rows
+
+
+def test_the_example_is_what_ships_with_the_product() -> None:
+    assert example_rules() == parse(EXAMPLE.read_bytes(), str(EXAMPLE.relative_to(ROOT)))

@@ -13,6 +13,7 @@ from gpuledger.cli.render import message
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
 from gpuledger.domain.maintenance.rows import FINISHED, TIMED_OUT
+from gpuledger.edge.nodewriter.drain_plan import UNTOUCHED
 from gpuledger.events.drain_mode import MODES
 from gpuledger.events.maintenance import (
     DRAIN_TIMEOUT_DEFAULT_S,
@@ -110,20 +111,20 @@ async def _drain(data_dir: Path | None, node: str, data: NodeMaintenanceRequeste
             shown: dict[str, str] = {}
             wait_max_s = draining.wait_max_s(data)
             async for look in draining.follow(backend, node, data.owner, requested_at, wait_max_s):
-                _show(look, shown)
+                show(look, shown)
             _conclude(node, look, devices)
             return
     message(f"`gpuledger get maintenance {node}` shows what comes of it.")
 
 
-def _show(look: draining.Look, shown: dict[str, str]) -> None:
+def show(look: draining.Look, shown: dict[str, str]) -> None:
     """Print what changed: pods that are gone, and what others wait for."""
     if look.progress in (draining.UNREPORTED, draining.ENDED):
         return
     pods = dict(look.pods)
     for pod in [one for one in shown if one not in pods]:
-        message(f"pod {pod} has left")
-        del shown[pod]
+        if shown.pop(pod) != UNTOUCHED:  # A drain that has finished lists none any more, whether it has left or stays.
+            message(f"pod {pod} has left")
     for pod, waits in pods.items():
         if shown.get(pod) != waits:
             message(f"pod {pod}: {waits}")

@@ -1,26 +1,25 @@
 """`gpuledger quarantine`: the rules by which reports of health monitors set nodes aside, and the circuit breaker."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpuledger.cli.backend import open_backend
-from gpuledger.cli.commands.document_file import document_in
-from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.commands.document_file import DryRun, RulesCommand, document_in
+from gpuledger.cli.commands.reason import Reason, reason_in
 from gpuledger.cli.log.skip import Yes, confirm
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
-from gpuledger.events.payload import TEXT_LENGTH_MAX
+from gpuledger.domain.quarantine.state import Quarantine
 from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.tools.quarantine import operations
 from gpuledger.tools.quarantine.document import parse
 from gpuledger.tools.queries.found_rows import RowDict
 
 app = typer.Typer(help="The rules that set nodes aside because of their health.", no_args_is_help=True)
-
-DIGEST_SHOWN_CHARS = 12
 
 _RULES = View(
     "ruleset",
@@ -68,9 +67,9 @@ _FAULTS = View(
     ),
 )
 
+_APPLY = RulesCommand("quarantine apply", parse, operations.apply, lambda document: document.rulesets, "rulesets")
+
 File = Annotated[str, typer.Option("-f", "--file", metavar="FILE", help="The document of rules; - for stdin.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only check the document.")]
-Reason = Annotated[str, typer.Option("--reason", help="The reason, which is recorded with your name.")]
 
 
 @app.command()
@@ -79,30 +78,30 @@ def apply(file: File, dry_run: DryRun = False, data_dir: DataDir = None) -> None
 
     Nodes that are set aside stay so until they are healthy again; what was reported before leads to nothing.
     """
-    document = rules_in(file)
-    count = len(document.rulesets)
-    if dry_run:
-        message(f"{document.file} is valid: {count} rulesets, version {document.digest[:DIGEST_SHOWN_CHARS]}.")
-        return
-    run(_apply(data_dir, document))
+    _APPLY.put_into_force(file, data_dir, dry_run=dry_run)
 
 
 @app.command()
 def rules(output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False, data_dir: DataDir = None) -> None:
     """List the rulesets in force, with how often each matched and could not be evaluated."""
-    render(run(_rules(data_dir)), _RULES, output, headers=not no_headers)
+    render(run(_rows(data_dir, "rules", operations.rule_rows)), _RULES, output, headers=not no_headers)
 
 
 @app.command()
 def status(output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False, data_dir: DataDir = None) -> None:
     """Show the circuit breaker, and how many nodes are set aside and held back."""
-    render([run(_status(data_dir))], _STATUS, output, headers=not no_headers)
+    render(
+        run(_rows(data_dir, "status", lambda state: [operations.status_row(state)])),
+        _STATUS,
+        output,
+        headers=not no_headers,
+    )
 
 
 @app.command()
 def faults(output: OutputFormat = Output.TABLE, no_headers: NoHeaders = False, data_dir: DataDir = None) -> None:
     """List the standing faults that rules match, and what is done about each."""
-    render(run(_faults(data_dir)), _FAULTS, output, headers=not no_headers)
+    render(run(_rows(data_dir, "faults", operations.fault_rows)), _FAULTS, output, headers=not no_headers)
 
 
 @app.command()
@@ -111,34 +110,14 @@ def reset(reason: Reason, yes: Yes = False, data_dir: DataDir = None) -> None:
 
     Faults that it held back, and that are still fresh, set their nodes aside then; older ones wait for another report.
     """
-    if not 1 <= len(reason.strip()) <= TEXT_LENGTH_MAX:
-        what = f"--reason has 1 to {TEXT_LENGTH_MAX} characters"
-        raise CliError(what, "Give another --reason", ExitCode.USAGE)
-    run(_reset(data_dir, reason.strip(), yes=yes))
+    run(_reset(data_dir, reason_in(reason), yes=yes))
 
 
-async def _apply(data_dir: Path | None, document: QuarantineRulesApplied) -> None:
-    async with open_backend(data_dir, "quarantine apply", records=True) as backend:
-        recorded = await operations.apply(backend, document)
-    version = document.digest[:DIGEST_SHOWN_CHARS]
-    message(
-        f"{len(document.rulesets)} rulesets of {document.file} are in force, version {version}, from {recorded} on."
-    )
-
-
-async def _rules(data_dir: Path | None) -> list[RowDict]:
-    async with open_backend(data_dir, "quarantine rules") as backend:
-        return list(operations.rule_rows(await operations.current_state(backend)))
-
-
-async def _status(data_dir: Path | None) -> RowDict:
-    async with open_backend(data_dir, "quarantine status") as backend:
-        return operations.status_row(await operations.current_state(backend))
-
-
-async def _faults(data_dir: Path | None) -> list[RowDict]:
-    async with open_backend(data_dir, "quarantine faults") as backend:
-        return list(operations.fault_rows(await operations.current_state(backend)))
+async def _rows(
+    data_dir: Path | None, command: str, rows_of: Callable[[Quarantine], Iterable[RowDict]]
+) -> list[RowDict]:
+    async with open_backend(data_dir, f"quarantine {command}") as backend:
+        return list(rows_of(await operations.current_state(backend)))
 
 
 async def _reset(data_dir: Path | None, reason: str, *, yes: bool) -> None:

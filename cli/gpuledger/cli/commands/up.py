@@ -39,12 +39,18 @@ Listen = Annotated[
 Fleet = Annotated[
     str | None,
     typer.Option(
-        "--fleet", metavar="SPEC", help="Simulate a fleet, such as nodes=16,gpus=8,profile=h200 (docs/operations.md)."
+        "--fleet", metavar="SPEC", help="Simulate a fleet, such as nodes=16,gpus=8,profile=h200 (docs/kube-api.md)."
     ),
 ]
 Speed = Annotated[float, typer.Option("--speed", help="Simulated seconds per real second.")]
 Seed = Annotated[
     int, typer.Option("--seed", help="Seed of the simulation: the same seed gives the same fleet and the same events.")
+]
+NoRules = Annotated[
+    bool,
+    typer.Option(
+        "--no-rules", help="With --fleet: leave out the rules of quarantine that a fleet's first start puts into force."
+    ),
 ]
 KubeListen = Annotated[
     str, typer.Option("--kube-listen", metavar="HOST:PORT", help="Address of the embedded Kubernetes API.")
@@ -77,6 +83,7 @@ def up(
     fleet: Fleet = None,
     speed: Speed = 1.0,
     seed: Seed = 1,
+    no_rules: NoRules = False,
     kube_listen: KubeListen = "127.0.0.1:0",
     no_kube: NoKube = False,
     kube: Kube = False,
@@ -99,9 +106,8 @@ def up(
     settings = read_settings(os.environ, data_dir)
     address = listen or settings.metrics_listen
     _check_addresses(address, kube_listen, *filter(None, [settings.webhooks.listen]))
-    fleet_options = FleetOptions.read(fleet, speed, seed) if fleet else None
-    if no_kube and fleet:
-        raise CliError("--fleet needs the Kubernetes API", "Leave out --no-kube", code=ExitCode.USAGE)
+    fleet_options = FleetOptions.read(fleet, speed, seed, has_rules=not no_rules) if fleet else None
+    _check_fleet_options(fleet, no_rules=no_rules, no_kube=no_kube)
     if no_kube and (kube or take_over):
         raise CliError("--kube and --take-over are about a cluster", "Leave out --no-kube", code=ExitCode.USAGE)
     services = services_named(only)
@@ -119,6 +125,13 @@ def up(
     work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_unless_closed))
     with short_walks():
         run(run_until_stopped(work, message_unless_closed))
+
+
+def _check_fleet_options(fleet: str | None, *, no_rules: bool, no_kube: bool) -> None:
+    if no_rules and not fleet:
+        raise CliError("--no-rules is about a simulated fleet", "Add --fleet", code=ExitCode.USAGE)
+    if no_kube and fleet:
+        raise CliError("--fleet needs the Kubernetes API", "Leave out --no-kube", code=ExitCode.USAGE)
 
 
 def _check_addresses(*addresses: str) -> None:
@@ -139,6 +152,12 @@ def _show_endpoints(settings: Settings, endpoints: "UpEndpoints") -> None:
     if settings.servers is None:
         lines += [f"  export NATS_URL={endpoints.nats_url}", f"  export DATABASE_URL={endpoints.database_url}", ""]
         lines += [f"  data     {settings.data_dir}"]
+    if endpoints.rules is not None:
+        file, since = endpoints.rules
+        lines += [
+            f"  rules    {file}, in force from {since} on: a card's fault sets its node aside",
+            "           (gpuledger quarantine rules|status; without them: up --no-rules)",
+        ]
     lines += [f"  metrics  {endpoints.telemetry_url}/metrics", f"  health   {endpoints.telemetry_url}/healthz", ""]
     console = Console.standard()
     with quiet_pipe(console.out):

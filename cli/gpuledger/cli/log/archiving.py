@@ -21,7 +21,7 @@ from gpuledger.events.position import Position
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.archive.due import ClosingPolicy, parse_policy
 from gpuledger.tools.log_archive import PART, opened
-from gpuledger.tools.log_restore import operator
+from gpuledger.tools.operators import operator
 
 if TYPE_CHECKING:
     from gpuledger.tools.archive.close import ClosedLog, DeletedStream

@@ -7,6 +7,7 @@ from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.aggregation import Windows
 from gpuledger.agent.health.severity import DEFAULT_CLASSES, POWER, THERMAL, ErrorClasses
 from gpuledger.domain.inventory.device_names import place_of
+from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.runtime.clock import Instant
 
 CLEAR_AFTER_S: Final = 300.0
@@ -53,7 +54,8 @@ class CardFault(NamedTuple):
     """A reason why a card cannot be used, and when it was last observed.
 
     A fault `in_readings` clears when `clear_polls` polls in a row did not show it, and none did for `clear_after_s`.
-    Any other clears after `clear_after_s` without a further error, or as soon as the card `was_reset`.
+    Any other clears after `clear_after_s` without a further error, or as soon as the card `was_reset`. `action` is the
+    recommended one.
     """
 
     kind: str
@@ -63,6 +65,7 @@ class CardFault(NamedTuple):
     clear_after_s: float = 0.0
     clear_polls: int = 0
     was_reset: bool = False
+    action: str = NO_ACTION
 
 
 class FaultHistory(NamedTuple):

@@ -63,7 +63,7 @@ def on_error(card: CardHealth, symptom: Symptom, now: Instant, rules: Rules, *, 
         return _with_errors(card._replace(faults=faults), symptom, now, rules, count)
     history = _history(card.history, symptom.kind, now)
     clear_after_s = _clear_after_s(history.times, rules)
-    fault = CardFault(symptom.kind, symptom.message, in_readings=False, last=now, clear_after_s=clear_after_s)
+    fault = _fault(symptom, now, clear_after_s, in_readings=False)
     return _with_fault(_with_history(card, history), fault, now, rules)
 
 
@@ -130,7 +130,7 @@ def _with_persistent_fault(card: CardHealth, symptom: Symptom, now: Instant, rul
         history = _history(card.history, symptom.kind, now)
         extra = history.times - QUICK_CLEARS_MAX
         clear_after_s = _clear_after_s(extra, rules) if extra > 0 else 0.0
-        fault = CardFault(symptom.kind, symptom.message, in_readings=True, last=now, clear_after_s=clear_after_s)
+        fault = _fault(symptom, now, clear_after_s, in_readings=True)
         card = _with_history(card, history)
         if card.unfit_subject is None or len(card.faults) >= FAULTS_MAX:
             return _with_fault(card, fault, now, rules)
@@ -194,12 +194,17 @@ def _unfit(card: CardHealth, fault: CardFault, now: Instant, rules: Rules) -> He
     return HealthDecision(card, (_failure(card, fault, now, rules), verdict))
 
 
+def _fault(symptom: Symptom, now: Instant, clear_after_s: float, *, in_readings: bool) -> CardFault:
+    kind, _severity, message, action = symptom
+    return CardFault(kind, message, in_readings, last=now, clear_after_s=clear_after_s, action=action)
+
+
 def _verdict(fault: CardFault) -> DeviceHealthChanged:
-    return DeviceHealthChanged(healthy=False, kind=fault.kind, message=fault.message)
+    return DeviceHealthChanged(healthy=False, kind=fault.kind, message=fault.message, action=fault.action)
 
 
 def _failure(card: CardHealth, fault: CardFault, now: Instant, rules: Rules) -> AgentFact:
-    failure = DeviceFailed(kind=fault.kind, slot=card.place(rules), message=fault.message)
+    failure = DeviceFailed(kind=fault.kind, slot=card.place(rules), message=fault.message, action=fault.action)
     return AgentFact(card.unfit_subject or card.subject(rules), failure, now.at)
 
 

@@ -1,4 +1,4 @@
-"""The severity of each error of a card: the defaults, and what the settings override. Pure.
+"""The severity of each error of a card, the defaults and what the settings override, and the action that follows. Pure.
 
 The defaults for XIDs follow the column "Immediate Action" of NVIDIA's XID catalogue
 (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html): a card that needs a reset, or whose machine
@@ -10,6 +10,9 @@ until then. Exceptions:
 - 155 also reports NVLinks that were taken down on purpose, and 144 to 150 are mostly harmless; where a reset is needed
   after them, the driver's recovery action in the readings says so.
 - 63 and 94 leave the card usable until it can be reset ("when convenient").
+
+The recommended actions have NVSentinel's names, so that remedies for its monitors are for our agents as well. They
+follow the same column; where a fault is a reason to return a card, or nothing says what mends it, a person has to look.
 """
 
 from collections.abc import Mapping
@@ -17,6 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from gpuledger.events import recommended_action as actions
 from gpuledger.runtime.settings import SettingsError
 
 
@@ -37,11 +41,12 @@ class Severity(Enum):
 
 
 class Symptom(NamedTuple):
-    """Something that is wrong with a card: its short name in the field, its severity, and a message."""
+    """Something that is wrong with a card: its short name in the field, its severity, a message, and what mends it."""
 
     kind: str
     severity: Severity
     message: str
+    action: str = actions.NO_ACTION
 
 
 OFF_THE_BUS: Final = "OffTheBus"
@@ -104,6 +109,14 @@ APPLICATION_XIDS: Final[Mapping[int, str]] = {
     109: "Context switch time-out of an application",
 }
 
+_XID_ACTIONS: Final[Mapping[int, str]] = {
+    **dict.fromkeys((46, 48, 62, 63, 74, 94, 95, 110, 119, 120, 136, 140, 143, 156, 158), actions.RESET),
+    79: actions.RESTART_MACHINE,
+    151: actions.RESTART_VIRTUAL_MACHINE,
+    **dict.fromkeys(APPLICATION_XIDS, actions.NO_ACTION),
+}
+"""What mends each; of any other XID, such as 64, a person decides."""
+
 _READINGS: Final[Mapping[str, tuple[Severity, str]]] = {
     OFF_THE_BUS: (Severity.FAULT, "The GPU does not answer"),
     RECOVERY_NEEDED: (Severity.FAULT, "The driver requests a reset of the GPU, or a restart of its machine"),
@@ -123,6 +136,13 @@ until it can be reset; an error that was not contained comes as an XID of its ow
 takes no card out of service. Links that are down make communication slower, not the card unusable.
 """
 
+_READING_ACTIONS: Final[Mapping[str, str]] = {
+    OFF_THE_BUS: actions.RESTART_MACHINE,
+    RECOVERY_NEEDED: actions.RESET,
+    REMAP_PENDING: actions.RESET,
+}
+"""What mends each; of any other symptom, such as failed remapping, a person decides."""
+
 _DEFAULT_XIDS: Final[Mapping[int, tuple[Severity, str]]] = {
     **{number: (Severity.FAULT, message) for number, message in _FAULTS.items()},
     **{number: (Severity.WARNING, message) for number, message in _WARNINGS.items()},
@@ -141,12 +161,19 @@ class ErrorClasses:
     def xid(self, number: int) -> Symptom:
         """The symptom of an XID; an unknown one is a warning."""
         severity, message = _DEFAULT_XIDS.get(number, (Severity.WARNING, "NVIDIA's XID catalogue has its meaning"))
-        return Symptom(f"XID {number}", self.xids.get(number, severity), message)
+        action = _XID_ACTIONS.get(number, actions.CONTACT_SUPPORT)
+        return Symptom(f"XID {number}", self.xids.get(number, severity), message, action)
 
     def reading(self, kind: str, detail: str = "") -> Symptom:
-        """The symptom of a kind that readings show; `detail` is added to its message."""
+        """The symptom of a kind that readings show; `detail` is added to its message.
+
+        The detail of a recovery that the driver requests is its action, such as `NodeReboot`.
+        """
         severity, message = _READINGS[kind]
-        return Symptom(kind, self.readings.get(kind, severity), f"{message}: {detail}" if detail else message)
+        action = _READING_ACTIONS.get(kind, actions.CONTACT_SUPPORT)
+        if kind == RECOVERY_NEEDED and "reboot" in detail.lower():
+            action = actions.RESTART_MACHINE
+        return Symptom(kind, self.readings.get(kind, severity), f"{message}: {detail}" if detail else message, action)
 
 
 DEFAULT_CLASSES: Final = ErrorClasses({}, {})

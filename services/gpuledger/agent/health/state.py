@@ -1,7 +1,7 @@
 """The health state that survives a restart of the agent: which cards are unfit and why, and their earlier faults. Pure.
 
 Times are stored by the wall clock, and durations go on where they stood. The names of the stored fields are a format:
-an agent that is upgraded in place reads what the one before it stored.
+an agent that is upgraded in place reads what the one before it stored, whose faults have no action.
 """
 
 from collections.abc import Mapping, Set
@@ -14,6 +14,7 @@ from gpuledger.agent.hardware.api import Readings
 from gpuledger.agent.health.card import CardFault, CardHealth, FaultHistory
 from gpuledger.agent.health.cards import ABSENT_MAX, NodeCards
 from gpuledger.events.node import CARDS_PER_NODE_MAX
+from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.runtime.clock import Instant
 
 STATE_KEY: Final = "health"
@@ -70,6 +71,7 @@ def _dump_fault(fault: CardFault) -> dict[str, Any]:
         "quiet_s": fault.clear_after_s,
         "clear_looks": fault.clear_polls,
         "was_reset": fault.was_reset,
+        "action": fault.action,
     }
 
 
@@ -97,8 +99,9 @@ def _load_fault(
     clear_looks: int,
     was_reset: bool,
     now: Instant,
+    action: str = NO_ACTION,
 ) -> CardFault:
-    return CardFault(kind, message, standing, _instant(last, now), quiet_s, clear_looks, was_reset)
+    return CardFault(kind, message, standing, _instant(last, now), quiet_s, clear_looks, was_reset, action)
 
 
 def _instant(stored: str, now: Instant) -> Instant:

@@ -1,21 +1,17 @@
 """The `bootstrap` service: decides how far nodes and their GPUs are prepared."""
 
-from datetime import datetime
-
 from gpuledger.deciders.bootstrap.decide import on_fact, on_timeout
 from gpuledger.deciders.bootstrap.timeouts import on_due
 from gpuledger.domain.bootstrap import facts as bootstrap_facts
 from gpuledger.domain.bootstrap import folds as bootstrap_folds
-from gpuledger.domain.fact import Fact
-from gpuledger.events.envelope import with_payload
 from gpuledger.events.node import NodeBootstrapWaited
-from gpuledger.projection.definition import Decisions, Observed, Projection
+from gpuledger.projection.timed_decider import TimedDecider, TimedDecisions
 
 
-class BootstrapProjection(Projection):
+class BootstrapProjection(TimedDecider):
     """Folds facts about nodes, components and cards, and decides phases, conditions and states.
 
-    It observes the log for its own recorded timeouts: a timeout takes effect where it stands in the log.
+    The timeout of a wait that lasted too long takes effect where it stands in the log.
     """
 
     name = "bootstrap"
@@ -24,20 +20,4 @@ class BootstrapProjection(Projection):
     specs = bootstrap_facts.SPECS
     handlers = bootstrap_folds.HANDLERS
     state_class = bootstrap_facts.BootstrapFacts
-    decides = True
-    observes = True
-    observed_types = frozenset({NodeBootstrapWaited.TYPE})
-
-    def decide(self, state: bootstrap_facts.BootstrapFacts, fact: Fact) -> Decisions:
-        """The decisions that follow from a fact."""
-        return on_fact(state, fact)
-
-    def observed(self, state: bootstrap_facts.BootstrapFacts, observed: Observed) -> Decisions:
-        """The decisions that follow from a recorded timeout, at its place in the log."""
-        event = with_payload(observed.event)
-        assert isinstance(event.data, NodeBootstrapWaited), "the type says what the data is"
-        return on_timeout(state, Fact(event, observed.sequence, observed.recorded_ns), event.data)
-
-    def due(self, state: bootstrap_facts.BootstrapFacts, now: datetime) -> Decisions:
-        """Record the timeouts of waits that have lasted too long."""
-        return on_due(state, now)
+    decisions = TimedDecisions(on_fact, on_due, NodeBootstrapWaited, on_timeout)

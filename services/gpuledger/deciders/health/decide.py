@@ -12,7 +12,7 @@ from typing import Final
 from gpuledger.domain.fact import Fact, counted_as_recorded
 from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.quarantine.rows import ACCEPTED, HELD, NodeFault, QuarantineRequest
-from gpuledger.domain.quarantine.rules import FORCED, RulesInForce
+from gpuledger.domain.quarantine.rules import RulesInForce
 from gpuledger.domain.quarantine.state import OWNER_PREFIX, Quarantine
 from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
 from gpuledger.events.health import NodeHealthReported
@@ -20,15 +20,13 @@ from gpuledger.events.ids import derived_id
 from gpuledger.events.maintenance import DRAINED_DEVICES_MAX, NodeMaintenanceReleased, NodeMaintenanceRequested
 from gpuledger.events.payload import Payload, truncated
 from gpuledger.events.quarantine import QUARANTINE as QUARANTINE_OF_ALL
-from gpuledger.events.quarantine import NodeFaultAssessed, QuarantineBreakerOpened, QuarantineRuleset, RuleMatch
+from gpuledger.events.quarantine import NodeFaultAssessed, QuarantineBreakerOpened, QuarantineRuleset
 from gpuledger.projection.definition import Decision
 
 ASSESSMENTS_PER_CALL_MAX: Final = 1000
 """The most assessments that are recorded per call, the first ones first; the others follow with the next call."""
 
 NO_CARD: Final = "No pod is drained: no report names a card by its UUID, and the drain is that of cards."
-
-_FORCED = QuarantineRuleset(name=FORCED, match=RuleMatch(), cordon=True)
 
 
 def on_due(state: Quarantine, now: datetime) -> Iterator[Decision]:
@@ -107,7 +105,7 @@ def _reason(data: Payload) -> str:
 def _counts(state: Quarantine, rules: RulesInForce, row: NodeFault, at: datetime) -> bool:
     """Whether a fault may lead to a request: it is fresh in both times, and its Node and its rule are there."""
     fresh = is_fresh(at, state.max_event_age(), row.observed_at, row.recorded_at)
-    return fresh and state.exists(row.node) and (row.ruleset == FORCED or row.ruleset in rules.by_name)
+    return fresh and state.exists(row.node) and row.ruleset in rules.by_name
 
 
 class _Causes:
@@ -143,7 +141,7 @@ class _Requests:
 
     def _of_ruleset(self, name: str, faults: list[NodeFault]) -> Iterator[Decision]:
         state = self._state
-        ruleset = _FORCED if name == FORCED else self._rules.by_name[name]
+        ruleset = self._rules.by_name[name]
         if any(request.ruleset == name for request in state.in_force(self._node)):
             yield from self._of_more_faults(ruleset, faults)
             return

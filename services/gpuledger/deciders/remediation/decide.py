@@ -18,6 +18,7 @@ from gpuledger.domain.remediation.templates import FAULT_LENGTH_MAX
 from gpuledger.events.payload import Payload
 from gpuledger.events.remediation import (
     DRAINING,
+    NOT_DRAINED,
     RemediationAssessed,
     RemediationAttentionRequested,
     RemediationCancelled,
@@ -29,6 +30,8 @@ from gpuledger.projection.definition import Causation, Decision
 
 ASSESSMENTS_PER_CALL_MAX: Final = 1000
 """The most assessments that are recorded per call, the first ones first; the others follow with the next call."""
+
+ASK_FOR_DRAIN: Final = "Ask for it again with `gpuledger node drain`."
 
 
 def on_due(state: Remediations, now: datetime) -> Iterator[Decision]:
@@ -55,7 +58,7 @@ def on_assessed(state: Remediations, fact: Fact, data: RemediationAssessed) -> I
 
 
 def on_fact(state: Remediations, fact: Fact) -> Iterator[Decision]:
-    """Cancel what is no longer needed, and has not begun as far as the ledger has it."""
+    """Cancel what is no longer needed, and has not begun as far as the ledger has it; have a person ask for drains."""
     causation = Causation(fact, counted_as_recorded(fact.event, fact.recorded_ns))
     for node in state.take_touched():
         found = state.node.get(node)
@@ -65,6 +68,27 @@ def on_fact(state: Remediations, fact: Fact) -> Iterator[Decision]:
             reason = _needless(state, node, row.intent) or (DRAINING if found.is_draining() else None)
             if reason is not None:
                 yield causation.decision(node, RemediationCancelled(intent=row.intent, reason=reason), row.requested_at)
+        if (attention := _not_drained(state, node)) is not None:
+            yield causation.decision(node, attention)
+
+
+def _not_drained(state: Remediations, node: str) -> RemediationAttentionRequested | None:
+    """Where a drain was given up, the remedies that wait for it wait for ever: once for each, a person is asked."""
+    faults = state.not_drained(node)
+    if not faults or any(row.reason == NOT_DRAINED for row in state.attention.where("node", node)):
+        return None
+    first = state.remedy_of(faults[0])
+    assert first is not None, "only faults with a remedy wait for it"
+    message = f"The drain of {node} was given up with pods left, and {first.name} waits for it. {ASK_FOR_DRAIN}"
+    return RemediationAttentionRequested(
+        group=first.group, remedy=first.name, reason=NOT_DRAINED, message=message, faults=_treated(faults)
+    )
+
+
+def _treated(faults: list[rows.RemediationFault]) -> tuple[TreatedFault, ...]:
+    return tuple(
+        TreatedFault(monitor=one.monitor, check=one.check_name, entity=one.entity, report=one.report) for one in faults
+    )
 
 
 def _needless(state: Remediations, node: str, intent: str) -> Literal["Healthy", "Released"] | None:
@@ -84,10 +108,7 @@ class _Case(NamedTuple):
     @property
     def treated(self) -> tuple[TreatedFault, ...]:
         """The faults as events have them."""
-        return tuple(
-            TreatedFault(monitor=one.monitor, check=one.check_name, entity=one.entity, report=one.report)
-            for one in self.faults
-        )
+        return _treated(self.faults)
 
 
 class _Requests:

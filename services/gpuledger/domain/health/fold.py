@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from gpuledger.domain.fact import AbsentRowsError, Fact, Handlers, Touched, counted_as_recorded
 from gpuledger.domain.health.entities import NODE_ENTITY, Concerned, concerned
 from gpuledger.domain.health.incidents import (
-    NO_ACTION,
     begun,
     departed,
     ended,
@@ -36,6 +35,7 @@ from gpuledger.events.device import DeviceDetached, DeviceFailed, DeviceHealthCh
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import NodeDecommissioned, NodeGone
 from gpuledger.events.publishing import Rule
+from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.events.subjects import NODE, origin_of
 
 CUSTOM_ACTION: Final = "CUSTOM"
@@ -101,13 +101,13 @@ def _reported(state: Health, fact: Fact, data: NodeHealthReported) -> None:
 
 
 def _health_changed(state: Health, fact: Fact, data: DeviceHealthChanged) -> None:
-    _take_finding(state, fact, data.kind, data.message, healthy=data.healthy)
+    _take_finding(state, fact, data.kind, data.message, data.action, healthy=data.healthy)
 
 
 def _failed(state: Health, fact: Fact, data: DeviceFailed) -> None:
     """A failure that an agent found; those of imports name no node, and nothing ends them."""
     if origin_of(fact.event.source).kind == NODE:
-        _take_finding(state, fact, data.kind, data.message or "", healthy=False)
+        _take_finding(state, fact, data.kind, data.message or "", data.action, healthy=False)
 
 
 def _left(state: Health, fact: Fact, _data: NodeDecommissioned | NodeGone) -> None:
@@ -119,8 +119,11 @@ def _detached(state: Health, fact: Fact, data: DeviceDetached) -> None:
     _depart(state, Departure(data.slot.partition("/")[0], fact.event.subject, fact.event.time))
 
 
-def _take_finding(state: Health, fact: Fact, kind: str | None, message: str, *, healthy: bool) -> None:
-    found = Finding(healthy, not healthy, AGENT_COMPONENT, joined_codes([kind or ""]), message, NO_ACTION, "", None, 1)
+def _take_finding(
+    state: Health, fact: Fact, kind: str | None, message: str, action: str | None, *, healthy: bool
+) -> None:
+    codes = joined_codes([kind or ""])
+    found = Finding(healthy, not healthy, AGENT_COMPONENT, codes, message, action or NO_ACTION, "", None, 1)
     check = _check_of(state, fact, origin_of(fact.event.source).name, AGENT_MONITOR, AGENT_CHECK)
     _take(state, fact, check, (Concerned(fact.event.subject, fact.event.subject),), found)
 

@@ -23,10 +23,10 @@ from gpuledger.domain.health.rows import (
 from gpuledger.events.health import CODES_MAX
 from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.position import is_after
+from gpuledger.events.recommended_action import NO_ACTION
 
 CAUSE_LENGTH_MAX: Final = 256
 ID_LENGTH: Final = 16
-NO_ACTION: Final = "NONE"
 
 
 def incident_id(scope: str, entity: str, opened_at: datetime) -> str:

@@ -4,6 +4,7 @@ from typing import Final
 
 from gpuledger.events.device import DeviceHealthChanged
 from gpuledger.events.health import HealthEntity, NodeHealthReported
+from gpuledger.events.recommended_action import NO_ACTION
 
 AGENT_MONITOR: Final = "gpuledger-agent"
 """The monitor that our own agents' findings are reported under."""
@@ -21,6 +22,7 @@ def card_report(card: str, data: DeviceHealthChanged) -> NodeHealthReported:
         healthy=data.healthy,
         fatal=not data.healthy,
         message=data.message,
+        action=data.action or NO_ACTION,
         codes=() if data.kind is None else (data.kind,),
         entities=(HealthEntity(type="GPU_UUID", value=card),),
         devices=(card,),

@@ -25,7 +25,7 @@ from gpuledger.domain.quarantine.checks import (
 )
 from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.quarantine.inputs import variables
-from gpuledger.domain.quarantine.rules import RulesInForce, document_text
+from gpuledger.domain.quarantine.rules import FORCED, RulesInForce, document_text
 from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX, OWNER_PREFIX, Quarantine
 from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
 from gpuledger.events.health import NodeHealthReported
@@ -72,9 +72,10 @@ def _unhealthy(state: Quarantine, fact: Fact, data: NodeHealthReported, rules: R
     for name, failure in evaluation.failed.items():
         count = _count(state, name)
         state.count.put(count._replace(failed=count.failed + 1, failure=failure, failed_at=fact.event.time))
-    for name in evaluation.names(forced=data.quarantine.force):
+    for name in [one.name for one in evaluation.matched] or ([FORCED] if data.quarantine.force else []):
         count = _count(state, name)
         state.count.put(count._replace(matched=count.matched + 1))
+    for name in evaluation.names(data):
         for one in about(data):
             _put_fault(state, fact, data, name, one)
 

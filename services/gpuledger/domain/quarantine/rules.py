@@ -5,7 +5,7 @@ compile here, or cannot be evaluated over a report, matches nothing, and that is
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -14,6 +14,8 @@ from gpuledger.domain.cel_source import selected_fields
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine.expressions import Condition, ExpressionError, Variables, check, compiled
 from gpuledger.domain.quarantine.inputs import EVENT_FIELDS, FIELDS, node_fields
+from gpuledger.domain.quarantine.overrides import counted_for, is_variant_name, variants
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.quarantine import QuarantineRulesApplied, QuarantineRuleset, RuleExpression, RuleMatch
 
 FORCED: Final = "forced"
@@ -23,15 +25,24 @@ DOCUMENTS_MAX: Final = 4
 """How many documents are kept compiled: those that folds of one process follow."""
 
 
+FORCED_RULESET: Final = QuarantineRuleset(name=FORCED, match=RuleMatch(), cordon=True)
+
+
 class Evaluation(NamedTuple):
     """The rulesets that a report matches, the first in order first, and why others could not be evaluated."""
 
     matched: tuple[QuarantineRuleset, ...]
     failed: Mapping[str, str]
 
-    def names(self, *, forced: bool) -> list[str]:
-        """The names of the rulesets that it counts for; `forced`: it is to act without any that matches."""
-        return [one.name for one in self.matched] or ([FORCED] if forced else [])
+    def names(self, data: NodeHealthReported) -> list[str]:
+        """The names of what a report counts for: the rulesets, or variants of them that its overrides make."""
+        return names_of(self.matched, data)
+
+
+def names_of(matched: Sequence[QuarantineRuleset], data: NodeHealthReported) -> list[str]:
+    """The names of what a report counts for that matches these rulesets; a forced one needs none that matches."""
+    found = matched or ([FORCED_RULESET] if data.quarantine.force else [])
+    return [name for one in found if (name := counted_for(one, data.drain)) is not None]
 
 
 class Verdict(NamedTuple):
@@ -60,8 +71,11 @@ class RulesInForce:
         self.document = document
         enabled = (one for one in document.rulesets if one.enabled)
         ordered = sorted(enabled, key=lambda one: (-one.priority, one.name))
-        self.by_name: Mapping[str, QuarantineRuleset] = {one.name: one for one in ordered}
-        self.order: Mapping[str, int] = {one.name: at for at, one in enumerate(ordered)}
+        every = [*ordered, FORCED_RULESET]
+        self.by_name: Mapping[str, QuarantineRuleset] = {one.name: one for one in (*variants(every), *every)}
+        self.order: Mapping[str, int] = {
+            one.name: at for at, ruleset in enumerate(ordered) for one in (ruleset, *variants([ruleset]))
+        }
         self._conditions = [_Conditions(one, _compiled(one.match.all), _compiled(one.match.any)) for one in ordered]
 
         self.event_fields = _event_fields(ordered)
@@ -104,6 +118,8 @@ def problems(document: QuarantineRulesApplied) -> Iterator[str]:
             yield f"{place}: another ruleset has this name."
         if one.name == FORCED:
             yield f"{place}: the name is that of reports that force a quarantine; choose another one."
+        if is_variant_name(one.name):
+            yield f"{place}: names that end so are those of reports that override drains; choose another one."
         if not (one.match.all or one.match.any):
             yield f"{place}: match has no expressions in all or any, so that everything would match."
         if not (one.cordon or one.taints or one.labels or one.drain):

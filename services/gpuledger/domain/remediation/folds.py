@@ -1,4 +1,4 @@
-"""Folds remedies, faults, how far nodes are set aside, and outcomes into the state of the remediation. Pure.
+"""Folds remedies, faults, and how far nodes are set aside into the state of the remediation. Pure.
 
 A report is judged by the remedies and the rules of quarantine in force where it stands in the log. A fault is ready for
 its remedy once its node is set aside for it and drained; whatever makes it ready is what the service then assesses.
@@ -10,6 +10,7 @@ from sys import intern
 from typing import Final
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
+from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quarantine.checks import ACTS, About, Check, about, check_of, counted_time, healthy_of, key_text
 from gpuledger.domain.quarantine.freshness import is_fresh
@@ -18,9 +19,11 @@ from gpuledger.domain.quarantine.rows import is_card
 from gpuledger.domain.quarantine.rules import document_text as quarantine_text
 from gpuledger.domain.quarantine.state import OWNER_PREFIX
 from gpuledger.domain.remediation import rows
+from gpuledger.domain.remediation.readiness import faults_ended, review
 from gpuledger.domain.remediation.rules import document_text
 from gpuledger.domain.remediation.state import QUARANTINE_DOCUMENT, Remediations
-from gpuledger.events.device import DeviceDetached
+from gpuledger.domain.remediation.treatment import TREATMENT_HANDLERS
+from gpuledger.events.device import DeviceDetached, DeviceHealthChanged
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import (
     NodeDrainChanged,
@@ -36,23 +39,10 @@ from gpuledger.events.maintenance import (
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from gpuledger.events.publishing import SourceKind, source_kind
 from gpuledger.events.quarantine import QuarantineRulesApplied
-from gpuledger.events.remediation import (
-    DRAINING,
-    REMEDIATION,
-    RemediationAttentionRequested,
-    RemediationCancelled,
-    RemediationCreated,
-    RemediationFinished,
-    RemediationRequested,
-    RemediationRulesApplied,
-    RemediationSuperseded,
-    TreatedFault,
-)
+from gpuledger.events.remediation import REMEDIATION, RemediationRulesApplied
+from gpuledger.events.subjects import NODE, origin_of
 
 _NO_LABELS: Final = json_text({})
-_RESULTS: Final = {
-    "Succeeded": rows.SUCCEEDED, "Failed": rows.FAILED, "TimedOut": rows.TIMED_OUT, "Refused": rows.REFUSED,
-}  # fmt: skip
 
 
 def _rules_applied(state: Remediations, fact: Fact, data: RemediationRulesApplied) -> None:
@@ -84,15 +74,24 @@ def _reported(state: Remediations, fact: Fact, data: NodeHealthReported) -> None
         _unhealthy(state, fact, data)
 
 
+def _card_reported(state: Remediations, fact: Fact, data: DeviceHealthChanged) -> None:
+    """The verdict of a node's agent on a card, as a monitor would report it."""
+    node = origin_of(fact.event.source)
+    if node.kind == NODE:
+        event = fact.event._replace(subject=node.name)
+        _reported(state, fact._replace(event=event), card_report(fact.event.subject, data))
+
+
 def _unhealthy(state: Remediations, fact: Fact, data: NodeHealthReported) -> None:
     remedies, rules = state.remedies(), state.quarantine_rules()
     if remedies is None or rules is None or remedies.of_action(data.action, data.custom_action or "") is None:
         return
     evaluation = rules.evaluate(variables(fact.event, data, state.labels_of, rules.event_fields))
-    if names := evaluation.names(forced=data.quarantine.force):
+    if names := evaluation.names(data):
         for one in about(data):
             _put_fault(state, fact, data, one, json_text(names))
-        _review(state, fact, fact.event.subject)
+        state.touch(fact.event.subject)
+        review(state, fact, fact.event.subject)
 
 
 def _put_fault(state: Remediations, fact: Fact, data: NodeHealthReported, one: About, rulesets: str) -> None:
@@ -134,7 +133,7 @@ def _healthy(state: Remediations, fact: Fact, data: NodeHealthReported) -> None:
         check = Check(row.monitor, row.check_name)
         if healthy.ends(check, row.entity, row.alias) and not is_late(row.changed_at, time):
             state.end_fault(row, time)
-    _faults_ended(state, node)
+    faults_ended(state, node)
 
 
 def _detached(state: Remediations, fact: Fact, data: DeviceDetached) -> None:
@@ -145,15 +144,7 @@ def _detached(state: Remediations, fact: Fact, data: DeviceDetached) -> None:
     for row in state.standing(node):
         if row.entity == card and not is_late(row.changed_at, time):
             state.end_fault(row, time)
-    _faults_ended(state, node)
-
-
-def _faults_ended(state: Remediations, node: str) -> None:
-    """Nobody has to look any more where no fault needs it that has the node set aside."""
-    if not any(row.state == rows.ATTENTION for row in state.standing(node)):
-        for row in state.attention.where("node", node):
-            state.attention.delete(state.attention.key_of(row))
-    state.touch(node)
+    faults_ended(state, node)
 
 
 # How far nodes are set aside.
@@ -178,11 +169,11 @@ def _put_node(state: Remediations, fact: Fact, uid: str | None, labels: str) -> 
             for fault in state.standing(node):
                 if uid is None or fault.changed_at < time:
                     state.end_fault(fault, time)
-            _faults_ended(state, node)
+            faults_ended(state, node)
         row = row._replace(uid=uid, labels=labels, observed_at=time)
         state.node.put(row)
         state.node_ends.note(row)
-        _review(state, fact, node)
+        review(state, fact, node)
     state.node_ends.forget(fact)
 
 
@@ -195,15 +186,15 @@ def _requested(state: Remediations, fact: Fact, data: NodeMaintenanceRequested) 
         return
     node, ruleset = intern(fact.event.subject), data.owner.removeprefix(OWNER_PREFIX)
     at = counted_as_recorded(fact.event, fact.recorded_ns)
-    devices = json_text(() if data.drain is None else data.drain.devices)
-    state.quarantined.put(rows.QuarantinedNode(node, ruleset, fact.event.time, devices))
+    drain = rows.NOTHING_DRAINED if data.drain is None else rows.drain_text(data.drain.devices)
+    state.quarantined.put(rows.QuarantinedNode(node, ruleset, fact.event.time, drain))
     if data.drain is not None:
         _drain_requested(state, fact, node)
     for row in state.standing(node):
         is_of_it = ruleset in row.ruleset_names() and state.is_requested(row)
         if is_of_it and is_fresh(at, state.quarantine_age(), row.observed_at, row.recorded_at):
             state.fault.put(row._replace(is_accepted=True))
-    _review(state, fact, node)
+    review(state, fact, node)
 
 
 def _drain_requested(state: Remediations, fact: Fact, node: str) -> None:
@@ -211,7 +202,7 @@ def _drain_requested(state: Remediations, fact: Fact, node: str) -> None:
     row = state.node.get(node)
     if row is not None and row.uid is not None:
         state.node.put(row._replace(drain=fact.event.id, is_drained=False))
-        state.touch(node)
+        state.begin_drain(node)
 
 
 def _released(state: Remediations, fact: Fact, data: NodeMaintenanceReleased) -> None:
@@ -225,8 +216,8 @@ def _released(state: Remediations, fact: Fact, data: NodeMaintenanceReleased) ->
         if state.is_released(node, [row]):
             after = rows.STALE if row.state == rows.ATTENTION else row.state
             state.fault.put(row._replace(is_accepted=False, state=after))
-    _review(state, fact, node)
-    _faults_ended(state, node)
+    review(state, fact, node)
+    faults_ended(state, node)
 
 
 def _isolation_changed(state: Remediations, fact: Fact, data: NodeIsolationChanged) -> None:
@@ -234,7 +225,7 @@ def _isolation_changed(state: Remediations, fact: Fact, data: NodeIsolationChang
     if row is not None:
         keeps_away = data.isolation.unschedulable or bool(data.isolation.taints)
         state.node.put(row._replace(isolation=fact.event.id, keeps_pods_away=keeps_away, is_applied=False))
-        _review(state, fact, row.node)
+        review(state, fact, row.node)
 
 
 def _isolation_settled(
@@ -245,123 +236,49 @@ def _isolation_settled(
     row = state.node.get(fact.event.subject)
     if row is not None and row.isolation == data.intent:
         state.node.put(row._replace(is_applied=isinstance(data, NodeIsolationApplied)))
-        _review(state, fact, row.node)
+        review(state, fact, row.node)
 
 
 def _drain_changed(state: Remediations, fact: Fact, data: NodeDrainChanged) -> None:
+    """Where a drain is cancelled whose request stands, nobody worked on it in time: pods have still to leave."""
     row = state.node.get(fact.event.subject)
-    if row is not None:
-        state.node.put(row._replace(drain=fact.event.id if data.drains else "", is_drained=False))
+    if row is None:
+        return
+    if data.drains:
+        state.node.put(row._replace(drain=fact.event.id, is_drained=False))
+        state.begin_drain(row.node)
+    else:
+        is_lapsed = row.is_draining() and any(one.awaits_drain() for one in state.quarantined.where("node", row.node))
+        state.node.put(row._replace(drain=rows.GIVEN_UP if is_lapsed else "", is_drained=False))
         state.touch(row.node)
-        _review(state, fact, row.node)
+    faults_ended(state, row.node)
+    review(state, fact, row.node)
 
 
-def _drain_settled(state: Remediations, fact: Fact, data: NodeDrainFinished | NodeDrainSuperseded) -> None:
+def _drain_finished(state: Remediations, fact: Fact, data: NodeDrainFinished) -> None:
     row = state.node.get(fact.event.subject)
     if row is not None and row.drain == data.intent:
-        state.node.put(row._replace(is_drained=isinstance(data, NodeDrainFinished)))
-        _review(state, fact, row.node)
+        state.node.put(row._replace(is_drained=True))
+        for request in state.quarantined.where("node", row.node):
+            if request.awaits_drain():
+                state.quarantined.put(request.drained())
+        review(state, fact, row.node)
 
 
-def _review(state: Remediations, fact: Fact, node: str) -> None:
-    """See which faults of a node are ready for a remedy from here on, and which no longer are."""
-    if fact.event.imported:
-        return
-    ready_at = min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
-    for row in state.standing(node):
-        if row.state not in (rows.WAITING, rows.PENDING):
-            continue
-        is_ready = row.is_accepted and state.remedy_of(row) is not None and state.is_quarantined(row)
-        if is_ready and row.state == rows.WAITING:
-            state.pend(row._replace(state=rows.PENDING, cause=fact.event.id, ready_at=ready_at))
-        elif not is_ready and row.state == rows.PENDING:
-            state.fault.put(row._replace(state=rows.WAITING, cause="", ready_at=None))
-
-
-# What is done about it.
-
-
-def _remediation_requested(state: Remediations, fact: Fact, data: RemediationRequested) -> None:
-    node, intent, obj = intern(fact.event.subject), fact.event.id, data.object
-    faults = json_text([one.model_dump(mode="json") for one in data.faults])
-    state.remediation.put(
-        rows.Remediation(
-            intent, node, data.uid, data.remedy, data.group, data.device or "", data.action, data.attempt,
-            data.follows or "", faults, obj.api_version, obj.kind, obj.namespace or "", obj.name, rows.REQUESTED,
-            fact.event.time, None, None, "", "", "",
-        )
-    )  # fmt: skip
-    for row in _treated(state, node, data.faults):
-        state.fault.put(row._replace(state=rows.TREATED, remediation=intent, cause="", ready_at=None))
-
-
-def _treated(state: Remediations, node: str, faults: tuple[TreatedFault, ...]) -> list[rows.RemediationFault]:
-    found = (state.fault.get((node, one.monitor, one.check, one.entity)) for one in faults)
-    return [row for row in found if row is not None and row.state != rows.HEALTHY]
-
-
-def _attention_requested(state: Remediations, fact: Fact, data: RemediationAttentionRequested) -> None:
-    node = intern(fact.event.subject)
-    state.attention.put(
-        rows.RemediationAttention(node, data.group, data.remedy, data.reason, data.message, fact.event.time)
-    )
-    for row in _treated(state, node, data.faults):
-        state.fault.put(row._replace(state=rows.ATTENTION, cause="", ready_at=None))
-
-
-def _cancelled(state: Remediations, _fact: Fact, data: RemediationCancelled) -> None:
-    row = state.remediation.get(data.intent)
-    if row is not None and row.is_open():
-        state.remediation.put(row._replace(reason=data.reason))
-
-
-def _created(state: Remediations, fact: Fact, data: RemediationCreated) -> None:
-    row = state.remediation.get(data.intent)
-    if row is not None and row.is_open():
-        state.remediation.put(row._replace(state=rows.CREATED, created_at=fact.event.time, object_uid=data.uid))
-
-
-def _finished(state: Remediations, fact: Fact, data: RemediationFinished) -> None:
-    """What comes to nothing is followed by the remedy that it escalates to, or by a person."""
-    row = state.remediation.get(data.intent)
-    if row is None or not row.is_open():
-        return
-    result = _RESULTS[data.result]
-    state.end(row._replace(state=result, ended_at=fact.event.time, message=data.message))
-    if result != rows.SUCCEEDED:
-        _escalate(state, fact, row, is_tried=result != rows.REFUSED)
-    _review(state, fact, row.node)
-
-
-def _escalate(state: Remediations, fact: Fact, row: rows.Remediation, *, is_tried: bool) -> None:
-    remedies = state.remedies()
-    remedy = None if remedies is None else remedies.by_name.get(row.remedy)
-    for fault in state.faults_of(row.intent, row.node):
-        if is_tried and remedy is not None and remedy.escalate_to is not None:
-            state.fault.put(fault._replace(state=rows.WAITING, remedy=remedy.escalate_to))
-        else:
-            at = min(fact.event.time, counted_as_recorded(fact.event, fact.recorded_ns))
-            state.pend(fault._replace(state=rows.PENDING, remedy=row.remedy, cause=fact.event.id, ready_at=at))
-
-
-def _superseded(state: Remediations, fact: Fact, data: RemediationSuperseded) -> None:
-    """Nothing was done. A fault that stands waits for its next report, which is fresh, or for the drain before it."""
-    row = state.remediation.get(data.intent)
-    if row is None or not row.is_open():
-        return
-    state.end(row._replace(state=rows.SUPERSEDED, ended_at=fact.event.time, reason=data.reason, message=data.message))
-    for fault in state.faults_of(row.intent, row.node):
-        if row.reason == DRAINING:
-            state.fault.put(fault._replace(state=rows.WAITING, remedy=row.remedy))
-        else:
-            state.fault.put(fault._replace(state=rows.STALE, is_accepted=False))
-    _review(state, fact, row.node)
+def _drain_superseded(state: Remediations, fact: Fact, data: NodeDrainSuperseded) -> None:
+    """The newest drain of a Node that is there came to nothing; an older one, or a Node that is gone, has a newer."""
+    row = state.node.get(fact.event.subject)
+    if row is not None and row.drain == data.intent and data.reason not in ("Newer", "NodeGone"):
+        state.node.put(row._replace(drain=rows.GIVEN_UP, is_drained=False))
+        state.touch(row.node)
+        review(state, fact, row.node)
 
 
 HANDLERS: Handlers = {
     RemediationRulesApplied: _rules_applied,
     QuarantineRulesApplied: _quarantine_applied,
     NodeHealthReported: _reported,
+    DeviceHealthChanged: _card_reported,
     DeviceDetached: _detached,
     NodeLabelled: _labelled,
     NodeUnlabelled: _unlabelled,
@@ -372,13 +289,8 @@ HANDLERS: Handlers = {
     NodeIsolationFailed: _isolation_settled,
     NodeIsolationSuperseded: _isolation_settled,
     NodeDrainChanged: _drain_changed,
-    NodeDrainFinished: _drain_settled,
-    NodeDrainSuperseded: _drain_settled,
-    RemediationRequested: _remediation_requested,
-    RemediationAttentionRequested: _attention_requested,
-    RemediationCancelled: _cancelled,
-    RemediationCreated: _created,
-    RemediationFinished: _finished,
-    RemediationSuperseded: _superseded,
+    NodeDrainFinished: _drain_finished,
+    NodeDrainSuperseded: _drain_superseded,
+    **TREATMENT_HANDLERS,
 }
 """Assessments have no handler: `RemediationProjection.observed` folds them where they stand in the log."""

@@ -1,10 +1,12 @@
 """The rows of the remediation of nodes: documents in force, Nodes, faults, remediations, and where a person looks."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import TableSpec
 
 WAITING: Final = "waiting"
@@ -40,6 +42,13 @@ TIMED_OUT: Final = "timed-out"
 REFUSED: Final = "refused"
 SUPERSEDED: Final = "superseded"
 
+RETRIED: Final = "Retried"
+"""The reason of a remediation that is over and counts as no attempt any more: an operator has it tried again."""
+
+
+GIVEN_UP: Final = "given-up"
+"""Stands for the intent to drain a node of which nothing came, and which nobody has asked for again."""
+
 
 class RemediationDocument(NamedTuple):
     """A document in force: our remedies, or the rules of quarantine; `document` is its canonical JSON."""
@@ -56,7 +65,7 @@ class RemediationNode(NamedTuple):
     """The Node of a name, and how far it is set aside; `labels` is a JSON object.
 
     `isolation` is the newest intent about how it is set aside, and `keeps_pods_away` whether that cordons or taints it.
-    `drain` is the newest intent to drain it, empty where there is none.
+    `drain` is the newest intent to drain it, empty where there is none, `GIVEN_UP` where that came to nothing.
     """
 
     node: str
@@ -82,9 +91,17 @@ class RemediationNode(NamedTuple):
         """Whether pods have still to leave."""
         return bool(self.drain) and not self.is_drained
 
+    def is_given_up(self) -> bool:
+        """Whether pods have still to leave, and nobody has them leave."""
+        return self.drain == GIVEN_UP
+
 
 class QuarantinedNode(NamedTuple):
-    """A request in force of the ruleset about the node; `devices`, a JSON array, are those that it drains alone."""
+    """A request in force of the ruleset about the node.
+
+    `devices` is a JSON object of its drain: `devices` are those that it drains alone, `is_done` says whether it is
+    over. It is null where it drains nothing.
+    """
 
     node: str
     ruleset: str
@@ -93,8 +110,18 @@ class QuarantinedNode(NamedTuple):
 
     def drained_devices(self) -> list[str]:
         """The devices whose pods leave; none where it drains the whole node, or nothing."""
-        names: list[str] = orjson.loads(self.devices)
+        drain = orjson.loads(self.devices)
+        names: list[str] = [] if drain is None else drain["devices"]
         return names
+
+    def awaits_drain(self) -> bool:
+        """Whether pods have still to leave for it."""
+        drain = orjson.loads(self.devices)
+        return drain is not None and not drain["is_done"]
+
+    def drained(self) -> "QuarantinedNode":
+        """The request once its drain is over."""
+        return self._replace(devices=drain_text(self.drained_devices(), is_done=True))
 
 
 class RemediationFault(NamedTuple):
@@ -176,6 +203,13 @@ class RemediationAttention(NamedTuple):
     message: str
     since: datetime
 
+
+def drain_text(devices: Sequence[str], *, is_done: bool = False) -> str:
+    """The drain of a request as its row has it."""
+    return json_text({"devices": list(devices), "is_done": is_done})
+
+
+NOTHING_DRAINED: Final = json_text(None)
 
 DOCUMENT = TableSpec("remediation_document", RemediationDocument, ("id",))
 NODE = TableSpec("remediation_node", RemediationNode, ("node",))

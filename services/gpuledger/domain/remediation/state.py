@@ -1,6 +1,6 @@
 """The state of the remediation of nodes: which faults are ready for a remedy, and what was done about each. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 import orjson
@@ -13,7 +13,7 @@ from gpuledger.domain.remediation import rows
 from gpuledger.domain.remediation.rules import RemediesInForce, remedies_of
 from gpuledger.domain.table import Table
 from gpuledger.domain.tombstones import RowEnds, Tombstones
-from gpuledger.events.remediation import REMEDIATION, Remedy
+from gpuledger.events.remediation import NOT_DRAINED, REMEDIATION, Remedy
 
 QUARANTINE_DOCUMENT = "quarantine"
 """The id of the row that has the rules of quarantine."""
@@ -92,8 +92,11 @@ class Remediations(TableState):
         return sorted(found, key=lambda row: (row.requested_at, row.intent))
 
     def attempts(self, node: str, since: datetime) -> int:
-        """How many remedies of a node were requested after a time, but for those that were never begun."""
-        found = self.remediation.where("node", node)
+        """How many remedies of a node were requested after a time, but for those that were never begun.
+
+        Those before an operator asked for another attempt count no more.
+        """
+        found = (row for row in self.remediation.where("node", node) if row.reason != rows.RETRIED)
         return sum(row.requested_at > since and row.state != rows.SUPERSEDED for row in found)
 
     def is_quarantined(self, fault: rows.RemediationFault) -> bool:
@@ -116,6 +119,31 @@ class Remediations(TableState):
         if request is None:
             return True
         return found.drain_scope == "device" and is_card(fault.entity) and fault.entity not in request.drained_devices()
+
+    def may_be_retried(self, fault: rows.RemediationFault) -> bool:
+        """Whether another attempt is all that is missing: its node is set aside for it, and no remedy is under way."""
+        done = self.remediation.get(fault.remediation)
+        is_over = fault.state == rows.TREATED and (done is None or not done.is_open())
+        return (is_over or fault.state in (rows.ATTENTION, rows.STALE)) and self.is_requested(fault)
+
+    def not_drained(self, node: str) -> list[rows.RemediationFault]:
+        """The faults that wait for a drain of their node that was given up."""
+        found = self.node.get(node)
+        if found is None or not found.is_given_up():
+            return []
+        waiting = (row for row in self.standing(node) if row.state == rows.WAITING and row.is_accepted)
+        return [row for row in waiting if self.remedy_of(row) is not None and not self.is_released(node, [row])]
+
+    def begin_drain(self, node: str) -> None:
+        """A drain of a node begins, so that nobody has to ask for it any more."""
+        self.end_attention(node, lambda row: row.reason == NOT_DRAINED)
+        self.touch(node)
+
+    def end_attention(self, node: str, is_over: Callable[[rows.RemediationAttention], bool]) -> None:
+        """Nobody has to look at a node any more because of these."""
+        for row in self.attention.where("node", node):
+            if is_over(row):
+                self.attention.delete(self.attention.key_of(row))
 
     def is_released(self, node: str, faults: Iterable[rows.RemediationFault]) -> bool:
         """Whether no ruleset has the node set aside for any of the faults."""

@@ -16,7 +16,7 @@ import structlog
 
 from gpuledger.api.kinds import NODES
 from gpuledger.edge.effects.tools import EffectTools
-from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE
+from gpuledger.edge.kube.circuit_breaker import is_refusal
 from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.nodewriter import metrics
@@ -39,7 +39,7 @@ class Executor:
     """
 
     def __init__(self, intents: Intents, queue: WorkQueue[str], tools: Tools) -> None:
-        self._intents = intents
+        self._intents = intents.isolations
         self._queue = queue
         self._tools = tools
         self._reached: set[str] = set()
@@ -132,7 +132,7 @@ class Executor:
         except NotFoundError:
             return NodeIsolationSuperseded(intent=intent.intent, reason="NodeGone")
         except RefusedError as error:
-            if isinstance(error, (ConflictError, *SERVER_TROUBLE)):
+            if not is_refusal(error):
                 raise
             refusals = self._refusals[intent.intent] = self._refusals.get(intent.intent, 0) + 1
             if refusals < self._tools.settings.refusals_max:
@@ -170,10 +170,7 @@ class Executor:
     def _retry_later(self, node: str, error: KubeError) -> None:
         metrics.RETRIES.labels(type(error).__name__).inc()
         failures = self._failures[node] = self._failures.get(node, 0) + 1
-        is_refused = isinstance(error, RefusedError) and not isinstance(error, (ConflictError, *SERVER_TROUBLE))
-        settings = self._tools.settings
-        backoff = settings.refused_backoff if is_refused else settings.backoff
-        pause_s = backoff.pause_s(failures, self._tools.jitter())
+        pause_s = self._tools.pause_s(error, failures)
         log.warning("nodewriter.failed", node=node, reason=str(error), retry_s=round(pause_s, 3))
         self._queue.add(node, self._queue.now_s() + pause_s)
 

@@ -89,10 +89,10 @@ class Holders(TableState):
             for row in self.container_units.where("node", node)
             if (row.namespace, row.pod) == name and (created_at is None or row.reported_at >= created_at)
         ]
-        found = [one for row in rows for one in self._uuids(row)]
+        found = [one for row in rows for one in self.uuids(row)]
         if any(one is not None and not one.isdisjoint(devices) for one in found):
             return True
-        is_unclear = None in found or (not rows and _requests_devices(pod))
+        is_unclear = None in found or (not rows and requests_devices(pod))
         return None if is_unclear else False
 
     def resolved(self, row: ContainerUnits) -> ContainerUnits:
@@ -105,7 +105,7 @@ class Holders(TableState):
         }
         return row._replace(resolved=json_text({name: uuids for name, uuids in found.items() if uuids}))
 
-    def _uuids(self, row: ContainerUnits) -> Iterator[frozenset[str] | None]:
+    def uuids(self, row: ContainerUnits) -> Iterator[frozenset[str] | None]:
         """The UUIDs of each unit, its own and its card's; None where they never followed from the ledger."""
         kept: dict[str, list[str]] = orjson.loads(row.resolved)
         for name, uuids in self._resolved_now(row):
@@ -140,7 +140,7 @@ class Holders(TableState):
         return frozenset(whole) if any(one.startswith(_CARD) for one in whole) else None
 
 
-def _requests_devices(pod: Mapping[str, Any]) -> bool:
+def requests_devices(pod: Mapping[str, Any]) -> bool:
     """Whether a pod requests GPUs or claims, so that it may hold some."""
     spec = mapping(pod, "spec")
     containers = (*items(spec, "containers"), *items(spec, "initContainers"))

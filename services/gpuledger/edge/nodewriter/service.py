@@ -49,17 +49,17 @@ class NodeEffects:
 
     def resume(self) -> None:
         """Queue all nodes with intents: the state is folded to the head of the log."""
-        self.state.take_touched()
-        self.state.take_touched_drains()
-        self._executor.enqueue(self.state.nodes())
-        self._drainer.enqueue(self.state.drained_nodes())
+        self.state.isolations.take_touched()
+        self.state.drains.take_touched()
+        self._executor.enqueue(self.state.isolations.nodes())
+        self._drainer.enqueue(self.state.drains.nodes())
 
     def advance(self) -> None:
         """Queue the nodes about which intents were recorded since the last call."""
         self._executor.forget_returned()
-        self._executor.enqueue(self.state.take_touched())
+        self._executor.enqueue(self.state.isolations.take_touched())
         self._drainer.forget_returned()
-        self._drainer.enqueue(self.state.take_touched_drains())
+        self._drainer.enqueue(self.state.drains.take_touched())
 
     def work(self) -> list[Work]:
         """The workers, which run side by side until one fails."""
@@ -69,7 +69,7 @@ class NodeEffects:
 
     def health(self, state: str, position: Offset, reason: str | None) -> NodeWriterHealth:
         """The present state."""
-        draining = len(self.state.drained_nodes())
+        draining = len(self.state.drains.nodes())
         return NodeWriterHealth(state, position, self._executor.waiting, self._executor.failing, reason, draining)
 
 

@@ -49,13 +49,14 @@ from gpuledger.ledger.stream import stream_info, stream_name
 from gpuledger.projection.replay import SKIPS, skipped_positions
 from gpuledger.runtime.clock import Clock, system_clock
 from gpuledger.runtime.settings import Servers
+from gpuledger.tools.applied_documents import DOCUMENT_SUBJECTS
 from gpuledger.tools.archive.due import ClosingPolicy, is_due
 from gpuledger.tools.archive.manifest import Manifest
 from gpuledger.tools.archive.store import NAME, Archive, changing
 from gpuledger.tools.archive.verify import verify_generation
 from gpuledger.tools.archive.write import write_generation
 from gpuledger.tools.errors import RequestError, ToolError
-from gpuledger.tools.log_restore import operator
+from gpuledger.tools.operators import operator
 from gpuledger.tools.queries.backend import all_projections
 from gpuledger.tools.reporting import Reporter
 
@@ -293,7 +294,8 @@ async def carried_messages(closed: Ledger) -> list[Message]:
     """What agents and services ask the log for, wherever it stands in it, in the order of the log.
 
     Agents ask for their newest orders, and whether names share a subject. Services read the positions that operators
-    skip, and deciders look for their own last event. Every fold passes over repeats, by their numbers.
+    skip, deciders look for their own last event, and who applies rules for those in force. Every fold passes over
+    repeats, by their numbers.
     """
     behind = closed.identity.behind
     skipped = set(await skipped_positions(closed))
@@ -303,8 +305,9 @@ async def carried_messages(closed: Ledger) -> list[Message]:
             found[message.data] = message
     orders = {message.subject: message async for message in _each(closed, behind, desired_devices_filter())}
     found |= {message.data: message for message in orders.values()}
-    for projection in all_projections():
-        last = await closed.last_sequence(source_filter(projection.source)) if projection.decides else ORIGIN
+    decisions = [source_filter(one.source) for one in all_projections() if one.decides]
+    for asked in (*decisions, *DOCUMENT_SUBJECTS):
+        last = await closed.last_sequence(asked)
         message_there = None if is_origin(last) else await closed.message_at(last)
         if message_there is not None:
             found[message_there.data] = message_there

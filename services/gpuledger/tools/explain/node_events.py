@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gpuledger.domain.health.entities import NODE_ENTITY, as_named, concerned
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.quarantine.inputs import variables
-from gpuledger.domain.quarantine.rules import FORCED, RulesInForce, Verdict
+from gpuledger.domain.quarantine.rules import RulesInForce, Verdict, names_of
 from gpuledger.events.device import DeviceDetached, DeviceHealthChanged, DeviceReportAccepted, JudgedReport
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.health import NodeHealthReported
@@ -61,12 +61,8 @@ class Report(NamedTuple):
     version: str
     max_age_s: int
     verdicts: tuple[Verdict, ...]
-
-    @property
-    def rulesets(self) -> list[str]:
-        """The rulesets that it matches, or that of reports which force a quarantine."""
-        matched = [one.ruleset for one in self.verdicts if one.matched]
-        return matched or ([FORCED] if self.refused is None and self.data.quarantine.force else [])
+    rulesets: tuple[str, ...] = ()
+    """What it counts for: the rulesets that it matches, or what its overrides make of these."""
 
 
 class Assessment(NamedTuple):
@@ -205,7 +201,9 @@ class NodeEvents:
             return Report(one, data, refused, "", 0, ())
         labels = self._labels
         verdicts = tuple(rules.verdicts(variables(event, data, lambda _node: labels, rules.event_fields)))
-        return Report(one, data, None, rules.document.digest, rules.document.max_event_age_s, verdicts)
+        matched = [rules.by_name[verdict.ruleset] for verdict in verdicts if verdict.matched]
+        names, document = tuple(names_of(matched, data)), rules.document
+        return Report(one, data, None, document.digest, document.max_event_age_s, verdicts, names)
 
 
 def _is_no_earlier(end: Recorded, span: Span) -> bool:

@@ -26,6 +26,17 @@ from gpuledger.events.maintenance import (
 )
 from gpuledger.events.payload import Payload
 from gpuledger.events.quarantine import NodeFaultAssessed, QuarantineBreakerReset
+from gpuledger.events.remediation import (
+    RemediationAssessed,
+    RemediationAttentionRequested,
+    RemediationCancelled,
+    RemediationCreated,
+    RemediationFinished,
+    RemediationObjectDeleted,
+    RemediationRequested,
+    RemediationRetryRequested,
+    RemediationSuperseded,
+)
 from gpuledger.tools.explain.node_events import NodeEvents, Recorded, Span
 
 Document = dict[str, Any]
@@ -44,6 +55,15 @@ _NAMES: Final[dict[type[Payload], str]] = {
     NodeDrainTimedOut: "drain timed out",
     NodeDrainFinished: "drained",
     NodeDrainSuperseded: "drain ended",
+    RemediationAssessed: "remedy assessed",
+    RemediationRequested: "remedy requested",
+    RemediationCreated: "remedy created",
+    RemediationFinished: "remedy finished",
+    RemediationCancelled: "remedy cancelled",
+    RemediationSuperseded: "remedy not created",
+    RemediationAttentionRequested: "needs attention",
+    RemediationRetryRequested: "retry requested",
+    RemediationObjectDeleted: "remedy object deleted",
 }
 """What a hop is called; one of another type is called as its event."""
 
@@ -57,12 +77,23 @@ def chain(events: NodeEvents, span: Span) -> list[Document]:
         found |= _with_verdict(events, cause)
         if (assessment := events.assessed.get(cause.event.id)) is not None:
             found[assessment.recorded.event.id] = assessment.recorded
-    found |= _followed(events, [request])
+    found |= _followed(events, [request, *_retries(events, span)])
     if span.end is not None:
         healthy = events.by_id.get(span.end.event.causation_id or "")
         found |= {} if healthy is None else _with_verdict(events, healthy)
         found |= _followed(events, [span.end])
     return _in_order(events, found)
+
+
+def _retries(events: NodeEvents, span: Span) -> Iterator[Recorded]:
+    """What operators have had tried again while the request was in force: nothing that happened led to that."""
+    is_in_force = False
+    for one in events.about():
+        if one is span.end:
+            return
+        is_in_force = is_in_force or one is span.request
+        if is_in_force and isinstance(one.event.data, RemediationRetryRequested):
+            yield one
 
 
 def joined(events: NodeEvents, span: Span, hops: list[Document]) -> list[Document]:
@@ -136,6 +167,19 @@ def _hops(events: NodeEvents, found: list[Recorded]) -> Iterator[Document]:
         before = one
 
 
+def _remedy_detail(data: Payload) -> str:
+    match data:
+        case RemediationRequested():
+            return f"{data.remedy}: {data.object.kind}/{data.object.name}"
+        case RemediationFinished():
+            return ": ".join(filter(None, (data.result, data.message)))
+        case RemediationAttentionRequested():
+            return f"{data.reason}: {data.message}"
+        case RemediationRetryRequested():
+            return data.reason
+    return ""
+
+
 def _name(events: NodeEvents, one: Recorded) -> str:
     data = one.event.data
     if isinstance(data, NodeHealthReported | DeviceHealthChanged):
@@ -173,7 +217,7 @@ def _detail(data: Payload) -> str:
         case NodeIsolationFailed() | NodeIsolationSuperseded() | NodeDrainSuperseded():
             text = ": ".join(filter(None, (data.reason, data.message)))
         case _:
-            text = ""
+            text = _remedy_detail(data)
     return text
 
 

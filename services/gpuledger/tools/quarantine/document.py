@@ -12,7 +12,7 @@ from gpuledger.domain.quarantine.rules import problems
 from gpuledger.edge.kube.schema.object_names import label_value_problem, qualified_name_problem
 from gpuledger.events.maintenance import Drain
 from gpuledger.events.quarantine import BreakerLimits, DrainScope, QuarantineRulesApplied
-from gpuledger.tools.document_forms import Duration, Entries, Form, digest_of
+from gpuledger.tools.document_forms import Duration, Entries, Form, RulesForm
 
 ENTRIES: Final = Entries("ruleSets")
 _OF_ANOTHER_PRODUCT: Final = "MaxPercentageOfNodesToCordon"
@@ -97,11 +97,17 @@ class _Breaker(Form):
     duration: Duration = BreakerLimits().window_s
 
 
-class _Document(Form):
+class _Document(RulesForm):
     kind: Literal["QuarantineRules"]
-    max_event_age: Duration = 600
     circuit_breaker: _Breaker = _Breaker.model_construct()
     rule_sets: list[_Ruleset] = Field(default=[])
+
+    def content(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {
+            "rulesets": [one.ruleset() for one in self.rule_sets],
+            "breaker": {"percentage": self.circuit_breaker.percentage, "window_s": self.circuit_breaker.duration},
+        }
 
 
 def parse(text: bytes, file: str) -> QuarantineRulesApplied:
@@ -110,25 +116,12 @@ def parse(text: bytes, file: str) -> QuarantineRulesApplied:
     Raises:
         RequestError: something is wrong with them.
     """
-    return ENTRIES.read(
-        text,
-        file,
-        lambda raw: _recorded(_Document.model_validate(raw), file),
-        lambda document: [*problems(document), *_problems_of_names(document)],
-    )
+    return ENTRIES.read(text, file, _Document, QuarantineRulesApplied, _problems)
 
 
-def _recorded(form: _Document, file: str) -> QuarantineRulesApplied:
-    content = {
-        "rulesets": [one.ruleset() for one in form.rule_sets],
-        "breaker": {"percentage": form.circuit_breaker.percentage, "window_s": form.circuit_breaker.duration},
-        "max_event_age_s": form.max_event_age,
-    }
-    return QuarantineRulesApplied.model_validate({**content, "digest": digest_of(content), "file": file})
-
-
-def _problems_of_names(document: QuarantineRulesApplied) -> Iterator[str]:
-    """What Kubernetes would not take."""
+def _problems(document: QuarantineRulesApplied) -> Iterator[str]:
+    """What no rule can be, and then what Kubernetes would not take."""
+    yield from problems(document)
     for at, one in enumerate(document.rulesets):
         place = f"ruleSets[{at}] {one.name!r}"
         for taint in one.taints:

@@ -6,7 +6,6 @@ from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.domain.maintenance.drain_modes import summary
 from gpuledger.domain.quarantine.rows import HELD, OVERRIDDEN, NodeFault
 from gpuledger.domain.quarantine.state import Quarantine
-from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.position import Position
 from gpuledger.events.quarantine import (
     QUARANTINE,
@@ -14,17 +13,16 @@ from gpuledger.events.quarantine import (
     QuarantineRulesApplied,
     QuarantineRuleset,
 )
-from gpuledger.ledger.api import Outgoing
-from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.tools.applied_documents import Applied, apply_document
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.log_restore import operator
-from gpuledger.tools.queries.backend import Backend, bring_current, load_state
+from gpuledger.tools.operators import record
+from gpuledger.tools.queries.backend import Backend, current
 from gpuledger.tools.queries.found_rows import RowDict
 
 
-async def apply(backend: Backend, document: QuarantineRulesApplied) -> Position:
-    """Record a document that was checked; its rules are in force from the position that this returns."""
-    return await _record(backend, document)
+async def apply(backend: Backend, document: QuarantineRulesApplied) -> Applied:
+    """Put the rules of a document that was checked into force, unless they are."""
+    return await apply_document(backend, document, QUARANTINE)
 
 
 async def reset(backend: Backend, reason: str) -> Position:
@@ -35,20 +33,12 @@ async def reset(backend: Backend, reason: str) -> Position:
     """
     if not (await current_state(backend)).is_open():
         raise RequestError("The circuit breaker is closed", "There is nothing to reset")
-    return await _record(backend, QuarantineBreakerReset(reason=reason))
-
-
-async def _record(backend: Backend, data: QuarantineRulesApplied | QuarantineBreakerReset) -> Position:
-    event = Event(random_id(), operator(), data.TYPE, QUARANTINE, system_clock(), data, random_id(), 1)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return backend.ledger.generations.position(receipt.sequence)
+    return await record(backend.ledger, QUARANTINE, QuarantineBreakerReset(reason=reason))
 
 
 async def current_state(backend: Backend) -> Quarantine:
     """The rules, faults, requests and breaker of now."""
-    await bring_current(backend, [HealthProjection()])
-    state = Quarantine()
-    await load_state(backend, state)
+    state: Quarantine = await current(backend, HealthProjection())
     return state
 
 

@@ -23,7 +23,7 @@ from gpuledger.domain.table import Table
 from gpuledger.events.position import Offset, order
 from gpuledger.projection.definition import Projection
 from gpuledger.readmodels.projections import AvailabilityProjection
-from gpuledger.tools.queries.backend import Backend, bring_current, folded, folded_past, load_state
+from gpuledger.tools.queries.backend import Backend, current, folded, folded_past
 from gpuledger.tools.queries.found_rows import RowDict
 
 
@@ -34,10 +34,7 @@ async def current_availability(backend: Backend, *, without: Collection[str] = (
         backend: the servers.
         without: names of tables that the caller does not need.
     """
-    projection = AvailabilityProjection()
-    await bring_current(backend, [projection])
-    state: Availability = projection.new_state()
-    await load_state(backend, state, without=without)
+    state: Availability = await current(backend, AvailabilityProjection(), without=without)
     return state
 
 

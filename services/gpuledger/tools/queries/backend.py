@@ -181,6 +181,14 @@ async def load_state(backend: Backend, state: HasTables, *, without: Collection[
             table.load(rows)
 
 
+async def current(backend: Backend, projection: Projection, *, without: Collection[str] = ()) -> Any:  # noqa: ANN401
+    """A projection's state of now, which must never be written; see `bring_current` and `load_state`."""
+    await bring_current(backend, [projection])
+    state = projection.new_state()
+    await load_state(backend, state, without=without)
+    return state
+
+
 async def folded(backend: Backend, projection: Projection, until: Offset | None = None) -> Fold:
     """A fold of the log in memory, up to a sequence or its head."""
     target = await backend.ledger.head() if until is None else until

@@ -21,7 +21,7 @@ from gpuledger.events.position import order
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.tools.errors import ToolError
-from gpuledger.tools.queries.backend import Backend, bring_current, folded, load_state
+from gpuledger.tools.queries.backend import Backend, current, folded
 from gpuledger.tools.queries.devices import RecordedEvent, recorded_events_of_each
 from gpuledger.tools.queries.named_events import assignments_to, messages_about
 from gpuledger.tools.queries.pool_name import PoolName
@@ -32,10 +32,7 @@ BOOKKEEPING: Final = (rows.POOL_TALLY.name, rows.DEVICE_PROBLEM.name, rows.POOL_
 
 async def current_pools(backend: Backend) -> PoolFacts:
     """Pools, devices and assignments of now, and the pods that request units."""
-    projection = PoolsProjection()
-    await bring_current(backend, [projection])
-    state: PoolFacts = projection.new_state()
-    await load_state(backend, state, without=BOOKKEEPING)
+    state: PoolFacts = await current(backend, PoolsProjection(), without=BOOKKEEPING)
     return state
 
 

@@ -9,7 +9,7 @@ from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.remediation.rules import problems
 from gpuledger.edge.kube.schema.object_names import dns_label_problem
 from gpuledger.events.remediation import AttemptLimits, RemediationRulesApplied
-from gpuledger.tools.document_forms import Duration, Entries, Form, digest_of
+from gpuledger.tools.document_forms import Duration, Entries, Form, RulesForm
 
 ENTRIES: Final = Entries("remedies")
 TIMEOUT_DEFAULT_S: Final = 3600
@@ -71,11 +71,17 @@ class _Attempts(Form):
     period: Duration = AttemptLimits().period_s
 
 
-class _Document(Form):
+class _Document(RulesForm):
     kind: Literal["RemediationRules"]
-    max_event_age: Duration = 600
     attempts: _Attempts = _Attempts.model_construct()
     remedies: list[_Remedy] = Field(default=[])
+
+    def content(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {
+            "remedies": [one.remedy() for one in self.remedies],
+            "attempts": {"count": self.attempts.max, "period_s": self.attempts.period},
+        }
 
 
 def parse(text: bytes, file: str) -> RemediationRulesApplied:
@@ -84,25 +90,12 @@ def parse(text: bytes, file: str) -> RemediationRulesApplied:
     Raises:
         RequestError: something is wrong with them.
     """
-    return ENTRIES.read(
-        text,
-        file,
-        lambda raw: _recorded(_Document.model_validate(raw), file),
-        lambda document: [*problems(document), *_problems_of_names(document)],
-    )
+    return ENTRIES.read(text, file, _Document, RemediationRulesApplied, _problems)
 
 
-def _recorded(form: _Document, file: str) -> RemediationRulesApplied:
-    content = {
-        "remedies": [one.remedy() for one in form.remedies],
-        "attempts": {"count": form.attempts.max, "period_s": form.attempts.period},
-        "max_event_age_s": form.max_event_age,
-    }
-    return RemediationRulesApplied.model_validate({**content, "digest": digest_of(content), "file": file})
-
-
-def _problems_of_names(document: RemediationRulesApplied) -> Iterator[str]:
-    """What Kubernetes would not take."""
+def _problems(document: RemediationRulesApplied) -> Iterator[str]:
+    """What no remedy can be, and then what Kubernetes would not take."""
+    yield from problems(document)
     for at, one in enumerate(document.remedies):
         problem = dns_label_problem(one.resource)
         if problem is not None:

@@ -2,38 +2,81 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import NamedTuple
 
 import orjson
 
 from gpuledger.deciders.remediation.projection import RemediationProjection
-from gpuledger.domain.remediation.rows import ATTENTION, HEALTHY, SUPERSEDED, WAITING, Remediation, RemediationFault
+from gpuledger.domain.remediation.rows import (
+    ATTENTION,
+    HEALTHY,
+    SUPERSEDED,
+    WAITING,
+    Remediation,
+    RemediationFault,
+    RemediationNode,
+)
 from gpuledger.domain.remediation.state import Remediations
-from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.position import Position
-from gpuledger.events.remediation import REMEDIATION, RemediationRulesApplied
-from gpuledger.ledger.api import Outgoing
-from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.events.remediation import REMEDIATION, RemediationRetryRequested, RemediationRulesApplied
+from gpuledger.tools.applied_documents import Applied, apply_document
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.log_restore import operator
-from gpuledger.tools.queries.backend import Backend, bring_current, load_state
+from gpuledger.tools.operators import record
+from gpuledger.tools.queries.backend import Backend, current
 from gpuledger.tools.queries.found_rows import RowDict
 
 ID_SHOWN_MIN = 4
 """How many characters of an id are enough to ask for it, if no other begins so."""
 
 
-async def apply(backend: Backend, document: RemediationRulesApplied) -> Position:
-    """Record a document that was checked; its remedies are in force from the position that this returns."""
-    event = Event(random_id(), operator(), document.TYPE, REMEDIATION, system_clock(), document, random_id(), 1)
-    (receipt,) = await backend.ledger.publish_many([Outgoing(nats_subject_of(event), event.id, encode(event))])
-    return backend.ledger.generations.position(receipt.sequence)
+class Retry(NamedTuple):
+    """Another attempt for the faults of a node, or of a remediation: how many they are, and where it was recorded."""
+
+    node: str
+    remediation: str | None
+    faults: int
+    recorded: Position | None
+
+
+async def apply(backend: Backend, document: RemediationRulesApplied) -> Applied:
+    """Put the remedies of a document that was checked into force, unless they are."""
+    return await apply_document(backend, document, REMEDIATION)
+
+
+async def retry(backend: Backend, given: str, reason: str) -> Retry:
+    """Record that the remedies of a node, or one of an id, may be tried again.
+
+    Raises:
+        RequestError: there is no such node and no such remediation, or no fault of it waits for a person.
+    """
+    found = retried(await current_state(backend), given)
+    data = RemediationRetryRequested(remediation=found.remediation, reason=reason)
+    return found._replace(recorded=await record(backend.ledger, found.node, data))
+
+
+def retried(state: Remediations, given: str) -> Retry:
+    """What may be tried again for a node or an id; raises as `retry` does."""
+    is_node = given in state.node.rows
+    one = None if is_node else _one(state, given, f"There is neither a node nor a remediation {given}")
+    node = given if one is None else one.node
+    standing = state.standing(node)
+    faults = [row for row in standing if one is None or row.remediation == one.intent]
+    count = sum(state.may_be_retried(row) for row in faults)
+    if not count:
+        what = f"No fault of {node} waits for a person" if one is None else f"No fault waits for a person after {given}"
+        raise RequestError(what, _hint(state, node))
+    return Retry(node, None if one is None else one.intent, count, None)
+
+
+def _hint(state: Remediations, node: str) -> str:
+    if state.not_drained(node):
+        return f"Its drain was given up: ask for it again with `gpuledger node drain {node}`"
+    return "`gpuledger remediation list` has what each node waits for"
 
 
 async def current_state(backend: Backend) -> Remediations:
     """The remedies, faults and remediations of now."""
-    await bring_current(backend, [RemediationProjection()])
-    state = Remediations()
-    await load_state(backend, state)
+    state: Remediations = await current(backend, RemediationProjection())
     return state
 
 
@@ -98,12 +141,16 @@ def one_row(state: Remediations, given: str) -> RowDict:
     Raises:
         RequestError: there is none, or more than one.
     """
+    return remediation_row(_one(state, given, f"There is no remediation {given}"))
+
+
+def _one(state: Remediations, given: str, otherwise: str) -> Remediation:
     found = [row for row in state.remediation.rows.values() if row.intent == given or row.intent.startswith(given)]
     if len(given) < ID_SHOWN_MIN or not found:
-        raise RequestError(f"There is no remediation {given}", "`gpuledger remediation list` has their ids")
+        raise RequestError(otherwise, "`gpuledger remediation list` has the nodes and the ids")
     if len(found) > 1:
         raise RequestError(f"{len(found)} remediations have an id that begins with {given}", "Give more of it")
-    return remediation_row(found[0])
+    return found[0]
 
 
 def _unrequested(state: Remediations) -> Iterator[tuple[str, datetime, RowDict]]:
@@ -134,9 +181,16 @@ def _reason(state: Remediations, fault: RemediationFault) -> str:
         return f"{what}; the document in force has no remedy for {fault.custom_action or fault.action}"
     if not fault.is_accepted:
         return f"{what}; a ruleset has still to request its drain, or another report has to come"
+    return f"{what}; {_lacks(node)}"
+
+
+def _lacks(node: RemediationNode | None) -> str:
+    """What a node that is set aside for a fault is not yet."""
     if node is None or not (node.is_applied and node.keeps_pods_away):
-        return f"{what}; the node is not cordoned yet"
-    return f"{what}; the node is not drained yet" if not node.is_aside() else f"{what}; another remedy is under way"
+        return "the node is not cordoned yet"
+    if node.is_given_up():
+        return f"the drain of the node was given up: ask for it again with `gpuledger node drain {node.node}`"
+    return "another remedy is under way" if node.is_aside() else "the node is not drained yet"
 
 
 def _empty(node: str, remedy: str | None, state: str) -> RowDict:

@@ -17,6 +17,7 @@ from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.queries.backend import Backend, bring_current
 from gpuledger.tools.queries.found_rows import RowDict
 from gpuledger.tools.queries.moments import sequence_of
+from gpuledger.tools.whatif.card_holders import HeldUnit, Moment, PodNames, holders_at
 from gpuledger.tools.whatif.quarantine_replay import (
     Compared,
     HypotheticalQuarantine,
@@ -25,29 +26,19 @@ from gpuledger.tools.whatif.quarantine_replay import (
     compared,
 )
 
+UNCLEAR: Final = "stays: the ledger does not say whether it held the card"
+
 PODS_ASKED_MAX: Final = 10_000
 """For how many nodes set aside the pods are counted, the first ones."""
 
-_PODS: Final = """
-    SELECT DISTINCT asked.place, history.namespace, history.pod, history.device
+_UNITS: Final = """
+    SELECT DISTINCT asked.place, history.namespace, history.pod, history.allocation, history.device,
+        history.claim, history.driver, history.pool, history.valid_from
     FROM unnest(%(places)s::int[], %(nodes)s::text[], %(times)s::timestamptz[]) AS asked (place, node, at)
     JOIN gpuledger_live.container_allocation_history AS history
         ON history.node = asked.node AND history.valid_from <= asked.at
         AND (history.valid_to IS NULL OR history.valid_to > asked.at)
 """
-
-
-class _Pod(NamedTuple):
-    """A pod by its names, and a device of the node that it had."""
-
-    namespace: str
-    pod: str
-    device: str
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Which pod it is."""
-        return self.namespace, self.pod
 
 
 class QuarantineAnswer(NamedTuple):
@@ -78,20 +69,26 @@ async def what_if_quarantine(
             fold.waiting.take_returned()
             advance.to(events_up_to(fold.sequence))
     found = list(compared(hypothetical.set_aside.rows, was.rows))
-    pods = await _pods(backend, found)
-    rows = [_row(one, pods.get(at, [])) for at, one in enumerate(found)]
+    units = await _units(backend, found)
+    moments = {
+        at: Moment(one.node, one.would.since, one.would.drain.devices, units.get(at, []))
+        for at, one in enumerate(found)
+        if one.would is not None and one.would.drain is not None and one.would.drain.devices
+    }
+    holders = await holders_at(backend, moments)
+    rows = [_row(one, units.get(at, []), holders.get(at, {})) for at, one in enumerate(found)]
     return QuarantineAnswer(rows, _notes(document, hypothetical))
 
 
-def _row(one: Compared, pods: list[_Pod]) -> RowDict:
+def _row(one: Compared, units: list[HeldUnit], holders: dict[PodNames, bool]) -> RowDict:
     would = one.would
     return {
         "node": one.node,
         "would": one.would and one.would.ruleset,
         "would_since": one.would and one.would.since,
         "would_until": one.would and one.would.until,
-        "pods": len({one.names for one in pods}) if would else None,
-        "drained": None if would is None or would.drain is None else _drained(would.drain, pods),
+        "pods": len({one.names for one in units}) if would else None,
+        "drained": None if would is None or would.drain is None else _drained(would.drain, units, holders),
         "was": one.was and one.was.ruleset,
         "was_since": one.was and one.was.since,
         "was_until": one.was and one.was.until,
@@ -113,19 +110,22 @@ def _notes(document: QuarantineRulesApplied, hypothetical: HypotheticalQuarantin
     return notes
 
 
-def _drained(drain: Drain, pods: list[_Pod]) -> list[str]:
+def _drained(drain: Drain, units: list[HeldUnit], holders: dict[PodNames, bool]) -> list[str]:
     """The pods that a drain would have concerned, each with its mode; those of system namespaces stay.
 
-    Which cards MIG instances and devices of claims are is not looked up: only who had a card itself is found.
+    Where the ledger does not say whether a pod held a card that is drained, it would have stayed, and is shown.
     """
-    held = [one for one in pods if not drain.devices or one.device in drain.devices]
-    hit = sorted({one.names for one in held if not is_untouched(one.namespace)})
-    shown = [f"{namespace}/{pod} ({mode_of(drain, namespace)})" for namespace, pod in hit[:PODS_LISTED_MAX]]
+    pods = holders if drain.devices else dict.fromkeys((one.names for one in units), True)
+    hit = sorted(names for names in pods if not is_untouched(names[0]))
+    shown = [
+        f"{namespace}/{pod} ({mode_of(drain, namespace) if pods[namespace, pod] else UNCLEAR})"
+        for namespace, pod in hit[:PODS_LISTED_MAX]
+    ]
     return [*shown, *([f"{len(hit) - PODS_LISTED_MAX} more"] if len(hit) > PODS_LISTED_MAX else [])]
 
 
-async def _pods(backend: Backend, found: Sequence[Compared]) -> dict[int, list[_Pod]]:
-    """By place, the pods that had devices of the node when it would have been set aside."""
+async def _units(backend: Backend, found: Sequence[Compared]) -> dict[int, list[HeldUnit]]:
+    """By place, the units that pods had of the node when it would have been set aside."""
     asked = [(at, one.would) for at, one in enumerate(found) if one.would is not None][:PODS_ASKED_MAX]
     if not asked:
         return {}
@@ -136,8 +136,8 @@ async def _pods(backend: Backend, found: Sequence[Compared]) -> dict[int, list[_
         "times": [one.since for _, one in asked],
     }
     async with connect(backend.database_url, application_name="gpuledger what-if", settings=READ_ONLY) as connection:
-        cursor = await connection.execute(_PODS.encode(), arguments)
-        pods: dict[int, list[_Pod]] = {}
-        for place, *of_pod in await cursor.fetchall():
-            pods.setdefault(int(place), []).append(_Pod(*of_pod))
-        return pods
+        cursor = await connection.execute(_UNITS.encode(), arguments)
+        units: dict[int, list[HeldUnit]] = {}
+        for place, *of_unit in await cursor.fetchall():
+            units.setdefault(int(place), []).append(HeldUnit(*of_unit))
+        return units

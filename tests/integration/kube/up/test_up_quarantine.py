@@ -11,7 +11,6 @@ from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.envelope import Event
 from gpuledger.ledger.jetstream import connect_ledger
 from gpuledger.runtime.clock import system_clock
-from support.paths import ROOT
 from support.projections import publish
 from support.quarantine import GPU_FATAL, reported
 from support.up import Up, gpuledger
@@ -20,7 +19,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.embedded_only("`gpuledger up` brings its own API server")
 
 FLEET: Final = ("--fleet", "nodes=3,gpus=2", "--speed", "600")
-RULES: Final = str(ROOT / "examples" / "quarantine-rules.yaml")
+RULES: Final = "examples/quarantine-rules.yaml"
 
 
 async def run(up: Up, *args: str) -> str:
@@ -53,7 +52,9 @@ async def test_rules_set_a_node_aside_until_it_is_healthy(up: Up, client: KubeCl
         (status,) = orjson.loads(await run(up, "quarantine", "status", "-o", "json"))
         return bool(status["nodes"] == 3)
 
-    await run(up, "quarantine", "apply", "-f", RULES)
+    found = orjson.loads(await run(up, "quarantine", "rules", "-o", "json"))
+    assert {one["file"] for one in found} == {RULES}, "the first start of a fleet puts the example into force"
+    assert f"rules    {RULES}, in force from 1/1 on" in up.printed
     await eventually(sees_all_nodes)
     await report(up, node, 1, healthy=False)
     await eventually(is_cordoned)

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.domain.maintenance.drain_modes import SYSTEM_NAMESPACES, mode_of
-from gpuledger.edge.nodewriter.drain_plan import UNTOUCHED, Leaving, leaving, staying, times_out_at
+from gpuledger.edge.nodewriter.drain_plan import (
+    MAY_HOLD,
+    OF_A_FILE,
+    OF_DAEMON_SET,
+    UNTOUCHED,
+    Leaving,
+    leaving,
+    staying,
+    times_out_at,
+)
 from gpuledger.events.maintenance import PODS_LISTED_MAX, Drain, OwnedDrain
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -33,6 +42,11 @@ def patterned(namespaces: str, mode: str) -> dict[str, str]:
 
 
 IMMEDIATE = owned(mode="Immediate")
+HELD_BY: dict[str, bool | None] = {"holder": True, "other": False, "unclear": None}
+
+
+def of_device(found: Any, devices: Any) -> bool | None:
+    return HELD_BY[found["metadata"]["name"]] if set(devices) == {"GPU-a"} else False
 
 
 @pytest.mark.parametrize(
@@ -100,15 +114,38 @@ def test_a_pod_is_deleted_in_one_mode_alone(drains: list[OwnedDrain], after_s: i
 
 def test_pods_of_untouched_namespaces_stay_and_are_shown() -> None:
     found = [pod("b", "gpuledger"), pod("a", "gpuledger"), pod("c"), pod("d", "gpuledger", **of("DaemonSet"))]
-    assert [(one.pod, one.state) for one in staying(found, "n1", OWN)] == [("a", UNTOUCHED), ("b", UNTOUCHED)]
-    assert len(staying([pod(f"p{number}", "gpuledger") for number in range(40)], "n1", OWN)) == PODS_LISTED_MAX
+    assert [(one.pod, one.state) for one in staying(found, "n1", [IMMEDIATE], OWN)] == [
+        ("a", UNTOUCHED),
+        ("b", UNTOUCHED),
+    ]
+    many = [pod(f"p{number}", "gpuledger") for number in range(40)]
+    assert len(staying(many, "n1", [IMMEDIATE], OWN)) == PODS_LISTED_MAX
 
 
-HELD_BY: dict[str, bool | None] = {"holder": True, "other": False, "unclear": None}
+GPU: dict[str, Any] = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+ON_N1: dict[str, Any] = {"spec": {"nodeName": "n1", **GPU}}
 
 
-def of_device(found: Any, devices: Any) -> bool | None:
-    return HELD_BY[found["metadata"]["name"]] if set(devices) == {"GPU-a"} else False
+@pytest.mark.parametrize(
+    ("found", "drain", "state"),
+    [
+        (pod("p", **ON_N1, **of("DaemonSet")), IMMEDIATE, OF_DAEMON_SET),
+        (pod("p", "kube-system", **ON_N1, **of("DaemonSet")), IMMEDIATE, OF_DAEMON_SET),
+        (pod("p", **of("DaemonSet")), IMMEDIATE, None),
+        (pod("p", **ON_N1), IMMEDIATE, None),
+        (pod("p", **ON_N1, **of("DaemonSet"), status={"phase": "Failed"}), IMMEDIATE, None),
+        (pod("p", **ON_N1, metadata={"annotations": {"kubernetes.io/config.mirror": "h"}}), IMMEDIATE, OF_A_FILE),
+        (pod("holder", **of("DaemonSet")), owned(devices=["GPU-a"]), OF_DAEMON_SET),
+        (pod("unclear", **of("DaemonSet")), owned(devices=["GPU-a"]), MAY_HOLD),
+        (pod("other", **ON_N1, **of("DaemonSet")), owned(devices=["GPU-a"]), None),
+    ],
+)
+def test_a_pod_that_comes_back_and_holds_a_drained_device_is_shown(
+    found: dict[str, Any], drain: OwnedDrain, state: str | None
+) -> None:
+    shown = staying([found], "n1", [drain], OWN, of_device)
+    assert [one.state for one in shown] == ([] if state is None else [state])
+    assert [one.uid for one in leaving([found], "n1", [drain], OWN, of_device) if state] == []
 
 
 @pytest.mark.parametrize(
@@ -143,6 +180,15 @@ def test_pods_that_were_evicted_after_a_time_out_get_the_same_time_to_go() -> No
     assert times_out_at([owned(timeout_s=60, mode="DeleteAfterTimeout")]) == NOW + timedelta(seconds=120)
     both = [owned(timeout_s=60), owned("b", timeout_s=90)]
     assert times_out_at(both) == NOW + timedelta(seconds=90)
+
+
+@pytest.mark.parametrize(("begun_s", "deleted_s"), [(0, 120), (30, 120), (60, 120), (90, 150), (1000, 1060)])
+def test_a_budget_has_its_time_from_when_the_drain_began(begun_s: int, deleted_s: int) -> None:
+    drains = [owned(mode="DeleteAfterTimeout", timeout_s=60)]
+    begun = {"a": NOW + timedelta(seconds=begun_s)}
+    (found,) = leaving([pod()], "n1", drains, (), begun=begun)
+    assert found.evict_at == NOW + timedelta(seconds=60)
+    assert found.delete_at == times_out_at(drains, begun) == NOW + timedelta(seconds=deleted_s)
 
 
 MIRROR_POD = {"metadata": {"annotations": {"kubernetes.io/config.mirror": ""}}}

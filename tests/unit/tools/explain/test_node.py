@@ -282,3 +282,14 @@ def test_an_agents_report_on_a_card_has_the_hop_of_its_acceptance() -> None:
     story.add(NodeMaintenanceReleased(owner="health/fatal", reason="Healthy"), "/services/health", 2, healthy)
     (ended,) = node_document(NODE, "now", story.recorded)["requests"]
     assert hops(ended["hops"])[-3:] == [("healthy", 4), ("accepted", 3), ("released", 2)]
+
+
+def test_a_report_that_overrides_the_drain_is_explained_by_the_request_of_its_own_owner() -> None:
+    story, owner = Story(), f"health/{FATAL_RULESET['name']} (drain forced)"
+    data = rules(FATAL_RULESET)
+    story.add(data, "/operators/eva", 0)
+    story.add(labelled(), "/watchers/nodes", 1)
+    report = story.add(reported("0", drain={"force": True}), "/nodes/n1/agent", 1)
+    story.set_aside(owner, "/services/health", report, rules=data.digest)
+    (found,) = node_document(NODE, "now", story.recorded)["reports"]
+    assert (found["outcome"], found["event"]) == ("Acted", report.id)
