@@ -23,14 +23,14 @@ from bench.processes import percentile_ms
 from bench.report import Figure
 from gpuledger.cli.get.nouns import DEVICES
 from gpuledger.cli.render import Output
-from gpuledger.db.readonly import read_only
 from gpuledger.ledger.connect import connected
 from gpuledger.ledger.partition_size import log_size
 from gpuledger.ledger.stream import stream_info, stream_name
 from gpuledger.local.servers.nats import NatsServer
 from gpuledger.runtime.settings import OBJECTS_URL
 from gpuledger.tools.queries.backend import Backend
-from gpuledger.tools.queries.rows import ROWS_SETTINGS, RowFilter, rows_as_recorded, rows_at
+from gpuledger.tools.queries.halves import all_rows_at
+from gpuledger.tools.queries.rows import RowFilter, rows_as_recorded
 from gpuledger.tools.timeline import device_timeline
 
 CHILD = Path(__file__).with_name("starting_rows.py")
@@ -85,8 +85,7 @@ async def _commands(data: Past) -> list[Asked]:
 
 async def _at(backend: Backend, at: str) -> object:
     shown = RowFilter(columns=DEVICES.view.needed(Output.TABLE))
-    async with read_only(backend.database_url, settings=ROWS_SETTINGS) as connection:
-        return await rows_at(connection, DEVICES.source, datetime.fromisoformat(at), shown)
+    return await all_rows_at(backend, DEVICES.source, datetime.fromisoformat(at), shown)
 
 
 async def _as_recorded(backend: Backend, position: str) -> object:

@@ -101,6 +101,7 @@ def test_facts_in_any_order_and_batches_with_restarts_between_them(
             store.restart()
         rest = rest[size:]
     assert store.rows == rows_of(folded(DEVICES, merged))
+    assert not store.fold.state.tables()["contradiction"].rows
     assert not [row for row in store.fold.state.tables()["installation"].rows.values() if row.valid_to is not None]
 
 
@@ -126,6 +127,21 @@ def test_lives_that_the_store_has_lost_stop_the_projection() -> None:
     store.rows["installation"].clear()
     with pytest.raises(BadEventError, match="have left memory, and are not in the store"):
         store.take(log[-1:])
+
+
+def test_contradictions_leave_memory_and_follow_what_comes_late() -> None:
+    crowd: list[Move] = [inserted("d1", "s1", 1), inserted("d2", "s1", 2), removed("d3", "s9", 3)]
+    late: list[Move] = [removed("d1", "s1", 4), removed("d2", "s1", 1.5), inserted("d3", "s9", 2.5)]
+    log = log_of(events_of([*crowd, *late]))
+    store = after_restart(log[: len(crowd)])
+    assert {row.kind for row in store.rows["contradiction"].values()} == {"two-devices-in-slot", "removed-not-inserted"}
+    for at in range(len(crowd), len(log)):
+        assert not store.fold.state.tables()["contradiction"].rows
+        store.take(log[at : at + 1])
+        store.write()
+        assert store.rows == rows_of(folded(DEVICES, log[: at + 1]))
+        store.restart()
+    assert [row.valid_to for row in store.rows["contradiction"].values() if row.kind == "two-devices-in-slot"] != [None]
 
 
 def test_a_fold_that_keeps_all_needs_nothing_read_back() -> None:

@@ -114,13 +114,17 @@ def _escaped(name: str) -> str:
     return token
 
 
-@lru_cache(maxsize=NAMES_KEPT_MAX)
 def unescape(token: str) -> str:
     """The name for an escaped token.
 
     Raises:
         SubjectError: `escape` does not produce this token.
     """
+    return token if _PLAIN(token) else _unescaped(token)
+
+
+@lru_cache(maxsize=NAMES_KEPT_MAX)
+def _unescaped(token: str) -> str:
     try:
         name = unquote(token, errors="strict")
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from gpuledger.domain.fact import Handlers, TableState, time_of_ns
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.device import DeviceAssignmentChanged
-from gpuledger.events.envelope import parse
+from gpuledger.events.envelope import Undecoded, parse
 from gpuledger.events.errors import EventError
 from gpuledger.events.position import Offset
 from gpuledger.events.subjects import SHARED, SUBJECT_TOKENS, parse_subject, unescape
@@ -79,9 +79,11 @@ class EventIndex(TableState):
     def __init__(self) -> None:
         self.events = Table(INDEXED_EVENT)
 
-    def add(self, sequence: Offset, subject: str, data: bytes, recorded_ns: int) -> None:
-        """Index a message of the log under its names, if it has any."""
-        names = indexed_names(subject, data)
+    def add(
+        self, sequence: Offset, subject: str, data: bytes, recorded_ns: int, event: Undecoded | None = None
+    ) -> None:
+        """Index a message of the log under its names, if it has any; `event` as `indexed_names` takes it."""
+        names = indexed_names(subject, data, event)
         if not names:
             return
         text = _text(data) if names[0].aggregate in KEPT else None
@@ -91,35 +93,36 @@ class EventIndex(TableState):
             self.events.put(IndexedEvent(name.digest, sequence))
 
 
-def indexed_names(subject: str, data: bytes) -> tuple[IndexedName, ...]:
+def indexed_names(subject: str, data: bytes, event: Undecoded | None = None) -> tuple[IndexedName, ...]:
     """What a message is about, first the name of its own; none where the index leaves it to the server.
 
-    Of a device's assignment to a pool this is the device, and the pool under `ASSIGNED`.
+    Of a device's assignment to a pool this is the device, and the pool under `ASSIGNED`. `event` is the message's
+    envelope, where somebody has parsed it.
     """
-    own = _own_name(subject, data)
+    own = _own_name(subject, data, event)
     if own is None:
         return ()
-    pool = _assigned_pool(data) if subject.endswith(_ASSIGNS) and own.aggregate == "device" else None
+    pool = _assigned_pool(data, event) if subject.endswith(_ASSIGNS) and own.aggregate == "device" else None
     return (own,) if pool is None else (own, IndexedName(ASSIGNED, pool))
 
 
-def _own_name(subject: str, data: bytes) -> IndexedName | None:
+def _own_name(subject: str, data: bytes, event: Undecoded | None) -> IndexedName | None:
     """None as well where the message cannot be read."""
     tokens = subject.split(".")
     if len(tokens) != SUBJECT_TOKENS or (tokens[4] != SHARED and tokens[3] not in INDEXED):  # most messages
         return None
     try:
         if tokens[4] == SHARED:
-            return IndexedName(tokens[3], parse(data).subject) if parse_subject(subject).id is None else None
+            return IndexedName(tokens[3], (event or parse(data)).subject) if parse_subject(subject).id is None else None
         unescape(tokens[2])
         return IndexedName(tokens[3], unescape(tokens[4]))
     except EventError:
         return None
 
 
-def _assigned_pool(data: bytes) -> str | None:
+def _assigned_pool(data: bytes, event: Undecoded | None) -> str | None:
     try:
-        pool = parse(data).data.get("pool")
+        pool = (event or parse(data)).data.get("pool")
     except EventError:
         return None
     return pool if isinstance(pool, str) else None

@@ -4,6 +4,7 @@ An outcome's id follows from its intent's, so one that is recorded again after a
 """
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -69,12 +70,18 @@ class OutcomeRecorder:
         Raises:
             EventRefusedError: the ledger will never take it.
         """
-        message = self._message(intent, outcome, part)
-        self._waiting[message] = None
+        await self._record([self._message(intent, outcome, part)])
+
+    async def record_all(self, outcomes: Iterable[tuple[RecordedIntent, Payload]]) -> None:
+        """Return once the ledger has all of them, each of another intent, in this order; raises as `record`."""
+        await self._record([self._message(intent, outcome, "") for intent, outcome in outcomes])
+
+    async def _record(self, messages: Sequence[Outgoing]) -> None:
+        self._waiting |= dict.fromkeys(messages)
         async with self._publishing:
-            if message in self._waiting:
-                messages, self._waiting = list(self._waiting), {}
-                await self._publish(messages)
+            if any(message in self._waiting for message in messages):
+                waiting, self._waiting = list(self._waiting), {}
+                await self._publish(waiting)
 
     def _message(self, intent: RecordedIntent, outcome: Payload, part: str) -> Outgoing:
         self._number += 1

@@ -205,8 +205,17 @@ class Projection:
     def follow_rules(self, state: Any, in_force: InForce) -> None:  # noqa: ANN401 - each has its own state
         """Called where a fold begins, and wherever another rule is enforced from there on."""
 
-    def read(self, state: Any, message: Message, generations: Generations) -> Decisions:  # noqa: ANN401, ARG002
-        """Called for every message, as it was recorded, before anything else becomes of it."""
+    def read(
+        self,
+        state: Any,  # noqa: ANN401, ARG002 - each has its own state
+        message: Message,  # noqa: ARG002
+        event: Undecoded | None,  # noqa: ARG002
+        generations: Generations,  # noqa: ARG002
+    ) -> Decisions:
+        """Called for every message, as it was recorded, before anything else becomes of it.
+
+        `event` is its envelope, None where that is not in order.
+        """
         return ()
 
     def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401, ARG002 - most projections keep all their rows

@@ -144,14 +144,14 @@ class Fold:
                 yield absent.touched
         raise BadEventError(self.projection.name, self._position, self._interrupted[2], ROWS_MISSING)
 
-    def _read(self, message: Message) -> None:
-        self.sequence = message.sequence
-        self._take_answers(message.subject, self.projection.read, message, self.generations)
+    def _read(self, checked: Checked) -> None:
+        message, self.sequence = checked.message, checked.message.sequence
+        self._take_answers(message.subject, self.projection.read, message, checked.event, self.generations)
 
     def _apply_next(self, checked: Checked) -> None:
         message = checked.message
         if self._reads:
-            self._read(message)
+            self._read(checked)
         is_skipped = message.sequence in self._skipped
         if not is_skipped and self._hearing.passes(checked, self._agreed) and checked.counts(self._numbers):
             self.events += 1

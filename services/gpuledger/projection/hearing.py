@@ -23,11 +23,11 @@ def is_ordinary(checked: Checked, numbers: LogNumbers | Seen, agreed: InForce | 
     return bool(checked.ordinary_type) and checked.counted_by is numbers and checked.checked_by is agreed
 
 
-def reading(batch: Iterable[Checked], heard: Sequence[Checked], read: Callable[[Message], None]) -> Iterator[Checked]:
+def reading(batch: Iterable[Checked], heard: Sequence[Checked], read: Callable[[Checked], None]) -> Iterator[Checked]:
     """The messages that are heard; each of the batch is read before any behind it is folded."""
     at, following = 0, [*heard, None]
     for checked in batch:
-        read(checked.message)
+        read(checked)
         if checked is following[at]:
             yield checked
             at += 1

@@ -17,6 +17,7 @@ from gpuledger.domain.health.rows import SPECS as HEALTH_SPECS
 from gpuledger.domain.health.rows import Health
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
+from gpuledger.events.envelope import Undecoded
 from gpuledger.events.position import Generations
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Decisions, Projection
@@ -26,8 +27,8 @@ class DevicesProjection(Projection):
     """Passports, installations, failures, errors, slots and contradictions, from `device.*` and `slot.*` events."""
 
     name = "devices"
-    version = 6
-    same_rows_as = (4, 5)
+    version = 7
+    same_rows_as = (4, 5, 6)
     specs = devices.SPECS
     handlers = {**devices.HANDLERS, **installations.HANDLERS}
     state_class = devices.Devices
@@ -118,9 +119,15 @@ class EventIndexProjection(Projection):
     reads = True
     state_class = event_index.EventIndex
 
-    def read(self, state: event_index.EventIndex, message: Message, generations: Generations) -> Decisions:  # noqa: ARG002
+    def read(
+        self,
+        state: event_index.EventIndex,
+        message: Message,
+        event: Undecoded | None,
+        generations: Generations,  # noqa: ARG002
+    ) -> Decisions:
         """Index the message, whatever becomes of it."""
-        state.add(message.sequence, message.subject, message.data, message.recorded_ns)
+        state.add(message.sequence, message.subject, message.data, message.recorded_ns, event)
         return ()
 
 

@@ -58,7 +58,7 @@ async def test_a_kill_at_any_step_deletes_a_blocked_pod_once(
         async with node_writer(maintainer.ledger, migrated_url, writing):
             await end()
             await until(maintainer, intent, NodeDrainFinished)
-        assert sorted(one for one in writing.deletions() if one in pods) == pods, "each has a backoff of its own"
+        assert sorted(one for one in writing.deletions() if one in pods) == pods
         asked = [one.data for one in await maintainer.outcomes(intent)]
         assert sorted(one.uid for one in asked if isinstance(one, NodePodDeletionRequested)) == sorted(uids)
     assert kill_at > STEPS

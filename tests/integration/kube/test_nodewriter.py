@@ -15,8 +15,9 @@ from gpuledger.events.maintenance import (
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
-from support.killing import SteppingClient, Steps
+from support.killing import SteppingClient, SteppingLedger, Steps
 from support.kube_proxy import KubeProxy, only
+from support.ledgers import DEADLINE_S
 from support.nodewriting import (
     ASIDE,
     PATIENT,
@@ -33,6 +34,10 @@ from support.waiting import eventually
 
 STEPS = 8
 """A writer asks whose the cluster is, reads and writes the Node, and records the outcome: two steps each."""
+
+
+STEPS_OF_RECORDING = 2
+"""Outcomes that are recorded together are published once."""
 
 
 async def test_a_node_is_set_aside_and_given_back(
@@ -73,6 +78,35 @@ async def test_a_kill_at_any_step_leads_to_each_transition_once(
             assert (await maintainer.spec(name))["unschedulable"] == isolation.unschedulable
             assert [type(one.data) for one in await maintainer.outcomes(intent)] == [NodeIsolationApplied]
     assert kill_at > STEPS
+
+
+async def test_the_outcomes_of_a_burst_are_recorded_together(
+    maintainer: Maintainer, migrated_url: str, writing: SteppingClient
+) -> None:
+    names, steps = [f"n{number}" for number in range(2 * QUICK.nodes_at_once_max)], Steps()
+    for name in names:
+        await maintainer.node(name)
+    intents = [await maintainer.ask(name, ASIDE) for name in names]
+    patient = replace(QUICK, outcomes_apart_s=DEADLINE_S)
+    stepping = SteppingLedger(maintainer.ledger, steps)
+    async with node_writer(stepping, migrated_url, writing, patient) as writer:
+        await settled(writer, maintainer.ledger)
+    assert steps.taken == STEPS_OF_RECORDING
+    assert [writing.patches(name) for name in names] == [1] * len(names)
+    assert [len(await maintainer.outcomes(intent)) for intent in intents] == [1] * len(names)
+
+
+async def test_outcomes_do_not_wait_for_more_than_may_wait(
+    maintainer: Maintainer, migrated_url: str, writing: SteppingClient
+) -> None:
+    names = [f"n{number}" for number in range(4)]
+    for name in names:
+        await maintainer.node(name)
+    intents = [await maintainer.ask(name, ASIDE) for name in names]
+    crowded = replace(QUICK, outcomes_waiting_max=1, outcomes_apart_s=0.01)
+    async with node_writer(maintainer.ledger, migrated_url, writing, crowded) as writer:
+        await settled(writer, maintainer.ledger)
+    assert [len(await maintainer.outcomes(intent)) for intent in intents] == [1] * len(names)
 
 
 async def test_who_loses_its_rows_acts_on_nothing_a_second_time(

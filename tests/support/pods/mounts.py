@@ -90,9 +90,10 @@ class PodFiles:
 
     async def _data(self, resource: Resource, name: str, how: Object) -> dict[str, bytes]:
         found = await self._client.get(resource, name, self._namespace)
-        data = {key: b64decode(value) for key, value in (found.get("data") or {}).items()}
-        if resource is CONFIG_MAPS:
-            data = {key: value.encode() for key, value in (found.get("data") or {}).items()}
+        is_text = resource is CONFIG_MAPS
+        data = {
+            key: value.encode() if is_text else b64decode(value) for key, value in (found.get("data") or {}).items()
+        }
         items = how.get("items")
         return {one["path"]: data[one["key"]] for one in items} if items else data
 

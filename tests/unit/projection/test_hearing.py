@@ -11,7 +11,7 @@ from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.decide import on_missing_rules
 from gpuledger.domain.devices.fold import Devices
 from gpuledger.events.device import DeviceFailed
-from gpuledger.events.envelope import Decoded
+from gpuledger.events.envelope import Decoded, Undecoded, parse
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Generations, Position, number_of
@@ -82,7 +82,9 @@ class Reading(DevicesProjection):
     def __init__(self) -> None:
         self.read_at: list[tuple[int, int]] = []
 
-    def read(self, state: Devices, message: Message, generations: Generations) -> Decisions:
+    def read(self, state: Devices, message: Message, event: Undecoded | None, generations: Generations) -> Decisions:
+        assert event is not None
+        assert event == parse(message.data)
         assert generations.has(Position(GENERATION, message.sequence))
         self.read_at.append((number_of(message.sequence), len(state.failure)))
         return ()

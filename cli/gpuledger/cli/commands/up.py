@@ -152,14 +152,13 @@ def _show_endpoints(settings: Settings, endpoints: "UpEndpoints") -> None:
     if settings.servers is None:
         lines += [f"  export NATS_URL={endpoints.nats_url}", f"  export DATABASE_URL={endpoints.database_url}", ""]
         lines += [f"  data     {settings.data_dir}"]
-    lines += [f"  metrics  {endpoints.telemetry_url}/metrics", f"  health   {endpoints.telemetry_url}/healthz", ""]
     if endpoints.rules is not None:
         file, since = endpoints.rules
-        lines[-1:] = [
+        lines += [
             f"  rules    {file}, in force from {since} on: a card's fault sets its node aside",
             "           (gpuledger quarantine rules|status; without them: up --no-rules)",
-            "",
         ]
+    lines += [f"  metrics  {endpoints.telemetry_url}/metrics", f"  health   {endpoints.telemetry_url}/healthz", ""]
     console = Console.standard()
     with quiet_pipe(console.out):
         console.out.write("\n".join(lines) + "\n")

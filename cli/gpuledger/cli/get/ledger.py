@@ -21,6 +21,7 @@ from gpuledger.projection.definition import Projection
 from gpuledger.runtime.garbage import seldom_collected
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
 from gpuledger.tools.queries.found_rows import RowDict
+from gpuledger.tools.queries.halves import all_rows_at
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
 from gpuledger.tools.queries.rows import (
     ROWS_SETTINGS,
@@ -28,7 +29,6 @@ from gpuledger.tools.queries.rows import (
     RowFilter,
     current_rows,
     rows_as_recorded,
-    rows_at,
 )
 
 PAUSE_S = 0.5
@@ -104,11 +104,10 @@ class TableQuery:
         if moment.recorded is not None:
             return await rows_as_recorded(backend, source, await sequence_of(backend, moment.recorded), row_filter)
         await bring_current(backend, named_projections([self.projection]))
-        at = moment.at
+        if moment.at is not None:
+            return await all_rows_at(backend, source, moment.at, row_filter)
 
         async def ask(connection: AsyncConnection) -> Sequence[RowDict]:
-            if at is not None:
-                return await rows_at(connection, source, at, row_filter)
             return await current_rows(connection, source, row_filter)
 
         return await read(backend, ask, application_name="gpuledger get", settings=ROWS_SETTINGS)

@@ -2,6 +2,7 @@
 
 from gpuledger.deciders.seals.decide import seal
 from gpuledger.domain.seals import chain
+from gpuledger.events.envelope import Undecoded
 from gpuledger.events.position import Generations
 from gpuledger.ledger.api import Message
 from gpuledger.ledger.identity import LedgerIdentity
@@ -28,6 +29,12 @@ class SealsProjection(Projection):
         """Start the chain where the generation before ended; through closed generations it goes on."""
         state.begin(identity.beginning)
 
-    def read(self, state: chain.Seals, message: Message, generations: Generations) -> Decisions:
+    def read(
+        self,
+        state: chain.Seals,
+        message: Message,
+        event: Undecoded | None,  # noqa: ARG002
+        generations: Generations,
+    ) -> Decisions:
         """Link the message, and seal the chain when it is long enough."""
         return seal(generations, state.link(message.sequence, message.subject, message.data), message)

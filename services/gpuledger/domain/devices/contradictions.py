@@ -1,7 +1,8 @@
 """Finds contradictions: overlapping installations, and insertions and removals that fit none. It never repairs them.
 
 Two installations overlap when each begins before the other ends; an open one has not ended. A late fact may end a
-contradiction, shorten it or show that there was none: the rows follow the installations.
+contradiction, shorten it or show that there was none: the rows follow the installations. The fold never reads them:
+they are written and leave memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,8 +31,8 @@ def reconcile_overlaps(state: Devices, old: list[Installation], new: list[Instal
         for key, row in _overlaps(state, installation):
             if was.pop(key, None) != row:
                 state.contradiction.put(row)
-    for key in was:
-        state.contradiction.delete(key)
+    for row in was.values():
+        _delete(state, row)
 
 
 def reconcile_strays(state: Devices, old: list[Stray], new: list[Stray]) -> None:
@@ -40,11 +41,17 @@ def reconcile_strays(state: Devices, old: list[Stray], new: list[Stray]) -> None
     for stray in old:
         if stray not in after:
             state.stray.delete(state.stray.key_of(stray))
-            state.contradiction.delete(state.contradiction.key_of(_contradiction_of(stray)))
+            _delete(state, _contradiction_of(stray))
     for stray in new:
         if stray not in before:
             state.stray.put(stray)
             state.contradiction.put(_contradiction_of(stray))
+
+
+def _delete(state: Devices, row: Contradiction) -> None:
+    """Put first: the table does not know that the store has it."""
+    state.contradiction.put(row)
+    state.contradiction.delete(state.contradiction.key_of(row))
 
 
 def _overlaps(state: Devices, installation: Installation) -> Iterator[tuple[Key, Contradiction]]:

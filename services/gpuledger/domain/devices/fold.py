@@ -198,8 +198,8 @@ FAILURE: TableSpec[Failure] = TableSpec("failure", Failure, ("source", "epoch", 
 ERRORS = TableSpec("device_errors", DeviceErrors, ("device", "kind", "cause", "node"))
 SLOT = TableSpec("slot", Slot, ("slot",))
 SLOT_HISTORY = TableSpec("slot_history", SlotVersion, ("slot", "valid_from"))
-CONTRADICTION = TableSpec(
-    "contradiction", Contradiction, ("kind", "subject", "first", "first_at", "second", "second_at")
+CONTRADICTION: TableSpec[Contradiction] = TableSpec(
+    "contradiction", Contradiction, ("kind", "subject", "first", "first_at", "second", "second_at"), retires=()
 )
 DEVICE_HISTORY: TableSpec[DeviceVersion] = TableSpec(
     "device_history", DeviceVersion, ("device", "valid_from"), retires=()
@@ -235,7 +235,7 @@ class Devices(TableState):
         self.errors = Table(ERRORS, "node")
         self.slot = Table(SLOT)
         self.slot_history = Table(SLOT_HISTORY, "slot")
-        self.contradiction = Table(CONTRADICTION, "subject")
+        self.contradiction = Table(CONTRADICTION)
         self.history = Table(DEVICE_HISTORY)
         self.occupancy = Table(OCCUPANCY_HISTORY)
 

@@ -12,9 +12,11 @@ from contextlib import asynccontextmanager
 import structlog
 
 from gpuledger.edge.kube.errors import (
+    ConflictError,
     DisruptionBudgetError,
     KubeConfigError,
     KubeError,
+    RefusedError,
     ResponseError,
     TransientError,
     UnauthorizedError,
@@ -36,6 +38,11 @@ does not open the circuit breaker. Nor does a disruption budget that blocks an e
 def is_for_all(error: KubeError) -> bool:
     """Whether all other writes would fail in the same way."""
     return isinstance(error, SERVER_TROUBLE) and not isinstance(error, (WebhookAwayError, DisruptionBudgetError))
+
+
+def is_refusal(error: KubeError) -> bool:
+    """Whether the server refuses this very request, and would again: it is in no trouble, and nobody was faster."""
+    return isinstance(error, RefusedError) and not isinstance(error, (ConflictError, *SERVER_TROUBLE))
 
 
 class RateLimiter:

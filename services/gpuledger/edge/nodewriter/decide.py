@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
+from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.edge.nodewriter.drain_intents import DrainIntent
 from gpuledger.edge.nodewriter.intents import Intent
 from gpuledger.events.maintenance import NodeDrainSuperseded, NodeIsolationSuperseded
@@ -19,9 +20,9 @@ def superseded(intent: Intent, *, is_newest: bool, now: datetime, max_age: timed
         return NodeIsolationSuperseded(intent=intent.intent, reason="Imported")
     if not is_newest:
         return NodeIsolationSuperseded(intent=intent.intent, reason="Newer")
-    age = now - min(intent.time, intent.recorded_at)
-    if age > max_age:
-        message = f"{_expired(age, max_age)} such as with `gpuledger node cordon` or `gpuledger node uncordon`."
+    if not is_fresh(now, max_age, intent.time, intent.recorded_at):
+        expired = _expired(now - min(intent.time, intent.recorded_at), max_age)
+        message = f"{expired} such as with `gpuledger node cordon` or `gpuledger node uncordon`."
         return NodeIsolationSuperseded(intent=intent.intent, reason="Expired", message=message)
     return None
 
@@ -38,9 +39,8 @@ def drain_superseded(
     if newest != intent.intent:
         message = CANCELLED if newest is None else ""
         return NodeDrainSuperseded(intent=intent.intent, reason="Newer", message=message)
-    age = now - intent.fresh_at
-    if age > max_age:
-        message = f"{_expired(age, max_age)} such as with `gpuledger node drain`."
+    if not is_fresh(now, max_age, intent.fresh_at):
+        message = f"{_expired(now - intent.fresh_at, max_age)} such as with `gpuledger node drain`."
         return NodeDrainSuperseded(intent=intent.intent, reason="Expired", message=message)
     return None
 

@@ -1,7 +1,7 @@
 """The drains of nodes that are not over yet, folded from the ledger. Pure.
 
-The newest intent about a node is the one to carry out. What was reported of it keeps it fresh: a drain takes longer
-than an intent may be old, and one that nobody has worked on for long is history.
+What was reported of a drain keeps it fresh: it takes longer than an intent may be old, and one that nobody has worked
+on for long is history.
 """
 
 from datetime import datetime
@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from gpuledger.domain.fact import Fact, Handlers, TableState, counted_as_recorded
+from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.maintenance.rows import drains_text
-from gpuledger.domain.table import Table, TableSpec
+from gpuledger.domain.table import TableSpec
+from gpuledger.edge.nodewriter.node_intents import NodeIntents
 from gpuledger.events.maintenance import (
     NodeDrainChanged,
     NodeDrainFinished,
@@ -72,74 +73,35 @@ NEWEST_DRAIN: Final = TableSpec("newest_drain", DrainIntent, ("node",))
 OLDER_DRAIN: Final = TableSpec("older_drain", DrainIntent, ("intent",))
 
 
-class DrainIntents(TableState):
-    """The newest drain of each node, if it is not over, and older ones without an outcome."""
+class DrainIntents(NodeIntents[DrainIntent]):
+    """The drains that are not over."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.newest_drain = Table(NEWEST_DRAIN)
-        self.older_drain = Table(OLDER_DRAIN, "node")
-        self.newest_drain.never_written()
-        self.older_drain.never_written()
-        self._touched_drains: dict[str, None] = {}
+        super().__init__(NEWEST_DRAIN, OLDER_DRAIN)
 
-    def drained_nodes(self) -> list[str]:
-        """The nodes with drains that have no outcome."""
-        return sorted({*self.newest_drain.rows, *(row.node for row in self.older_drain.rows.values())})
-
-    def older_drains(self, node: str) -> list[DrainIntent]:
-        """Those of a node that another one came after."""
-        return list(self.older_drain.where("node", node))
-
-    def newest_drain_of(self, node: str) -> DrainIntent | None:
-        """The one to carry out."""
-        return self.newest_drain.get(node)
-
-    def take_touched_drains(self) -> list[str]:
-        """The nodes about which a drain was decided since the last call."""
-        touched, self._touched_drains = self._touched_drains, {}
-        return list(touched)
-
-    def drain_decided(self, node: str, intent: DrainIntent | None) -> None:
-        """A drain was recorded; None: the one before is cancelled."""
-        before = self.newest_drain.get(node)
-        if before is not None and (intent is None or before.intent != intent.intent):
-            self.older_drain.put(before)
-            self.newest_drain.delete(node)
-        if intent is not None:
-            self.newest_drain.put(intent)
-        self._touched_drains[node] = None
-
-    def drain_reported(self, node: str, intent: str, fresh_at: datetime, *, has_timed_out: bool) -> None:
+    def reported(self, node: str, intent: str, fresh_at: datetime, *, has_timed_out: bool) -> None:
         """Work on a drain went on."""
-        row = self.newest_drain.get(node)
+        row = self.newest.get(node)
         if row is not None and row.intent == intent:
             has_timed_out = has_timed_out or row.has_timed_out
             fresh_at = max(fresh_at, row.fresh_at)
             row = row if row.reports else row.with_begun(fresh_at)
             row = row._replace(fresh_at=fresh_at, reports=row.reports + 1, has_timed_out=has_timed_out)
-            self.newest_drain.put(row)
-
-    def drain_over(self, node: str, intent: str) -> None:
-        """A drain has an outcome."""
-        self.older_drain.delete(intent)
-        newest = self.newest_drain.get(node)
-        if newest is not None and newest.intent == intent:
-            self.newest_drain.delete(node)
+            self.newest.put(row)
 
 
 def _changed(state: DrainIntents, fact: Fact, data: NodeDrainChanged) -> None:
     event, node = fact.event, intern(fact.event.subject)
     if not data.drains:
-        state.drain_decided(node, None)
+        state.decided(node, None)
         return
     recorded_at = counted_as_recorded(event, fact.recorded_ns)
     intent = DrainIntent(
         node, event.id, data.uid, drains_text(data.drains), event.time, recorded_at, event.imported,
         event.correlation_id or event.id, min(event.time, recorded_at), 0, False,
-        _begun_before(state.newest_drain_of(node), data.drains),
+        _begun_before(state.newest.get(node), data.drains),
     )  # fmt: skip
-    state.drain_decided(node, intent)
+    state.decided(node, intent)
 
 
 def _begun_before(before: DrainIntent | None, drains: tuple[OwnedDrain, ...]) -> str:
@@ -155,11 +117,11 @@ def _reported(state: DrainIntents, fact: Fact, data: DrainReport) -> None:
     if not event.imported:
         fresh_at = min(event.time, counted_as_recorded(event, fact.recorded_ns))
         is_late = isinstance(data, NodeDrainTimedOut)
-        state.drain_reported(event.subject, data.intent, fresh_at, has_timed_out=is_late)
+        state.reported(event.subject, data.intent, fresh_at, has_timed_out=is_late)
 
 
 def _over(state: DrainIntents, fact: Fact, data: DrainOutcome) -> None:
-    state.drain_over(fact.event.subject, data.intent)
+    state.settled(fact.event.subject, data.intent)
 
 
 DRAIN_HANDLERS: Handlers = {

@@ -85,6 +85,7 @@ class Drainer:
 
     def __init__(self, intents: Intents, queue: WorkQueue[str], tools: Tools) -> None:
         self._intents = intents
+        self._drains = intents.drains
         self._queue = queue
         self._tools = tools
         self._over: set[str] = set()
@@ -98,14 +99,14 @@ class Drainer:
         """Look at these nodes."""
         for node in nodes:
             self._queue.add(node)
-        metrics.DRAINING.set(len(self._intents.drained_nodes()))
+        metrics.DRAINING.set(len(self._drains.nodes()))
 
     def forget_returned(self) -> None:
         """Forget what was recorded of drains that are over in the fold too."""
         if not (self._over or self._reports or self._deletions):
             return
-        nodes = self._intents.drained_nodes()
-        open_now = {one.intent for node in nodes for one in self._open(node)}
+        nodes = self._drains.nodes()
+        open_now = {one.intent for node in nodes for one in self._drains.about(node)}
         self._over &= open_now
         self._timed_out &= open_now
         self._reports = {intent: report for intent, report in self._reports.items() if intent in open_now}
@@ -120,20 +121,16 @@ class Drainer:
             finally:
                 self._queue.done(node)
 
-    def _open(self, node: str) -> list[DrainIntent]:
-        newest = self._intents.newest_drain_of(node)
-        return [*self._intents.older_drains(node), *([] if newest is None else [newest])]
-
     async def _work_on(self, node: str) -> None:
         try:
-            for intent in self._open(node):
+            for intent in self._drains.about(node):
                 if intent.intent not in self._over:
                     await self._advance(intent)
         except KubeError as error:
             self._retry_later(node, error)
             return
         self._failures.pop(node, None)
-        if any(intent.intent not in self._over for intent in self._open(node)):
+        if any(intent.intent not in self._over for intent in self._drains.about(node)):
             self._queue.add(node, self._queue.now_s() + self._tools.settings.drain_poll_s)
         else:
             self._refusals.pop(node, None)
@@ -148,7 +145,7 @@ class Drainer:
             log.info("nodewriter.drain-over", node=intent.node, intent=intent.intent, reason=reason)
 
     def _superseded(self, intent: DrainIntent) -> NodeDrainSuperseded | None:
-        newest = self._intents.newest_drain_of(intent.node)
+        newest = self._drains.newest.get(intent.node)
         fresh = intent if newest is None or newest.intent != intent.intent else newest
         return drain_superseded(
             fresh,
@@ -160,7 +157,8 @@ class Drainer:
     async def _drain(self, intent: DrainIntent) -> DrainOutcome | None:
         """Evict whom it is time for; returns the outcome once there is one."""
         client, request = self._tools.client, self._tools.breaker.request
-        is_to_be_cordoned = bool(self._intents.about(intent.node))  # Before the Node is read, and not behind it.
+        isolations = self._intents.isolations
+        is_to_be_cordoned = bool(isolations.about(intent.node))  # Before the Node is read, and not behind it.
         try:
             async with request():
                 node = await client.get(NODES, intent.node)

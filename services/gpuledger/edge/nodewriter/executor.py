@@ -2,15 +2,21 @@
 
 Many nodes are written side by side, each by one worker at a time. A write names the version of the Node that it is
 based on, so whoever was faster is never overwritten: the Node is read again, and planned anew.
+
+No worker waits for the ledger to have an outcome. Those that are reached at about the same time are recorded together,
+because every reader of the log folds and commits what comes at once. An outcome that a crash takes is reached again:
+the Node is as desired by then, and is not written a second time.
 """
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
 import structlog
 
 from gpuledger.api.kinds import NODES
 from gpuledger.edge.effects.tools import EffectTools
-from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE
+from gpuledger.edge.kube.circuit_breaker import is_refusal
 from gpuledger.edge.kube.errors import ConflictError, KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.nodewriter import metrics
@@ -29,14 +35,17 @@ Tools = EffectTools[NodeWriterSettings]
 class Executor:
     """Works on nodes with intents that have no outcome.
 
-    An outcome that was recorded here counts at once: the fold has it only when it comes back with the log.
+    An outcome that was reached here counts at once: the fold has it only when it comes back with the log.
     """
 
     def __init__(self, intents: Intents, queue: WorkQueue[str], tools: Tools) -> None:
-        self._intents = intents
+        self._intents = intents.isolations
         self._queue = queue
         self._tools = tools
-        self._recorded: set[str] = set()
+        self._reached: set[str] = set()
+        self._to_record = asyncio.Queue[tuple[Intent, Outcome]](tools.settings.outcomes_waiting_max)
+        self._unrecorded = 0
+        self._at_rest = asyncio.Event()
         self._failures: dict[str, int] = {}
         self._refusals: dict[str, int] = {}
 
@@ -45,6 +54,11 @@ class Executor:
         """How many nodes are tried again later."""
         return len(self._failures)
 
+    @property
+    def waiting(self) -> int:
+        """How many nodes are queued or being worked on, and outcomes not recorded yet."""
+        return len(self._queue) + self._unrecorded
+
     def enqueue(self, nodes: Iterable[str]) -> None:
         """Work on these nodes."""
         for node in nodes:
@@ -52,21 +66,39 @@ class Executor:
         metrics.WAITING.set(len(self._queue))
 
     def forget_returned(self) -> None:
-        """Forget recorded outcomes that the fold has by now."""
-        if not self._recorded:
+        """Forget outcomes that the fold has by now."""
+        if not self._reached:
             return
         waiting = {intent.intent for node in self._intents.nodes() for intent in self._intents.about(node)}
-        self._recorded &= waiting
+        self._reached &= waiting
 
     async def run(self) -> None:
         """Work for ever."""
         while True:
             node = await self._queue.take()
+            self._at_rest.clear()
             try:
                 await self._work_on(node)
             finally:
                 self._queue.done(node)
                 metrics.WAITING.set(len(self._queue))
+                if not self._queue.active:
+                    self._at_rest.set()
+
+    async def record(self) -> None:
+        """Have outcomes recorded, for ever: at once where no node is left to work on, else those of a while."""
+        while True:
+            reached = [await self._to_record.get()]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._tools.settings.outcomes_apart_s):
+                    await self._at_rest.wait()
+            while not self._to_record.empty():
+                reached.append(self._to_record.get_nowait())
+            await self._tools.recorder.record_all(reached)
+            self._unrecorded -= len(reached)
+            for intent, outcome in reached:
+                metrics.count(outcome)
+                _report(intent, outcome)
 
     async def _work_on(self, node: str) -> None:
         try:
@@ -78,17 +110,16 @@ class Executor:
             self._failures.pop(node, None)
 
     def _next(self, node: str) -> Intent | None:
-        return next((one for one in self._intents.about(node) if one.intent not in self._recorded), None)
+        return next((one for one in self._intents.about(node) if one.intent not in self._reached), None)
 
     async def _settle(self, intent: Intent) -> None:
         outcome = self._superseded(intent) or await self._carry_out(intent)
         if isinstance(outcome, NodeIsolationApplied):
             metrics.LATENCY.observe(max(0.0, (self._tools.clock() - intent.recorded_at).total_seconds()))
-        await self._tools.recorder.record(intent, outcome)
-        self._recorded.add(intent.intent)
+        self._reached.add(intent.intent)
         self._refusals.pop(intent.intent, None)
-        metrics.count(outcome)
-        _report(intent, outcome)
+        self._unrecorded += 1
+        await self._to_record.put((intent, outcome))
 
     def _superseded(self, intent: Intent) -> NodeIsolationSuperseded | None:
         is_newest, now = self._intents.is_newest(intent), self._tools.clock()
@@ -101,7 +132,7 @@ class Executor:
         except NotFoundError:
             return NodeIsolationSuperseded(intent=intent.intent, reason="NodeGone")
         except RefusedError as error:
-            if isinstance(error, (ConflictError, *SERVER_TROUBLE)):
+            if not is_refusal(error):
                 raise
             refusals = self._refusals[intent.intent] = self._refusals.get(intent.intent, 0) + 1
             if refusals < self._tools.settings.refusals_max:
@@ -139,10 +170,7 @@ class Executor:
     def _retry_later(self, node: str, error: KubeError) -> None:
         metrics.RETRIES.labels(type(error).__name__).inc()
         failures = self._failures[node] = self._failures.get(node, 0) + 1
-        is_refused = isinstance(error, RefusedError) and not isinstance(error, (ConflictError, *SERVER_TROUBLE))
-        settings = self._tools.settings
-        backoff = settings.refused_backoff if is_refused else settings.backoff
-        pause_s = backoff.pause_s(failures, self._tools.jitter())
+        pause_s = self._tools.pause_s(error, failures)
         log.warning("nodewriter.failed", node=node, reason=str(error), retry_s=round(pause_s, 3))
         self._queue.add(node, self._queue.now_s() + pause_s)
 

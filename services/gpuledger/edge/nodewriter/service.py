@@ -25,8 +25,8 @@ from gpuledger.runtime.tasks import Work
 class NodeWriterHealth(NamedTuple):
     """`state` is standing-by, log-changed, folding, writing or stopped; `reason` is what keeps it from writing.
 
-    `waiting` counts nodes that are queued or being worked on, `failing` those of them that are tried again later,
-    `draining` nodes with a drain that is not over.
+    `waiting` counts nodes that are queued or being worked on, and outcomes that are not recorded yet, `failing` nodes
+    that are tried again later, `draining` nodes with a drain that is not over.
     """
 
     state: str
@@ -44,33 +44,33 @@ class NodeEffects:
         now = asyncio.get_running_loop().time
         self.state = Intents()
         self._settings = tools.settings
-        self._queue = WorkQueue[str](now)
-        self._executor = Executor(self.state, self._queue, tools)
+        self._executor = Executor(self.state, WorkQueue[str](now), tools)
         self._drainer = Drainer(self.state, WorkQueue[str](now), tools)
 
     def resume(self) -> None:
         """Queue all nodes with intents: the state is folded to the head of the log."""
-        self.state.take_touched()
-        self.state.take_touched_drains()
-        self._executor.enqueue(self.state.nodes())
-        self._drainer.enqueue(self.state.drained_nodes())
+        self.state.isolations.take_touched()
+        self.state.drains.take_touched()
+        self._executor.enqueue(self.state.isolations.nodes())
+        self._drainer.enqueue(self.state.drains.nodes())
 
     def advance(self) -> None:
         """Queue the nodes about which intents were recorded since the last call."""
         self._executor.forget_returned()
-        self._executor.enqueue(self.state.take_touched())
+        self._executor.enqueue(self.state.isolations.take_touched())
         self._drainer.forget_returned()
-        self._drainer.enqueue(self.state.take_touched_drains())
+        self._drainer.enqueue(self.state.drains.take_touched())
 
     def work(self) -> list[Work]:
         """The workers, which run side by side until one fails."""
         writers = [self._executor.run() for _ in range(self._settings.nodes_at_once_max)]
-        return [*writers, *(self._drainer.run() for _ in range(self._settings.drains_at_once_max))]
+        drainers = [self._drainer.run() for _ in range(self._settings.drains_at_once_max)]
+        return [*writers, self._executor.record(), *drainers]
 
     def health(self, state: str, position: Offset, reason: str | None) -> NodeWriterHealth:
         """The present state."""
-        draining = len(self.state.drained_nodes())
-        return NodeWriterHealth(state, position, len(self._queue), self._executor.failing, reason, draining)
+        draining = len(self.state.drains.nodes())
+        return NodeWriterHealth(state, position, self._executor.waiting, self._executor.failing, reason, draining)
 
 
 class NodeWriter(EffectService[NodeWriterSettings, NodeEffects]):

@@ -12,9 +12,9 @@ import structlog
 from gpuledger.api.kinds import NODES, Resource
 from gpuledger.domain.remediation.rules import is_owned, owned
 from gpuledger.edge.effects.tools import EffectTools
-from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE
+from gpuledger.edge.kube.circuit_breaker import is_refusal
 from gpuledger.edge.kube.client import Object
-from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError, RefusedError
+from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.remediator import metrics
 from gpuledger.edge.remediator.decide import keeps_pods_away, not_set_aside, outcome_of, superseded
@@ -106,7 +106,7 @@ class RemedyExecutor:
         try:
             return await self._create(intent)
         except RefusedError as error:
-            if isinstance(error, (ConflictError, *SERVER_TROUBLE)) and not isinstance(error, AlreadyExistsError):
+            if not is_refusal(error) and not isinstance(error, AlreadyExistsError):
                 raise
             refusals = self._refusals[intent.intent] = self._refusals.get(intent.intent, 0) + 1
             if refusals < self._tools.settings.refusals_max:
@@ -183,10 +183,7 @@ class RemedyExecutor:
     def _retry_later(self, intent: RemedyIntent, error: KubeError) -> None:
         metrics.RETRIES.labels(type(error).__name__).inc()
         failures = self._failures[intent.intent] = self._failures.get(intent.intent, 0) + 1
-        is_refused = isinstance(error, RefusedError) and not isinstance(error, (ConflictError, *SERVER_TROUBLE))
-        settings = self._tools.settings
-        backoff = settings.refused_backoff if is_refused else settings.backoff
-        pause_s = backoff.pause_s(failures, self._tools.jitter())
+        pause_s = self._tools.pause_s(error, failures)
         log.warning("remediator.failed", node=intent.node, reason=str(error), retry_s=round(pause_s, 3))
         self._queue.add(intent.intent, self._queue.now_s() + pause_s)
 

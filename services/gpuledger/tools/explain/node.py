@@ -12,7 +12,7 @@ from gpuledger.events.position import order
 from gpuledger.events.quarantine import QuarantineBreakerReset
 from gpuledger.events.subjects import ROOT, aggregate_filter, escape, origin_of, parse_subject
 from gpuledger.ledger.api import Message
-from gpuledger.tools.errors import RequestError
+from gpuledger.tools.errors import ToolError
 from gpuledger.tools.explain.node_document import Document, node_document
 from gpuledger.tools.explain.node_events import Recorded
 from gpuledger.tools.queries.backend import Backend
@@ -28,11 +28,11 @@ async def why_node(backend: Backend, node: str, at: datetime | None, moment: str
     """The explanation of a node, from what had happened up to a time.
 
     Raises:
-        RequestError: the ledger has no events about it.
+        ToolError: the ledger has no events about it.
     """
     about = [one async for messages in messages_about(backend, "node", node) for one in messages]
     if not about:
-        raise RequestError(f"The ledger has no events about a node {node!r}", NO_SUCH)
+        raise ToolError(f"node {node!r} was not found", NO_SUCH)
     reports = f"{ROOT}.node.{escape(node)}.{DeviceHealthChanged.AGGREGATE}.*.{DeviceHealthChanged.EVENT}"
     of_agent = await _read(backend, reports)
     cards = list(dict.fromkeys(parse_subject(one.subject).id or "" for one in of_agent))[-DEVICES_MAX:]

@@ -25,6 +25,10 @@ class FoundRows(Sequence[RowDict]):
         place = self.names.index(name)
         return [row[place] for row in self._rows]
 
+    def followed_by(self, other: "FoundRows") -> "FoundRows":
+        """These rows and then others of the same columns."""
+        return FoundRows(self.names, [*self._rows, *other._rows])  # noqa: SLF001 - of the same class
+
     def __len__(self) -> int:
         return len(self._rows)
 

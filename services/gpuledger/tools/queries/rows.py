@@ -92,17 +92,26 @@ class Lasting(NamedTuple):
         return ended_at is None or (self.since is not None and ended_at >= self.since)
 
 
+class KeyRange(NamedTuple):
+    """The rows whose first column of the order is less than a value, or is not."""
+
+    split: str
+    is_below: bool
+
+
 @dataclass(frozen=True, slots=True)
 class RowFilter:
     """Which rows of a source: those with these names, where some are given, and with these values in columns.
 
-    `columns` are those that the caller needs; all that a user sees, where none are given.
+    `columns` are those that the caller needs; all that a user sees, where none are given. `keys` asks the database for
+    a range alone.
     """
 
     names: Sequence[str] = ()
     where: Mapping[str, str] = field(default_factory=dict)
     columns: Sequence[str] = ()
     lasting: Lasting | None = None
+    keys: KeyRange | None = None
 
     def columns_of(self, source: RowSource) -> tuple[str, ...]:
         """The columns to read, in the order of the source."""
@@ -232,8 +241,12 @@ async def _select(
     values: dict[str, object] = dict(row_filter.where)
     if row_filter.names:
         values[source.name_key] = list(row_filter.names)
-    columns = row_filter.columns_of(source)
-    return await _select_where(connection, source, relation, values, columns, row_filter.lasting)
+    columns, conditions = row_filter.columns_of(source), list[Composable]()
+    if row_filter.lasting is not None:
+        conditions.append(_lasts(row_filter.lasting))
+    if row_filter.keys is not None:
+        conditions.append(_within(source, row_filter.keys))
+    return await _select_where(connection, source, relation, values, columns, conditions)
 
 
 async def _check_kept(connection: AsyncConnection[Any], source: RowSource, at: datetime) -> None:
@@ -274,9 +287,9 @@ async def _select_where(
     relation: Composable,
     values: Mapping[str, object],
     columns: Sequence[str],
-    lasting: Lasting | None = None,
+    further: Sequence[Composable] = (),
 ) -> FoundRows:
-    conditions = [*([_condition(values)] if values else []), *([] if lasting is None else [_lasts(lasting)])]
+    conditions = [*([_condition(values)] if values else []), *further]
     where = SQL(" WHERE {}").format(SQL(" AND ").join(conditions)) if conditions else SQL("")
     query = SQL("SELECT {} FROM {}{} ORDER BY {}").format(
         _identifiers(columns), relation, where, _identifiers(source.order)
@@ -296,6 +309,11 @@ def _condition(where: Mapping[str, object]) -> Composable:
         SQL("{} = ANY({})").format(Identifier(name), Literal(value if isinstance(value, list) else [value]))
         for name, value in where.items()
     )
+
+
+def _within(source: RowSource, keys: KeyRange) -> Composable:
+    comparison = SQL("{} < {}" if keys.is_below else "{} >= {}")
+    return comparison.format(Identifier(source.order[0]), Literal(keys.split))
 
 
 def _lasts(lasting: Lasting) -> Composable:

@@ -43,7 +43,7 @@ class DrainLog:
     @property
     def begun(self) -> dict[str, datetime]:
         """When the drains of the newest intent began."""
-        newest = self.state.newest_drain_of("n1")
+        newest = self.state.newest.get("n1")
         assert newest is not None
         return newest.begun_at
 
