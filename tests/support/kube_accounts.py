@@ -120,8 +120,8 @@ THIS_TREE = Image(COMMAND, os.pathsep.join(sys.path))
 
 
 class Kubelet:
-    """Runs the container of every Job that is not suspended, as its account and with its environment, and records how
-    it ended.
+    """Runs the containers of every Job that is not suspended, those that initialize first, as its account and with its
+    environment, and records how the last one ended.
 
     `image` is what every container runs, whatever its pod names.
     """
@@ -146,7 +146,8 @@ class Kubelet:
 
     async def _run(self) -> None:
         seen: set[str] = set()
-        async with aclosing(Reflector(self._client, JOBS, lambda job: job).run()) as events:
+        reflector = Reflector(self._client, JOBS, lambda job: job)
+        async with asyncio.TaskGroup() as running, aclosing(reflector.run()) as events:
             async for one in events:
                 jobs = one.objects if isinstance(one, Listed) else []
                 if isinstance(one, ChangeBatch):
@@ -154,11 +155,16 @@ class Kubelet:
                 for job in jobs:
                     if job["metadata"]["uid"] not in seen and not job["spec"]["suspend"]:
                         seen.add(job["metadata"]["uid"])
-                        await self._finish(job)
+                        running.create_task(self._finish(job))
 
     async def _finish(self, job: Object) -> None:
         metadata, name, begun = job["metadata"], job["metadata"]["name"], timestamp(system_clock())
-        self.ran[name] = ran = await self.container(metadata["namespace"], job["spec"]["template"]["spec"], name)
+        pod, ran = job["spec"]["template"]["spec"], Ran(0, "")
+        for one in (*pod.get("initContainers", ()), *pod["containers"]):
+            ran = await self.container(metadata["namespace"], {**pod, "containers": [one]}, name)
+            if ran.code:
+                break
+        self.ran[name] = ran
         kinds = ("SuccessCriteriaMet", "Complete") if ran.code == 0 else ("FailureTarget", "Failed")
         now = timestamp(system_clock())
         conditions = [{"type": kind, "status": "True", "reason": "Ended", "lastTransitionTime": now} for kind in kinds]

@@ -20,9 +20,10 @@ def problem_of(event: Decoded, bytes_max: int) -> str | None:
     Raises:
         EventError: nobody could read it back.
     """
-    size, limit = len(encode(event)), bytes_max - NUMBERING_BYTES_MAX
+    encoded, limit = encode(event), bytes_max - NUMBERING_BYTES_MAX
+    size = len(encoded)
     if size <= limit:
-        parse(encode(event))
+        parse(encoded)
         return None
     return (
         f"The decision {event.type} on {event.subject!r} has {size} bytes, and NATS takes {limit}; "

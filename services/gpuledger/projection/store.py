@@ -25,7 +25,7 @@ from gpuledger.projection.log_numbers import LogNumbers
 from gpuledger.projection.month_tables import MonthTables, drop_any_month
 from gpuledger.projection.outbox import UNSETTLED, ready_decisions
 from gpuledger.projection.paging import fold_paged, page_in
-from gpuledger.projection.rows import Piece, RowStore, is_copied
+from gpuledger.projection.rows import Piece, RowStore, columns_of, is_copied
 from gpuledger.runtime.clock import NewId, random_id
 
 
@@ -305,16 +305,16 @@ class ProjectionStore:
 
     async def put_outbox(self, decisions: Iterable[Decoded], status: str) -> None:
         """Put decisions into the outbox, each with the id under which it will be published."""
-        name = self.projection.name
-        async with self.connection.cursor() as cursor:
-            await cursor.executemany(
-                "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status, message_id) "
-                "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (projection, id) DO NOTHING",
-                [
-                    (name, one.id, nats_subject_of(one), encode(one), one.number, status, self._new_id())
-                    for one in decisions
-                ],
-            )
+        rows = [(one.id, nats_subject_of(one), encode(one).decode(), one.number, self._new_id()) for one in decisions]
+        if not rows:
+            return
+        await self.connection.execute(
+            "INSERT INTO gpuledger.outbox (projection, id, subject, data, number, status, message_id) "
+            "SELECT %s, id, subject, convert_to(data, 'UTF8'), number, %s, message_id "
+            "FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[]) "
+            "AS decided (id, subject, data, number, message_id) ON CONFLICT (projection, id) DO NOTHING",
+            (self.projection.name, status, *columns_of(rows)),
+        )
 
     @property
     def _key(self) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from gpuledger.tools.errors import RequestError
 from gpuledger.tools.quarantine.document import parse
 from gpuledger.tools.quarantine.example import example_rules
 from support.paths import ROOT
-from support.quarantine import QuarantineLog, reported
+from support.quarantine import QuarantineLog, labelled, reported
 
 EXAMPLE = ROOT / "examples" / "quarantine-rules.yaml"
 HEAD = """
@@ -79,6 +79,23 @@ def test_the_example_sets_a_node_with_xid_79_aside_by_the_ruleset_of_gpus() -> N
     }
     assert log.record(NODE, reported("0", healthy=True), 20) == [], "other entities of it stand"
     assert len(log.record(NODE, reported(**{**XID_79, "fatal": False, "healthy": True}), 30)) == 1
+
+
+@pytest.mark.parametrize("label", ["nvsentinel.dgxc.nvidia.com/managed", "k8saas.nvidia.com/ManagedByNVSentinel"])
+@pytest.mark.parametrize(("value", "requests"), [("false", 0), ("true", 1)])
+def test_the_example_leaves_nodes_alone_that_nvsentinel_does_not_manage(label: str, value: str, requests: int) -> None:
+    log = QuarantineLog("n2", "n3", document=parse(EXAMPLE.read_bytes(), EXAMPLE.name))
+    log.record(NODE, labelled(**{label: value}), 1)
+    log.record(NODE, reported(**XID_79), 10)
+    assert len(log.requests()) == requests
+    assert all(row.failed == 0 for row in log.state.count.rows.values())
+
+
+@pytest.mark.parametrize("component", ["NVSwitch", "NVSWITCH"])
+def test_the_example_knows_both_spellings_of_switches(component: str) -> None:
+    log = QuarantineLog(NODE, "n2", "n3", document=parse(EXAMPLE.read_bytes(), EXAMPLE.name))
+    log.record(NODE, reported("0", component=component), 10)
+    assert [one.owner for one in log.requests()] == ["health/NVSwitch fatal error ruleset"]
 
 
 def test_a_document_has_a_version_that_follows_from_what_it_says() -> None:
