@@ -149,6 +149,14 @@ class _UniqueKeys(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def _text(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+    return str(loader.construct_yaml_str(node))
+
+
+for _tag in ("value", "merge"):  # Of YAML 1.1, for a text that is `=` or `<<`: others write it without quotes.
+    _UniqueKeys.add_constructor(f"tag:yaml.org,2002:{_tag}", _text)
+
+
 def _refused(file: str, found: list[str]) -> RequestError:
     """The error about a file, with the first problems in it."""
     shown = " ".join(found[:PROBLEMS_SHOWN_MAX])
