@@ -199,7 +199,9 @@ def test_a_kind_says_what_an_expression_may_be_about() -> None:
     ("text", "expected"),
     [
         ("kind: QuarantineRules\nruleSets: [", "is no YAML: "),
-        ("- a", "the document: Input should be a valid dictionary"),
+        ("- a", "the document: it is a mapping."),
+        ("", "the document: it is a mapping."),
+        ("kind: QuarantineRules\nruleSets: [a]", "ruleSets[0]: it is a mapping."),
         ("kind: Other", "kind: Input should be 'QuarantineRules'"),
         (HEAD.replace("name: a", "name: forced"), "choose another one"),
         (HEAD.replace("name: a", "name: a\n    name: b"), "the key 'name' is there twice in line 5"),
