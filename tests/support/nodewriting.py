@@ -13,7 +13,14 @@ from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.edge.nodewriter.service import NodeWriter
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.events.envelope import Decoded, Event, decode
-from gpuledger.events.maintenance import Drain, Isolation, NodeDrainChanged, NodeIsolationChanged, OwnedDrain
+from gpuledger.events.maintenance import (
+    Drain,
+    Isolation,
+    NodeDrainChanged,
+    NodeDrainProgressed,
+    NodeIsolationChanged,
+    OwnedDrain,
+)
 from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.followed_log import FollowedLog
@@ -93,6 +100,12 @@ class Maintainer:
         at = since or system_clock()
         owned = tuple(OwnedDrain(owner=f"o{number}", since=at, drain=one) for number, one in enumerate(drains))
         return await self.record(name, NodeDrainChanged(uid=uid, drains=owned), **more)
+
+    async def begin(self, intent: Decoded, at: datetime) -> None:
+        """Record that work on a drain began at a time, as a node writer before the one under test did."""
+        data, source = NodeDrainProgressed(intent=intent.id, left=1), "/services/nodewriter"
+        began: Decoded = Event(random_id(), source, data.TYPE, intent.subject, at, data, random_id(), 1, intent.id)
+        await self.ledger.publish_many([outgoing(began)])
 
     async def pod(
         self,

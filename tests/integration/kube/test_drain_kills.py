@@ -50,7 +50,9 @@ async def test_a_kill_at_any_step_deletes_a_blocked_pod_once(
         name, pods = f"n{kill_at}", [f"a{kill_at}", f"b{kill_at}"]
         await maintainer.node(name, unschedulable=True)
         uids = [await blocked_pod(maintainer, one, name, grace_s=30) for one in pods]
-        intent = await maintainer.drain(name, drain, since=system_clock() - timedelta(minutes=1))
+        past = system_clock() - timedelta(minutes=1)
+        intent = await maintainer.drain(name, drain, since=past)
+        await maintainer.begin(intent, past)
         steps, end = Steps(kill_at), partial(ending, maintainer, name)
         was_killed = await run_until_killed(maintainer.ledger, migrated_url, writing, steps, end)
         async with node_writer(maintainer.ledger, migrated_url, writing):
