@@ -30,13 +30,17 @@ def walked(events: Sequence[Decoded]) -> set[Found]:
 def _walk(events: Sequence[Decoded], check: str, entity: str) -> list[Found]:
     found: list[Found] = []
     since: datetime | None = None
+    codes = set[str]()
     for event in sorted(events, key=lambda event: (event.time, *_rank(event))):
         change = _change(event, check, entity)
-        if change is None and since is None:
-            since = event.time if _begins(event, check, entity) else None
+        if change is None and _begins(event, check, entity):
+            since = since or event.time
+            codes |= _codes(event) or {""}
         elif change is not None and since is not None:
-            found.append((check, entity, since, event.time, change))
-            since = None
+            codes -= (_codes(event) if isinstance(event.data, NodeHealthReported) else set()) or codes
+            if not codes:
+                found.append((check, entity, since, event.time, change))
+                since = None
     if since is not None:
         found.append((check, entity, since, None, None))
     return found
@@ -60,6 +64,10 @@ def _begins(event: Decoded, check: str, entity: str) -> bool:
         return not data.healthy and data.check == check and entity in _named(data)
     is_bad = isinstance(data, DeviceFailed) or (isinstance(data, DeviceHealthChanged) and not data.healthy)
     return is_bad and check == "DeviceHealth" and event.subject == entity
+
+
+def _codes(event: Decoded) -> set[str]:
+    return set(event.data.codes) if isinstance(event.data, NodeHealthReported) else set()
 
 
 def _change(event: Decoded, check: str, entity: str) -> str | None:

@@ -45,10 +45,11 @@ FATAL: dict[str, Any] = {"name": "fatal", "match": {"all": [{"expression": "even
 
 Step = tuple[str, Payload, int, int]
 reports = st.builds(
-    lambda entity, check, healthy: reported(*entity, check=check, healthy=healthy),
+    lambda entity, check, healthy, codes: reported(*entity, check=check, healthy=healthy, codes=codes),
     st.sampled_from([(), ("0",), ("0", "1")]),
     st.sampled_from(["Xid", "Thermal"]),
     st.sampled_from([False, False, True]),
+    st.sampled_from([(), (), ("79",), ("79", "94")]),
 )
 about_nodes = st.one_of(
     reports,

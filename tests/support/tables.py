@@ -123,6 +123,12 @@ ADDED = {
     "pool_node.aside": "false",
     "maintenance_request.drain": "",
     "maintenance_request.drain_result": "",
+    "node_fault.codes": "",
+    "remediation_fault.codes": "",
+    "remediation_fault.cleared": "",
+    "health_report.unhealthy_codes": "",
+    "health_report.healthy_codes": "",
+    "incident.standing": "",
 }
 """Defaults of columns that were added later: an earlier build leaves them out of its rows."""
 

@@ -45,7 +45,9 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "remediation_fault": ("rulesets",),
     "remediation": ("faults",),
 }
-"""By table. `device_allocation.consumed` and `maintenance_request.drain` are none of them: they may be empty texts."""
+"""By table. None of them are `device_allocation.consumed`, `maintenance_request.drain`, and `node_fault.codes`,
+`remediation_fault.codes` and `remediation_fault.cleared`: they may be empty texts.
+"""
 
 _OF_TYPE: Final = """
 SELECT attname FROM pg_attribute

@@ -99,7 +99,7 @@ class IncidentsProjection(Projection):
     """Checks, their reports and incidents, from `node.health-reported`, `device.*` and the ends of nodes and cards."""
 
     name = "incidents"
-    version = 2
+    version = 3
     specs = HEALTH_SPECS
     handlers = health.HANDLERS
     state_class = Health

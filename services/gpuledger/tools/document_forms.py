@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel, to_snake
+from pydantic_core import ErrorDetails
 
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.edge.kube.schema.cel_values import parsed_duration
@@ -96,7 +97,7 @@ class Entries:
     def _problems_of(self, error: ValidationError, raw: object) -> list[str]:
         """What is wrong, each with its place and the name of the entry that it is in."""
         return [
-            f"{self._place(problem['loc'], raw)}: {problem['msg'].removeprefix('Value error, ')}."
+            f"{self._place(problem['loc'], raw)}: {_what(problem)}."
             for problem in error.errors(include_url=False, include_input=False)
         ]
 
@@ -109,6 +110,11 @@ class Entries:
         found = entries[loc[1]] if isinstance(entries, list) and loc[1] < len(entries) else None
         name = found.get("name") if isinstance(found, Mapping) else None
         return text.removeprefix(".") + (f" of {name!r}" if isinstance(name, str) else "")
+
+
+def _what(problem: ErrorDetails) -> str:
+    """What is wrong, without the names of our forms."""
+    return "it is a mapping" if problem["type"] == "model_type" else problem["msg"].removeprefix("Value error, ")
 
 
 def _recorded(form: RulesForm, file: str) -> dict[str, Any]:
@@ -147,6 +153,14 @@ class _UniqueKeys(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} is there twice", key.start_mark)
             seen.add(name if isinstance(name, str) else None)
         return super().construct_mapping(node, deep)
+
+
+def _text(loader: yaml.SafeLoader, node: yaml.Node) -> str:
+    return str(loader.construct_yaml_str(node))
+
+
+for _tag in ("value", "merge"):  # Of YAML 1.1, for a text that is `=` or `<<`: others write it without quotes.
+    _UniqueKeys.add_constructor(f"tag:yaml.org,2002:{_tag}", _text)
 
 
 def _refused(file: str, found: list[str]) -> RequestError:

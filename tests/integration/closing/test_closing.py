@@ -282,7 +282,9 @@ async def close_again(servers: Servers, ledger: JetStreamLedger, location: str) 
 
 
 @ALSO_4
-async def test_rules_in_force_are_found_in_the_next_generation(servers: Servers, location: str, cli: Run) -> None:
+async def test_rules_in_force_are_found_in_the_next_generation(
+    servers: Servers, location: str, cli: Run, tmp_path: Path
+) -> None:
     documents = {part: str(ROOT / "examples" / f"{part}-rules.yaml") for part in ("quarantine", "remediation")}
     async with opened(servers) as ledger:
         await publish(ledger, failures(range(1, MORE)))
@@ -299,3 +301,7 @@ async def test_rules_in_force_are_found_in_the_next_generation(servers: Servers,
             assert (again.code, "nothing was recorded" in again.err) == (0, True), again
         assert await ledger.head() == recorded[-1].sequence
         assert [(await cli(part, "rules", "-o", "json")).json() for part in documents] == shown
+        other = tmp_path / "other.yaml"
+        other.write_text("kind: QuarantineRules\nruleSets: []\n")
+        replaced = await cli("quarantine", "apply", "-f", str(other))
+        assert (replaced.code, "nothing was recorded" in replaced.err) == (0, False), replaced

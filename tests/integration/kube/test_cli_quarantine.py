@@ -12,17 +12,21 @@ from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.envelope import decode
 from gpuledger.events.node import NodeDevicesObserved
 from gpuledger.events.payload import Payload
-from gpuledger.events.position import is_after
+from gpuledger.events.position import Offset, is_after
 from gpuledger.events.quarantine import QUARANTINE, QuarantineBreakerReset, QuarantineRulesApplied
 from gpuledger.events.slice import SlicePublished
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.runtime.clock import system_clock
-from gpuledger.tools.applied_documents import apply_first
+from gpuledger.tools.applied_documents import ATTEMPTS_MAX, apply_document, apply_first
+from gpuledger.tools.errors import ToolBusyError
+from gpuledger.tools.operators import record
 from gpuledger.tools.quarantine.example import example_rules
+from gpuledger.tools.queries.backend import Backend
 from support.cli import Run
 from support.enforcing import enforce
 from support.events import event
+from support.ledger_double import LedgerDouble
 from support.ledgers import everything
 from support.paths import ROOT
 from support.projections import QUICK_SERVICE, publish, reaches, running
@@ -54,6 +58,40 @@ async def test_a_fleet_that_has_rules_keeps_them(run: Run, ledger: JetStreamLedg
     assert await apply_first(ledger, rules(), QUARANTINE) is None
     found = (await run("quarantine", "rules", "-o", "json")).json()
     assert {one["file"] for one in found} == {"examples/quarantine-rules.yaml"}
+
+
+class Overtaken(LedgerDouble):
+    """Somebody else applies rules behind each look at the last ones, for as long as there are any."""
+
+    def __init__(self, ledger: JetStreamLedger, others: list[QuarantineRulesApplied]) -> None:
+        super().__init__(ledger)
+        self._ledger, self._others = ledger, others
+
+    async def last_sequence(self, subject_filter: str) -> Offset:
+        found = await super().last_sequence(subject_filter)
+        if self._others:
+            await record(self._ledger, QUARANTINE, self._others.pop())
+        return found
+
+
+async def test_of_two_who_apply_the_same_rules_at_once_one_records_them(ledger: JetStreamLedger) -> None:
+    mine, other = example_rules(), rules()
+    applied = await apply_document(backend(Overtaken(ledger, [mine])), mine, QUARANTINE)
+    assert applied == (ledger.generations.position(await ledger.head()), False)
+    third = other.model_copy(update={"digest": "b" * 64})
+    assert (await apply_document(backend(Overtaken(ledger, [other])), third, QUARANTINE)).is_new
+    with pytest.raises(ToolBusyError, match="Another document is being recorded"):
+        await apply_document(backend(Overtaken(ledger, [other] * ATTEMPTS_MAX)), mine, QUARANTINE)
+
+
+async def test_of_two_fleets_that_start_at_once_one_records_rules(ledger: JetStreamLedger) -> None:
+    assert await apply_first(Overtaken(ledger, [rules()]), example_rules(), QUARANTINE) is None
+    assert len([one for one in await everything(ledger) if ".svc.operators." in one.subject]) == 1
+
+
+def backend(ledger: JetStreamLedger) -> Backend:
+    """What applies rules; it asks the ledger alone."""
+    return Backend(ledger, "", "", None)
 
 
 async def test_rules_that_are_in_force_are_not_recorded_again(

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from statistics import quantiles
 from typing import NamedTuple
 
@@ -14,16 +15,21 @@ from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.envelope import Decoded, Event, decode
+from gpuledger.events.maintenance import NodeMaintenanceReleased
 from gpuledger.events.node import NodeLabelled, NodeObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.quarantine import QUARANTINE
+from gpuledger.healthreports.healthevents_pb2 import HealthEvents
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.runner import Runner, RunnerSettings
 from gpuledger.runtime.clock import system_clock
 from support.enforcing import enforce
+from support.gateway import gateways
+from support.health_monitor import Answer
 from support.ledgers import everything
 from support.maintenance import observed
 from support.nodewriting import QUICK, Maintainer, node_writer, settled
+from support.nvsentinel import real_requests
 from support.projections import lose_rows, publish, reaches, running, stop
 from support.quarantine import reported, rules, source_of
 from support.waiting import eventually
@@ -119,6 +125,56 @@ async def test_a_fault_cordons_its_node_and_its_end_uncordons_it(
         (back_s,) = await found.cordons.after(["10.0.15.233"], begun_s, cordoned=False)
         assert ("n2", True) not in found.cordons.seen
     print(f"report to cordon {took_s * 1000:.0f} ms, healthy again to uncordon {back_s * 1000:.0f} ms")
+
+
+async def test_a_node_with_two_error_codes_stays_cordoned_until_both_are_cleared(
+    ledger: JetStreamLedger, client: KubeClient, migrated_url: str, tmp_path: Path
+) -> None:
+    """What gpu-health-monitor encoded of two errors of one card, and healthy reports that name one code each."""
+    _, _, double_bit, inforom, healthy = (HealthEvents.FromString(one.content) for one in real_requests()[:5])
+    (tmp_path / "gateway").mkdir()
+    async with (
+        chain(ledger, client, migrated_url, ["n1"], 100) as found,
+        gateways(tmp_path / "gateway", ledger) as here,
+        here.serving() as ports,
+        here.monitor(ports.tokens, token=await here.token("n1")) as monitor,
+    ):
+        cleared = [_of_codes(healthy, request) for request in (double_bit, inforom)]
+        begun_s = time.monotonic()
+        for request in (double_bit, inforom, cleared[0]):
+            assert await monitor.send_bytes(_made_now(request)) == Answer("OK")
+            await found.cordons.after(["n1"], begun_s, cordoned=True)
+        await reaches(migrated_url, "health", await ledger.head())
+        assert await _releases(ledger) == []
+        assert await monitor.send_bytes(_made_now(cleared[1])) == Answer("OK")
+        await found.cordons.after(["n1"], begun_s, cordoned=False)
+        reports = await here.events()
+    (release,) = await _releases(ledger)
+    assert [tuple(one.data.codes) for one in reports if hasattr(one.data, "codes")] == [
+        ("DCGM_FR_VOLATILE_DBE_DETECTED",),
+        ("DCGM_FR_CORRUPT_INFOROM",),
+    ] * 2
+    assert release.causation_id == reports[-1].id
+
+
+def _of_codes(healthy: HealthEvents, unhealthy: HealthEvents) -> HealthEvents:
+    """A healthy report about the codes of another one."""
+    request = HealthEvents()
+    request.CopyFrom(healthy)
+    request.events[0].errorCode.extend(unhealthy.events[0].errorCode)
+    return request
+
+
+def _made_now(request: HealthEvents) -> bytes:
+    """A request as a monitor sends it now."""
+    for event in request.events:
+        event.generatedTimestamp.FromDatetime(system_clock())
+    return request.SerializeToString()
+
+
+async def _releases(ledger: JetStreamLedger) -> list[Decoded]:
+    decoded = [decode(one.data) for one in await everything(ledger)]
+    return [one for one in decoded if isinstance(one.data, NodeMaintenanceReleased)]
 
 
 async def test_a_burst_on_half_of_the_nodes_cordons_each(

@@ -9,7 +9,10 @@ import pytest
 import yaml
 
 from gpuledger.api.bundled import BundledServers
+from gpuledger.cli.run import as_cli_error
+from gpuledger.ledger.errors import ClosingError, LedgerUnavailableError, PublishError
 from gpuledger.tools.document_forms import Form
+from gpuledger.tools.errors import RequestError
 from gpuledger.tools.quarantine import document as quarantine
 from gpuledger.tools.remediation import document as remediation
 from support.chart import (
@@ -44,6 +47,13 @@ SCHEMA = orjson.loads((CHART / "values.schema.json").read_bytes())
 def pod_of(job: Object) -> Object:
     spec: Object = job["spec"]["template"]["spec"]
     return spec
+
+
+def code_of(error: Exception) -> int:
+    """With which code a command ends."""
+    shown = as_cli_error(error)
+    assert shown is not None
+    return shown.code
 
 
 def changed(part: str, path: tuple[str | int, ...], value: object) -> dict[str, Any]:
@@ -99,12 +109,23 @@ def test_servers_that_are_there_have_hooks_behind_the_release_and_those_that_com
         assert wait["args"] == ["migrate", "--check", "--wait", "1800"]
 
 
+def test_texts_stay_as_they_are() -> None:
+    texts = ["=", "<<", "{{ .Values.image }} ${node}", "1:30", "017", "on", "~", "", "\n  #x\n", "\u2028\t", "é "]
+    template = {**RULES["remediation"]["rules"]["remedies"][1]["template"], "spec": {"texts": texts}}
+    made = render(changed("remediation", ("remedies", 1, "template"), template)).one("ConfigMap", JOBS["remediation"])
+    document = remediation.parse(made["data"]["remediation.yaml"].encode(), "x")
+    assert orjson.loads(document.remedies[1].template)["spec"]["texts"] == texts
+
+
 @pytest.mark.parametrize("job", JOBS.values())
 def test_a_document_that_is_refused_is_not_tried_again(job: str) -> None:
     spec = render({**WITH_SECRET, **RULES}).one("Job", job)["spec"]
     (rule,) = spec["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob"
-    assert rule["onExitCodes"] == {"containerName": "gpuledger", "operator": "In", "values": [1, 2]}
+    codes = rule["onExitCodes"].pop("values")
+    assert rule["onExitCodes"] == {"containerName": "gpuledger", "operator": "In"}
+    assert code_of(RequestError("the document is wrong")) in codes
+    assert not {code_of(one) for one in (LedgerUnavailableError(), PublishError(), ClosingError())} & set(codes)
     assert spec["template"]["spec"]["restartPolicy"] == "Never", "the policy needs that"
 
 

@@ -199,7 +199,7 @@ def test_who_asks_for_a_retry_of_a_node_that_is_not_drained_is_sent_to_the_drain
     log.record("n1", NodeDrainSuperseded(intent=intent, reason="NotCordoned"), 4000)
     with pytest.raises(RequestError) as refused:
         retried(log.state, "n1")
-    assert "gpuledger node drain n1" in str(refused.value.hint)
+    assert "gpuledger node drain n1 --reason TEXT" in str(refused.value.hint)
 
 
 def test_a_document_without_the_remedy_that_was_last_tries_that_of_the_action() -> None:

@@ -98,6 +98,13 @@ def test_anything_else_does(gateway: Gateway, change: dict[str, Any]) -> None:
     assert gateway.take(BAD | change, 2) is ReportResult.RECORDED
 
 
+def test_healthy_reports_of_other_codes_are_other_reports(gateway: Gateway) -> None:
+    codes = [("79",), ("94",), (), ("94",)]
+    results = [gateway.take({**GOOD, "codes": one}, 1, arrives=at) for at, one in enumerate(codes, 1)]
+    assert results == [ReportResult.RECORDED] * len(codes)
+    assert gateway.take({**GOOD, "codes": ("94",)}, 9) is ReportResult.COALESCED
+
+
 def test_what_is_sent_again_counts_once(gateway: Gateway) -> None:
     assert [gateway.take(BAD, 3, arrives=at) for at in (3, 4)] == [ReportResult.RECORDED, ReportResult.REPEATED]
     assert gateway.take(BAD, 5) is ReportResult.COALESCED

@@ -112,6 +112,13 @@ def test_taints_and_labels_are_taken_over() -> None:
     assert ruleset.labels == {"state": "broken"}
 
 
+def test_a_mapping_may_take_over_another_one_and_a_text_be_an_equals_sign() -> None:
+    text = f"{HEAD}    taints:\n      - &one {{key: a, effect: NoSchedule}}\n      - {{<<: *one, effect: NoExecute}}\n"
+    (ruleset,) = parse(text.encode(), "rules.yaml").rulesets
+    assert [(one.key, one.effect) for one in ruleset.taints] == [("a", "NoSchedule"), ("a", "NoExecute")]
+    assert "ruleSets[0] '='" in problem(HEAD.replace("name: a", "name: =").replace('"true"', "+"))
+
+
 def test_a_drain_is_taken_over_with_its_modes() -> None:
     drain = "{mode: DeleteAfterTimeout, timeout: 90m, namespaces: [{name: team-*, mode: Immediate}]}"
     text = HEAD.replace("cordon: {shouldCordon: true}", f"drain: {drain}")
@@ -192,7 +199,9 @@ def test_a_kind_says_what_an_expression_may_be_about() -> None:
     ("text", "expected"),
     [
         ("kind: QuarantineRules\nruleSets: [", "is no YAML: "),
-        ("- a", "the document: Input should be a valid dictionary"),
+        ("- a", "the document: it is a mapping."),
+        ("", "the document: it is a mapping."),
+        ("kind: QuarantineRules\nruleSets: [a]", "ruleSets[0]: it is a mapping."),
         ("kind: Other", "kind: Input should be 'QuarantineRules'"),
         (HEAD.replace("name: a", "name: forced"), "choose another one"),
         (HEAD.replace("name: a", "name: a\n    name: b"), "the key 'name' is there twice in line 5"),

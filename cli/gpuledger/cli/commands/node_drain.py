@@ -13,7 +13,7 @@ from gpuledger.cli.render import message
 from gpuledger.cli.run import run
 from gpuledger.cli.times import parse_time
 from gpuledger.domain.maintenance.rows import FINISHED, TIMED_OUT
-from gpuledger.edge.nodewriter.drain_plan import UNTOUCHED
+from gpuledger.edge.nodewriter.drain_plan import STAYING
 from gpuledger.events.drain_mode import MODES
 from gpuledger.events.maintenance import (
     DRAIN_TIMEOUT_DEFAULT_S,
@@ -123,7 +123,7 @@ def show(look: draining.Look, shown: dict[str, str]) -> None:
         return
     pods = dict(look.pods)
     for pod in [one for one in shown if one not in pods]:
-        if shown.pop(pod) != UNTOUCHED:  # A drain that has finished lists none any more, whether it has left or stays.
+        if shown.pop(pod) not in STAYING:  # A drain that has finished lists none, whether it has left or stays.
             message(f"pod {pod} has left")
     for pod, waits in pods.items():
         if shown.get(pod) != waits:

@@ -21,7 +21,35 @@ BEGIN ATOMIC
         coalesce(until.codes, incident.codes),
         incident.first_cause,
         coalesce(until.last_cause, incident.last_cause),
-        coalesce(until.action, incident.action)
+        coalesce(until.action, incident.action),
+        CASE WHEN incident.ended_at <= at THEN '' ELSE (
+            -- Each code that was reported and not cleared later, an empty one for reports without codes.
+            SELECT coalesce(string_agg(found.code, ',' ORDER BY found.code), '')
+            FROM (
+                SELECT code COLLATE "C" AS code, max(coded.reported_at) AS reported_at
+                FROM gpuledger_live.health_report AS coded
+                CROSS JOIN LATERAL unnest(
+                    CASE coded.unhealthy_codes
+                        WHEN '' THEN ARRAY['']
+                        ELSE string_to_array(coded.unhealthy_codes, ',')
+                    END
+                ) AS code
+                WHERE coded.scope = incident.scope
+                    AND coded.entity = incident.entity
+                    AND coded.reported_at BETWEEN incident.opened_at AND at
+                    AND NOT coded.healthy
+                GROUP BY 1
+            ) AS found
+            WHERE NOT EXISTS (
+                SELECT FROM gpuledger_live.health_report AS cleared
+                WHERE cleared.scope = incident.scope
+                    AND cleared.entity IN (incident.entity, '')
+                    AND cleared.reported_at > found.reported_at
+                    AND cleared.reported_at <= at
+                    AND found.code <> ''
+                    AND found.code = ANY (string_to_array(cleared.healthy_codes, ','))
+            )
+        ) END
     FROM gpuledger_live.incident AS incident
     LEFT JOIN LATERAL (
         -- What was reported up to then, where more was later.

@@ -15,7 +15,7 @@ class HealthProjection(TimedDecider):
     """
 
     name = "health"
-    version = 4
+    version = 5
     specs = SPECS
     handlers = HANDLERS
     state_class = Quarantine

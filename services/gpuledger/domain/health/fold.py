@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from gpuledger.domain.fact import AbsentRowsError, Fact, Handlers, Touched, counted_as_recorded
 from gpuledger.domain.health.entities import NODE_ENTITY, Concerned, concerned
 from gpuledger.domain.health.incidents import (
+    after_healthy,
     begun,
     departed,
     ended,
@@ -22,7 +23,6 @@ from gpuledger.domain.health.incidents import (
 )
 from gpuledger.domain.health.own_reports import AGENT_CHECK, AGENT_COMPONENT, AGENT_MONITOR
 from gpuledger.domain.health.rows import (
-    HEALTHY,
     INCIDENT,
     REPORT,
     Departure,
@@ -63,6 +63,8 @@ class Finding(NamedTuple):
     strategy: str
     reporter: str | None
     reports: int
+    unhealthy_codes: str
+    healthy_codes: str
 
 
 @lru_cache(maxsize=_SCOPES_KEPT_MAX)
@@ -86,16 +88,19 @@ def touched(state: Health, fact: Fact) -> Touched:
 
 def _reported(state: Health, fact: Fact, data: NodeHealthReported) -> None:
     action = data.custom_action if data.action == CUSTOM_ACTION and data.custom_action else data.action
+    codes = joined_codes(data.codes)
     found = Finding(
         data.healthy,
         data.fatal,
         data.component,
-        joined_codes(data.codes),
+        codes,
         data.message,
         action,
         data.strategy,
         data.reporter,
         data.count,
+        "" if data.healthy else codes,
+        codes if data.healthy else "",
     )
     _take(state, fact, _check_of(state, fact, fact.event.subject, data.monitor, data.check), concerned(data), found)
 
@@ -123,7 +128,10 @@ def _take_finding(
     state: Health, fact: Fact, kind: str | None, message: str, action: str | None, *, healthy: bool
 ) -> None:
     codes = joined_codes([kind or ""])
-    found = Finding(healthy, not healthy, AGENT_COMPONENT, codes, message, action or NO_ACTION, "", None, 1)
+    standing = "" if healthy else codes
+    found = Finding(
+        healthy, not healthy, AGENT_COMPONENT, codes, message, action or NO_ACTION, "", None, 1, standing, ""
+    )
     check = _check_of(state, fact, origin_of(fact.event.source).name, AGENT_MONITOR, AGENT_CHECK)
     _take(state, fact, check, (Concerned(fact.event.subject, fact.event.subject),), found)
 
@@ -183,6 +191,9 @@ def _are_next(state: Health, check: HealthCheck, reports: Sequence[HealthReport]
         return False
     if check.report_rows == 0 or check.last_at < time:
         return True
+    _require([check], state)
+    if any(one.healthy_codes and one.reported_at >= time for one in state.report.where("scope", check.scope)):
+        return False  # What it cleared is not to be seen from the open incidents.
     return all(
         report.entity != NODE_ENTITY and report.entity in open_ and open_[report.entity].last_at < time
         for report in reports
@@ -208,10 +219,16 @@ def _follow_all(state: Health, check: HealthCheck, reports: Sequence[HealthRepor
 
 def _end_healthy(state: Health, report: HealthReport, open_: dict[str, Incident]) -> int:
     """End what a healthy report is about; returns how many incidents that were."""
-    over = list(open_) if report.entity == NODE_ENTITY else [report.entity] if report.entity in open_ else []
-    for entity in over:
-        state.incident.put(ended(open_.pop(entity), report.reported_at, HEALTHY))
-    return len(over)
+    over = 0
+    for entity in list(open_) if report.entity == NODE_ENTITY else [report.entity] if report.entity in open_ else []:
+        incident = open_.pop(entity)
+        after = after_healthy(incident, report)
+        over += after.ended_at is not None
+        if after.ended_at is None:
+            open_[entity] = after
+        if after != incident:
+            state.incident.put(after)
+    return over
 
 
 def _insert(state: Health, check: HealthCheck, reports: Iterable[HealthReport]) -> None:

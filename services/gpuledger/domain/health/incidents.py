@@ -1,7 +1,7 @@
 """Joins the reports on one entity of a check into incidents, in event time. Pure.
 
-An incident lasts from an unhealthy report to the next healthy one, or until the node or card leaves. Unhealthy reports
-in between belong to it, whatever their codes.
+An incident lasts from an unhealthy report until healthy ones have cleared each code that was reported since, or until
+the node or card leaves. Unhealthy reports in between belong to it, whatever their codes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final
 
+from gpuledger.domain.health.codes import NO_CODE, clears
 from gpuledger.domain.health.entities import NODE_ENTITY
 from gpuledger.domain.health.rows import (
     CARD_LEFT,
@@ -49,17 +50,21 @@ def cause_of(report: HealthReport) -> str:
 def merged(one: HealthReport, other: HealthReport) -> HealthReport:
     """The row of two reports of one time on one entity.
 
-    Of a healthy and an unhealthy one the later recorded holds. Two that agree are one, the same in whatever order.
+    Of a healthy one that clears all codes and any other the later recorded holds. Else they are one, the same in
+    whatever order: what either reports unhealthy stands, and the codes that only one clears are cleared.
     """
-    later, earlier = (one, other) if is_after(one.position, other.position) else (other, one)
-    if later.healthy != earlier.healthy:
+    later = one if is_after(one.position, other.position) else other
+    if _clears_all(one) != _clears_all(other):
         return later
-    shown = max(one, other, key=_weight)
+    agreeing = [row for row in (one, other) if row.healthy == (one.healthy and other.healthy)]
+    shown = max(agreeing, key=_weight)
     return shown._replace(
         position=later.position,
-        recorded_at=min(one.recorded_at, other.recorded_at),
-        codes=_all_codes(one.codes, other.codes),
-        reports=_sum(one.reports, other.reports),
+        recorded_at=min(row.recorded_at for row in agreeing),
+        codes=_all_codes(agreeing[0].codes, agreeing[-1].codes),
+        reports=_sum(one.reports, other.reports) if len(agreeing) > 1 else shown.reports,
+        unhealthy_codes=_union(*(_split(row.unhealthy_codes) for row in agreeing)),
+        healthy_codes=_all_codes(one.healthy_codes, other.healthy_codes),
     )
 
 
@@ -87,6 +92,7 @@ def begun(check: HealthCheck, report: HealthReport) -> Incident:
         cause,
         cause,
         report.action,
+        report.unhealthy_codes,
     )
 
 
@@ -99,12 +105,27 @@ def extended(incident: Incident, report: HealthReport) -> Incident:
         codes=_all_codes(incident.codes, report.codes),
         last_cause=cause_of(report),
         action=incident.action if report.action == NO_ACTION else report.action,
+        standing=_union(
+            _left(incident, report) if report.healthy_codes else _split(incident.standing),
+            _split(report.unhealthy_codes),
+        ),
     )
+
+
+def after_healthy(incident: Incident, report: HealthReport) -> Incident:
+    """The incident after a later healthy report, which ends it where no code is left."""
+    left = _left(incident, report)
+    return incident._replace(standing=_union(left)) if left else ended(incident, report.reported_at, HEALTHY)
 
 
 def ended(incident: Incident, at: datetime, by: str) -> Incident:
     """The incident, ended."""
-    return incident._replace(ended_at=at, ended_by=by)
+    return incident._replace(ended_at=at, ended_by=by, standing="")
+
+
+def on_others(report: HealthReport) -> bool:
+    """Whether a report without entities clears something of all entities of its check."""
+    return report.entity == NODE_ENTITY and (report.healthy or report.healthy_codes != "")
 
 
 def departed(departure: Departure) -> str:
@@ -116,7 +137,7 @@ def incidents_of(
     check: HealthCheck, reports: Sequence[HealthReport], departures: Sequence[Departure]
 ) -> list[Incident]:
     """All incidents of a check, from all of its reports and what left its node."""
-    whole = [report for report in reports if report.entity == NODE_ENTITY and report.healthy]
+    whole = [report._replace(healthy=True) for report in reports if on_others(report)]
     by_entity: dict[str, list[HealthReport]] = {}
     for report in reports:
         by_entity.setdefault(report.entity, []).append(report)
@@ -133,8 +154,7 @@ def _of_entity(
     in_force: dict[datetime, HealthReport] = {}
     for report in reports:
         other = in_force.get(report.reported_at)
-        if other is None or is_after(report.position, other.position):
-            in_force[report.reported_at] = report
+        in_force[report.reported_at] = report if other is None else merged(other, report)
     devices = {NODE_ENTITY, *(report.device for report in reports if report.device is not None)}
     left = {one.left_at: departed(one) for one in sorted(departures, reverse=True) if one.device in devices}
     current: Incident | None = None
@@ -146,13 +166,35 @@ def _of_entity(
         if found is None:
             continue
         if found.healthy:
-            if current is not None:
-                yield ended(current, time, HEALTHY)
-            current = None
+            current = None if current is None else after_healthy(current, found)
+            if current is not None and current.ended_at is not None:
+                yield current
+                current = None
         else:
             current = begun(check, found) if current is None else extended(current, found)
     if current is not None:
         yield current
+
+
+def _clears_all(report: HealthReport) -> bool:
+    return report.healthy and not report.healthy_codes
+
+
+def _left(incident: Incident, report: HealthReport) -> list[str]:
+    """The codes that stand of an incident after a healthy report."""
+    cleared = _split(report.healthy_codes) if report.healthy_codes else []
+    return [code for code in _split(incident.standing) if not clears(cleared, code)]
+
+
+def _split(codes: str) -> list[str]:
+    """The codes of a text; of an empty one that of reports without codes."""
+    return codes.split(CODES_SEPARATOR)
+
+
+def _union(*codes: Iterable[str]) -> str:
+    """Codes in one text, that of reports without codes among them; it stands for those that do not fit."""
+    every = sorted({code for some in codes for code in some})
+    return CODES_SEPARATOR.join(every if len(every) <= CODES_MAX else sorted({NO_CODE, *every[: CODES_MAX - 1]}))
 
 
 def _all_codes(one: str, other: str) -> str:

@@ -23,7 +23,7 @@ def card_report(card: str, data: DeviceHealthChanged) -> NodeHealthReported:
         fatal=not data.healthy,
         message=data.message,
         action=data.action or NO_ACTION,
-        codes=() if data.kind is None else (data.kind,),
+        codes=() if data.healthy or data.kind is None else (data.kind,),
         entities=(HealthEntity(type="GPU_UUID", value=card),),
         devices=(card,),
     )

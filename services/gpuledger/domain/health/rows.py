@@ -34,7 +34,9 @@ class HealthReport(NamedTuple):
     """What a check reported on an entity at a time. Unhealthy reports of one time are one row, `reports` counts them.
 
     `entity` is empty for the node; a healthy report on it concerns all entities of the check. `codes` are separated by
-    commas. `recorded_at` is when the ledger got it, and `position` where it stands there.
+    commas. `recorded_at` is when the ledger got it, and `position` where it stands there. `unhealthy_codes` are those
+    that it has stand (an empty one where a report names none), `healthy_codes` those that it clears; a healthy one
+    without any clears all.
     """
 
     scope: str
@@ -53,6 +55,8 @@ class HealthReport(NamedTuple):
     strategy: str
     reporter: str | None
     reports: int
+    unhealthy_codes: str
+    healthy_codes: str
 
 
 class Incident(NamedTuple):
@@ -60,7 +64,8 @@ class Incident(NamedTuple):
 
     `incident` is its id, which follows from node, monitor, check, entity and `opened_at`. `recorded_at` is when the
     ledger got the first report. `reports` counts the unhealthy ones, `fatal` is true if any was, `codes` are those of
-    all, and `action` is the last one recommended.
+    all, and `action` is the last one recommended. `standing` are the codes that have still to be cleared, an empty one
+    for reports without codes; an incident that has ended has none.
     """
 
     scope: str
@@ -83,6 +88,7 @@ class Incident(NamedTuple):
     first_cause: str
     last_cause: str
     action: str
+    standing: str
 
 
 class Departure(NamedTuple):

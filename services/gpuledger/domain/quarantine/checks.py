@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, counted_as_recorded
+from gpuledger.domain.health.codes import NO_CODE, reported_codes
 from gpuledger.domain.health.entities import NODE_ENTITY, as_named, concerned
 from gpuledger.events.health import NodeHealthReported, Strategy
 
@@ -36,14 +37,18 @@ class About(NamedTuple):
 
 
 class Healthy(NamedTuple):
-    """What a healthy report is about; `has_cards`: its node's agent has found the cards."""
+    """What a healthy report is about; `has_cards`: its node's agent has found the cards.
+
+    `codes` are those that it clears; none: all.
+    """
 
     check: Check
     entities: frozenset[str]
     has_cards: bool
+    codes: frozenset[str]
 
-    def ends(self, check: Check, entity: str, alias: str) -> bool:
-        """Whether it ends a fault of a check about an entity."""
+    def concerns(self, check: Check, entity: str, alias: str) -> bool:
+        """Whether it is about the faults of a check about an entity."""
         is_about = entity in self.entities or NODE_ENTITY in self.entities
         return check == self.check and (is_about or (not self.has_cards and alias in self.entities))
 
@@ -67,7 +72,12 @@ def healthy_of(data: NodeHealthReported) -> Healthy:
     entities = {key_text(one.entity) for one in (*concerned(data), *as_named(data))}
     if data.devices:
         entities.discard(NODE_ENTITY)
-    return Healthy(check_of(data), frozenset(entities), bool(data.devices))
+    return Healthy(check_of(data), frozenset(entities), bool(data.devices), frozenset(map(key_text, data.codes)))
+
+
+def codes_of(data: NodeHealthReported) -> frozenset[str]:
+    """The codes that an unhealthy report has stand, as keys of rows have them."""
+    return frozenset(code if code == NO_CODE else key_text(code) for code in reported_codes(data.codes))
 
 
 def counted_time(fact: Fact) -> datetime:

@@ -4,10 +4,12 @@ A report is judged by the rules and labels in force where it stands in the log. 
 by event time holds. What was imported is history, and counts for nothing.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from sys import intern
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
+from gpuledger.domain.health.codes import codes_text, with_reported, without_cleared
 from gpuledger.domain.health.entities import NODE_ENTITY
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.inventory.state import json_text
@@ -19,6 +21,7 @@ from gpuledger.domain.quarantine.checks import (
     Check,
     about,
     check_of,
+    codes_of,
     counted_time,
     healthy_of,
     key_text,
@@ -88,19 +91,31 @@ def _put_fault(state: Quarantine, fact: Fact, data: NodeHealthReported, ruleset:
     entity, alias = about
     node, time, report, check = intern(fact.event.subject), counted_time(fact), fact.event.id, check_of(data)
     before = state.fault.get((node, ruleset, *check, entity))
-    if _is_over(state, node, check, entity, time) or (before and is_late(before.changed_at, time)):
+    standing = {} if before is None else before.code_times()
+    codes = [
+        one
+        for one in codes_of(data)
+        if not is_late(standing.get(one), time) and not _is_cleared(state, node, check, entity, one, time)
+    ]
+    if not codes or _is_over(state, node, check, entity, time):
+        return
+    standing = with_reported(standing, codes, time)
+    if before is not None and is_late(before.changed_at, time):
+        state.fault.put(before.with_codes(standing))
         return
     recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
     observed_at = time if data.first_at is None else min(time, storable(data.first_at))
     if before is not None and before.state != rows.STALE:
-        state.fault.put(before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at))
+        row = before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at)
+        state.fault.put(row.with_codes(standing))
         return
     if before is None and len(state.fault.by["node"].get(node)) >= FAULTS_PER_NODE_MAX:
         count = _count(state, ruleset)
         state.count.put(count._replace(dropped=count.dropped + 1))
         return
     row = rows.NodeFault(
-        node, intern(ruleset), *check, entity, alias, report, report, time, time, observed_at, recorded_at, rows.PENDING
+        node, intern(ruleset), *check, entity, alias, report, report, time, time, observed_at, recorded_at,
+        rows.PENDING, codes_text(standing),
     )  # fmt: skip
     if is_fresh(recorded_at, state.max_event_age(), observed_at):
         state.fault.put(row)
@@ -119,6 +134,12 @@ def _is_over(state: Quarantine, node: str, check: Check, entity: str, time: date
     return any(row is not None and is_late(row.healthy_at, time) for row in healthy)
 
 
+def _is_cleared(state: Quarantine, node: str, check: Check, entity: str, code: str, time: datetime) -> bool:
+    """Whether what a report of this time says of a code is over: the code alone was cleared after that."""
+    cleared = (state.healthy_code.get((node, *check, one, code)) for one in (entity, NODE_ENTITY))
+    return any(row is not None and is_late(row.healthy_at, time) for row in cleared)
+
+
 def _card_reported(state: Quarantine, fact: Fact, data: DeviceHealthChanged) -> None:
     """The verdict of a node's agent on a card, as a monitor would report it."""
     node = origin_of(fact.event.source)
@@ -132,14 +153,25 @@ def _healthy(state: Quarantine, fact: Fact, data: NodeHealthReported) -> None:
     node, time = fact.event.subject, counted_time(fact)
     healthy = healthy_of(data)
     for row in state.fault.where("node", node):
-        if healthy.ends(Check(row.monitor, row.check_name), row.entity, row.alias) and not is_late(
-            row.changed_at, time
-        ):
-            state.fault.delete(state.fault.key_of(row))
-            state.touch(node, row)
-    state.note_healthy(
-        node, [rows.HealthyCheck(intern(node), *healthy.check, one, time) for one in sorted(healthy.entities)]
-    )
+        if healthy.concerns(Check(row.monitor, row.check_name), row.entity, row.alias):
+            _clear(state, row, healthy.codes, time)
+    about = [(intern(node), *healthy.check, one) for one in sorted(healthy.entities)]
+    if healthy.codes:
+        cleared = [rows.HealthyCode(*one, code, time) for one in about for code in sorted(healthy.codes)]
+        state.note_cleared(node, cleared)
+    else:
+        state.note_healthy(node, [rows.HealthyCheck(*one, time) for one in about])
+
+
+def _clear(state: Quarantine, row: rows.NodeFault, codes: Collection[str], time: datetime) -> None:
+    """Clear codes of a fault, or all where none are named; without any it is over."""
+    before = row.code_times()
+    after = without_cleared(before, codes, time)
+    if not after:
+        state.fault.delete(state.fault.key_of(row))
+        state.touch(row.node, row)
+    elif after != before:
+        state.fault.put(row.with_codes(after))
 
 
 def _detached(state: Quarantine, fact: Fact, data: DeviceDetached) -> None:
@@ -149,9 +181,8 @@ def _detached(state: Quarantine, fact: Fact, data: DeviceDetached) -> None:
     node, card, time = intern(data.slot.partition("/")[0]), key_text(fact.event.subject), counted_time(fact)
     _forget(state, fact)
     for row in state.fault.where("node", node):
-        if row.entity == card and not is_late(row.changed_at, time):
-            state.fault.delete(state.fault.key_of(row))
-            state.touch(node, row)
+        if row.entity == card:
+            _clear(state, row, (), time)
     state.note_healthy(node, [rows.HealthyCheck(node, *CARD_LEFT, card, time)])
 
 
@@ -182,7 +213,10 @@ def _put_node(state: Quarantine, fact: Fact, uid: str | None, labels: str) -> No
 def _end_faults(state: Quarantine, node: str, before: datetime | None = None) -> None:
     """A Node is gone, and its faults with it; another one has only those that were reported since it is there."""
     for row in state.fault.where("node", node):
-        if before is None or row.changed_at < before:
+        codes = {} if before is None else {one: at for one, at in row.code_times().items() if at >= before}
+        if codes:
+            state.fault.put(row.with_codes(codes))
+        else:
             state.fault.delete(state.fault.key_of(row))
     state.touch(node)
 

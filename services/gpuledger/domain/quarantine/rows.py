@@ -4,6 +4,7 @@ import re
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from gpuledger.domain.health.codes import CodeTimes, codes_of_text, codes_text
 from gpuledger.domain.table import TableSpec
 
 PENDING: Final = "pending"
@@ -81,7 +82,8 @@ class NodeFault(NamedTuple):
     `alias` is how its monitor names the entity where that is a card that the node's agent has found; else empty.
     `report` is the first report of it that may lead to a request, `cause` that or the reset of the breaker that led to
     its being assessed. The latest report of it is of `changed_at`, by its monitor's clock of `observed_at`, which is
-    earlier where it waited on its way, and was recorded at `recorded_at`.
+    earlier where it waited on its way, and was recorded at `recorded_at`. `codes` is a JSON object of the error codes
+    that stand, each with the time of its latest report.
     """
 
     node: str
@@ -97,6 +99,15 @@ class NodeFault(NamedTuple):
     observed_at: datetime
     recorded_at: datetime
     state: str
+    codes: str
+
+    def code_times(self) -> CodeTimes:
+        """The error codes that stand."""
+        return codes_of_text(self.codes)
+
+    def with_codes(self, codes: CodeTimes) -> "NodeFault":
+        """The fault with other codes standing."""
+        return self._replace(codes=codes_text(codes))
 
     def card(self) -> str | None:
         """The UUID of the card or MIG instance that it is about; None where no report names one so."""
@@ -113,6 +124,17 @@ class HealthyCheck(NamedTuple):
     monitor: str
     check_name: str
     entity: str
+    healthy_at: datetime
+
+
+class HealthyCode(NamedTuple):
+    """When an error code of a check was last cleared, for an entity or (empty) for all, while others may stand."""
+
+    node: str
+    monitor: str
+    check_name: str
+    entity: str
+    code: str
     healthy_at: datetime
 
 
@@ -154,7 +176,8 @@ RULESET_COUNT = TableSpec("quarantine_ruleset_count", RulesetCount, ("ruleset",)
 NODE = TableSpec("quarantine_node", QuarantineNode, ("node",))
 FAULT = TableSpec("node_fault", NodeFault, ("node", "ruleset", "monitor", "check_name", "entity"))
 HEALTHY = TableSpec("healthy_check", HealthyCheck, ("node", "monitor", "check_name", "entity"))
+HEALTHY_CODE = TableSpec("healthy_code", HealthyCode, ("node", "monitor", "check_name", "entity", "code"))
 REQUEST = TableSpec("quarantine_request", QuarantineRequest, ("node", "ruleset"))
 BREAKER = TableSpec("quarantine_breaker", QuarantineBreaker, ("id",))
 
-SPECS: tuple[TableSpec[Any], ...] = (RULES, RULESET_COUNT, NODE, FAULT, HEALTHY, REQUEST, BREAKER)
+SPECS: tuple[TableSpec[Any], ...] = (RULES, RULESET_COUNT, NODE, FAULT, HEALTHY, HEALTHY_CODE, REQUEST, BREAKER)

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import orjson
 
@@ -19,7 +19,12 @@ FAULTS_PER_NODE_MAX: Final = 512
 """How many faults of one node are kept, over all rulesets."""
 
 HEALTHY_PER_NODE_MAX: Final = 512
-"""How many checks of one node that are healthy again are kept; beyond them, the earliest are forgotten."""
+"""How many checks of one node that are healthy again are kept; beyond them, the earliest are forgotten.
+
+As many of its codes that were cleared alone are kept as well.
+"""
+
+_H = TypeVar("_H", rows.HealthyCheck, rows.HealthyCode)
 
 OWNER_PREFIX: Final = "health/"
 """How the owners of our requests begin; the ruleset follows."""
@@ -37,6 +42,7 @@ class Quarantine(TableState):
         self.node = Table(rows.NODE)
         self.fault = Table(rows.FAULT, "node")
         self.healthy = Table(rows.HEALTHY, "node")
+        self.healthy_code = Table(rows.HEALTHY_CODE, "node")
         self.request = Table(rows.REQUEST, "node")
         self.breaker = Table(rows.BREAKER)
         self.node_ends = RowEnds(self.node, rows.QuarantineNode.ended_at)
@@ -171,16 +177,23 @@ class Quarantine(TableState):
 
     def note_healthy(self, node: str, checks: list[rows.HealthyCheck]) -> None:
         """Checks of a node are healthy, or cards have left it; the earliest are forgotten beyond the bound."""
-        for row in checks:
-            before = self.healthy.get(self.healthy.key_of(row))
+        self._note(self.healthy, node, checks)
+
+    def note_cleared(self, node: str, codes: list[rows.HealthyCode]) -> None:
+        """Codes of checks of a node are cleared; the earliest are forgotten beyond the bound."""
+        self._note(self.healthy_code, node, codes)
+
+    def _note(self, table: Table[_H], node: str, healthy: list[_H]) -> None:
+        for row in healthy:
+            before = table.get(table.key_of(row))
             if before is None or not is_late(before.healthy_at, row.healthy_at):
-                self.healthy.put(row)
+                table.put(row)
                 self.ends().note(node, row.healthy_at)
-        excess = len(self.healthy.by["node"].get(node)) - HEALTHY_PER_NODE_MAX
+        excess = len(table.by["node"].get(node)) - HEALTHY_PER_NODE_MAX
         if excess > 0:
-            noted = sorted(self.healthy.where("node", node), key=lambda one: (one.healthy_at, one))
+            noted = sorted(table.where("node", node), key=lambda one: (one.healthy_at, one))
             for row in noted[:excess]:
-                self.healthy.delete(self.healthy.key_of(row))
+                table.delete(table.key_of(row))
 
     def ends(self) -> NodeExpiries:
         """The earliest end of requests of each node and of what is healthy again, those of loaded rows included."""
@@ -191,6 +204,8 @@ class Quarantine(TableState):
                     self._ends.note(request.node, request.ended_at)
             for check in self.healthy.rows.values():
                 self._ends.note(check.node, check.healthy_at)
+            for code in self.healthy_code.rows.values():
+                self._ends.note(code.node, code.healthy_at)
         return self._ends
 
     def forget(self, recorded_at: datetime) -> None:
@@ -200,6 +215,11 @@ class Quarantine(TableState):
             for request in self.request.where("node", node):
                 if request.ended_at is not None and not ends.keeps(node, request.ended_at):
                     self.request.delete(self.request.key_of(request))
-            for check in self.healthy.where("node", node):
-                if not ends.keeps(node, check.healthy_at):
-                    self.healthy.delete(self.healthy.key_of(check))
+            _forget(self.healthy, node, ends)
+            _forget(self.healthy_code, node, ends)
+
+
+def _forget(table: Table[_H], node: str, ends: NodeExpiries) -> None:
+    for row in table.where("node", node):
+        if not ends.keeps(node, row.healthy_at):
+            table.delete(table.key_of(row))

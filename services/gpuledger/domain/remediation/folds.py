@@ -10,9 +10,20 @@ from sys import intern
 from typing import Final
 
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, is_late, storable
+from gpuledger.domain.health.codes import is_cleared, with_reported
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.inventory.state import json_text
-from gpuledger.domain.quarantine.checks import ACTS, About, Check, about, check_of, counted_time, healthy_of, key_text
+from gpuledger.domain.quarantine.checks import (
+    ACTS,
+    About,
+    Check,
+    about,
+    check_of,
+    codes_of,
+    counted_time,
+    healthy_of,
+    key_text,
+)
 from gpuledger.domain.quarantine.freshness import is_fresh
 from gpuledger.domain.quarantine.inputs import variables
 from gpuledger.domain.quarantine.rows import is_card
@@ -97,18 +108,28 @@ def _unhealthy(state: Remediations, fact: Fact, data: NodeHealthReported) -> Non
 def _put_fault(state: Remediations, fact: Fact, data: NodeHealthReported, one: About, rulesets: str) -> None:
     node, check, time = intern(fact.event.subject), check_of(data), counted_time(fact)
     before = state.fault.get((node, *check, one.entity))
-    if before is not None and is_late(before.changed_at, time):
+    standing = {} if before is None else before.code_times()
+    cleared = {} if before is None else before.cleared_times()
+    codes = [
+        one for one in codes_of(data) if not is_late(standing.get(one), time) and not is_cleared(cleared, one, time)
+    ]
+    if not codes:
+        return
+    standing = with_reported(standing, codes, time)
+    if before is not None and before.state != rows.HEALTHY and is_late(before.changed_at, time):
+        state.fault.put(before.with_codes(standing))
         return
     recorded_at = counted_as_recorded(fact.event, fact.recorded_ns)
     observed_at = time if data.first_at is None else min(time, storable(data.first_at))
     if before is None and not state.has_room(node):
         return
+    kept = "" if before is None else before.cleared
     if before is None or before.state in (rows.HEALTHY, rows.STALE):
         before = rows.RemediationFault(
             node, *check, *one, _device(one), fact.event.id, data.action, data.custom_action or "", rulesets, False,
-            time, observed_at, recorded_at, rows.WAITING, "", "", "", None,
+            time, observed_at, recorded_at, rows.WAITING, "", "", "", None, "", kept,
         )  # fmt: skip
-    row = before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at)
+    row = before._replace(changed_at=time, observed_at=observed_at, recorded_at=recorded_at).with_codes(standing)
     if row.state == rows.TREATED and _came_back(state, row, time):
         row = row._replace(state=rows.WAITING, report=fact.event.id, remedy="")
     if is_fresh(recorded_at, state.quarantine_age(), observed_at):
@@ -131,8 +152,8 @@ def _healthy(state: Remediations, fact: Fact, data: NodeHealthReported) -> None:
     node, time, healthy = fact.event.subject, counted_time(fact), healthy_of(data)
     for row in state.standing(node):
         check = Check(row.monitor, row.check_name)
-        if healthy.ends(check, row.entity, row.alias) and not is_late(row.changed_at, time):
-            state.end_fault(row, time)
+        if healthy.concerns(check, row.entity, row.alias):
+            state.clear_fault(row, healthy.codes, time)
     faults_ended(state, node)
 
 
@@ -142,8 +163,8 @@ def _detached(state: Remediations, fact: Fact, data: DeviceDetached) -> None:
         return
     node, card, time = data.slot.partition("/")[0], key_text(fact.event.subject), counted_time(fact)
     for row in state.standing(node):
-        if row.entity == card and not is_late(row.changed_at, time):
-            state.end_fault(row, time)
+        if row.entity == card:
+            state.clear_fault(row, (), time)
     faults_ended(state, node)
 
 

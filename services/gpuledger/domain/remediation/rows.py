@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from gpuledger.domain.health.codes import CodeTimes, codes_of_text, codes_text
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.maintenance import OwnedDrain
@@ -149,7 +150,8 @@ class RemediationFault(NamedTuple):
     `rulesets`, a JSON array, are those of quarantine that match it; `is_accepted`: the node was set aside for it while
     it was fresh. `report` is the first report of it. `remediation` is the latest one for it, `remedy` the name of the
     next one where that is no longer the one of its action. While it is pending, `cause` is what made it ready, at
-    `ready_at`.
+    `ready_at`. `codes` is a JSON object of the error codes that stand, each with the time of its latest report, and
+    `cleared` one of those that were cleared, each with the time of that (an empty code: all were).
     """
 
     node: str
@@ -171,6 +173,20 @@ class RemediationFault(NamedTuple):
     remediation: str
     cause: str
     ready_at: datetime | None
+    codes: str
+    cleared: str
+
+    def code_times(self) -> CodeTimes:
+        """The error codes that stand."""
+        return codes_of_text(self.codes)
+
+    def cleared_times(self) -> CodeTimes:
+        """When error codes were cleared."""
+        return codes_of_text(self.cleared)
+
+    def with_codes(self, codes: CodeTimes) -> "RemediationFault":
+        """The fault with other codes standing."""
+        return self._replace(codes=codes_text(codes))
 
     def ruleset_names(self) -> list[str]:
         """The rulesets of quarantine that match it."""

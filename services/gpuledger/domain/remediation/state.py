@@ -1,11 +1,12 @@
 """The state of the remediation of nodes: which faults are ready for a remedy, and what was done about each. Pure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
 import orjson
 
 from gpuledger.domain.fact import TableState
+from gpuledger.domain.health.codes import codes_text, with_cleared, without_cleared
 from gpuledger.domain.quarantine.rows import is_card
 from gpuledger.domain.quarantine.rules import RulesInForce, rules_of
 from gpuledger.domain.quarantine.state import FAULTS_PER_NODE_MAX
@@ -195,8 +196,21 @@ class Remediations(TableState):
 
     # What is over, until nothing older is to be expected.
 
+    def clear_fault(self, fault: rows.RemediationFault, codes: Collection[str], at: datetime) -> None:
+        """Codes of a fault are cleared, or all where none are named; without any it is over."""
+        after = without_cleared(fault.code_times(), codes, at)
+        cleared = codes_text(with_cleared(fault.cleared_times(), codes, at))
+        row = fault.with_codes(after)._replace(cleared=cleared)
+        if after:
+            self.fault.put(row)
+        else:
+            self._end_fault(row, at)
+
     def end_fault(self, fault: rows.RemediationFault, at: datetime) -> None:
-        """A fault is over."""
+        """A fault is over, whatever its codes are."""
+        self.clear_fault(fault, (), max(at, fault.changed_at))
+
+    def _end_fault(self, fault: rows.RemediationFault, at: datetime) -> None:
         row = fault._replace(state=rows.HEALTHY, changed_at=max(at, fault.changed_at), is_accepted=False)
         self.fault.put(row)
         self._fault_tombstones().add(self.fault.key_of(row), row.changed_at)

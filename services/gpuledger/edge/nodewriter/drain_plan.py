@@ -26,6 +26,9 @@ OF_DAEMON_SET: Final = "Stays: its DaemonSet would create it again, and it holds
 OF_A_FILE: Final = "Stays: the kubelet runs it from a file, and it holds a device"
 MAY_HOLD: Final = "Stays, as one of a DaemonSet or of a file: the ledger does not know whether it holds the device"
 
+STAYING: Final = frozenset({UNTOUCHED, OF_DAEMON_SET, OF_A_FILE, MAY_HOLD})
+"""What is reported of pods that a drain does not wait for; it finishes with them in place."""
+
 
 class Leaving(NamedTuple):
     """A pod that is to leave. `evict_at` is when it may be evicted at the earliest; None: it ends by itself.

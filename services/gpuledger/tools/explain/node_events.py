@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from gpuledger.domain.health.codes import clears, reported_codes
 from gpuledger.domain.health.entities import NODE_ENTITY, as_named, concerned
 from gpuledger.domain.health.own_reports import card_report
 from gpuledger.domain.quarantine.inputs import variables
@@ -94,6 +95,7 @@ class NodeEvents:
         self.by_id: dict[str, Recorded] = {}
         self.spans: list[Span] = []
         self.standing: dict[tuple[str, str, str], list[Report]] = {}
+        self._codes: dict[tuple[str, str, str], frozenset[str]] = {}
         self.assessed: dict[str, Assessment] = {}
         self._labels: Mapping[str, str] = {}
         self._exists = False
@@ -137,6 +139,7 @@ class NodeEvents:
             case NodeUnlabelled() | NodeGone() if is_own:
                 self._labels, self._exists = {}, False
                 self.standing.clear()
+                self._codes.clear()
             case NodeFaultAssessed() if is_own:
                 self.assessed[data.cause] = Assessment(one, self._exists, self._breaker)
             case NodeMaintenanceRequested() if is_own:
@@ -159,7 +162,7 @@ class NodeEvents:
                 self._card_reported(report, report.event.data)
         elif isinstance(data, DeviceDetached):
             for key in [key for key in self.standing if key[2] == one.event.subject]:
-                del self.standing[key]
+                self._end_fault(key)
 
     def _opened(self, one: Recorded, data: QuarantineBreakerOpened) -> None:
         self._breaker = f"{data.node} would have been {data.quarantined} of {data.nodes} nodes"
@@ -184,6 +187,7 @@ class NodeEvents:
             key = (*check, about.entity)
             if key in self.standing or len(self.standing) < STANDING_MAX:
                 self.standing.setdefault(key, []).append(report)
+                self._codes[key] = self._codes.get(key, frozenset()) | reported_codes(data.codes)
 
     def _card_reported(self, one: Recorded, data: DeviceHealthChanged) -> None:
         self._reported(one, one.event._replace(subject=self.node), card_report(one.event.subject, data))
@@ -191,7 +195,15 @@ class NodeEvents:
     def _healthy(self, check: tuple[str, str], entities: set[str], data: NodeHealthReported) -> None:
         is_whole = NODE_ENTITY in entities and not data.devices
         for key in [key for key in self.standing if key[:2] == check and (is_whole or key[2] in entities)]:
-            del self.standing[key]
+            codes = frozenset(code for code in self._codes[key] if not clears(data.codes, code))
+            if codes:
+                self._codes[key] = codes
+                self.standing[key] = [one for one in self.standing[key] if codes & reported_codes(one.data.codes)]
+            else:
+                self._end_fault(key)
+
+    def _end_fault(self, key: tuple[str, str, str]) -> None:
+        del self.standing[key], self._codes[key]
 
     def _judged(self, one: Recorded, event: Decoded, data: NodeHealthReported) -> Report:
         rules, refused = self._rules, _refusal(event, data)

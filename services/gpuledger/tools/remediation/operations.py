@@ -70,8 +70,12 @@ def retried(state: Remediations, given: str) -> Retry:
 
 def _hint(state: Remediations, node: str) -> str:
     if state.not_drained(node):
-        return f"Its drain was given up: ask for it again with `gpuledger node drain {node}`"
+        return f"Its drain was given up: {_ask_for_drain(node)}"
     return "`gpuledger remediation list` has what each node waits for"
+
+
+def _ask_for_drain(node: str) -> str:
+    return f"ask for it again with `gpuledger node drain {node} --reason TEXT`"
 
 
 async def current_state(backend: Backend) -> Remediations:
@@ -189,7 +193,7 @@ def _lacks(state: Remediations, node: RemediationNode | None, fault: Remediation
     if node is None or not (node.is_applied and node.keeps_pods_away):
         return "the node is not cordoned yet"
     if fault in state.not_drained(fault.node):
-        return f"the drain of the node was given up: ask for it again with `gpuledger node drain {node.node}`"
+        return f"the drain of the node was given up: {_ask_for_drain(node.node)}"
     return "another remedy is under way" if state.is_quarantined(fault) else "the node is not drained yet"
 
 

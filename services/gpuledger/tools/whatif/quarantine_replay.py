@@ -97,6 +97,7 @@ class HypotheticalQuarantine:
         self._events = 0
         self._state.node.load(row._replace(quarantined_at=None) for row in recorded.node.rows.values())
         self._state.healthy.load(recorded.healthy.rows.values())
+        self._state.healthy_code.load(recorded.healthy_code.rows.values())
         for table in self._state.tables().values():
             table.never_written()
         self._fold(self._event(Decision("", None, QUARANTINE, EARLIEST, document), "/operators/what-if"))

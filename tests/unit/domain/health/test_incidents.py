@@ -1,5 +1,6 @@
 """What belongs to an incident, where it ends, and what a node has no room for."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -52,6 +53,55 @@ def test_repeats_with_other_codes_belong_to_one_incident() -> None:
     assert (row.opened_at, row.last_at, row.ended_at, row.ended_by) == (hour(1), hour(2), hour(3), "healthy")
     assert (row.reports, row.codes, row.fatal, row.action) == (4, "119,94", True, "COMPONENT_RESET")
     assert (row.first_cause, row.last_cause) == ("Timeout of GSP", "Contained ECC error")
+
+
+def test_an_incident_lasts_until_each_of_its_codes_is_cleared() -> None:
+    (row,) = incidents(
+        by_monitor(1, card_report("a", "119")),
+        by_monitor(2, card_report("a", "94")),
+        by_monitor(3, card_report("a", "119", healthy=True)),
+        by_monitor(4, card_report("a", "94", healthy=True)),
+    )
+    assert (row.opened_at, row.ended_at, row.codes, row.standing) == (hour(1), hour(4), "119,94", "")
+    (row,) = incidents(
+        by_monitor(2, card_report("a", "94")),
+        by_monitor(1, card_report("a", "119")),
+        by_monitor(4, card_report("a", "119", healthy=True)),
+        by_monitor(3, card_report("a", "119")),
+    )
+    assert (row.ended_at, row.standing) == (None, "94"), "late reports count at their times"
+
+
+def test_a_report_without_codes_stands_until_all_are_cleared() -> None:
+    (row,) = incidents(
+        by_monitor(1, card_report("a")),
+        by_monitor(2, card_report("a", "94")),
+        by_monitor(3, card_report("a", "94", healthy=True)),
+    )
+    assert (row.ended_at, row.standing) == (None, "")
+    (row,) = incidents(by_monitor(1, card_report("a")), by_monitor(3, card_report("a", healthy=True)))
+    assert row.ended_at == hour(3)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_of_one_time_a_code_is_cleared_and_another_stands_in_whatever_order(order: tuple[int, ...]) -> None:
+    facts = [
+        by_monitor(1, card_report("a", "119")),
+        by_monitor(2, card_report("a", "119", healthy=True)),
+        by_monitor(2, card_report("a", "94")),
+    ]
+    (row,) = incidents(*(facts[place] for place in order))
+    assert (row.opened_at, row.ended_at, row.standing, row.reports) == (hour(1), None, "94", 2)
+    (row,) = incidents(*(facts[place] for place in order), by_monitor(3, card_report("a", "94", healthy=True)))
+    assert row.ended_at == hour(3)
+
+
+def test_the_codes_of_all_cards_are_cleared_by_a_report_without_entities() -> None:
+    whole = card_report("a", "119", healthy=True).model_copy(update={"entities": (), "devices": ()})
+    rows = incidents(
+        by_monitor(1, card_report("a", "119")), by_monitor(1, card_report("b", "94")), by_monitor(2, whole)
+    )
+    assert [(row.entity, row.ended_at) for row in rows] == [("a", hour(2)), ("b", None)]
 
 
 def test_what_a_gateway_took_belongs_to_the_incidents_of_its_node_as_an_agents_does() -> None:

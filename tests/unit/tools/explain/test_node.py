@@ -153,6 +153,16 @@ def test_what_is_healthy_again_or_gone_does_not_stand() -> None:
     assert document(log)["reports"] == []
 
 
+def test_reports_stand_until_each_of_their_codes_is_cleared() -> None:
+    log = QuarantineLog(NODE, document=rules())
+    log.record(NODE, reported("0", codes=["79"]), 10)
+    log.record(NODE, reported("0", codes=["94"]), 11)
+    log.record(NODE, reported("0", codes=["79"], healthy=True), 20)
+    assert [one["codes"] for one in document(log)["reports"]] == [["94"]]
+    log.record(NODE, reported("0", codes=["94"], healthy=True), 30)
+    assert document(log)["reports"] == []
+
+
 def test_a_request_after_a_reset_names_it() -> None:
     log = QuarantineLog(NODE, "n2", document=rules(percentage=50))
     for node in ("n2", NODE):
