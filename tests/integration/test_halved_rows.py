@@ -76,6 +76,11 @@ async def test_another_session_shows_the_moment_of_the_first(backend: Backend) -
     assert "d5" not in [row["device"] for row in await whole(url, hour(10), ABOVE)]
 
 
+@pytest.mark.parametrize("moment", ["00000003-0000001B-1", "no moment"])
+async def test_another_session_gives_up_where_its_server_has_no_such_moment(backend: Backend, moment: str) -> None:
+    assert await over_another(backend.database_url, moment, DEVICES.source, hour(10), ABOVE) is None
+
+
 async def test_another_session_gives_up_a_table_that_a_rebuild_holds(backend: Backend) -> None:
     url = backend.database_url
     async with read_only(url) as first, connect(url, application_name="swap") as swap:

@@ -17,7 +17,6 @@ from gpuledger.events.maintenance import (
     Drain,
     Isolation,
     NodeDrainChanged,
-    NodeDrainProgressed,
     NodeIsolationChanged,
     OwnedDrain,
 )
@@ -25,7 +24,7 @@ from gpuledger.events.position import is_at_or_after
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.backoff import Backoff
-from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.runtime.clock import Clock, random_id, system_clock
 from support.events import outgoing
 from support.kept_running import kept_running
 from support.killing import SteppingClient, SteppingLedger, Steps, happen, was_killed
@@ -101,12 +100,6 @@ class Maintainer:
         owned = tuple(OwnedDrain(owner=f"o{number}", since=at, drain=one) for number, one in enumerate(drains))
         return await self.record(name, NodeDrainChanged(uid=uid, drains=owned), **more)
 
-    async def begin(self, intent: Decoded, at: datetime) -> None:
-        """Record that work on a drain began at a time, as a node writer before the one under test did."""
-        data, source = NodeDrainProgressed(intent=intent.id, left=1), "/services/nodewriter"
-        began: Decoded = Event(random_id(), source, data.TYPE, intent.subject, at, data, random_id(), 1, intent.id)
-        await self.ledger.publish_many([outgoing(began)])
-
     async def pod(
         self,
         name: str,
@@ -153,12 +146,16 @@ class Maintainer:
 
 @asynccontextmanager
 async def node_writer(
-    ledger: JetStreamLedger, database_url: str, client: KubeClient, settings: NodeWriterSettings = QUICK
+    ledger: JetStreamLedger,
+    database_url: str,
+    client: KubeClient,
+    settings: NodeWriterSettings = QUICK,
+    clock: Clock = system_clock,
 ) -> AsyncIterator[NodeWriter]:
     """A node writer that runs until the block ends."""
     async with (
         aclosing(FollowedLog((), ledger, database_url)) as followed,
-        kept_running(NodeWriter(ledger, database_url, client, followed, settings=settings)) as writer,
+        kept_running(NodeWriter(ledger, database_url, client, followed, settings=settings, clock=clock)) as writer,
     ):
         yield writer
 
@@ -169,6 +166,7 @@ async def run_until_killed(
     client: SteppingClient,
     steps: Steps,
     meanwhile: Callable[[], Awaitable[None]] | None = None,
+    clock: Clock = system_clock,
 ) -> bool:
     """Run a node writer until it is killed, or has settled everything; says whether it was killed.
 
@@ -176,7 +174,7 @@ async def run_until_killed(
     """
     stepping = SteppingLedger(ledger, steps)
     async with aclosing(FollowedLog((), stepping, database_url)) as followed:
-        writer = NodeWriter(stepping, database_url, client, followed, settings=QUICK)
+        writer = NodeWriter(stepping, database_url, client, followed, settings=QUICK, clock=clock)
         return await was_killed(writer, settled(writer, ledger), client, steps, meanwhile)
 
 

@@ -27,6 +27,7 @@ from gpuledger.events.quarantine import QUARANTINE
 from gpuledger.events.remediation import (
     REMEDIATION,
     RemediationAssessed,
+    RemediationAttentionRequested,
     RemediationCreated,
     RemediationFinished,
     RemediationRequested,
@@ -199,3 +200,37 @@ def at(second: float) -> datetime:
 
 def _message(event: Decoded, recorded_at: datetime, sequence: int) -> Message:
     return message(event, sequence)._replace(recorded_ns=ns_of_time(recorded_at))
+
+
+# What a log records of a node that is set aside, and what is decided then.
+
+
+def requested(decided: list[Decoded]) -> RemediationRequested:
+    (found,) = decided
+    assert isinstance(found.data, RemediationRequested)
+    return found.data
+
+
+def attention(decided: list[Decoded]) -> RemediationAttentionRequested:
+    (found,) = decided
+    assert isinstance(found.data, RemediationAttentionRequested)
+    return found.data
+
+
+def drained(log: RemediationLog, node: str, at_s: float) -> str:
+    """The quarantine has a node drained; the intent."""
+    data = NodeMaintenanceRequested.model_validate({"owner": OWNER, "reason": "Unhealthy", "drain": {}})
+    log.record(node, data, at_s)
+    return drain(log, node, at_s, OWNER)
+
+
+def cordoned(log: RemediationLog, node: str, at_s: float) -> list[Decoded]:
+    """The node is cordoned; what is decided then."""
+    log.record(node, NodeIsolationChanged(uid=f"uid-{node}", isolation=Isolation(unschedulable=True)), at_s)
+    return log.record(node, NodeIsolationApplied(intent=log.last(NodeIsolationChanged).id, written=True), at_s)
+
+
+def drain(log: RemediationLog, node: str, at_s: float, owner: str) -> str:
+    drains = [{"owner": owner, "since": "2026-01-01T00:00:00Z", "drain": {}}]
+    log.record(node, NodeDrainChanged.model_validate({"uid": f"uid-{node}", "drains": drains}), at_s)
+    return log.last(NodeDrainChanged).id

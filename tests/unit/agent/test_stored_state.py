@@ -1,6 +1,7 @@
 """An agent that is upgraded in place reads what an earlier build stored on the node's disk."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 
@@ -19,7 +20,7 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NOW = Instant(1_000.0, NOON)
 MINUTE_AGO = Instant(940.0, datetime(2026, 1, 2, 11, 59, tzinfo=UTC))
 
-HEALTH = {
+HEALTH: dict[str, Any] = {
     "version": 1,
     "cards": [
         {
@@ -114,6 +115,14 @@ def test_health() -> None:
     assert (card.unfit_subject, card.faults, card.was_absent) == ("GPU-17", (fault,), False)
     assert card.history == (FaultHistory("XID 95", 2, MINUTE_AGO),)
     assert orjson.loads(health_state.dump(health_state.load(orjson.dumps(HEALTH), NOW))) == HEALTH
+
+
+def test_health_with_recommended_actions_has_no_field_more_of_a_fault() -> None:
+    (before,) = HEALTH["cards"]
+    stored = {"version": 1, "cards": [{**before, "actions": ["COMPONENT_RESET"]}]}
+    found = health_state.load(orjson.dumps(stored), NOW)
+    assert [fault.action for card in found.gone for fault in card.faults] == ["COMPONENT_RESET"]
+    assert orjson.loads(health_state.dump(found)) == stored, "an older agent takes no further field of a fault"
 
 
 def test_discovery() -> None:

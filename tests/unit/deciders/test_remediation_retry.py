@@ -1,73 +1,35 @@
-"""Which remedies our own agents' verdicts lead to, whom a drain that was given up calls, and what is tried again."""
+"""Which remedies our own agents' verdicts lead to, and what is tried again."""
 
 import pytest
 
-from gpuledger.domain.remediation.rows import ATTENTION, STALE, TREATED, WAITING
+from gpuledger.domain.remediation.rows import ATTENTION, STALE, TREATED
 from gpuledger.events.device import DeviceHealthChanged
-from gpuledger.events.envelope import Decoded
-from gpuledger.events.maintenance import (
-    Isolation,
-    NodeDrainChanged,
-    NodeDrainFinished,
-    NodeDrainSuperseded,
-    NodeIsolationApplied,
-    NodeIsolationChanged,
-    NodeMaintenanceReleased,
-    NodeMaintenanceRequested,
-)
+from gpuledger.events.maintenance import NodeDrainSuperseded
 from gpuledger.events.quarantine import QUARANTINE
-from gpuledger.events.remediation import (
-    REMEDIATION,
-    RemediationAttentionRequested,
-    RemediationRequested,
-    RemediationRetryRequested,
-)
+from gpuledger.events.remediation import REMEDIATION, RemediationRequested, RemediationRetryRequested
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.remediation.operations import remediation_row, retried, rows_of
-from support.quarantine import FATAL_RULESET, OWNER, reported, rules
-from support.remediation import REPLACE, RemediationLog, card, fault, remedies
+from gpuledger.tools.remediation.operations import remediation_row, retried
+from support.quarantine import FATAL_RULESET, rules
+from support.remediation import (
+    REPLACE,
+    RemediationLog,
+    attention,
+    card,
+    cordoned,
+    drained,
+    fault,
+    remedies,
+    requested,
+)
 
 AGENT = "/nodes/n1/agent"
 RETRY = RemediationRetryRequested(reason="the CRD is there now")
 DRAINING_RULES = rules({**FATAL_RULESET, "drain": {"mode": "Immediate"}})
-
-
 HEALTHY = DeviceHealthChanged(healthy=True)
 
 
 def verdict(action: str | None = "COMPONENT_RESET") -> DeviceHealthChanged:
     return DeviceHealthChanged(healthy=False, kind="XID 95", action=action)
-
-
-def requested(decided: list[Decoded]) -> RemediationRequested:
-    (found,) = decided
-    assert isinstance(found.data, RemediationRequested)
-    return found.data
-
-
-def attention(decided: list[Decoded]) -> RemediationAttentionRequested:
-    (found,) = decided
-    assert isinstance(found.data, RemediationAttentionRequested)
-    return found.data
-
-
-def drained(log: RemediationLog, node: str, at_s: float) -> str:
-    """The quarantine has a node drained; the intent."""
-    data = NodeMaintenanceRequested.model_validate({"owner": OWNER, "reason": "Unhealthy", "drain": {}})
-    log.record(node, data, at_s)
-    return drain(log, node, at_s, OWNER)
-
-
-def cordoned(log: RemediationLog, node: str, at_s: float) -> list[Decoded]:
-    """The node is cordoned; what is decided then."""
-    log.record(node, NodeIsolationChanged(uid=f"uid-{node}", isolation=Isolation(unschedulable=True)), at_s)
-    return log.record(node, NodeIsolationApplied(intent=log.last(NodeIsolationChanged).id, written=True), at_s)
-
-
-def drain(log: RemediationLog, node: str, at_s: float, owner: str) -> str:
-    drains = [{"owner": owner, "since": "2026-01-01T00:00:00Z", "drain": {}}]
-    log.record(node, NodeDrainChanged.model_validate({"uid": f"uid-{node}", "drains": drains}), at_s)
-    return log.last(NodeDrainChanged).id
 
 
 # Our own agents' verdicts.
@@ -109,74 +71,6 @@ def test_a_monitor_and_the_agent_that_report_one_card_share_a_remedy() -> None:
     log.record("GPU-1", verdict(), 10, source=AGENT)
     log.record("n1", card(1), 10)
     assert len(requested(log.set_aside("n1", 11)).faults) == 2
-
-
-# Drains that were given up.
-
-
-@pytest.mark.parametrize("reason", ["Expired", "NotCordoned", "Imported"])
-def test_a_drain_that_was_given_up_needs_attention_until_somebody_drains_again(reason: str) -> None:
-    log = RemediationLog()
-    log.record(QUARANTINE, DRAINING_RULES, 5)
-    log.record("n1", fault("0"), 10)
-    intent = drained(log, "n1", 11)
-    assert cordoned(log, "n1", 12) == []
-    superseded = NodeDrainSuperseded.model_validate({"intent": intent, "reason": reason})
-    found = attention(log.record("n1", superseded, 4000))
-    assert (found.reason, found.remedy, len(found.faults)) == ("NotDrained", "reboot", 1)
-    assert "gpuledger node drain" in found.message
-    assert log.fault_states("n1") == [WAITING]
-    assert {one["state"] for one in rows_of(log.state)} == {"Attention", "Waiting"}
-    assert log.record("n1", fault("1"), 4001) == [], "once"
-    again = drain(log, "n1", 4100, "operators/eva")
-    assert not log.state.attention.rows
-    assert requested(log.record("n1", NodeDrainFinished(intent=again), 4200)).remedy == "reboot"
-
-
-def test_a_drain_that_another_one_follows_needs_nobody() -> None:
-    log = RemediationLog()
-    log.record(QUARANTINE, DRAINING_RULES, 5)
-    log.record("n1", fault("0"), 10)
-    intent = drained(log, "n1", 11)
-    drain(log, "n1", 12, "operators/eva")
-    assert log.record("n1", NodeDrainSuperseded(intent=intent, reason="Newer"), 13) == []
-    assert not log.state.attention.rows
-
-
-def test_a_drain_that_lapses_is_not_over_for_its_remedy() -> None:
-    log = RemediationLog()
-    log.record(QUARANTINE, DRAINING_RULES, 5)
-    log.record("n1", fault("0"), 10)
-    drained(log, "n1", 11)
-    assert cordoned(log, "n1", 12) == []
-    assert attention(log.record("n1", NodeDrainChanged(uid="uid-n1"), 8000)).reason == "NotDrained"
-    assert log.requests() == [], "pods are left"
-
-
-def test_who_drains_for_another_reason_and_stops_leaves_a_node_that_was_drained() -> None:
-    log = RemediationLog()
-    log.record(QUARANTINE, DRAINING_RULES, 5)
-    log.record("n1", fault("0"), 10)
-    intent = drained(log, "n1", 11)
-    log.record("n1", NodeDrainFinished(intent=intent), 20)
-    drain(log, "n1", 30, "operators/eva")
-    assert cordoned(log, "n1", 31) == []
-    assert requested(log.record("n1", NodeDrainChanged(uid="uid-n1"), 40)).remedy == "reboot"
-
-
-@pytest.mark.parametrize("ends", ["healthy", "released"])
-def test_nobody_has_to_drain_for_a_fault_that_is_over(ends: str) -> None:
-    log = RemediationLog()
-    log.record(QUARANTINE, DRAINING_RULES, 5)
-    log.record("n1", fault("0"), 10)
-    intent = drained(log, "n1", 11)
-    log.record("n1", NodeDrainSuperseded(intent=intent, reason="Expired"), 4000)
-    assert log.state.attention.rows
-    if ends == "healthy":
-        log.record("n1", reported("0", healthy=True), 4001)
-    else:
-        log.record("n1", NodeMaintenanceReleased(owner=OWNER, reason="done"), 4001)
-    assert not log.state.attention.rows
 
 
 # What is tried again.

@@ -1,7 +1,8 @@
 """The health state that survives a restart of the agent: which cards are unfit and why, and their earlier faults. Pure.
 
 Times are stored by the wall clock, and durations go on where they stood. The names of the stored fields are a format:
-an agent that is upgraded in place reads what the one before it stored, whose faults have no action.
+an agent that is upgraded in place reads what the one before it stored, whose faults have no action, and one that is
+rolled back what a later one stored: it takes no further field of a fault, and leaves those of a card that it lacks.
 """
 
 from collections.abc import Mapping, Set
@@ -50,7 +51,7 @@ def load(value: bytes, now: Instant) -> NodeCards:
 
 
 def _dump_card(card: CardHealth, pending: Set[str]) -> dict[str, Any]:
-    readings = card.readings or Readings()
+    readings, actions = card.readings or Readings(), [fault.action for fault in card.faults]
     return {
         "address": card.address,
         "uuid": card.uuid,
@@ -59,6 +60,7 @@ def _dump_card(card: CardHealth, pending: Set[str]) -> dict[str, Any]:
         "ecc": [readings.ecc_corrected_volatile, readings.ecc_uncorrected_volatile] if card.faults else None,
         "faults": [_dump_fault(fault) for fault in card.faults],
         "past": [history._asdict() | {"last": history.last.at} for history in card.history],
+        **({"actions": actions} if set(actions) - {NO_ACTION} else {}),
     }
 
 
@@ -71,17 +73,20 @@ def _dump_fault(fault: CardFault) -> dict[str, Any]:
         "quiet_s": fault.clear_after_s,
         "clear_looks": fault.clear_polls,
         "was_reset": fault.was_reset,
-        "action": fault.action,
     }
 
 
 def _load_card(stored: Mapping[str, Any], now: Instant) -> CardHealth:
     ecc = stored["ecc"]
     readings = Readings(ecc_corrected_volatile=ecc[0], ecc_uncorrected_volatile=ecc[1]) if ecc else None
+    actions = stored.get("actions", [NO_ACTION] * len(stored["faults"]))
     return CardHealth(
         stored["address"],
         stored["uuid"],
-        tuple(_load_fault(**fault, now=now) for fault in stored["faults"]),
+        tuple(
+            _load_fault(**fault, now=now, action=str(action))
+            for fault, action in zip(stored["faults"], actions, strict=True)
+        ),
         stored["told"],
         tuple(FaultHistory(**{**history, "last": _instant(history["last"], now)}) for history in stored["past"]),
         readings,
@@ -99,7 +104,7 @@ def _load_fault(
     clear_looks: int,
     was_reset: bool,
     now: Instant,
-    action: str = NO_ACTION,
+    action: str,
 ) -> CardFault:
     return CardFault(kind, message, standing, _instant(last, now), quiet_s, clear_looks, was_reset, action)
 

@@ -15,7 +15,7 @@ class RemediationProjection(TimedDecider):
     """
 
     name = "remediation"
-    version = 2
+    version = 3
     specs = SPECS
     handlers = HANDLERS
     state_class = Remediations

@@ -186,7 +186,7 @@ def _requested(state: Remediations, fact: Fact, data: NodeMaintenanceRequested) 
         return
     node, ruleset = intern(fact.event.subject), data.owner.removeprefix(OWNER_PREFIX)
     at = counted_as_recorded(fact.event, fact.recorded_ns)
-    drain = rows.NOTHING_DRAINED if data.drain is None else rows.drain_text(data.drain.devices)
+    drain = rows.NOTHING_DRAINED if data.drain is None else rows.drain_text(data.drain.devices, rows.DRAIN_REQUESTED)
     state.quarantined.put(rows.QuarantinedNode(node, ruleset, fact.event.time, drain))
     if data.drain is not None:
         _drain_requested(state, fact, node)
@@ -202,7 +202,7 @@ def _drain_requested(state: Remediations, fact: Fact, node: str) -> None:
     row = state.node.get(node)
     if row is not None and row.uid is not None:
         state.node.put(row._replace(drain=fact.event.id, is_drained=False))
-        state.begin_drain(node)
+        faults_ended(state, node)
 
 
 def _released(state: Remediations, fact: Fact, data: NodeMaintenanceReleased) -> None:
@@ -244,13 +244,15 @@ def _drain_changed(state: Remediations, fact: Fact, data: NodeDrainChanged) -> N
     row = state.node.get(fact.event.subject)
     if row is None:
         return
+    for request in state.quarantined.where("node", row.node):
+        if request.awaits_drain() and request.is_covered_by(data.drains):
+            state.quarantined.put(request.with_drain(rows.DRAINING))
+    state.end_drains(row.node, rows.GIVEN_UP, but_for=data.drains)
     if data.drains:
         state.node.put(row._replace(drain=fact.event.id, is_drained=False))
-        state.begin_drain(row.node)
     else:
         is_lapsed = row.is_draining() and any(one.awaits_drain() for one in state.quarantined.where("node", row.node))
         state.node.put(row._replace(drain=rows.GIVEN_UP if is_lapsed else "", is_drained=False))
-        state.touch(row.node)
     faults_ended(state, row.node)
     review(state, fact, row.node)
 
@@ -259,9 +261,7 @@ def _drain_finished(state: Remediations, fact: Fact, data: NodeDrainFinished) ->
     row = state.node.get(fact.event.subject)
     if row is not None and row.drain == data.intent:
         state.node.put(row._replace(is_drained=True))
-        for request in state.quarantined.where("node", row.node):
-            if request.awaits_drain():
-                state.quarantined.put(request.drained())
+        state.end_drains(row.node, rows.DRAINED)
         review(state, fact, row.node)
 
 
@@ -270,6 +270,7 @@ def _drain_superseded(state: Remediations, fact: Fact, data: NodeDrainSuperseded
     row = state.node.get(fact.event.subject)
     if row is not None and row.drain == data.intent and data.reason not in ("Newer", "NodeGone"):
         state.node.put(row._replace(drain=rows.GIVEN_UP, is_drained=False))
+        state.end_drains(row.node, rows.GIVEN_UP)
         state.touch(row.node)
         review(state, fact, row.node)
 

@@ -1,6 +1,6 @@
 """The rows of the remediation of nodes: documents in force, Nodes, faults, remediations, and where a person looks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -8,6 +8,7 @@ import orjson
 
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import TableSpec
+from gpuledger.events.maintenance import OwnedDrain
 
 WAITING: Final = "waiting"
 """The node is not ready for a remedy of it yet, or a remedy is under way that leaves no room for another."""
@@ -46,8 +47,14 @@ RETRIED: Final = "Retried"
 """The reason of a remediation that is over and counts as no attempt any more: an operator has it tried again."""
 
 
+DRAIN_REQUESTED: Final = "requested"
+DRAINING: Final = "draining"
+DRAINED: Final = "drained"
 GIVEN_UP: Final = "given-up"
-"""Stands for the intent to drain a node of which nothing came, and which nobody has asked for again."""
+"""How far the drain of a request is: an intent follows from it, has its pods leave, and has ended one way or the other.
+
+The last one also stands for the intent to drain a node of which nothing came, and which nobody has asked for again.
+"""
 
 
 class RemediationDocument(NamedTuple):
@@ -99,8 +106,8 @@ class RemediationNode(NamedTuple):
 class QuarantinedNode(NamedTuple):
     """A request in force of the ruleset about the node.
 
-    `devices` is a JSON object of its drain: `devices` are those that it drains alone, `is_done` says whether it is
-    over. It is null where it drains nothing.
+    `devices` is a JSON object of its drain: `devices` are those that it drains alone, `state` says how far it is. It is
+    empty where it drains nothing.
     """
 
     node: str
@@ -110,18 +117,26 @@ class QuarantinedNode(NamedTuple):
 
     def drained_devices(self) -> list[str]:
         """The devices whose pods leave; none where it drains the whole node, or nothing."""
-        drain = orjson.loads(self.devices)
-        names: list[str] = [] if drain is None else drain["devices"]
+        names: list[str] = orjson.loads(self.devices).get("devices", [])
         return names
+
+    def drain_state(self) -> str | None:
+        """How far its drain is; None where it drains nothing."""
+        state: str | None = orjson.loads(self.devices).get("state")
+        return state
 
     def awaits_drain(self) -> bool:
         """Whether pods have still to leave for it."""
-        drain = orjson.loads(self.devices)
-        return drain is not None and not drain["is_done"]
+        return self.drain_state() not in (None, DRAINED)
 
-    def drained(self) -> "QuarantinedNode":
-        """The request once its drain is over."""
-        return self._replace(devices=drain_text(self.drained_devices(), is_done=True))
+    def with_drain(self, state: str) -> "QuarantinedNode":
+        """The request once its drain is so far."""
+        return self._replace(devices=drain_text(self.drained_devices(), state))
+
+    def is_covered_by(self, drains: Iterable[OwnedDrain]) -> bool:
+        """Whether one of these drains has all pods leave that have to leave for it."""
+        devices = set(self.drained_devices())
+        return any(not one.drain.devices or (devices and devices <= set(one.drain.devices)) for one in drains)
 
 
 class RemediationFault(NamedTuple):
@@ -193,8 +208,12 @@ class Remediation(NamedTuple):
         return self.state in OPEN
 
 
+NO_GROUP: Final = ""
+"""Stands for the drain that all remedies of a node wait for, whatever another group needs."""
+
+
 class RemediationAttention(NamedTuple):
-    """A person has to look at a node because of a group of remedies."""
+    """A person has to look at a node because of a group of remedies, or (`NO_GROUP`) of its drain."""
 
     node: str
     remedy_group: str
@@ -204,12 +223,12 @@ class RemediationAttention(NamedTuple):
     since: datetime
 
 
-def drain_text(devices: Sequence[str], *, is_done: bool = False) -> str:
+def drain_text(devices: Sequence[str], state: str) -> str:
     """The drain of a request as its row has it."""
-    return json_text({"devices": list(devices), "is_done": is_done})
+    return json_text({"devices": list(devices), "state": state})
 
 
-NOTHING_DRAINED: Final = json_text(None)
+NOTHING_DRAINED: Final = json_text({})
 
 DOCUMENT = TableSpec("remediation_document", RemediationDocument, ("id",))
 NODE = TableSpec("remediation_node", RemediationNode, ("node",))

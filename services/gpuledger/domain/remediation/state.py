@@ -13,7 +13,8 @@ from gpuledger.domain.remediation import rows
 from gpuledger.domain.remediation.rules import RemediesInForce, remedies_of
 from gpuledger.domain.table import Table
 from gpuledger.domain.tombstones import RowEnds, Tombstones
-from gpuledger.events.remediation import NOT_DRAINED, REMEDIATION, Remedy
+from gpuledger.events.maintenance import OwnedDrain
+from gpuledger.events.remediation import REMEDIATION, Remedy
 
 QUARANTINE_DOCUMENT = "quarantine"
 """The id of the row that has the rules of quarantine."""
@@ -102,7 +103,8 @@ class Remediations(TableState):
     def is_quarantined(self, fault: rows.RemediationFault) -> bool:
         """Whether the node is set aside, and drained where that is wanted, for a ruleset that matches the fault."""
         node = self.node.get(fault.node)
-        return node is not None and node.is_aside() and not self.is_released(fault.node, [fault])
+        is_set_aside = node is not None and node.is_aside() and not self.is_released(fault.node, [fault])
+        return is_set_aside and all(state == rows.DRAINED for state in self._drains_for(fault))
 
     def is_requested(self, fault: rows.RemediationFault) -> bool:
         """Whether the node is to be set aside for a fault, and each ruleset that has it drained has requested that."""
@@ -127,17 +129,25 @@ class Remediations(TableState):
         return (is_over or fault.state in (rows.ATTENTION, rows.STALE)) and self.is_requested(fault)
 
     def not_drained(self, node: str) -> list[rows.RemediationFault]:
-        """The faults that wait for a drain of their node that was given up."""
+        """The faults that wait for a drain that was given up, be it that of their node or of one of their rulesets."""
         found = self.node.get(node)
-        if found is None or not found.is_given_up():
+        if found is None:
             return []
-        waiting = (row for row in self.standing(node) if row.state == rows.WAITING and row.is_accepted)
-        return [row for row in waiting if self.remedy_of(row) is not None and not self.is_released(node, [row])]
+        waiting = [row for row in self.standing(node) if row.state == rows.WAITING and row.is_accepted]
+        given_up = [row for row in waiting if found.is_given_up() or rows.GIVEN_UP in self._drains_for(row)]
+        return [row for row in given_up if self.remedy_of(row) is not None and not self.is_released(node, [row])]
 
-    def begin_drain(self, node: str) -> None:
-        """A drain of a node begins, so that nobody has to ask for it any more."""
-        self.end_attention(node, lambda row: row.reason == NOT_DRAINED)
-        self.touch(node)
+    def _drains_for(self, fault: rows.RemediationFault) -> list[str]:
+        """How far the drains are of the requests of a fault's rulesets."""
+        requests = (self.quarantined.get((fault.node, name)) for name in fault.ruleset_names())
+        return [state for one in requests if one is not None and (state := one.drain_state()) is not None]
+
+    def end_drains(self, node: str, state: str, but_for: Iterable[OwnedDrain] = ()) -> None:
+        """The drains under way end so of the requests about a node, but for those that these have go on."""
+        drains = tuple(but_for)
+        for request in self.quarantined.where("node", node):
+            if request.drain_state() == rows.DRAINING and not request.is_covered_by(drains):
+                self.quarantined.put(request.with_drain(state))
 
     def end_attention(self, node: str, is_over: Callable[[rows.RemediationAttention], bool]) -> None:
         """Nobody has to look at a node any more because of these."""

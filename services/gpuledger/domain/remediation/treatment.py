@@ -47,11 +47,10 @@ def _treated(state: Remediations, node: str, faults: tuple[TreatedFault, ...]) -
 
 
 def _attention_requested(state: Remediations, fact: Fact, data: RemediationAttentionRequested) -> None:
-    node = intern(fact.event.subject)
-    state.attention.put(
-        rows.RemediationAttention(node, data.group, data.remedy, data.reason, data.message, fact.event.time)
-    )
-    if data.reason == NOT_DRAINED:
+    node, is_for_drain = intern(fact.event.subject), data.reason == NOT_DRAINED
+    group = rows.NO_GROUP if is_for_drain else data.group
+    state.attention.put(rows.RemediationAttention(node, group, data.remedy, data.reason, data.message, fact.event.time))
+    if is_for_drain:
         return  # The faults go on to wait: another drain is all that they need.
     for row in _treated(state, node, data.faults):
         state.fault.put(row._replace(state=rows.ATTENTION, cause="", ready_at=None))

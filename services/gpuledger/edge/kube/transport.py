@@ -72,7 +72,7 @@ class Transport:
     async def send(self, request: KubeRequest) -> Object:
         """Send a request; returns the answer's object."""
         with self._translating(request.what):
-            async with self._session.request(**await self._arguments(request)) as answer:
+            async with await self._begun(await self._arguments(request)) as answer:
                 body = await answer.read()
         if answer.status >= 400:
             raise self._refused(request.what, answer, body)
@@ -87,7 +87,7 @@ class Transport:
         """
         arguments = await self._arguments(request) | {"timeout": self._stream_timeout(timeout_s)}
         with self._translating(request.what):
-            async with self._session.request(**arguments) as answer:
+            async with await self._begun(arguments) as answer:
                 if answer.status >= 400:
                     raise self._refused(request.what, answer, await answer.read())
                 lines = Lines()
@@ -95,6 +95,19 @@ class Transport:
                     if whole := lines.feed(chunk):
                         yield [self._event(request.what, line) for line in whole]
                 lines.end()
+
+    async def _begun(self, arguments: Mapping[str, Any]) -> "aiohttp.ClientResponse":
+        """The answer, as soon as its head is there.
+
+        A response of aiohttp keeps the headers that it had when they were first read. Whoever prints one before it is
+        answered, as debuggers do, leaves it without any, and it fails as its answer begins.
+        """
+        try:
+            return await self._session.request(**arguments)
+        except AttributeError as error:
+            import aiohttp  # noqa: PLC0415 - the session has imported it
+
+            raise aiohttp.ClientConnectionError(f"the connection was lost as the answer began ({error})") from error
 
     async def _arguments(self, request: KubeRequest) -> dict[str, Any]:
         configuration = self._configuration

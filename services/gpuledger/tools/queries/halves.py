@@ -27,6 +27,11 @@ HALVED_ROWS_MIN: Final = 20_000
 SECOND_LOCK_WAIT_MS: Final = 200
 """How long the second session waits for tables: a rebuild that waits for the first one would hold up both."""
 
+NOT_HELD: Final = (
+    psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject, psycopg.errors.ObjectNotInPrerequisiteState,
+)  # fmt: skip
+"""What a server answers that does not have the moment: the session reached another one, as a proxy chose it."""
+
 _APPLICATION: Final = "gpuledger get"
 _ROWS: Final = "SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%s)"
 
@@ -92,5 +97,5 @@ async def over_another(
             await connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(Literal(moment)))
             await connection.execute(f"SET LOCAL lock_timeout = '{SECOND_LOCK_WAIT_MS}ms'".encode())
             return await rows_at(connection, source, at, row_filter)
-    except (DatabaseUnavailableError, psycopg.errors.LockNotAvailable):
+    except (DatabaseUnavailableError, psycopg.errors.LockNotAvailable, *NOT_HELD):
         return None

@@ -161,7 +161,7 @@ def _unrequested(state: Remediations) -> Iterator[tuple[str, datetime, RowDict]]
     for row in state.attention.rows.values():
         detail = f"{row.reason}: {row.message}"
         shown = _empty(row.node, row.remedy, "Attention")
-        yield row.node, row.since, {**shown, "group": row.remedy_group, "detail": detail}
+        yield row.node, row.since, {**shown, "group": row.remedy_group or None, "detail": detail}
     for fault in state.fault.rows.values():
         if fault.state not in (HEALTHY, ATTENTION) and not _is_treated(state, fault):
             remedy = state.remedy_of(fault)
@@ -185,16 +185,16 @@ def _reason(state: Remediations, fault: RemediationFault) -> str:
         return f"{what}; the document in force has no remedy for {fault.custom_action or fault.action}"
     if not fault.is_accepted:
         return f"{what}; a ruleset has still to request its drain, or another report has to come"
-    return f"{what}; {_lacks(node)}"
+    return f"{what}; {_lacks(state, node, fault)}"
 
 
-def _lacks(node: RemediationNode | None) -> str:
+def _lacks(state: Remediations, node: RemediationNode | None, fault: RemediationFault) -> str:
     """What a node that is set aside for a fault is not yet."""
     if node is None or not (node.is_applied and node.keeps_pods_away):
         return "the node is not cordoned yet"
-    if node.is_given_up():
+    if fault in state.not_drained(fault.node):
         return f"the drain of the node was given up: {_ask_for_drain(node.node)}"
-    return "another remedy is under way" if node.is_aside() else "the node is not drained yet"
+    return "another remedy is under way" if state.is_quarantined(fault) else "the node is not drained yet"
 
 
 def _empty(node: str, remedy: str | None, state: str) -> RowDict:

@@ -1,10 +1,12 @@
 """The client against answers that a test has written down: pages, refusals, time-outs, nonsense."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from aiohttp import ClientResponse, web
 from kubernetes.aio.client.configuration import Configuration
 
 from gpuledger.api.kinds import GPU_DEVICES, NODE_FEATURES, NODES
@@ -154,6 +156,26 @@ async def test_an_answer_that_does_not_come() -> None:
     async with ScriptedApi(stream(b"{", silent=True)).serving(request_timeout_s=0.05) as client:
         with pytest.raises(errors.UnavailableError):
             await client.get(NODES, "w1")
+
+
+async def print_unanswered(request: web.Request) -> web.StreamResponse:
+    """Print the response that waits for this answer, answer, and close the connection."""
+    unanswered = [one for one in gc.get_objects() if type(one) is ClientResponse and one.status is None]
+    assert str(request.url) in map(str, (one.url for one in unanswered))
+    assert "None" in "".join(map(repr, unanswered))
+    return web.json_response({}, headers={"Connection": "close"})
+
+
+async def test_an_answer_to_a_response_that_was_printed_before() -> None:
+    async with ScriptedApi(print_unanswered, answer({"kind": "Node"})).serving() as client:
+        with pytest.raises(errors.UnavailableError, match="the connection was lost as the answer began"):
+            await client.get(NODES, "w1")
+        assert await client.get(NODES, "w1") == {"kind": "Node"}
+
+
+async def test_a_watch_whose_response_was_printed_before() -> None:
+    with pytest.raises(errors.UnavailableError, match="the connection was lost as the answer began"):
+        await events_of(ScriptedApi(print_unanswered))
 
 
 async def events_of(api: ScriptedApi, **settings: Any) -> list[str]:
