@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.domain.remediation.rows import ATTENTION, TREATED, WAITING
+from gpuledger.domain.remediation.rows import ATTENTION, TREATED, WAITING, QuarantinedNode
 from gpuledger.events.maintenance import (
     NodeDrainChanged,
     NodeDrainFinished,
@@ -19,6 +19,7 @@ from support.quarantine import FATAL_RULESET, OWNER, reported, rules
 from support.remediation import (
     REPLACE,
     RemediationLog,
+    at,
     attention,
     card,
     cordoned,
@@ -95,6 +96,14 @@ def test_nobody_has_to_drain_for_a_fault_that_is_over(ends: str) -> None:
     else:
         log.record("n1", NodeMaintenanceReleased(owner=OWNER, reason="done"), 4001)
     assert not log.state.attention.rows
+
+
+@pytest.mark.parametrize(
+    ("devices", "names"), [("[]", []), ('["GPU-1"]', ["GPU-1"]), ("null", []), ('{"devices":[],"is_done":true}', [])]
+)
+def test_requests_in_rows_of_an_older_build_can_be_read(devices: str, names: list[str]) -> None:
+    row = QuarantinedNode("n1", OWNER, at(0), devices)
+    assert (row.drained_devices(), row.drain_state(), row.awaits_drain()) == (names, None, False)
 
 
 CARDS = "cards"

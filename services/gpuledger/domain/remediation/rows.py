@@ -1,6 +1,6 @@
 """The rows of the remediation of nodes: documents in force, Nodes, faults, remediations, and where a person looks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -108,7 +108,7 @@ class QuarantinedNode(NamedTuple):
     """A request in force of the ruleset about the node.
 
     `devices` is a JSON object of its drain: `devices` are those that it drains alone, `state` says how far it is. It is
-    empty where it drains nothing.
+    empty where it drains nothing. Rows that serve while this build makes its own may have the list of the devices.
     """
 
     node: str
@@ -116,14 +116,18 @@ class QuarantinedNode(NamedTuple):
     requested_at: datetime
     devices: str
 
+    def _drain(self) -> Mapping[str, Any]:
+        found = orjson.loads(self.devices)
+        return found if isinstance(found, dict) else {"devices": found or []}
+
     def drained_devices(self) -> list[str]:
         """The devices whose pods leave; none where it drains the whole node, or nothing."""
-        names: list[str] = orjson.loads(self.devices).get("devices", [])
+        names: list[str] = self._drain().get("devices", [])
         return names
 
     def drain_state(self) -> str | None:
         """How far its drain is; None where it drains nothing."""
-        state: str | None = orjson.loads(self.devices).get("state")
+        state: str | None = self._drain().get("state")
         return state
 
     def awaits_drain(self) -> bool:
