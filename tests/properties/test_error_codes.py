@@ -90,7 +90,18 @@ def test_remediation_remembers_which_codes_were_cleared(story: list[Finding], da
     first = Finding((*ENTITIES,), ("Z",), healthy=False)
     whole = [first, Finding((), ("Z",), healthy=False), *story]
     order = [0, 1, *data.draw(st.permutations(range(2, len(whole))))]
+    assert remediation(whole, order) == model(whole)
+
+
+def test_a_fault_that_is_over_remembers_what_is_cleared_later() -> None:
+    """What was reported before that, and is recorded behind it, is over."""
+    unhealthy, healthy = Finding(("0",), (), healthy=False), Finding(("0",), (), healthy=True)
+    assert remediation([unhealthy, healthy, unhealthy, healthy], [0, 1, 3, 2]) == {}
+
+
+def remediation(story: Sequence[Finding], order: Sequence[int]) -> Standing:
+    """What stands for remediation after a story whose reports are recorded in an order."""
     log = RemediationLog()
     for place in order:
-        log.record("n1", whole[place].payload(), place + 1, recorded_s=RECORDED_S)
-    assert {row.entity: set(row.code_times()) for row in log.state.standing("n1")} == model(whole)
+        log.record("n1", story[place].payload(), place + 1, recorded_s=RECORDED_S)
+    return {row.entity: set(row.code_times()) for row in log.state.standing("n1")}

@@ -150,7 +150,7 @@ def _came_back(state: Remediations, row: rows.RemediationFault, time: datetime) 
 
 def _healthy(state: Remediations, fact: Fact, data: NodeHealthReported) -> None:
     node, time, healthy = fact.event.subject, counted_time(fact), healthy_of(data)
-    for row in state.standing(node):
+    for row in sorted(state.fault.where("node", node)):
         check = Check(row.monitor, row.check_name)
         if healthy.concerns(check, row.entity, row.alias):
             state.clear_fault(row, healthy.codes, time)

@@ -197,11 +197,14 @@ class Remediations(TableState):
     # What is over, until nothing older is to be expected.
 
     def clear_fault(self, fault: rows.RemediationFault, codes: Collection[str], at: datetime) -> None:
-        """Codes of a fault are cleared, or all where none are named; without any it is over."""
+        """Codes of a fault are cleared, or all where none are named; without any it is over.
+
+        One that is over remembers that too: what was reported before, and is recorded later, counts no more.
+        """
         after = without_cleared(fault.code_times(), codes, at)
         cleared = codes_text(with_cleared(fault.cleared_times(), codes, at))
         row = fault.with_codes(after)._replace(cleared=cleared)
-        if after:
+        if after or fault.state == rows.HEALTHY:
             self.fault.put(row)
         else:
             self._end_fault(row, at)
