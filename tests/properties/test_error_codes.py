@@ -1,6 +1,6 @@
 """A fault stands until each of its error codes is cleared: quarantine and remediation agree with sets of codes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hypothesis import given
@@ -99,9 +99,24 @@ def test_a_fault_that_is_over_remembers_what_is_cleared_later() -> None:
     assert remediation([unhealthy, healthy, unhealthy, healthy], [0, 1, 3, 2]) == {}
 
 
-def remediation(story: Sequence[Finding], order: Sequence[int]) -> Standing:
-    """What stands for remediation after a story whose reports are recorded in an order."""
+def test_a_fault_is_over_since_it_ended_however_often_its_check_is_healthy_again() -> None:
+    """So that it is forgotten in its time."""
+    unhealthy, healthy = Finding(("0",), (), healthy=False), Finding(("0",), (), healthy=True)
+    once, often = (remediation_log([unhealthy, *[healthy] * times], range(times + 1)) for times in (1, 5))
+    assert [row.changed_at for row in often.state.fault.rows.values()] == [
+        row.changed_at for row in once.state.fault.rows.values()
+    ]
+
+
+def remediation_log(story: Sequence[Finding], order: Iterable[int]) -> RemediationLog:
+    """The log of a story whose reports are recorded in an order."""
     log = RemediationLog()
     for place in order:
         log.record("n1", story[place].payload(), place + 1, recorded_s=RECORDED_S)
+    return log
+
+
+def remediation(story: Sequence[Finding], order: Sequence[int]) -> Standing:
+    """What stands for remediation after a story whose reports are recorded in an order."""
+    log = remediation_log(story, order)
     return {row.entity: set(row.code_times()) for row in log.state.standing("n1")}
