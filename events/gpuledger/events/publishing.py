@@ -78,6 +78,7 @@ class SourceKind(StrEnum):
     GATEWAYS = "gateways"
     REMEDIATION = "remediation"
     REMEDIATOR = "remediator"
+    PREFLIGHT = "preflight"
 
 
 class Authority(Enum):
@@ -179,6 +180,7 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.GATEWAYS,
         SourceKind.REMEDIATION,
         SourceKind.REMEDIATOR,
+        SourceKind.PREFLIGHT,
         SourceKind.WATCHERS,
     ),
     Authority.OWN_SOURCE,

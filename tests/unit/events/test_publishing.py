@@ -48,6 +48,7 @@ OURS = {
     SourceKind.NODEWRITER,
     SourceKind.REMEDIATION,
     SourceKind.REMEDIATOR,
+    SourceKind.PREFLIGHT,
 }
 SOURCES = {
     SourceKind.AGENTS: "/nodes/n1/agent",
