@@ -234,6 +234,19 @@ async def test_without_a_gateway_the_report_is_given_up_in_its_time(machine: Mac
     assert machine.result().outcome == "not-reported"
 
 
+@pytest.mark.parametrize(("check", "code"), [(DIAG, ExitCode.PASSED), ("dcgm", ExitCode.CONFIGURATION)])
+async def test_the_command_becomes_the_process_of_the_check(
+    machine: Machine, taken: Taken, check: str, code: int
+) -> None:
+    machine.with_python()
+    command = (sys.executable, "-c", "from gpuledger.cli.main import main; main()", "preflight", "run", check)
+    process = await asyncio.create_subprocess_exec(*command, env=machine.environ, stderr=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(DEADLINE_S):
+        _, errors = await process.communicate()
+    assert process.returncode == code, errors.decode()
+    assert taken.outcomes() == ["passed"] * (code == ExitCode.PASSED)
+
+
 async def test_sigterm_ends_the_process_and_its_programs(machine: Machine) -> None:
     began = machine.folder / "began"
     machine.has("nvidia-smi", LIST, then=f"touch {began}; {HANG}")
