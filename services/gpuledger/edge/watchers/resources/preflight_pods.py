@@ -75,7 +75,7 @@ def _is_over(obj: Object) -> bool:
 
 
 def _has_passed(check: Mapping[str, Any]) -> bool:
-    return check["state"] == "ended" and check["exit_code"] == 0
+    return bool(check["state"] == "ended" and check["exit_code"] == 0)
 
 
 def _gang(annotations: Mapping[str, Any], reader: FieldReader) -> dict[str, Any]:
