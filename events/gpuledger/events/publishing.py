@@ -52,10 +52,16 @@ class Rule(StrEnum):
     """Names that come and go without end share a subject: `SHARED_SINCE` lists their aggregates.
 
     Every source may record an event under either form of its subject from here on, and before under the named one only.
+    Version 2 has gangs.
     """
 
 
-RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.EPOCH_ENDS: 2, Rule.DEVICE_REPORTS: 4}
+RULE_VERSIONS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(Rule, 1),
+    Rule.EPOCH_ENDS: 2,
+    Rule.DEVICE_REPORTS: 4,
+    Rule.SHARED_SUBJECTS: 2,
+}
 """The newest version of each rule that this build enforces."""
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from gpuledger.edge.kube.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.edge.kube.errors import TooManyRequestsError, UnavailableError
+from gpuledger.edge.kube.events import PendingQueue
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.cache.objects import HOUR_S, ObjectState
-from gpuledger.edge.statuswriter.events.recorder import PendingQueue
 from gpuledger.edge.statuswriter.objects import Key
 from gpuledger.edge.statuswriter.throttle.drift_limit import correction_allowed_at_s, note_correction
 from gpuledger.runtime.backoff import Backoff
