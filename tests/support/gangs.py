@@ -16,13 +16,14 @@ from gpuledger.edge.preflight.coordinator.service import PreflightCoordinator
 from gpuledger.edge.preflight.coordinator.settings import CoordinatorSettings
 from gpuledger.events.envelope import Event, decode
 from gpuledger.events.payload import Payload
-from gpuledger.events.preflight import PodPreflightGone, PodPreflightObserved
+from gpuledger.events.preflight import GangConfigured, PodPreflightGone, PodPreflightObserved
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import system_clock
 from support.events import outgoing
 from support.kept_running import kept_running
+from support.killing import SteppingClient, SteppingLedger, Steps, was_killed
 from support.ledgers import everything
 from support.waiting import eventually
 
@@ -132,3 +133,22 @@ async def coordinator(
         kept_running(PreflightCoordinator(ledger, database_url, client, followed, settings=settings)) as found,
     ):
         yield found
+
+
+async def coordinate_until_killed(
+    pods: GangPods, database_url: str, client: SteppingClient, steps: Steps, gang: str
+) -> bool:
+    """Run a coordinator until it is killed, or has recorded how a gang is configured; says whether it was killed."""
+    stepping = SteppingLedger(pods.ledger, steps)
+    async with aclosing(FollowedLog((), stepping, database_url)) as followed:
+        found = PreflightCoordinator(stepping, database_url, client, followed, settings=QUICK_COORDINATOR)
+        settled = _settled(pods, found, gang)
+        return await was_killed(found, settled, client, steps)
+
+
+async def _settled(pods: GangPods, found: PreflightCoordinator, gang: str) -> None:
+    async def is_configured() -> bool:
+        outcomes = [one for one in await pods.outcomes(f"default/{gang}") if isinstance(one, GangConfigured)]
+        return found.health().state == "writing" and bool(outcomes)
+
+    await eventually(is_configured)

@@ -18,7 +18,8 @@ from gpuledger.events.preflight import (
 )
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
-from support.gangs import PASSED, QUICK_COORDINATOR, GangPods, coordinator, observed
+from support.gangs import PASSED, QUICK_COORDINATOR, GangPods, coordinate_until_killed, coordinator, observed
+from support.killing import SteppingClient, Steps
 from support.kube_server import KubeServer
 from support.remediating import remedy_crd
 from support.statuswriting import CountingClient, counting
@@ -26,7 +27,8 @@ from support.waiting import eventually
 
 A, B = "default/a", "default/b"
 BOTH = ("a:10.0.0.1", "b:10.0.0.2")
-PATH = f"{CONFIG_MAPS.path('default')}/preflight-g"
+STEPS = 6
+"""The service asks whose the cluster is, looks, creates the ConfigMap, and records that: two each."""
 
 
 @pytest.fixture
@@ -259,3 +261,22 @@ async def test_a_check_that_failed_is_an_event_of_its_pod_once(
     (event,) = await pods.events()
     assert (event["reason"], event["type"], event["regarding"]["uid"]) == ("PreflightCheckFailed", "Warning", "u1")
     assert event["note"] == "The preflight check nccl-allreduce ended with exit code 1 (NCCL_SYSTEM_ERROR): no route"
+
+
+async def test_a_kill_at_any_step_leads_to_one_config_map_and_no_second_write(
+    pods: GangPods, migrated_url: str, kube: KubeServer
+) -> None:
+    async with counting(kube.kubeconfig, SteppingClient) as stepping:
+        assert isinstance(stepping, SteppingClient)
+        kill_at, was_killed = 0, True
+        while was_killed:
+            kill_at += 1
+            gang = f"g{kill_at}"
+            await pods.pod(f"default/a{kill_at}", ip="10.0.0.1", gang=gang, gang_size=1)
+            stepping.written.clear()
+            was_killed = await coordinate_until_killed(pods, migrated_url, stepping, Steps(kill_at), gang)
+            assert not await coordinate_until_killed(pods, migrated_url, stepping, Steps(), gang)
+            assert writes(stepping) == [f"POST {CONFIG_MAPS.path('default')}"]
+            await pods.comes("a" + f"{kill_at}:10.0.0.1", gang=gang, expected="1")
+            assert len({str(one) for one in await pods.outcomes(f"default/{gang}")}) == 1
+    assert kill_at > STEPS

@@ -63,6 +63,23 @@ async def test_what_changed_goes_before_what_is_only_gone_through() -> None:
     assert len(queue) == 0
 
 
+async def test_a_key_that_is_hastened_waits_for_nothing() -> None:
+    clock = Clock()
+    queue = WorkQueue[Key](clock)
+    queue.add(DEVICE, clock.now_s + 60)
+    queue.hasten(DEVICE)
+    assert await queue.take() == DEVICE
+    queue.hasten(DEVICE)
+    queue.add(DEVICE, clock.now_s + 60)
+    queue.done(DEVICE)
+    assert await queue.take() == DEVICE
+    queue.add(DEVICE, clock.now_s + 60)
+    queue.done(DEVICE)
+    assert (len(queue), queue.active) == (1, 0)
+    clock.now_s += 60
+    assert await queue.take() == DEVICE
+
+
 async def test_a_key_for_later_is_not_taken_sooner() -> None:
     clock = Clock()
     queue = WorkQueue[Key](clock)
