@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager, closing, suppress
 
 import structlog
 from aiohttp import web
+from prometheus_client import Counter
 
-from gpuledger.edge.admission.metrics import CONNECTIONS_REFUSED
-from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.edge.webhooks.settings import ServingSettings
 from gpuledger.runtime.tasks import end
-from gpuledger.runtime.telemetry_http import ListenError
+from gpuledger.runtime.telemetry_http import ListenError, parse_address
 
 BACKLOG = 128
 """Connections that the system keeps until they are accepted."""
@@ -24,20 +24,22 @@ BACKLOG = 128
 ACCEPT_PAUSE_S = 1.0
 """How long the server waits after the system could not accept, for example for lack of file descriptors."""
 
-log = structlog.get_logger("gpuledger.admission")
+log = structlog.get_logger("gpuledger.webhooks")
 
 
 @asynccontextmanager
 async def accepting(
-    server: web.Server, host: str, port: int, context: ssl.SSLContext | None, settings: AdmissionSettings
+    server: web.Server, context: ssl.SSLContext | None, settings: ServingSettings, refused: Counter
 ) -> AsyncIterator[tuple[str, int]]:
     """Give connections to the server for the length of the block; gives the address, whose port may have been 0.
+
+    `refused` counts those that were closed because there were too many.
 
     Raises:
         ListenError: the address cannot be listened on.
     """
-    with closing(_listener(host, port)) as listener:
-        running = asyncio.create_task(_Acceptor(server, listener, context, settings).run())
+    with closing(_listener(*parse_address(settings.listen))) as listener:
+        running = asyncio.create_task(_Acceptor(server, listener, context, settings, refused).run())
         try:
             name, number = listener.getsockname()[:2]
             yield name, number
@@ -59,12 +61,18 @@ class _Acceptor:
     """Accepts connections, and does their TLS handshakes side by side."""
 
     def __init__(
-        self, server: web.Server, listener: socket.socket, context: ssl.SSLContext | None, settings: AdmissionSettings
+        self,
+        server: web.Server,
+        listener: socket.socket,
+        context: ssl.SSLContext | None,
+        settings: ServingSettings,
+        refused: Counter,
     ) -> None:
         self._server = server
         self._listener = listener
         self._context = context
         self._settings = settings
+        self._refused = refused
         self._handshakes: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -76,7 +84,7 @@ class _Acceptor:
                 except ConnectionAbortedError:
                     continue
                 except OSError as error:
-                    log.warning("admission.not-accepting", reason=str(error), retry_s=ACCEPT_PAUSE_S)
+                    log.warning("webhooks.not-accepting", reason=str(error), retry_s=ACCEPT_PAUSE_S)
                     await asyncio.sleep(ACCEPT_PAUSE_S)
                 else:
                     self._admit(client)
@@ -85,7 +93,7 @@ class _Acceptor:
 
     def _admit(self, client: socket.socket) -> None:
         if len(self._server.connections) + len(self._handshakes) >= self._settings.connections_max:
-            CONNECTIONS_REFUSED.inc()
+            self._refused.inc()
             client.close()
             return
         handshake = asyncio.create_task(self._shake_hands(client))

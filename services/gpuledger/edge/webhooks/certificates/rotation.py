@@ -1,4 +1,4 @@
-"""Keeps the webhooks' TLS certificate valid, and publishes the CA bundle in the webhook configurations.
+"""Keeps webhooks' TLS certificate valid, and publishes the CA bundle in their configurations.
 
 It checks everything again and again, so that it takes over what another replica renewed and reverts what somebody
 changed, for as long as the cluster belongs to its ledger; the status writer claims it. Trust comes before use: the
@@ -8,28 +8,22 @@ bundle is published before a certificate is shown that needs it.
 import asyncio
 import ssl
 import tempfile
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
+from prometheus_client import Gauge
 
-from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET
-from gpuledger.edge.admission.certificates.authority import Pair, authority_at, expires_at, serving_at
-from gpuledger.edge.admission.certificates.caller_token import CallerTokens, caller_token
-from gpuledger.edge.admission.certificates.secrets import stored_pair
-from gpuledger.edge.admission.certificates.webhook_configuration import (
-    MUTATING,
-    NAME,
-    VALIDATING,
-    configurations,
-    server_names,
-)
-from gpuledger.edge.admission.metrics import EXPIRES
-from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
+from gpuledger.api.kinds import CA_SECRET, Resource
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, UnclaimedClusterError
 from gpuledger.edge.kube.ownership import confirm_owner
+from gpuledger.edge.webhooks.certificates.authority import WEBHOOKS, Pair, Profile, authority_at, expires_at, serving_at
+from gpuledger.edge.webhooks.certificates.secrets import stored_pair
+from gpuledger.edge.webhooks.configuration import Configuration, server_names
+from gpuledger.edge.webhooks.settings import ServingSettings, WebhookAddress
 from gpuledger.runtime.backoff import Jitter, Retries
 from gpuledger.runtime.clock import Clock
 
@@ -41,17 +35,17 @@ BEGIN_QUIETLY_S: Final = 60.0
 NOT_BEGUN: Final = (UnclaimedClusterError, NotFoundError)
 """What others have to do first."""
 
-log = structlog.get_logger("gpuledger.admission")
+log = structlog.get_logger("gpuledger.webhooks")
 
 
 class ServedCertificate:
-    """The certificate that the server shows, and the tokens of those who call it about the break-glass group.
+    """The certificate that a server shows; `expires` gets when it does, in seconds since 1970.
 
     Later connections get a new certificate from `context` without a restart.
     """
 
-    def __init__(self) -> None:
-        self.callers = CallerTokens()
+    def __init__(self, expires: Gauge) -> None:
+        self._expires = expires
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
         self.shown: Pair | None = None
@@ -60,13 +54,22 @@ class ServedCertificate:
         """Show this one from now on. The library reads only files, so the pair is in one for a moment."""
         if pair == self.shown:
             return
-        with tempfile.TemporaryDirectory(prefix="gpuledger-admission-") as directory:
+        with tempfile.TemporaryDirectory(prefix="gpuledger-webhooks-") as directory:
             path = Path(directory, "tls.pem")
             path.touch(_PRIVATE_MODE)
             path.write_bytes(pair.key + pair.certificate)
             self.context.load_cert_chain(path)
         self.shown = pair
-        EXPIRES.set(expires_at(pair).timestamp())
+        self._expires.set(expires_at(pair).timestamp())
+
+
+class KeptWebhooks(NamedTuple):
+    """The webhooks of a service: the Secret of their certificate, and their configurations for an authority."""
+
+    secret: str
+    address: WebhookAddress
+    configurations: Callable[[Pair], list[Configuration]]
+    profile: Profile = WEBHOOKS
 
 
 class CertificateRotation:
@@ -77,14 +80,14 @@ class CertificateRotation:
         client: KubeClient,
         ledger_id: str,
         certificate: ServedCertificate,
-        address: WebhookAddress,
-        settings: AdmissionSettings,
+        hooks: KeptWebhooks,
+        settings: ServingSettings,
         clock: Clock,
         jitter: Jitter,
     ) -> None:
         self._client = client
         self._ledger_id = ledger_id
-        self._address = address
+        self._hooks = hooks
         self._certificate = certificate
         self._settings = settings
         self._clock = clock
@@ -103,11 +106,9 @@ class CertificateRotation:
         now = self._clock()
         await confirm_owner(self._client, self._ledger_id, self._client.url)
         serving, authority = await self._pairs(now)
-        token = caller_token(authority)
-        self._certificate.callers.accept(token)
         if self._certificate.shown is None:
             self._certificate.show(serving)
-        for resource, configuration in configurations(self._settings, self._address, authority.bundle, token):
+        for resource, configuration in self._hooks.configurations(authority):
             await self._client.apply(resource, configuration, force=True)
         self._certificate.show(serving)
         self.rounds += 1
@@ -126,9 +127,14 @@ class CertificateRotation:
                 before, self.problem = self.problem, str(error)
                 pause_s = retries.pause_s()
                 if not self._has_to_wait(error, began):
-                    log.warning("admission.rotation-failed", reason=self.problem, retry_s=round(pause_s, 3))
+                    log.warning(
+                        "webhooks.rotation-failed",
+                        secret=self._hooks.secret,
+                        reason=self.problem,
+                        retry_s=round(pause_s, 3),
+                    )
                 elif self.problem != before:
-                    log.info("admission.waiting", reason=self.problem)
+                    log.info("webhooks.waiting", secret=self._hooks.secret, reason=self.problem)
             await asyncio.sleep(pause_s)
 
     def _has_to_wait(self, error: KubeError, began: datetime) -> bool:
@@ -138,17 +144,20 @@ class CertificateRotation:
 
     async def _pairs(self, now: datetime) -> tuple[Pair, Pair]:
         """The certificate to show, and the authority, with all that are to be trusted."""
-        namespace = self._settings.namespace
-        names = server_names(namespace, self._address)
+        namespace, hooks = self._settings.namespace, self._hooks
+        names = server_names(namespace, hooks.address)
         authority = await stored_pair(self._client, namespace, CA_SECRET, lambda current: authority_at(current, now))
         serving = await stored_pair(
-            self._client, namespace, CONTROLLER_TLS_SECRET, lambda current: serving_at(current, authority, names, now)
+            self._client,
+            namespace,
+            hooks.secret,
+            lambda current: serving_at(current, authority, names, now, hooks.profile),
         )
         return serving, authority
 
 
-async def remove_webhooks(client: KubeClient) -> list[str]:
-    """Delete both webhook configurations, so that no API server waits for webhooks that are gone.
+async def remove_webhooks(client: KubeClient, configurations: Iterable[tuple[Resource, str]]) -> list[str]:
+    """Delete webhook configurations by kind and name, so that no API server waits for webhooks that are gone.
 
     Returns:
         The kinds of the configurations that existed.
@@ -157,9 +166,9 @@ async def remove_webhooks(client: KubeClient) -> list[str]:
         KubeError: the API server cannot be used.
     """
     removed = []
-    for resource in (MUTATING, VALIDATING):
+    for resource, name in configurations:
         try:
-            await client.delete(resource, NAME)
+            await client.delete(resource, name)
         except NotFoundError:
             continue
         removed.append(resource.kind)

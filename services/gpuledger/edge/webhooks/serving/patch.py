@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpuledger.edge.admission.errors import PatchError
-from gpuledger.edge.admission.serving.review import Object
+from gpuledger.edge.webhooks.errors import PatchError
+from gpuledger.edge.webhooks.serving.review import Object
 
 
 def additions(before: object, after: object, path: str = "") -> Iterator[Object]:

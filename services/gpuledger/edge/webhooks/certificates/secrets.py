@@ -12,10 +12,10 @@ from typing import Any, Final
 import structlog
 
 from gpuledger.api.kinds import SECRETS
-from gpuledger.edge.admission.certificates.authority import Pair, read_pair
-from gpuledger.edge.admission.errors import CertificateError
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ConflictError, NotFoundError
+from gpuledger.edge.webhooks.certificates.authority import Pair, read_pair
+from gpuledger.edge.webhooks.errors import CertificateError
 
 TRIES_MAX: Final = 8
 """How often a replica reads a secret because another replica was faster."""
@@ -25,7 +25,7 @@ SECRET_TYPE: Final = "kubernetes.io/tls"  # noqa: S105 - a type of secrets
 Renew = Callable[[Pair | None], Pair]
 """Gives the pair to store for the one that is stored: the same one while it need not change."""
 
-log = structlog.get_logger("gpuledger.admission")
+log = structlog.get_logger("gpuledger.webhooks")
 
 
 async def stored_pair(client: KubeClient, namespace: str, name: str, renew: Renew) -> Pair:
@@ -49,14 +49,14 @@ async def _stored(client: KubeClient, namespace: str, name: str, renew: Renew) -
     except NotFoundError:
         pair = renew(None)
         await client.create(SECRETS, _secret(namespace, name, pair))
-        log.info("admission.certificate-created", secret=name)
+        log.info("webhooks.certificate-created", secret=name)
         return pair
     current = _read(secret)
     pair = renew(current)
     if pair != current:
         version = secret["metadata"]["resourceVersion"]
         await client.replace(SECRETS, _secret(namespace, name, pair, version, secret.get("type")))
-        log.info("admission.certificate-renewed", secret=name)
+        log.info("webhooks.certificate-renewed", secret=name)
     return pair
 
 
@@ -64,7 +64,7 @@ def _read(secret: dict[str, Any]) -> Pair | None:
     try:
         return read_pair({key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()})
     except (CertificateError, binascii.Error) as error:
-        log.warning("admission.certificate-unusable", secret=secret["metadata"]["name"], reason=str(error))
+        log.warning("webhooks.certificate-unusable", secret=secret["metadata"]["name"], reason=str(error))
         return None
 
 

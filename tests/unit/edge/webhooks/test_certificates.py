@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
-from gpuledger.edge.admission.certificates.authority import (
+from gpuledger.edge.kube.pki import BACKDATED
+from gpuledger.edge.webhooks.certificates.authority import (
     AUTHORITIES_MAX,
     AUTHORITY_LIFE,
     SERVING_LIFE,
@@ -16,8 +17,7 @@ from gpuledger.edge.admission.certificates.authority import (
     read_pair,
     serving_at,
 )
-from gpuledger.edge.admission.errors import CertificateError
-from gpuledger.edge.kube.pki import BACKDATED
+from gpuledger.edge.webhooks.errors import CertificateError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("gpu-control-plane-admission.d8-gpu-operator.svc", "127.0.0.1")

@@ -9,7 +9,7 @@ import hmac
 from collections import deque
 from typing import Final
 
-from gpuledger.edge.admission.certificates.authority import Pair
+from gpuledger.edge.webhooks.certificates.authority import Pair
 
 TOKENS_KEPT: Final = 2
 """A former authority's token counts until each API server has the configuration with the next one."""

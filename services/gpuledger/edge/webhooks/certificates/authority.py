@@ -14,8 +14,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gpuledger.edge.admission.errors import CertificateError
 from gpuledger.edge.kube import pki
+from gpuledger.edge.webhooks.errors import CertificateError
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 SERVING_LIFE: Final = timedelta(days=90)

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gpuledger.edge.admission.errors import ReviewError
 from gpuledger.edge.kube.objects import NOTHING, items, mapping
+from gpuledger.edge.webhooks.errors import ReviewError
 
 Object = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as JSON has it."""

@@ -6,22 +6,25 @@ can be deleted while no webhook answers, because a deletion is never denied. Mem
 GPUDevices unchecked; what they do is only watched. Everything else fails closed.
 """
 
-import base64
-from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, Final
 
-from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, MANAGED_BY, PODS, Resource
+from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, PODS, Resource
 from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.edge.admission.rules.access import BREAK_GLASS, product_group
-from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
+from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.edge.webhooks.configuration import (
+    MUTATING,
+    VALIDATING,
+    Configuration,
+    WebhookTarget,
+    configuration,
+    webhook,
+)
+from gpuledger.edge.webhooks.settings import WebhookAddress
 
 NAME: Final = "gpu-control-plane"
-MUTATING: Final = Resource(
-    "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"
-)
-VALIDATING: Final = Resource(
-    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"
-)
+CONFIGURATIONS: Final = ((MUTATING, NAME), (VALIDATING, NAME))
+"""Kinds and names of both."""
 
 POOL_KINDS: Final = (GPU_POOLS, CLUSTER_GPU_POOLS)
 
@@ -70,27 +73,11 @@ BREAKS_GLASS: Final = f"has(request.userInfo.groups) && '{BREAK_GLASS}' in reque
 """In CEL: whether the request is by a member of the break-glass group."""
 
 
-class WebhookTarget(NamedTuple):
-    """The address of the webhooks, and the authorities to trust (PEM in base64)."""
-
-    namespace: str
-    address: WebhookAddress
-    bundle: str
-
-    def client_config(self, path: str) -> dict[str, Any]:
-        """As a webhook has it."""
-        address = self.address
-        if address.url is not None:
-            return {"url": f"{address.url}{path}", "caBundle": self.bundle}
-        service = {"name": address.service, "namespace": self.namespace, "path": path, "port": address.port}
-        return {"service": service, "caBundle": self.bundle}
-
-
 def configurations(
     settings: AdmissionSettings, address: WebhookAddress, bundle: bytes, token: str
-) -> list[tuple[Resource, dict[str, Any]]]:
+) -> list[Configuration]:
     """Both configurations, as they are applied: `bundle` has the authorities to trust, `token` is the callers'."""
-    target = WebhookTarget(settings.namespace, address, base64.b64encode(bundle).decode())
+    target = WebhookTarget(settings.namespace, address, bundle)
     pods = {"matchConditions": [{"name": "uses-gpus", "expression": USES_GPUS}]}
     changes = {"matchConditions": [{"name": "changes-pool", "expression": CHANGES_POOL}]}
     marks = {
@@ -108,18 +95,7 @@ def configurations(
         _hook(settings, target, GPU_DEVICES, ["UPDATE"], VALIDATE_PATH) | marks,
         _break_glass_hook(settings, target, token),
     ]
-    metadata = {"name": NAME, "labels": {"app.kubernetes.io/managed-by": MANAGED_BY}}
-    return [
-        (MUTATING, {"metadata": metadata, "webhooks": [hint]}),
-        (VALIDATING, {"metadata": metadata, "webhooks": checks}),
-    ]
-
-
-def server_names(namespace: str, address: WebhookAddress) -> tuple[str, ...]:
-    """The host names and addresses at which an API server reaches the webhooks."""
-    if address.url is None:
-        return (f"{address.service}.{namespace}.svc",)
-    return (urlsplit(address.url).hostname or "",)
+    return [(MUTATING, configuration(NAME, [hint])), (VALIDATING, configuration(NAME, checks))]
 
 
 def _deletion_hook(settings: AdmissionSettings, target: WebhookTarget, resource: Resource) -> dict[str, Any]:
@@ -143,20 +119,4 @@ def _break_glass_hook(settings: AdmissionSettings, target: WebhookTarget, token:
 def _hook(
     settings: AdmissionSettings, target: WebhookTarget, resource: Resource, operations: list[str], path: str
 ) -> dict[str, Any]:
-    rule = {
-        "apiGroups": [resource.group],
-        "apiVersions": [resource.version],
-        "resources": [resource.plural],
-        "operations": operations,
-        "scope": "Namespaced" if resource.namespaced else "Cluster",
-    }
-    return {
-        "name": f"{resource.plural}.{NAME}.deckhouse.io",
-        "rules": [rule],
-        "clientConfig": target.client_config(path),
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-        "matchPolicy": "Equivalent",
-        "sideEffects": "None",
-        "timeoutSeconds": settings.webhook_timeout_s,
-    }
+    return webhook(f"{resource.plural}.{NAME}.deckhouse.io", target, resource, operations, path, settings)
