@@ -45,7 +45,8 @@ async def observe(here: Gateways, *, source: str = "/watchers/preflightpods", **
     """Record what watchers see of the pod, whose check runs unless the fields say otherwise."""
     pod = await here.kube.send(KubeRequest("read the pod", "GET", f"{PODS.path(TENANT)}/{ACCOUNT}-n1"))
     now = datetime.now(UTC)
-    check = PreflightCheck(**{"name": "dcgm-diag", "state": "running", "started_at": now} | fields)
+    given: dict[str, Any] = {"name": "dcgm-diag", "state": "running", "started_at": now} | fields
+    check = PreflightCheck(**given)
     data = PodPreflightObserved(uid=pod["metadata"]["uid"], node="n1", checks=(check,))
     number = next(NUMBERS)
     event = Event(f"pod-{number}", source, data.TYPE, POD, now, data, "e", number)
