@@ -1,4 +1,4 @@
-"""Runs checks of pods in tests: programs of others that print what a test gives them, and a server that takes reports."""
+"""Runs checks of pods in tests: programs of others that print what they are given, and a server that takes reports."""
 
 import json
 import os

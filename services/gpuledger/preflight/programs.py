@@ -33,9 +33,7 @@ class ProgramOutput(NamedTuple):
 class RunProgram(Protocol):
     """Runs a program of the path."""
 
-    async def __call__(
-        self, arguments: Sequence[str], timeout_s: float, environ: Mapping[str, str]
-    ) -> ProgramOutput:
+    async def __call__(self, arguments: Sequence[str], timeout_s: float, environ: Mapping[str, str]) -> ProgramOutput:
         """Run a program in the given environment, whose path has it.
 
         Raises:
@@ -44,9 +42,7 @@ class RunProgram(Protocol):
         ...
 
 
-async def run_program(
-    arguments: Sequence[str], timeout_s: float, environ: Mapping[str, str]
-) -> ProgramOutput:
+async def run_program(arguments: Sequence[str], timeout_s: float, environ: Mapping[str, str]) -> ProgramOutput:
     """Run a program in a process group of its own, which ends with it; see `RunProgram`."""
     try:
         process = await asyncio.create_subprocess_exec(
