@@ -17,6 +17,7 @@ from gpuledger.agent.gateway.decide import reporter_of
 from gpuledger.agent.gateway.recording import ReportRecorder
 from gpuledger.agent.gateway.reporters import Reporters
 from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.healthreports.check_metrics import CheckResults
 from gpuledger.healthreports.coalescing import ReportResult
 from gpuledger.healthreports.errors import HealthReportError
 from gpuledger.healthreports.healthevents_pb2 import HealthEvents
@@ -53,6 +54,7 @@ class ReportService:
         self._node = node
         self._recorder = recorder
         self._reporters = reporters
+        self._check_results = CheckResults()
         self._counts = counts
         self._cards = cards
         self._clock = clock
@@ -79,4 +81,7 @@ class ReportService:
     async def _take(self, request: HealthEvents, address: str) -> list[ReportResult]:
         peer = await self._reporters.checked(address, request)
         reporting = ReportContext(self._node, self._cards(), reporter_of(peer))
-        return await self._recorder.take(translate(request, reporting, self._clock()))
+        reports = translate(request, reporting, self._clock())
+        results = await self._recorder.take(reports)
+        self._check_results.count(self._node, zip((one.data for one in reports), results, strict=True))
+        return results

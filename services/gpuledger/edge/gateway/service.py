@@ -32,6 +32,7 @@ from gpuledger.edge.gateway.recorder import GatewayRecorder, ReportOf
 from gpuledger.edge.gateway.serving import TlsMaterial, certificate_names, serving
 from gpuledger.edge.gateway.tokens import TokenReviews
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.healthreports.check_metrics import CheckResults
 from gpuledger.healthreports.coalescing import ReportResult
 from gpuledger.healthreports.errors import HealthReportError, InvalidReportError, NotDurableError
 from gpuledger.healthreports.healthevents_pb2 import HealthEvents
@@ -81,6 +82,7 @@ class HealthGateway:
         self._publisher = ReportPublisher(ledger, bounds, jitter)
         self._recorder = GatewayRecorder(self._publisher, bounds, clock=clock, monotonic=monotonic)
         self._pods = CheckedPods()
+        self._check_results = CheckResults()
         self._pod_facts = PodFacts(ledger, self._pods, bounds, clock)
         self._recall = Recall(ledger, self._recorder, self._pods, bounds, clock)
         self._cards = NodeCards(ledger, bounds, monotonic)
@@ -212,7 +214,10 @@ class HealthGateway:
                 await asyncio.sleep(0)
         if pod is not None:
             take_results(self._pods, attempts, reports)
-        return await self._recorder.take(reports)
+        results = await self._recorder.take(reports)
+        for one, result in zip(reports, results, strict=True):
+            self._check_results.count(one.node, [(one.report.data, result)])
+        return results
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:
