@@ -194,8 +194,10 @@ async def test_an_invalid_setting_ends_with_2_and_is_reported(machine: Machine, 
     assert machine.result().outcome == "config-error"
 
 
-async def test_a_gang_that_does_not_form_ends_with_3(machine: Machine, taken: Taken) -> None:
-    pytest.importorskip("torch")
+async def test_a_gang_that_does_not_form_ends_with_3(
+    machine: Machine, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuledger.preflight.allreduce.has_torch", lambda: True)
     gang, watch = machine.folder / "gang", Watch()
     write_gang(gang, gang_files("pod-0:10.0.0.1"))
     machine.environ[Variable.GANG_PATH] = str(gang)
@@ -203,6 +205,8 @@ async def test_a_gang_that_does_not_form_ends_with_3(machine: Machine, taken: Ta
     assert code == ExitCode.GANG_TIMEOUT
     event = taken.only()
     assert (event.isHealthy, event.isFatal, list(event.errorCode)) == (False, False, ["GANG_TIMEOUT"])
+    assert event.metadata[Detail.GANG] == "gang-a"
+    assert [one.entityValue for one in event.entitiesImpacted] == list(UUIDS)
     assert machine.result().gang_wait_s == 600.0
 
 
