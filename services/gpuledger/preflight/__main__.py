@@ -1,0 +1,11 @@
+"""The entry point of a check's process, `python -m gpuledger.preflight CHECK`, which `gpuledger preflight run` becomes.
+
+It reads its settings from the environment. A process of its own leaves the command line behind.
+"""
+
+import sys
+
+from gpuledger.preflight.process import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
