@@ -20,8 +20,8 @@ CI_PARTITIONED := $(addprefix tests/integration/,test_followed_log.py test_runne
 	test_hostile_tail.py test_agent_away.py)
 # mmdebstrap, buildah and umoci build the image; the others run it in tests.
 IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount containerd runc
-# PyTorch's CPU build, which only tests of preflight checks need. It stands beside .venv, because uv takes away from there what the lock
-# does not have for a developer, and is on the path of its Python.
+# PyTorch's CPU build, which only tests of preflight checks need. It stands beside .venv, because uv removes from there
+# what it has not installed, and is on the path of its Python.
 TORCH ?= torch==2.13.0+cpu
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 TORCH_DIR := .torch

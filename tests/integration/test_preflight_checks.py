@@ -194,8 +194,10 @@ async def test_an_invalid_setting_ends_with_2_and_is_reported(machine: Machine, 
     assert machine.result().outcome == "config-error"
 
 
-async def test_a_gang_that_does_not_form_ends_with_3(machine: Machine, taken: Taken) -> None:
-    pytest.importorskip("torch")
+async def test_a_gang_that_does_not_form_ends_with_3(
+    machine: Machine, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuledger.preflight.allreduce.has_torch", lambda: True)
     gang, watch = machine.folder / "gang", Watch()
     write_gang(gang, gang_files("pod-0:10.0.0.1"))
     machine.environ[Variable.GANG_PATH] = str(gang)
@@ -203,6 +205,8 @@ async def test_a_gang_that_does_not_form_ends_with_3(machine: Machine, taken: Ta
     assert code == ExitCode.GANG_TIMEOUT
     event = taken.only()
     assert (event.isHealthy, event.isFatal, list(event.errorCode)) == (False, False, ["GANG_TIMEOUT"])
+    assert event.metadata[Detail.GANG] == "gang-a"
+    assert [one.entityValue for one in event.entitiesImpacted] == list(UUIDS)
     assert machine.result().gang_wait_s == 600.0
 
 
@@ -232,6 +236,19 @@ async def test_without_a_gateway_the_report_is_given_up_in_its_time(machine: Mac
     machine.environ |= {Variable.REPORT_TIMEOUT: "1s", Variable.NOT_RUN: NotRun.CONTINUE}
     assert await machine.run(DIAG) == ExitCode.NOT_REPORTED
     assert machine.result().outcome == "not-reported"
+
+
+@pytest.mark.parametrize(("check", "code"), [(DIAG, ExitCode.PASSED), ("dcgm", ExitCode.CONFIGURATION)])
+async def test_the_command_becomes_the_process_of_the_check(
+    machine: Machine, taken: Taken, check: str, code: int
+) -> None:
+    machine.with_python()
+    command = (sys.executable, "-c", "from gpuledger.cli.main import main; main()", "preflight", "run", check)
+    process = await asyncio.create_subprocess_exec(*command, env=machine.environ, stderr=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(DEADLINE_S):
+        _, errors = await process.communicate()
+    assert process.returncode == code, errors.decode()
+    assert taken.outcomes() == ["passed"] * (code == ExitCode.PASSED)
 
 
 async def test_sigterm_ends_the_process_and_its_programs(machine: Machine) -> None:

@@ -131,7 +131,7 @@ async def taking_reports(socket: Path, *answers: grpc.StatusCode) -> AsyncIterat
         return Empty()
 
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers(occurred)),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, dict(handlers(occurred))),))
     server.add_insecure_port(f"unix:{socket}")
     await server.start()
     try:

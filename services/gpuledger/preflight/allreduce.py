@@ -13,10 +13,11 @@ from gpuledger.api.preflight import Detail
 from gpuledger.domain.preflight import torchrun
 from gpuledger.domain.preflight.findings import Finding, nccl_finding
 from gpuledger.domain.preflight.nccl_errors import NcclCode, classify
+from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.preflight.allreduce_command import TIMEOUT_S, launch_command, margin_s
 from gpuledger.preflight.cards import VisibleCards, cards_if_any
 from gpuledger.preflight.conclusion import CheckConclusion, failed, skipped
-from gpuledger.preflight.errors import NotRunError
+from gpuledger.preflight.errors import GangTimeoutError, NotRunError
 from gpuledger.preflight.gang_files import FormedGang, wait_for_gang
 from gpuledger.preflight.loopback import with_topology
 from gpuledger.preflight.programs import ProgramOutput
@@ -24,6 +25,7 @@ from gpuledger.preflight.settings import NCCL_TOPOLOGY, CheckSettings
 from gpuledger.preflight.surroundings import Deadline, Surroundings
 from gpuledger.preflight.workers import NO_TORCH, has_torch, results_in
 
+GANG_TIMEOUT_CODE: Final = "GANG_TIMEOUT"
 PORT_TAKEN: Final = ("EADDRINUSE", "Address already in use")
 EXCERPT_MAX: Final = 1000
 
@@ -36,13 +38,22 @@ async def nccl_allreduce_check(settings: CheckSettings, here: Surroundings) -> C
         return skipped("This pod belongs to no gang, so that there is nobody to reduce with.")
     if not has_torch():
         return skipped(NO_TORCH)
-    formed = await wait_for_gang(settings.gang, settings.pod, monotonic=here.monotonic, sleep=here.sleep)
-    if len(formed.gang.members) == 1:
-        return skipped(f"The gang {formed.gang.id} has one pod, so that there is nobody to reduce with.")
-    deadline = Deadline(settings.check_timeout_s, here.monotonic)
-    cards = await cards_if_any(here, deadline)
+    cards = await cards_if_any(here, Deadline(settings.check_timeout_s, here.monotonic))
     if isinstance(cards, CheckConclusion):
         return cards
+    try:
+        formed = await wait_for_gang(settings.gang, settings.pod, monotonic=here.monotonic, sleep=here.sleep)
+    except GangTimeoutError as error:
+        return _timed_out(error, cards)
+    if len(formed.gang.members) == 1:
+        return skipped(f"The gang {formed.gang.id} has one pod, so that there is nobody to reduce with.")
+    return await _reduce(settings, here, formed, cards)
+
+
+async def _reduce(
+    settings: CheckSettings, here: Surroundings, formed: FormedGang, cards: VisibleCards
+) -> CheckConclusion:
+    deadline = Deadline(settings.check_timeout_s, here.monotonic)
     environ = await with_topology(settings.topology, here)
     environ[TIMEOUT_S] = str(margin_s(deadline.left_s))
     command = launch_command(formed.gang, settings.pod.name, max(1, len(cards.uuids)))
@@ -50,6 +61,14 @@ async def nccl_allreduce_check(settings: CheckSettings, here: Surroundings) -> C
     concluded = _concluded(output, settings, cards)
     details = {**details_of(formed, settings.pod.name), Detail.TOPOLOGY: environ.get(NCCL_TOPOLOGY, "")}
     return replace(concluded, gang_wait_s=formed.waited_s, details=details)
+
+
+def _timed_out(error: GangTimeoutError, cards: VisibleCards) -> CheckConclusion:
+    finding = Finding(GANG_TIMEOUT_CODE, False, NO_ACTION, str(error))
+    details = {Detail.GANG: error.gang}
+    return CheckConclusion(
+        "gang-timeout", str(error), cards.uuids, (finding,), gang_wait_s=error.waited_s, details=details
+    )
 
 
 def details_of(formed: FormedGang, pod: str) -> dict[Detail, str]:

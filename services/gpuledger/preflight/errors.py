@@ -27,9 +27,10 @@ class NotRunError(PreflightError):
 class GangTimeoutError(PreflightError):
     """The pod's gang was not complete in time; no hardware is to blame."""
 
-    def __init__(self, message: str, waited_s: float) -> None:
+    def __init__(self, message: str, waited_s: float, gang: str) -> None:
         super().__init__(message)
         self.waited_s = waited_s
+        self.gang = gang
 
 
 class NotReportedError(PreflightError):

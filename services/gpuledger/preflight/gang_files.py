@@ -50,7 +50,7 @@ async def wait_for_gang(
         if view.gang is not None:
             return FormedGang(view.gang, waited_s)
         if waited_s >= settings.timeout_s:
-            raise GangTimeoutError(_words(view, settings), waited_s)
+            raise GangTimeoutError(_words(view, settings), waited_s, view.id)
         if view.missing != shown:
             shown = view.missing
             _log.info("waiting for the gang", gang=view.id or None, missing=view.missing, expected=view.expected)

@@ -11,16 +11,12 @@ from typing import Final
 import structlog
 
 from gpuledger.api.preflight import CheckName, Detail, ExitCode
-from gpuledger.domain.preflight.findings import Finding
-from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.preflight.allreduce import nccl_allreduce_check
 from gpuledger.preflight.bandwidth import bandwidth_check
-from gpuledger.preflight.cards import named_cards
 from gpuledger.preflight.conclusion import CheckConclusion, exit_code
 from gpuledger.preflight.dcgm import dcgm_diag_check
 from gpuledger.preflight.errors import (
     ConfigurationError,
-    GangTimeoutError,
     NotReportedError,
     NotRunError,
     PreflightError,
@@ -45,7 +41,6 @@ from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 
 ENDING_MAX_S: Final = 10.0
-GANG_TIMEOUT_CODE: Final = "GANG_TIMEOUT"
 
 RunCheck = Callable[[CheckSettings, Surroundings], Awaitable[CheckConclusion]]
 
@@ -102,10 +97,6 @@ async def _concluded(check: str, here: Surroundings) -> CheckConclusion:
         return await CHECKS[check](settings, here)
     except ConfigurationError as error:
         return CheckConclusion("config-error", str(error), details={Detail.ERROR: error.variable})
-    except GangTimeoutError as error:
-        finding = Finding(GANG_TIMEOUT_CODE, False, NO_ACTION, str(error))
-        cards = named_cards(here)
-        return CheckConclusion("gang-timeout", str(error), cards, (finding,), gang_wait_s=error.waited_s)
     except NotRunError as error:
         return CheckConclusion("not-reported", str(error))
 

@@ -9,7 +9,7 @@ from gpuledger.preflight.durations import seconds_of
 from gpuledger.preflight.errors import ConfigurationError
 from gpuledger.preflight.settings import read_check_settings
 
-SOCKET = {Variable.SOCKET: "unix:///var/run/health.sock"}
+SOCKET: dict[str, str] = {Variable.SOCKET: "unix:///var/run/health.sock"}
 
 
 def test_defaults_are_those_of_the_design() -> None:
@@ -65,6 +65,6 @@ def test_nowhere_to_report_is_refused() -> None:
 
 
 def test_a_missing_file_of_the_gateway_is_refused(tmp_path: Path) -> None:
-    environ = {Variable.TARGET: "gateway:9444", Variable.TARGET_CA_FILE: str(tmp_path / "ca.crt")}
+    environ: dict[str, str] = {Variable.TARGET: "gateway:9444", Variable.TARGET_CA_FILE: str(tmp_path / "ca.crt")}
     with pytest.raises(ConfigurationError, match="which is no file"):
         read_check_settings(environ)
