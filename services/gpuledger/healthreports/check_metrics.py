@@ -67,8 +67,10 @@ class CheckResults:
 
     def _count(self, node: str, data: NodeHealthReported) -> None:
         check, outcome = self._checks.of(data.check.removeprefix(CHECK_PREFIX)), data.metadata.get(Detail.OUTCOME)
+        for code in () if data.healthy else data.codes or ("",):
+            FAILURES.labels(check, self._nodes.of(node), self._codes.of(code)).inc()
         if outcome not in OUTCOMES:
-            return
+            return  # one more report of a check, whose first report has the outcome
         CHECKS.labels(check, outcome).inc()
         if (duration_s := _seconds(data.metadata, Detail.DURATION_S)) is not None:
             DURATIONS.labels(check).observe(duration_s)
@@ -76,8 +78,6 @@ class CheckResults:
             GANG_WAITS.labels(self._workloads.of(_workload(data.metadata))).observe(wait_s)
         if outcome == "config-error":
             CONFIG_ERRORS.labels(self._errors.of(data.metadata.get(Detail.ERROR, ""))).inc()
-        for code in () if data.healthy else data.codes or ("",):
-            FAILURES.labels(check, self._nodes.of(node), self._codes.of(code)).inc()
 
 
 def _workload(metadata: Mapping[str, str]) -> str:

@@ -35,6 +35,12 @@ def test_results_and_their_durations_are_counted() -> None:
         assert value("preflight_check_failures_total", check="one", node="n1", error_code=code) == 1
 
 
+def test_further_reports_of_a_check_count_their_failures_alone() -> None:
+    counted(report("six", "failed", healthy=False, codes=("A",)), report("six", "", healthy=False, codes=("B",)))
+    assert value("preflight_check_total", check="six", result="failed") == 1
+    assert [value("preflight_check_failures_total", check="six", node="n1", error_code=one) for one in "AB"] == [1, 1]
+
+
 def test_a_setting_that_is_invalid_is_counted() -> None:
     counted(report("two", "config-error", codes=("CONFIG_ERROR",), metadata={"error": "GANG_TIMEOUT"}))
     assert value("preflight_config_errors_total", error="GANG_TIMEOUT") == 1

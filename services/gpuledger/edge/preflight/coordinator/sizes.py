@@ -66,10 +66,10 @@ class GangSizes:
         return found
 
     async def _look(self, row: GangRow, source: str, before: SizeLook) -> SizeLook:
-        wanted = object_of(source)
-        if wanted is None:
+        named = object_of(source)
+        if named is None:
             return before._replace(problem=_no_size(source), next_at_s=None)
-        size, problem = await self._read(row, source, wanted)
+        size, problem = await self._read(row, source, named)
         if size is not None:
             return SizeLook(row.round, size)
         looks = before.looks + 1
@@ -78,22 +78,22 @@ class GangSizes:
         is_over = self._tools.clock() >= ends_at
         return SizeLook(row.round, None, problem, looks, None if is_over else self._now_s() + pause_s)
 
-    async def _read(self, row: GangRow, source: str, wanted: GangObject) -> tuple[int | None, str]:
+    async def _read(self, row: GangRow, source: str, named: GangObject) -> tuple[int | None, str]:
         """The size by the object; else what is wrong."""
-        kind = wanted.resources[0]
-        for resource in wanted.resources:
+        kind = named.resources[0]
+        for resource in named.resources:
             try:
                 async with self._tools.breaker.request():
-                    found = await self._tools.client.get(resource, wanted.name, row.namespace)
+                    found = await self._tools.client.get(resource, named.name, row.namespace)
             except NotFoundError:
                 continue
             except KubeError as error:
                 return None, truncated(str(error))
             size = size_in(source, found)
-            return size, "" if size is not None else _not_in(kind.kind, wanted.name)
+            return size, "" if size is not None else _not_in(kind.kind, named.name)
         return (
             None,
-            f"There is no {kind.full_name} {wanted.name}, which would say how many pods the gang has. Create it.",
+            f"There is no {kind.full_name} {named.name}, which would say how many pods the gang has. Create it.",
         )
 
 
