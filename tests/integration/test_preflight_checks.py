@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -11,6 +12,7 @@ import pytest
 
 from gpuledger.api.preflight import CheckName, Detail, ExitCode, NotRun, Variable
 from gpuledger.healthreports.healthevents_pb2 import ProcessingStrategy, RecommendedAction
+from gpuledger.preflight.surroundings import machine_instance_type
 from support.checks import (
     DISCOVERY,
     ENGINE,
@@ -178,10 +180,9 @@ async def test_nccl_gets_the_topology_file_of_the_instance_type(machine: Machine
         Variable.TOPOLOGY_FOLDER: str(machine.folder),
     }
 
-    async def instance_type() -> str:
-        return "p5.48xlarge"
-
-    assert await machine.run(LOOPBACK, instance_type=instance_type) == ExitCode.PASSED
+    product = machine.folder / "product_name"
+    product.write_text("p5.48xlarge\n")
+    assert await machine.run(LOOPBACK, instance_type=partial(machine_instance_type, product)) == ExitCode.PASSED
     assert (machine.folder / "topology").read_text().strip() == str(machine.folder / "p5.xml")
     assert taken.only().metadata[Detail.TOPOLOGY] == str(machine.folder / "p5.xml")
 

@@ -75,6 +75,7 @@ async def test_two_pods_of_a_gang_reduce_together(pods: list[Machine]) -> None:
     assert {(event.metadata[Detail.GANG], event.metadata[Detail.GANG_SIZE]) for event in events} == {("gang-a", "2")}
 
 
+@pytest.mark.long
 @torch
 async def test_a_bandwidth_below_the_threshold_blocks_the_gang_and_no_node(pods: list[Machine]) -> None:
     for pod in pods:
@@ -86,6 +87,7 @@ async def test_a_bandwidth_below_the_threshold_blocks_the_gang_and_no_node(pods:
     assert {(*event.errorCode, event.isFatal) for event in events} == {(NcclCode.BANDWIDTH, False)}
 
 
+@pytest.mark.long
 @torch
 async def test_a_peer_that_does_not_come_is_a_timeout_that_blames_nobody(pods: list[Machine]) -> None:
     pods[0].environ[Variable.CHECK_TIMEOUT] = "12s"

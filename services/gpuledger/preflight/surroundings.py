@@ -2,17 +2,29 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from gpuledger.preflight.programs import RunProgram
 from gpuledger.runtime.clock import Clock
+
+PRODUCT_NAME: Final = Path("/sys/class/dmi/id/product_name")
+"""The machine's product, as its firmware names it; containers can read it."""
 
 InstanceType = Callable[[], Awaitable[str | None]]
 """Asks for the node's instance type; None: nobody can tell it."""
 
 
-async def unknown_instance_type() -> None:
-    """No gateway tells the node's instance type."""
+async def machine_instance_type(product: Path = PRODUCT_NAME) -> str | None:
+    """What the machine calls itself. On AWS that is the instance type; elsewhere it is a name of the maker."""
+    return await asyncio.to_thread(_first_line, product)
+
+
+def _first_line(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").partition("\n")[0].strip() or None
+    except OSError:
+        return None
 
 
 class Surroundings(NamedTuple):
@@ -23,7 +35,7 @@ class Surroundings(NamedTuple):
     clock: Clock
     monotonic: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    instance_type: InstanceType = unknown_instance_type
+    instance_type: InstanceType = machine_instance_type
 
 
 class Deadline:

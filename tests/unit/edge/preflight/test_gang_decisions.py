@@ -32,6 +32,7 @@ from gpuledger.events.preflight import (
 from gpuledger.projection.fold import Fold
 from support.events import GENERATION, START, event, message
 from support.gangs import PASSED, observed
+from support.snapshots import reloaded
 
 GANG = "default/g"
 SECOND = timedelta(seconds=1)
@@ -63,7 +64,8 @@ class Log:
         source = "/services/preflight" if is_ours else "/watchers/preflight-pods"
         hours = (at - START) / timedelta(hours=1)
         one = event(data, subject, number=number, at=hours, source=source)
-        self.fold.apply_all([message(one, number)])
+        self.last = message(one, number)
+        self.fold.apply_all([self.last])
 
     def pod(self, name: str, uid: str = "", ip: str | None = None, at: datetime = START, **fields: Any) -> None:
         self.record(f"default/{name}", observed(uid or name, ip, **fields), at)
@@ -190,6 +192,16 @@ def test_a_check_fails_once_for_each_pod(log: Log) -> None:
     assert [one.check for one in log.gangs.take_failures()] == ["nccl-allreduce"]
     log.pod("a", uid="new", checks=[FAILED])
     assert [one.uid for one in log.gangs.take_failures()] == ["new"]
+
+
+def test_whoever_leads_next_begins_at_a_snapshot_with_the_same_gangs(log: Log) -> None:
+    complete(log).pod("c", gang=None, checks=[FAILED])
+    log.pod("a", ip="10.0.0.1", checks=[PASSED], done=True)
+    log.record(GANG, GangTimedOut(expected=2, found=1, waited_s=600.0))
+    again = reloaded(log.fold, log.last).state.tables()
+    assert {name: table.rows for name, table in again.items()} == {
+        name: table.rows for name, table in log.gangs.tables().items()
+    }
 
 
 arrivals = st.lists(st.floats(0.0, 86_400.0), min_size=2, max_size=60)
