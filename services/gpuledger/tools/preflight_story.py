@@ -96,7 +96,11 @@ async def preflight_story(backend: Backend, pod: str) -> PreflightStory | None:
         peers = await _rows(connection, _PEERS, ("pod",), names)
         incidents = await _rows(connection, _INCIDENTS, INCIDENT.columns, names)
         return PreflightStory(
-            found[0], attempts, next(iter(gangs), None), [str(one["pod"]) for one in peers if one["pod"] != pod], incidents
+            found[0],
+            attempts,
+            next(iter(gangs), None),
+            [str(one["pod"]) for one in peers if one["pod"] != pod],
+            incidents,
         )
 
     return await read(backend, ask, application_name="gpuledger preflight")
