@@ -12,9 +12,9 @@ import structlog
 
 from gpuledger.healthreports import node_information
 from gpuledger.preflight.errors import ConfigurationError
+from gpuledger.preflight.machine import machine_instance_type
 from gpuledger.preflight.reporting import PASSING, channel_to
 from gpuledger.preflight.settings import ReportSettings, read_report
-from gpuledger.preflight.surroundings import machine_instance_type
 from gpuledger.runtime.backoff import Backoff, Retries, system_jitter
 
 ANSWER_MAX_S: Final = 10.0
