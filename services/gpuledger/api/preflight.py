@@ -53,6 +53,9 @@ ANNOTATION_GANG: Final = "gpuledger.io/preflight-gang"
 ANNOTATION_GANG_SOURCE: Final = "gpuledger.io/preflight-gang-source"
 """On the same pods: how it was found, such as `scheduling-group/NAME`; who coordinates looks its size up there."""
 
+ANNOTATION_GANG_SIZE: Final = "gpuledger.io/preflight-gang-size"
+"""On the same pods, where they say themselves how many pods their gang has: that number."""
+
 ANNOTATION_CHECKS: Final = "gpuledger.io/preflight-checks"
 """On pods, by their owners: the checks to run of those that are configured, separated by commas; empty: none."""
 
