@@ -141,7 +141,8 @@ class Detail(StrEnum):
 
     A report names the cards of its check (`entityType` GPU_UUID). One of a check that says nothing about hardware, with
     an outcome of `NEUTRAL_OUTCOMES`, names none, is stored only, and is healthy with the outcome as its one error code:
-    so it neither begins nor ends a fault.
+    so it neither begins nor ends a fault. The first event of a request has all of them; further ones, about other cards
+    of the same result, only name the pod.
     """
 
     POD_NAMESPACE = "pod_namespace"

@@ -3,8 +3,15 @@
 from collections import OrderedDict
 from typing import NamedTuple
 
-from gpuledger.edge.gateway.bounds import GatewayBounds
 from gpuledger.healthreports.errors import RateExceededError
+
+
+class RateLimits(NamedTuple):
+    """A reporter has a bucket of `reports_burst_max` reports, which `reports_per_s_max` fill; so many are kept."""
+
+    reports_per_s_max: float
+    reports_burst_max: int
+    reporters_max: int
 
 
 class Bucket(NamedTuple):
@@ -17,8 +24,8 @@ class Bucket(NamedTuple):
 class ReporterRates:
     """The buckets by reporter. The one that reported longest ago leaves where there are too many: it was full again."""
 
-    def __init__(self, bounds: GatewayBounds) -> None:
-        self._bounds = bounds
+    def __init__(self, limits: RateLimits) -> None:
+        self._limits = limits
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def take(self, reporter: str, reports: int, now_s: float) -> None:
@@ -27,16 +34,16 @@ class ReporterRates:
         Raises:
             RateExceededError: the bucket has not as many; none is taken.
         """
-        bounds = self._bounds
-        full = float(bounds.reports_burst_max)
+        limits = self._limits
+        full = float(limits.reports_burst_max)
         before = self._buckets.pop(reporter, Bucket(full, now_s))
-        left = min(full, before.left + max(0.0, now_s - before.at_s) * bounds.reports_per_s_max)
+        left = min(full, before.left + max(0.0, now_s - before.at_s) * limits.reports_per_s_max)
         cost = max(1, reports)
         self._buckets[reporter] = Bucket(left - cost if cost <= left else left, now_s)
-        if len(self._buckets) > bounds.reporters_max:
+        if len(self._buckets) > limits.reporters_max:
             self._buckets.popitem(last=False)
         if cost > left:
             raise RateExceededError(
-                f"{reporter} reports more than {bounds.reports_per_s_max:g} times a second for long, or "
-                f"{bounds.reports_burst_max} at once. Send them again later, or only what has changed."
+                f"{reporter} reports more than {limits.reports_per_s_max:g} times a second for long, or "
+                f"{limits.reports_burst_max} at once. Send them again later, or only what has changed."
             )
