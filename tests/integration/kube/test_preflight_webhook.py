@@ -16,7 +16,7 @@ from gpuledger.api.kinds import (
 )
 from gpuledger.api.preflight import ANNOTATION_INJECTED
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import AlreadyExistsError, UnavailableError
+from gpuledger.edge.kube.errors import AlreadyExistsError, RefusedError, UnavailableError
 from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.edge.preflight.service import PreflightWebhook
 from gpuledger.edge.preflight.settings import PreflightSettings
@@ -123,7 +123,7 @@ async def test_another_configuration_counts_without_a_restart(client: KubeClient
         file.write_text(text.replace("Fail", "Ignore").replace("training", "inference"))
 
         async def is_applied() -> bool:
-            return (await hook_of(client))["failurePolicy"] == "Ignore"
+            return bool((await hook_of(client))["failurePolicy"] == "Ignore")
 
         await eventually(is_applied)
         assert "inference" in str((await hook_of(client))["namespaceSelector"])
@@ -155,8 +155,41 @@ async def test_the_failure_policy_decides_while_no_webhook_answers(
     assert not isinstance(caught.value, UnavailableError) or "preflight" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("spec", "is_let_in"),
+    [
+        ({"containers": [{"name": "preflight-dcgm-diag", "image": "i"}]}, False),
+        (
+            {"containers": [{"name": "m", "image": "i"}], "initContainers": [{"name": "preflight-x", "image": "i"}]},
+            False,
+        ),
+        (
+            {
+                "containers": [{"name": "m", "image": "i"}],
+                "initContainers": [{"name": "preflight-dcgm-diag", "image": "i"}, {"name": "own", "image": "i"}],
+            },
+            True,
+        ),
+    ],
+)
+async def test_no_other_container_has_the_name_of_a_check(
+    client: KubeClient, tmp_path: Path, spec: dict[str, Any], is_let_in: bool
+) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": "training"}})
+    file = tmp_path / "preflight.yaml"
+    file.write_text("checks: [{name: dcgm-diag, image: i}]\nnamespaces: [training]\n")
+    pod = {"metadata": {"name": "web", "namespace": "training"}, "spec": spec}
+    async with webhook(client, file):
+        if is_let_in:
+            stored = await client.create(PODS, pod)
+            assert [one["name"] for one in stored["spec"]["initContainers"]] == ["own"]
+            return
+        with pytest.raises(RefusedError, match="ReservedContainerName"):
+            await client.create(PODS, pod)
+
+
 async def hook_of(client: KubeClient) -> dict[str, Any]:
-    (hook,) = (await client.get(MUTATING, NAME))["webhooks"]
+    hook, _ = (await client.get(MUTATING, NAME))["webhooks"]
     return dict(hook)
 
 

@@ -241,6 +241,13 @@ class PreflightConfiguration(_Part):
         return GangDiscovery(self.gang_discovery.methods, labels.gang_id_label, labels.gang_size_label)
 
     @property
+    def gang_timeout_s(self) -> float:
+        """How long a gang may take to form."""
+        found = parsed_duration(self.gang_timeout)
+        assert found is not None, "it was validated"
+        return found.total_seconds()
+
+    @property
     def has_device_classes(self) -> bool:
         """Whether claims are of interest."""
         return bool(self.gpu_detection.device_classes or self.network_detection.device_classes)

@@ -75,28 +75,28 @@ class Injection(NamedTuple):
 
 def inject(pod: Object, found: PodFindings, configuration: PreflightConfiguration) -> Injection:
     """The pod with its checks."""
+    names = names_in(configuration)
     if _is_exempt(pod):
-        return Injection(_cleaned(pod), "exempt")
-    names = _own_names(configuration)
+        return Injection(_cleaned(pod, names), "exempt")
     containers = containers_of(pod, names)
     gpus = devices_of(containers.all, found.classes, configuration.gpu_detection)
     unresolved = tuple(claim for claim, classes in found.classes.items() if classes is None)
     if not gpus:
         return Injection(
-            _cleaned(pod), "unresolved" if unresolved else "no-gpus", _unresolved(unresolved), (), unresolved
+            _cleaned(pod, names), "unresolved" if unresolved else "no-gpus", _unresolved(unresolved), (), unresolved
         )
     networks = devices_of(containers.all, found.classes, configuration.network_detection)
     gang = gang_of(pod, configuration.discovery)
     chosen = selected(configuration.checks, pod, Circumstances(found.namespace, gang is not None, bool(networks)))
     warnings = (*chosen.warnings, *_unresolved(unresolved))
     if not chosen.checks:
-        return Injection(_cleaned(pod), "no-checks", warnings, chosen.left_out, unresolved)
+        return Injection(_cleaned(pod, names), "no-checks", warnings, chosen.left_out, unresolved)
     labels = None if found.namespace is None else mapping(found.namespace, "metadata", "labels")
     level = None if labels is None else str(labels.get(LABEL_ENFORCE, ""))
     connection = connection_of(configuration.connector, level, found.authority)
     if connection is None:
         return Injection(
-            _cleaned(pod), "no-connection", (*warnings, _no_connection(str(level))), chosen.left_out, unresolved
+            _cleaned(pod, names), "no-connection", (*warnings, _no_connection(str(level))), chosen.left_out, unresolved
         )
     around = Surroundings(
         pod, containers, gpus, networks,
@@ -111,12 +111,13 @@ def needs_lookups(pod: Object, configuration: PreflightConfiguration) -> bool:
     """Whether it takes the pod's namespace or claims to decide about the pod."""
     if _is_exempt(pod):
         return False
-    containers = containers_of(pod, _own_names(configuration))
+    containers = containers_of(pod, names_in(configuration))
     has_claims = configuration.has_device_classes and bool(items(pod, "spec", "resourceClaims"))
     return has_claims or bool(devices_of(containers.all, {}, configuration.gpu_detection))
 
 
-def _own_names(configuration: PreflightConfiguration) -> frozenset[str]:
+def names_in(configuration: PreflightConfiguration) -> frozenset[str]:
+    """The names of the containers of all configured checks."""
     return frozenset(check_container(check.name) for check in configuration.checks)
 
 
@@ -139,16 +140,16 @@ def _is_exempt(pod: Object) -> bool:
     return MIRROR in mapping(pod, "metadata", "annotations") or system == WINDOWS
 
 
-def _cleaned(pod: Object) -> Object:
-    """The pod without our label and annotations."""
-    metadata = mapping(pod, "metadata")
-    own = {"labels": (LABEL_PREFLIGHT,), "annotations": OWN_ANNOTATIONS}
-    if not any(key in mapping(metadata, kind) for kind, keys in own.items() for key in keys):
-        return pod
+def _cleaned(pod: Object, names: frozenset[str]) -> Object:
+    """The pod without our label and annotations, and without init containers with these names of checks."""
     changed = deepcopy(dict(pod))
-    for kind, keys in own.items():
+    for kind, keys in (("labels", (LABEL_PREFLIGHT,)), ("annotations", OWN_ANNOTATIONS)):
         for key in keys:
-            (changed["metadata"].get(kind) or {}).pop(key, None)
+            if key in mapping(pod, "metadata", kind):
+                del changed["metadata"][kind][key]
+    own = [one for one in items(pod, "spec", "initContainers") if mapping(one).get("name") in names]
+    if own:
+        changed["spec"]["initContainers"] = [one for one in items(pod, "spec", "initContainers") if one not in own]
     return changed
 
 
@@ -156,8 +157,7 @@ class _Changed:
     """A copy of a pod that gets its checks."""
 
     def __init__(self, pod: Object, names: frozenset[str]) -> None:
-        self._pod: dict[str, Any] = deepcopy(dict(_cleaned(pod)))
-        self._names = names
+        self._pod: dict[str, Any] = dict(_cleaned(pod, names))
 
     def with_checks(
         self, chosen: CheckSelection, around: Surroundings, gang: Gang | None, configuration: PreflightConfiguration
@@ -168,7 +168,7 @@ class _Changed:
         volume = None if coordinated is None else self._volume(GANG_VOLUME, _gang_volume(coordinated))
         around = around._replace(connection=connection, gang_volume=volume)
         spec = self._pod["spec"]
-        others = [one for one in spec.get("initContainers") or [] if mapping(one).get("name") not in self._names]
+        others = spec.get("initContainers") or []
         spec["initContainers"] = [*(container_of(one, around, configuration) for one in chosen.checks), *others]
         self._mark(chosen.checks, dict(connection.annotations) | _gang_annotations(coordinated))
         return self._pod

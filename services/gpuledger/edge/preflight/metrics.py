@@ -35,6 +35,7 @@ RESULTS: Final = (
     "no-connection",
     "not-covered",
     "not-ready",
+    "refused",
 )
 
 # An increase is seen from zero on, so the series have to be there before the first review.

@@ -15,12 +15,14 @@ from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.preflight.claims import references
 from gpuledger.edge.preflight.configuration import PreflightConfiguration
 from gpuledger.edge.preflight.configuration_file import ConfigurationFile, InForce
-from gpuledger.edge.preflight.injection import PodFindings, inject, needs_lookups
+from gpuledger.edge.preflight.coordinator.settings import GANG_TIMEOUT_S
+from gpuledger.edge.preflight.injection import PodFindings, inject, names_in, needs_lookups
 from gpuledger.edge.preflight.lookups import Lookups
 from gpuledger.edge.preflight.metrics import CONNECTIONS_REFUSED, EXPIRES, INJECTIONS, LATENCY, LEFT_OUT, UNDER_WAY
 from gpuledger.edge.preflight.patch import pod_patch
+from gpuledger.edge.preflight.reserved import REASON, denial, names_of_checks
 from gpuledger.edge.preflight.settings import PreflightSettings
-from gpuledger.edge.preflight.webhook_configuration import MUTATE_PATH, webhook_configuration
+from gpuledger.edge.preflight.webhook_configuration import EPHEMERAL_PLURAL, MUTATE_PATH, webhook_configuration
 from gpuledger.edge.webhooks.certificates.authority import Pair, Profile
 from gpuledger.edge.webhooks.certificates.rotation import CertificateRotation, KeptWebhooks, ServedCertificate
 from gpuledger.edge.webhooks.configuration import Configuration, WebhookTarget
@@ -87,6 +89,11 @@ class PreflightWebhook:
         """Whether the API server has the webhook configuration, with the authorities to trust."""
         return self._rotation is not None and self._rotation.rounds > 0
 
+    def gang_timeout_s(self) -> float:
+        """How long a gang may take to form, as configured at the moment."""
+        configuration = self.configuration
+        return GANG_TIMEOUT_S if configuration is None else configuration.gang_timeout_s
+
     def health(self) -> PreflightHealth:
         """The state of the webhook."""
         problem = self._file.problem or (self._rotation.problem if self._rotation else None)
@@ -117,10 +124,14 @@ class PreflightWebhook:
             INJECTIONS.labels("not-ready").inc()
             return None
         covers = in_force.configuration.covers(request.namespace, self._settings.namespace)
-        if request.plural != PODS.plural or request.operation != CREATE or request.subresource or not covers:
+        is_creation = request.operation == CREATE and not request.subresource
+        if request.plural != PODS.plural or not covers or not (is_creation or request.subresource == EPHEMERAL_PLURAL):
             INJECTIONS.labels("not-covered").inc()
             return ALLOWED
-        return await self._reviewed(request, in_force)
+        if names := names_of_checks(request.new, names_in(in_force.configuration)):
+            INJECTIONS.labels("refused").inc()
+            return AdmissionResponse(REASON, denial(names))
+        return await self._reviewed(request, in_force) if is_creation else ALLOWED
 
     async def _reviewed(self, request: AdmissionRequest, in_force: InForce) -> AdmissionResponse:
         configuration, pod = in_force.configuration, request.new
