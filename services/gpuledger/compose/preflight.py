@@ -15,7 +15,8 @@ from gpuledger.edge.preflight.service import PreflightHealth, PreflightWebhook
 from gpuledger.edge.preflight.settings import PreflightSettings
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.followed_log import FollowedLog
-from gpuledger.runtime.settings import PREFLIGHT_LISTEN, Settings
+from gpuledger.runtime.preflight_files import PREFLIGHT_LISTEN
+from gpuledger.runtime.settings import Settings
 from gpuledger.runtime.tasks import run_until_one_fails
 from gpuledger.runtime.telemetry_http import ListenError
 from gpuledger.tools.errors import ToolError

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gpuledger.runtime.preflight_files import PreflightFiles, read_preflight_files
+
 NATS_URL = "NATS_URL"
 WEBSOCKETS = ("ws://", "wss://")
 """How URLs in `NATS_URL` begin that need the NATS client's transport over WebSockets."""
@@ -59,8 +61,6 @@ UNTOUCHED_NAMESPACES = "GPULEDGER_UNTOUCHED_NAMESPACES"
 
 ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
 NAMESPACE = "GPULEDGER_NAMESPACE"
-PREFLIGHT_LISTEN = "GPULEDGER_PREFLIGHT_LISTEN"
-PREFLIGHT_FILE = "GPULEDGER_PREFLIGHT_FILE"
 KUBECONFIG = "KUBECONFIG"
 KUBERNETES_SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
 """Kubernetes sets it in every pod."""
@@ -168,17 +168,6 @@ class WebhookSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class PreflightFiles:
-    """The webhook of preflight checks: the file with its configuration (None: no checks), and its address.
-
-    Without `listen` a real cluster gets none. Beside the embedded API server it listens at an address of its own.
-    """
-
-    file: Path | None = None
-    listen: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CalloutSettings:
     """The auth callout service: its server, the file with its issuer's key, and whose tokens it accepts for what.
 
@@ -226,7 +215,7 @@ class Settings:
     deployments: tuple[OwnDeployment, ...] = ()
     coverage_namespace: str | None = None
     untouched_namespaces: tuple[str, ...] = ()
-    preflight: PreflightFiles = PreflightFiles()
+    preflight: PreflightFiles = field(default_factory=PreflightFiles)
 
     @property
     def has_cluster(self) -> bool:
@@ -257,13 +246,8 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         _deployments(environ.get(DEPLOYMENTS) or ""),
         environ.get(COVERAGE_NAMESPACE) or None,
         tuple(filter(None, map(str.strip, (environ.get(UNTOUCHED_NAMESPACES) or "").split(",")))),
-        _preflight(environ),
+        read_preflight_files(environ),
     )
-
-
-def _preflight(environ: Mapping[str, str]) -> PreflightFiles:
-    file = environ.get(PREFLIGHT_FILE)
-    return PreflightFiles(Path(file) if file else None, environ.get(PREFLIGHT_LISTEN) or None)
 
 
 def uses_websockets(environ: Mapping[str, str]) -> bool:
@@ -358,9 +342,7 @@ def _replicas(environ: Mapping[str, str]) -> int | None:
     if not text:
         return None
     if text not in {"1", "3", "5"}:
-        raise SettingsError(
-            f"{NATS_REPLICAS} is {text!r}; it is 1, 3 or 5, or unset: three where the cluster has them."
-        )
+        raise SettingsError(f"{NATS_REPLICAS} is {text!r}; it is 1, 3 or 5, or unset: three if the cluster has them.")
     return int(text)
 
 

@@ -176,7 +176,7 @@ class Topology(_Part):
     instance_type_label: Text = "node.kubernetes.io/instance-type"
     instance_type_mapping: Mapping[Text, Text] = {}
     enable_fallback: bool = True
-    directory: Text | None = None
+    directory: str = ""
 
 
 class Connector(_Part):

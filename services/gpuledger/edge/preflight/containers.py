@@ -122,7 +122,7 @@ def _topology(configuration: PreflightConfiguration) -> Iterator[tuple[str, str]
     mapped = orjson.dumps(dict(topology.instance_type_mapping), option=orjson.OPT_SORT_KEYS).decode()
     yield Variable.TOPOLOGY_MAPPING, mapped
     yield Variable.TOPOLOGY_FALLBACK, "true" if topology.enable_fallback else "false"
-    if topology.directory is not None:
+    if topology.directory:
         yield Variable.TOPOLOGY_FOLDER, topology.directory
 
 
