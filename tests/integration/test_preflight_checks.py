@@ -12,7 +12,7 @@ import pytest
 
 from gpuledger.api.preflight import CheckName, Detail, ExitCode, NotRun, Variable
 from gpuledger.healthreports.healthevents_pb2 import ProcessingStrategy, RecommendedAction
-from gpuledger.preflight.surroundings import machine_instance_type
+from gpuledger.preflight.machine import machine_instance_type
 from support.checks import (
     DISCOVERY,
     ENGINE,

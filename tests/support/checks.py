@@ -18,9 +18,9 @@ from gpuledger.api.preflight import Detail, GangKey, Variable
 from gpuledger.events.preflight import PreflightResult
 from gpuledger.healthreports.healthevents_pb2 import HealthEvent, HealthEvents
 from gpuledger.healthreports.protocol import SERVICE, handlers
+from gpuledger.preflight.machine import CheckMachine
 from gpuledger.preflight.process import run_check
 from gpuledger.preflight.programs import run_program
-from gpuledger.preflight.surroundings import Surroundings
 
 NOON: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)
 UUIDS: Final = ("GPU-00000000-0000-0000-0000-000000000001", "GPU-00000000-0000-0000-0000-000000000002")
@@ -84,10 +84,10 @@ class Machine:
         """The arguments that a program was called with, one line a call."""
         return (self.folder / "bin" / f"{name}.calls").read_text().splitlines()
 
-    async def run(self, check: str, **surroundings: Any) -> int:
+    async def run(self, check: str, **changes: Any) -> int:
         """Run a check; returns its exit code."""
-        given = {"clock": lambda: NOON, "monotonic": time.monotonic, **surroundings}
-        return await run_check(check, Surroundings(self.environ, run_program, **given))
+        given = {"clock": lambda: NOON, "monotonic": time.monotonic, **changes}
+        return await run_check(check, CheckMachine(self.environ, run_program, **given))
 
     def result(self) -> PreflightResult:
         """What the check left for Kubernetes."""

@@ -20,9 +20,9 @@ from gpuledger.preflight.conclusion import CheckConclusion, failed, skipped
 from gpuledger.preflight.errors import GangTimeoutError, NotRunError
 from gpuledger.preflight.gang_files import FormedGang, wait_for_gang
 from gpuledger.preflight.loopback import with_topology
+from gpuledger.preflight.machine import CheckMachine, Deadline
 from gpuledger.preflight.programs import ProgramOutput
 from gpuledger.preflight.settings import NCCL_TOPOLOGY, CheckSettings
-from gpuledger.preflight.surroundings import Deadline, Surroundings
 from gpuledger.preflight.workers import NO_TORCH, has_torch, results_in
 
 GANG_TIMEOUT_CODE: Final = "GANG_TIMEOUT"
@@ -32,7 +32,7 @@ EXCERPT_MAX: Final = 1000
 _log = structlog.get_logger()
 
 
-async def nccl_allreduce_check(settings: CheckSettings, here: Surroundings) -> CheckConclusion:
+async def nccl_allreduce_check(settings: CheckSettings, here: CheckMachine) -> CheckConclusion:
     """Wait for the gang, and measure the bus bandwidth of all its cards; see `PreflightError` for why it may not be."""
     if not settings.gang.folder.is_dir():
         return skipped("This pod belongs to no gang, so that there is nobody to reduce with.")
@@ -51,7 +51,7 @@ async def nccl_allreduce_check(settings: CheckSettings, here: Surroundings) -> C
 
 
 async def _reduce(
-    settings: CheckSettings, here: Surroundings, formed: FormedGang, cards: VisibleCards
+    settings: CheckSettings, here: CheckMachine, formed: FormedGang, cards: VisibleCards
 ) -> CheckConclusion:
     deadline = Deadline(settings.check_timeout_s, here.monotonic)
     environ = await with_topology(settings.topology, here)

@@ -8,8 +8,8 @@ from gpuledger.domain.preflight.findings import Finding
 from gpuledger.events.recommended_action import CONTACT_SUPPORT, NO_ACTION
 from gpuledger.preflight.cards import cards_if_any
 from gpuledger.preflight.conclusion import CheckConclusion, failed, skipped
+from gpuledger.preflight.machine import CheckMachine, Deadline
 from gpuledger.preflight.settings import CheckSettings
-from gpuledger.preflight.surroundings import Deadline, Surroundings
 from gpuledger.preflight.workers import NO_TORCH, has_torch, module_command, results_in
 
 WORKER: Final = "gpuledger.preflight.bandwidth_worker"
@@ -22,7 +22,7 @@ _ORDER: Final = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 _log = structlog.get_logger()
 
 
-async def bandwidth_check(settings: CheckSettings, here: Surroundings) -> CheckConclusion:
+async def bandwidth_check(settings: CheckSettings, here: CheckMachine) -> CheckConclusion:
     """Measure how fast the cards copy memory."""
     if not has_torch():
         return skipped(NO_TORCH)

@@ -7,7 +7,7 @@ from gpuledger.domain.preflight.findings import of_lost_card
 from gpuledger.domain.preflight.nvidia_smi import cards
 from gpuledger.preflight.conclusion import CheckConclusion, failed
 from gpuledger.preflight.errors import NotRunError
-from gpuledger.preflight.surroundings import Deadline, Surroundings
+from gpuledger.preflight.machine import CheckMachine, Deadline
 
 LIST: Final = ("nvidia-smi", "-L")
 """Lists MIG instances too, which a query of UUIDs does not."""
@@ -26,7 +26,7 @@ class VisibleCards(NamedTuple):
     instances: int = 0
 
 
-async def visible_cards(here: Surroundings, deadline: Deadline) -> VisibleCards | CheckConclusion:
+async def visible_cards(here: CheckMachine, deadline: Deadline) -> VisibleCards | CheckConclusion:
     """The container's cards, or the result of a check that cannot reach one of them.
 
     Raises:
@@ -44,7 +44,7 @@ async def visible_cards(here: Surroundings, deadline: Deadline) -> VisibleCards 
     return VisibleCards(tuple(card.uuid for card in found), sum(len(card.parts) for card in found))
 
 
-async def cards_if_any(here: Surroundings, deadline: Deadline) -> VisibleCards | CheckConclusion:
+async def cards_if_any(here: CheckMachine, deadline: Deadline) -> VisibleCards | CheckConclusion:
     """The same, but none where nvidia-smi is missing or sees none."""
     try:
         return await visible_cards(here, deadline)
@@ -52,7 +52,7 @@ async def cards_if_any(here: Surroundings, deadline: Deadline) -> VisibleCards |
         return VisibleCards(named_cards(here))
 
 
-def named_cards(here: Surroundings) -> tuple[str, ...]:
+def named_cards(here: CheckMachine) -> tuple[str, ...]:
     """The cards that the container was given, where they are named by UUID."""
     names = here.environ.get(VISIBLE, "").split(",")
     return tuple(name.strip() for name in names if name.strip().startswith(_UUIDS))

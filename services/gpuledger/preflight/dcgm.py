@@ -15,14 +15,14 @@ from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.preflight.cards import VisibleCards, visible_cards
 from gpuledger.preflight.conclusion import CheckConclusion, failed, judged, skipped
 from gpuledger.preflight.errors import NotRunError
+from gpuledger.preflight.machine import CheckMachine, Deadline
 from gpuledger.preflight.settings import CheckSettings
-from gpuledger.preflight.surroundings import Deadline, Surroundings
 
 DISCOVERY_MAX_S: Final = 60.0
 TIMEOUT_CODE: Final = "DCGM_DIAG_TIMEOUT"
 
 
-async def dcgm_diag_check(settings: CheckSettings, here: Surroundings) -> CheckConclusion:
+async def dcgm_diag_check(settings: CheckSettings, here: CheckMachine) -> CheckConclusion:
     """Run the diagnostic on the container's cards; see `PreflightError` for why it may not be."""
     engine = settings.diag.hostengine
     if not engine:
@@ -57,7 +57,7 @@ async def dcgm_diag_check(settings: CheckSettings, here: Surroundings) -> CheckC
     return judged(of_diagnosis(diagnosis, {number: uuid for uuid, number in numbers.items()}), cards.uuids)
 
 
-async def _numbers(engine: str, cards: VisibleCards, here: Surroundings, deadline: Deadline) -> dict[str, int]:
+async def _numbers(engine: str, cards: VisibleCards, here: CheckMachine, deadline: Deadline) -> dict[str, int]:
     """The host engine's numbers of the cards, by UUID."""
     command = ("dcgmi", "discovery", "-l", "--host", engine)
     output = await here.run(command, min(DISCOVERY_MAX_S, deadline.left_s), here.environ)

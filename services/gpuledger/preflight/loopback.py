@@ -13,9 +13,9 @@ from gpuledger.domain.preflight.nccl_errors import NcclCode
 from gpuledger.domain.preflight.nccl_tests import NcclRun, parse
 from gpuledger.preflight.cards import VisibleCards, visible_cards
 from gpuledger.preflight.conclusion import CheckConclusion, judged, skipped
+from gpuledger.preflight.machine import CheckMachine, Deadline
 from gpuledger.preflight.programs import ProgramOutput
 from gpuledger.preflight.settings import NCCL_TOPOLOGY, CheckSettings, TopologySettings
-from gpuledger.preflight.surroundings import Deadline, Surroundings
 from gpuledger.preflight.topology import choose_topology, needs_instance_type
 
 PROGRAM: Final = "all_reduce_perf"
@@ -25,7 +25,7 @@ CARDS_MIN: Final = 2
 _log = structlog.get_logger()
 
 
-async def nccl_loopback_check(settings: CheckSettings, here: Surroundings) -> CheckConclusion:
+async def nccl_loopback_check(settings: CheckSettings, here: CheckMachine) -> CheckConclusion:
     """Measure the bus bandwidth between the cards; see `PreflightError` for why it may not be."""
     deadline = Deadline(settings.check_timeout_s, here.monotonic)
     cards = await visible_cards(here, deadline)
@@ -60,7 +60,7 @@ def _judgement(output: ProgramOutput, run: NcclRun, settings: CheckSettings) -> 
     return Judgement(Verdict.FAILED, (finding,), finding.message)
 
 
-async def with_topology(settings: TopologySettings, here: Surroundings) -> dict[str, str]:
+async def with_topology(settings: TopologySettings, here: CheckMachine) -> dict[str, str]:
     """The environment for a program that uses NCCL, with the topology file that the settings choose."""
     instance_type = await here.instance_type() if needs_instance_type(settings) else None
     choice = choose_topology(settings, instance_type, Path.is_file)

@@ -22,6 +22,7 @@ from gpuledger.preflight.errors import (
     PreflightError,
 )
 from gpuledger.preflight.loopback import nccl_loopback_check
+from gpuledger.preflight.machine import CheckMachine
 from gpuledger.preflight.programs import run_program
 from gpuledger.preflight.report import report_of
 from gpuledger.preflight.reporting import send_report
@@ -34,7 +35,6 @@ from gpuledger.preflight.settings import (
     read_strategy,
     read_termination_log,
 )
-from gpuledger.preflight.surroundings import Surroundings
 from gpuledger.preflight.termination import termination_of, write_result
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import run_until_stopped
@@ -42,7 +42,7 @@ from gpuledger.runtime.telemetry import configure_logging
 
 ENDING_MAX_S: Final = 10.0
 
-RunCheck = Callable[[CheckSettings, Surroundings], Awaitable[CheckConclusion]]
+RunCheck = Callable[[CheckSettings, CheckMachine], Awaitable[CheckConclusion]]
 
 CHECKS: Final[Mapping[str, RunCheck]] = {
     CheckName.DCGM_DIAG: dcgm_diag_check,
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in CHECKS:
         sys.stderr.write(f"Error: name one check of {', '.join(CHECKS)}.\n")
         return ExitCode.CONFIGURATION
-    here = Surroundings(os.environ, run_program, system_clock, time.monotonic)
+    here = CheckMachine(os.environ, run_program, system_clock, time.monotonic)
     codes: list[int] = []
 
     async def work() -> None:
@@ -70,8 +70,8 @@ def main(arguments: Sequence[str]) -> int:
     return codes[0] if codes else ExitCode.NOT_REPORTED
 
 
-async def run_check(check: str, here: Surroundings) -> int:
-    """Run a check in its surroundings, leave its result, and report it; returns the exit code."""
+async def run_check(check: str, here: CheckMachine) -> int:
+    """Run a check on its machine, leave its result, and report it; returns the exit code."""
     structlog.contextvars.bind_contextvars(check=check)
     began_s = here.monotonic()
     try:
@@ -90,7 +90,7 @@ async def run_check(check: str, here: Surroundings) -> int:
     return _exit(concluded, here)
 
 
-async def _concluded(check: str, here: Surroundings) -> CheckConclusion:
+async def _concluded(check: str, here: CheckMachine) -> CheckConclusion:
     """What the check found, or why it found nothing."""
     try:
         settings = read_check_settings(here.environ)
@@ -101,7 +101,7 @@ async def _concluded(check: str, here: Surroundings) -> CheckConclusion:
         return CheckConclusion("not-reported", str(error))
 
 
-async def _report(check: str, concluded: CheckConclusion, here: Surroundings, duration_s: float) -> None:
+async def _report(check: str, concluded: CheckConclusion, here: CheckMachine, duration_s: float) -> None:
     """Report the result; one of invalid settings as far as these say where."""
     try:
         target, strategy = read_report(here.environ), read_strategy(here.environ)
@@ -111,7 +111,7 @@ async def _report(check: str, concluded: CheckConclusion, here: Surroundings, du
     await send_report(target, request, monotonic=here.monotonic, sleep=here.sleep)
 
 
-def _unreported(concluded: CheckConclusion, here: Surroundings, duration_s: float, error: PreflightError) -> int:
+def _unreported(concluded: CheckConclusion, here: CheckMachine, duration_s: float, error: PreflightError) -> int:
     """The exit code of a result that nobody took: what it says of hardware counts for nothing then."""
     _log.error("the result was not reported", problem=str(error))
     if concluded.is_neutral or concluded.outcome == "gang-timeout":
@@ -121,13 +121,13 @@ def _unreported(concluded: CheckConclusion, here: Surroundings, duration_s: floa
     return ExitCode.NOT_REPORTED
 
 
-def _exit(concluded: CheckConclusion, here: Surroundings) -> int:
+def _exit(concluded: CheckConclusion, here: CheckMachine) -> int:
     if concluded.outcome == "config-error":
         return ExitCode.CONFIGURATION
     return exit_code(concluded, read_strategy(here.environ), read_not_run(here.environ))
 
 
-def _leave(concluded: CheckConclusion, here: Surroundings, duration_s: float) -> None:
+def _leave(concluded: CheckConclusion, here: CheckMachine, duration_s: float) -> None:
     """Write the result where Kubernetes keeps it; without that it is in the log and the report alone."""
     path = read_termination_log(here.environ)
     try:

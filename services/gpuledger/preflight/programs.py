@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from gpuledger.preflight.errors import NotRunError
+from gpuledger.runtime.tasks import end
 
 OUTPUT_BYTES_MAX: Final = 8 * 1024 * 1024
 """How much is kept of a program's output: its end."""
 
 ENDING_MAX_S: Final = 5.0
 """How long a program has to end after SIGTERM."""
+
+POLL_S: Final = 0.05
+DRAINING_MAX_S: Final = 2.0
+"""How long the rest of its output may take once it has ended."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 
@@ -57,19 +62,26 @@ async def run_program(arguments: Sequence[str], timeout_s: float, environ: Mappi
         raise NotRunError(
             f"{arguments[0]} cannot be run: {error.strerror}. Use an image that has it for this check."
         ) from error
-    outputs = [asyncio.create_task(_end_of(stream)) for stream in (process.stdout, process.stderr) if stream]
+    kept = (bytearray(), bytearray())
+    streams = zip((process.stdout, process.stderr), kept, strict=True)
+    reading = [asyncio.create_task(_keep_end(stream, part)) for stream, part in streams if stream]
     try:
         done = await _within(process, timeout_s)
     finally:
         await _end(process)
-        text, errors = [bytes(part).decode("utf-8", "replace") for part in await asyncio.gather(*outputs)]
+        # A child in a session of its own outlives the group, and holds the pipes open.
+        await asyncio.wait(reading, timeout=DRAINING_MAX_S)
+        await end(reading)
+    text, errors = (bytes(part[-OUTPUT_BYTES_MAX:]).decode("utf-8", "replace") for part in kept)
     return ProgramOutput(process.returncode if done else None, text, errors)
 
 
 async def _within(process: asyncio.subprocess.Process, timeout_s: float) -> bool:
+    """Whether the process ends in time. asyncio's own wait also waits for whoever else holds its pipes."""
     try:
         async with asyncio.timeout(timeout_s):
-            await process.wait()
+            while process.returncode is None:  # noqa: ASYNC110 - nothing tells of the end alone
+                await asyncio.sleep(POLL_S)
     except TimeoutError:
         return False
     return True
@@ -81,7 +93,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         _signal(process.pid, signal.SIGTERM)
         await _within(process, ENDING_MAX_S)
     _signal(process.pid, signal.SIGKILL)
-    await process.wait()
+    await _within(process, ENDING_MAX_S)
 
 
 def _signal(group: int, number: signal.Signals) -> None:
@@ -91,10 +103,8 @@ def _signal(group: int, number: signal.Signals) -> None:
         return
 
 
-async def _end_of(stream: asyncio.StreamReader) -> bytearray:
-    kept = bytearray()
+async def _keep_end(stream: asyncio.StreamReader, kept: bytearray) -> None:
     while chunk := await stream.read(_CHUNK_BYTES):
         kept += chunk
         if len(kept) > 2 * OUTPUT_BYTES_MAX:
             del kept[:-OUTPUT_BYTES_MAX]
-    return kept[-OUTPUT_BYTES_MAX:]

@@ -27,7 +27,7 @@ def _first_line(path: Path) -> str | None:
         return None
 
 
-class Surroundings(NamedTuple):
+class CheckMachine(NamedTuple):
     """The environment, programs and clocks of a check. `monotonic` and `sleep` count in seconds."""
 
     environ: Mapping[str, str]
