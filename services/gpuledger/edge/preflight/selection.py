@@ -76,8 +76,8 @@ def _narrowed(obj: Object | None) -> frozenset[str] | None:
 def _unknown(of_pod: frozenset[str] | None, names: frozenset[str]) -> Iterator[str]:
     unknown = ", ".join(sorted((of_pod or frozenset()) - names))
     if unknown:
-        known = ", ".join(sorted(names)) or "none"
-        yield f"{ANNOTATION_CHECKS} names checks that there are not: {unknown[:SHOWN_MAX]}. There are: {known}."
+        existing = ", ".join(sorted(names)) or "none"
+        yield f"{ANNOTATION_CHECKS} names checks that there are not: {unknown[:SHOWN_MAX]}. There are: {existing}."
 
 
 def _kept(names: list[str]) -> Iterator[str]:
