@@ -93,6 +93,7 @@ MANAGED_BY: Final = "gpuledger"
 NAMESPACE: Final = "d8-gpu-operator"
 CONTROLLER_TLS_SECRET: Final = "gpu-control-plane-controller-tls"  # noqa: S105 - the name of a secret
 CA_SECRET: Final = "gpu-control-plane-ca"  # noqa: S105 - the name of a secret
+PREFLIGHT_TLS_SECRET: Final = "gpuledger-preflight-tls"  # noqa: S105 - the name of a secret
 
 LEDGER_CONFIG_MAP: Final = "gpuledger-ledger"
 """The ConfigMap that names the ledger which a cluster belongs to."""

@@ -56,6 +56,9 @@ ANNOTATION_GANG_SOURCE: Final = "gpuledger.io/preflight-gang-source"
 ANNOTATION_GANG_SIZE: Final = "gpuledger.io/preflight-gang-size"
 """On the same pods, where they say themselves how many pods their gang has: that number."""
 
+ANNOTATION_AUTHORITY: Final = "gpuledger.io/preflight-authority"
+"""On the same pods, where checks report over TCP: the authority to trust, as PEM, which the pod mounts as a file."""
+
 ANNOTATION_CHECKS: Final = "gpuledger.io/preflight-checks"
 """On pods, by their owners: the checks to run of those that are configured, separated by commas; empty: none."""
 

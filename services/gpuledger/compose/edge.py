@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import structlog
 
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODES
+from gpuledger.compose.preflight import PreflightService, preflight_service
 from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube import crds
@@ -98,6 +99,7 @@ class Edge(NamedTuple):
     nodes: NodeWriter
     remediator: Remediator
     webhooks: AdmissionService | None
+    preflight: PreflightService | None
     work: list[Work]
     followed: FollowedLog
 
@@ -223,9 +225,12 @@ def _edge(
     work: list[Work] = [watching, writer.run(), nodes.run(), remediator.run()]
     if webhooks is not None:
         work.append(_serve(webhooks))
+    preflight = preflight_service(settings, client, ledger, database_url, followed, parts.cluster)
+    if preflight is not None:
+        work.append(preflight.run())
     if parts.fleet is not None:
         work.append(_simulate(parts.fleet, client, parts, followed))
-    return Edge(kubeconfig, writer, nodes, remediator, webhooks, work, followed)
+    return Edge(kubeconfig, writer, nodes, remediator, webhooks, preflight, work, followed)
 
 
 def untouched_namespaces(settings: Settings) -> tuple[str, ...]:

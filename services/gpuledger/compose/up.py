@@ -6,17 +6,18 @@ factories.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
 from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.log_metrics import measure_log
+from gpuledger.compose.preflight import PreflightService
 from gpuledger.compose.quarantine_metrics import measure_quarantine
 from gpuledger.compose.remediation_metrics import measure_remediation
 from gpuledger.compose.snapshots import SnapshotService, snapshots_of
@@ -27,7 +28,6 @@ from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.remediation.projection import RemediationProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
-from gpuledger.edge.admission.service import AdmissionHealth
 from gpuledger.edge.export.service import Exporter
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
@@ -305,7 +305,8 @@ def health_of(supervision: Supervision, edge: Edge | None, exporter: Exporter | 
     exported = exporter.health() if exporter else None
     if exported is not None and exported.state == "stopped":
         problem = problem or exported.reason
-    status, reason = _status(supervision, problem, webhooks)
+    served = [one for one in (webhooks, edge.preflight.webhook.health() if edge and edge.preflight else None) if one]
+    status, reason = _status(supervision, problem, served)
     document: dict[str, object] = {
         "status": status,
         "reason": reason,
@@ -320,21 +321,46 @@ def health_of(supervision: Supervision, edge: Edge | None, exporter: Exporter | 
         document["nodewriter"] = edge.nodes.health()._asdict()
         document["remediator"] = edge.remediator.health()._asdict()
         document["admission"] = webhooks._asdict() if webhooks else None
+        document["preflight"] = _preflight(edge.preflight)
     if exported is not None:
         document["export"] = exported._asdict()
     return Health(status == OK, document)
 
 
-def _status(supervision: Supervision, problem: str | None, webhooks: AdmissionHealth | None) -> tuple[str, str | None]:
+class WebhookHealth(Protocol):
+    """How webhooks stand."""
+
+    @property
+    def state(self) -> str:
+        """In one word."""
+
+    @property
+    def reason(self) -> str | None:
+        """What is wrong."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether they answer."""
+
+
+def _status(supervision: Supervision, problem: str | None, served: Sequence[WebhookHealth]) -> tuple[str, str | None]:
     """The state as one word, and the reason unless all is well."""
     if problem is not None:
         return "failing", problem
     if not supervision.healthy:
         return _trouble(supervision), _reason(supervision)
-    if webhooks is not None and not webhooks.is_ready:
-        waits = f"The webhooks do not answer yet ({webhooks.state})."
-        return "failing" if webhooks.state == "stopped" else "starting", webhooks.reason or waits
+    waiting = next((one for one in served if not one.is_ready), None)
+    if waiting is not None:
+        waits = f"The webhooks do not answer yet ({waiting.state})."
+        return "failing" if waiting.state == "stopped" else "starting", waiting.reason or waits
     return OK, None
+
+
+def _preflight(service: PreflightService | None) -> dict[str, object] | None:
+    if service is None:
+        return None
+    webhook, coordinator = service.health()
+    return {"webhook": webhook._asdict(), "coordinator": coordinator._asdict()}
 
 
 def _leader(holder: LockHolder | None) -> dict[str, str | None] | None:

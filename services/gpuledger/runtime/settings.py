@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from gpuledger.runtime.preflight_files import PreflightFiles, read_preflight_files
+
 NATS_URL = "NATS_URL"
 WEBSOCKETS = ("ws://", "wss://")
 """How URLs in `NATS_URL` begin that need the NATS client's transport over WebSockets."""
@@ -213,6 +215,7 @@ class Settings:
     deployments: tuple[OwnDeployment, ...] = ()
     coverage_namespace: str | None = None
     untouched_namespaces: tuple[str, ...] = ()
+    preflight: PreflightFiles = field(default_factory=PreflightFiles)
 
     @property
     def has_cluster(self) -> bool:
@@ -243,6 +246,7 @@ def read_settings(environ: Mapping[str, str], data_dir: Path | None = None) -> S
         _deployments(environ.get(DEPLOYMENTS) or ""),
         environ.get(COVERAGE_NAMESPACE) or None,
         tuple(filter(None, map(str.strip, (environ.get(UNTOUCHED_NAMESPACES) or "").split(",")))),
+        read_preflight_files(environ),
     )
 
 
@@ -338,9 +342,7 @@ def _replicas(environ: Mapping[str, str]) -> int | None:
     if not text:
         return None
     if text not in {"1", "3", "5"}:
-        raise SettingsError(
-            f"{NATS_REPLICAS} is {text!r}; it is 1, 3 or 5, or unset: three where the cluster has them."
-        )
+        raise SettingsError(f"{NATS_REPLICAS} is {text!r}; it is 1, 3 or 5, or unset: three if the cluster has them.")
     return int(text)
 
 

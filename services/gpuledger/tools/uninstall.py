@@ -6,8 +6,9 @@ everything back.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gpuledger.api.bundled import PARTS, BundledServers
@@ -19,19 +20,31 @@ from gpuledger.api.kinds import (
     GPU_POOLS,
     MANAGED_BY,
     NODES,
+    PREFLIGHT_TLS_SECRET,
     SECRETS,
     Resource,
 )
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
-from gpuledger.edge.admission.webhook_configuration import CONFIGURATIONS
+from gpuledger.edge.admission.webhook_configuration import CONFIGURATIONS as ADMISSION
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
+from gpuledger.edge.preflight.webhook_configuration import CONFIGURATIONS as PREFLIGHT
 from gpuledger.edge.webhooks.certificates.rotation import remove_webhooks
 
 OUR_DAEMON_SETS: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
-OUR_SECRETS: Final = (CA_SECRET, CONTROLLER_TLS_SECRET)
+OUR_SECRETS: Final = (CA_SECRET, CONTROLLER_TLS_SECRET, PREFLIGHT_TLS_SECRET)
 OBJECTS_AT_ONCE: Final = 16
 """How many pools or Nodes are changed at a time."""
+
+
+class WebhookService(StrEnum):
+    """The services that have webhooks."""
+
+    ADMISSION = "admission"
+    PREFLIGHT = "preflight"
+
+
+_CONFIGURATIONS: Final = {WebhookService.ADMISSION: ADMISSION, WebhookService.PREFLIGHT: PREFLIGHT}
 
 RELEASE_TRIES_MAX: Final = 5
 """How often a pool is read again because somebody else changed it meanwhile."""
@@ -58,7 +71,7 @@ async def uninstall(client: KubeClient, namespace: str, servers: BundledServers 
     Raises:
         KubeError: the API server cannot be used, or does not let us.
     """
-    removed = await remove_admission(client)
+    removed = await remove_hooks(client)
     removed += [f"DaemonSet {name}" for name in await _remove_daemon_sets(client, namespace)]
     secrets = (*OUR_SECRETS, *(servers.secret(part) for part in PARTS)) if servers else OUR_SECRETS
     removed += [f"Secret {name}" for name in secrets if await _removed(client, SECRETS, name, namespace)]
@@ -69,13 +82,13 @@ async def uninstall(client: KubeClient, namespace: str, servers: BundledServers 
     return Uninstalled(tuple(removed), tuple(names), len(found), servers, await _unlabel(client, at_once))
 
 
-async def remove_admission(client: KubeClient) -> list[str]:
-    """Delete the webhook configurations of admission; returns the kinds of those that existed.
+async def remove_hooks(client: KubeClient, services: Iterable[WebhookService] = WebhookService) -> list[str]:
+    """Delete the webhook configurations of services; returns the kinds of those that existed.
 
     Raises:
         KubeError: the API server cannot be used, or does not let us.
     """
-    return await remove_webhooks(client, CONFIGURATIONS)
+    return await remove_webhooks(client, [one for service in services for one in _CONFIGURATIONS[service]])
 
 
 def report(done: Uninstalled) -> Iterator[str]:

@@ -196,7 +196,7 @@ async def test_a_write_that_was_not_recorded_is_not_repeated(
 async def test_a_gang_that_is_not_complete_in_time_is_recorded_once(
     pods: GangPods, migrated_url: str, writing: CountingClient
 ) -> None:
-    quick = replace(QUICK_COORDINATOR, gang_timeout_s=0.2)
+    quick = replace(QUICK_COORDINATOR, gang_timeout_s=lambda: 0.2)
     async with coordinator(pods.ledger, migrated_url, writing, quick):
         await pods.pod(A, ip="10.0.0.1")
         (timed_out,) = await pods.has_outcome(GangTimedOut)

@@ -12,12 +12,14 @@ from gpuledger.api.kinds import (
     MODULE_CONFIG,
     NFD_COVERAGE,
     NODE_FEATURE_RULE,
+    PREFLIGHT_TLS_SECRET,
 )
 from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.edge.admission.settings import SERVICE
 from gpuledger.edge.admission.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.crds import component_daemon_sets
+from gpuledger.edge.preflight.webhook_configuration import NAME as PREFLIGHT
 from gpuledger.edge.watchers.api_discovery import CLUSTER_NAMESPACE
 from gpuledger.runtime.settings import (
     COMPONENT_NAMES,
@@ -145,7 +147,7 @@ def test_what_pods_run(made: Manifests) -> None:
         NAME: ["up", "--listen", "0.0.0.0:8080"],
         f"{NAME}-migrate": ["migrate"],
         f"{NAME}-crds": ["crds", "install"],
-        f"{NAME}-unhook": ["admission", "remove"],
+        f"{NAME}-unhook": ["admission", "remove", "--only", "admission"],
         f"{NAME}-uninstall": ["uninstall", "--namespace", NAMESPACE],
         **coverage,
         **{name: arguments for name, arguments in LOG_JOBS.items() if name in ran},
@@ -252,7 +254,7 @@ def test_roles_name_what_the_code_names() -> None:
     assert made.names("PodDisruptionBudget") == {NAME, *COMPONENTS}
     names = {name for one in made.objects for rule in one.get("rules") or () for name in rule.get("resourceNames", ())}
     kinds = {crd["metadata"]["name"] for crd in crds.shipped()}
-    ours = {WEBHOOKS, CA_SECRET, CONTROLLER_TLS_SECRET, LEDGER_CONFIG_MAP}
+    ours = {WEBHOOKS, PREFLIGHT, CA_SECRET, CONTROLLER_TLS_SECRET, PREFLIGHT_TLS_SECRET, LEDGER_CONFIG_MAP}
     assert names == kinds | ours | {CLUSTER_NAMESPACE, NODE_FEATURE_RULE, MODULE_CONFIG, NAME, *COMPONENTS}
     assert made.one("Role", f"{NAME}-components")["metadata"]["namespace"] == NAMESPACE
     assert made.one("Role", f"{NAME}-ledger")["metadata"]["namespace"] == LEDGER_CONFIG_MAP_NAMESPACE

@@ -24,7 +24,7 @@ from gpuledger.tools.nfd_coverage import (
     Coverage,
     coverage_of,
 )
-from gpuledger.tools.uninstall import Uninstalled, remove_admission, report
+from gpuledger.tools.uninstall import Uninstalled, WebhookService, remove_hooks, report
 from gpuledger.tools.uninstall import uninstall as uninstall_from
 
 Row = dict[str, object]
@@ -120,9 +120,14 @@ def admission_group() -> None:
 
 
 @admission.command("remove")
-def remove(kubeconfig: PlainKubeconfig = None) -> None:
-    """Delete the two webhook configurations. A `gpuledger up` that still runs in the cluster applies them again."""
-    kinds = run(_remove(kubeconfig))
+def remove(
+    only: Annotated[
+        WebhookService | None, typer.Option("--only", help="The service whose webhooks go.", show_default="all")
+    ] = None,
+    kubeconfig: PlainKubeconfig = None,
+) -> None:
+    """Delete webhook configurations. A `gpuledger up` that still runs in the cluster applies them again."""
+    kinds = run(_remove(kubeconfig, [only] if only else list(WebhookService)))
     message(f"Removed: {', '.join(kinds)}." if kinds else "There was nothing to remove.")
 
 
@@ -179,6 +184,6 @@ async def _uninstall(kubeconfig: Path | None, namespace: str, servers: BundledSe
         return await uninstall_from(client, namespace, servers)
 
 
-async def _remove(kubeconfig: Path | None) -> list[str]:
+async def _remove(kubeconfig: Path | None, services: list[WebhookService]) -> list[str]:
     async with open_client(kubeconfig) as client:
-        return await remove_admission(client)
+        return await remove_hooks(client, services)

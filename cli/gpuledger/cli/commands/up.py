@@ -105,7 +105,7 @@ def up(
     configure_logging()
     settings = read_settings(os.environ, data_dir)
     address = listen or settings.metrics_listen
-    _check_addresses(address, kube_listen, *filter(None, [settings.webhooks.listen]))
+    _check_addresses(address, kube_listen, *filter(None, [settings.webhooks.listen, settings.preflight.listen]))
     fleet_options = FleetOptions.read(fleet, speed, seed, has_rules=not no_rules) if fleet else None
     _check_fleet_options(fleet, no_rules=no_rules, no_kube=no_kube)
     if no_kube and (kube or take_over):

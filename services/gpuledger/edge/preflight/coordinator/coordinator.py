@@ -157,7 +157,7 @@ class GangCoordinator:
         if row.has_timed_out or config.is_complete:
             return
         waited_s = (self._tools.clock() - row.began_at).total_seconds()
-        if waited_s >= self._tools.settings.gang_timeout_s:
+        if waited_s >= self._tools.settings.gang_timeout_s():
             data = GangTimedOut(expected=config.expected, found=len(config.peers), waited_s=waited_s)
             await self._record(row, data, row.round)
             self._progress.timed_out(row)
@@ -204,7 +204,7 @@ class GangCoordinator:
         at_s = [self._progress.looks[row.gang].next_at_s]
         if size.size is None and size.next_at_s is not None:
             at_s.append(size.next_at_s)
-        times = [] if row.has_timed_out else [row.began_at + timedelta(seconds=settings.gang_timeout_s)]
+        times = [] if row.has_timed_out else [row.began_at + timedelta(seconds=settings.gang_timeout_s())]
         if config_of_row(row) != config and (due := write_at(row, config, settings.pacing)) is not None:
             times.append(due)
         at_s += [now_s + (one - now).total_seconds() for one in times if one > now]

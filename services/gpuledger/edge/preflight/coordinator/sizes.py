@@ -74,7 +74,7 @@ class GangSizes:
             return SizeLook(row.round, size)
         looks = before.looks + 1
         pause_s = self._tools.settings.size_looks.pause_s(looks, self._tools.jitter())
-        ends_at = row.began_at + timedelta(seconds=self._tools.settings.gang_timeout_s)
+        ends_at = row.began_at + timedelta(seconds=self._tools.settings.gang_timeout_s())
         is_over = self._tools.clock() >= ends_at
         return SizeLook(row.round, None, problem, looks, None if is_over else self._now_s() + pause_s)
 

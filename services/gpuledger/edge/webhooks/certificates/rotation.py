@@ -9,6 +9,7 @@ import asyncio
 import ssl
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -92,6 +93,7 @@ class CertificateRotation:
         self._settings = settings
         self._clock = clock
         self._jitter = jitter
+        self._due = asyncio.Event()
         self.problem: str | None = None
         self.rounds = 0
         """How often everything was checked without an error."""
@@ -135,7 +137,17 @@ class CertificateRotation:
                     )
                 elif self.problem != before:
                     log.info("webhooks.waiting", secret=self._hooks.secret, reason=self.problem)
-            await asyncio.sleep(pause_s)
+            await self._pause(pause_s)
+
+    def rotate_soon(self) -> None:
+        """Check everything at once, because the configurations are others now."""
+        self._due.set()
+
+    async def _pause(self, pause_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._due.wait()
+        self._due.clear()
 
     def _has_to_wait(self, error: KubeError, began: datetime) -> bool:
         """Whether others have not begun yet, as happens when everything is started together."""
