@@ -89,7 +89,8 @@ schemas: $(STAMP) ## Regenerate the JSON Schemas of events and the structure of 
 protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs and of health monitors from their .proto files
 	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(KUBELET) --pyi_out=$(KUBELET) \
 		deviceplugin.proto podresources.proto
-	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(REPORTS) --pyi_out=$(REPORTS) healthevents.proto
+	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(REPORTS) --pyi_out=$(REPORTS) \
+		healthevents.proto nodeinformation.proto
 
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py

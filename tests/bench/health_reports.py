@@ -19,9 +19,11 @@ from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.outbox.outbox import open_outbox
 from gpuledger.agent.settings import HealthSettings
 from gpuledger.edge.gateway.bounds import GatewayBounds
+from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
 from support import servers
+from support.edges import MemoryEdge
 from support.gateway import gateways
 from support.health_monitor import Monitor, a_monitor
 from support.ledgers import new_ledger
@@ -99,7 +101,9 @@ async def _over_a_socket() -> AsyncIterator[Monitor]:
         clocks: dict[str, Any] = {"clock": system_clock, "monotonic": monotonic}
         async with open_outbox(folder / "state", NODE, version="1.0", hardware="simulated", **clocks) as outbox:
             settings = HealthSettings(folder / "health.sock", frozenset(), folder / "pods")
-            part = HealthGateway(NODE, Board(), outbox, settings, ReportCounts(), **clocks, proc=_without_pods(folder))
+            proc, edge = _without_pods(folder), MemoryEdge(MemoryLedger())
+            counts = ReportCounts()
+            part = HealthGateway(NODE, Board(), outbox, settings, counts, edge.connect, **clocks, proc=proc)
             serving = asyncio.create_task(part.run(outbox.record))
             try:
                 await eventually(lambda: asyncio.to_thread((folder / "health.sock").exists))

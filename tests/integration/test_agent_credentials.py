@@ -19,6 +19,7 @@ from gpuledger.ledger.permissions import (
     desired_devices_subject,
     exports_text,
     imports_text,
+    node_labels_subject,
     permissions_text,
     templated_permissions,
     user_name,
@@ -49,6 +50,7 @@ async def does_what_it_may(url: str, identity: NatsIdentity) -> None:
         newest = await edge.newest(WANTED)
         assert newest is not None
         assert newest.data == b"a list"
+        assert await edge.newest(node_labels_subject(NODE)) is None
         with pytest.raises(PermissionDeniedError, match="does not let us publish to"):
             await edge.publish(FORGED)
 
@@ -127,6 +129,11 @@ EXPORTS = [
     {
         "name": "read",
         "subject": f"$JS.API.DIRECT.GET.*.{desired_devices_subject('X').replace('X', '*')}",
+        "type": "service",
+    },
+    {
+        "name": "labels",
+        "subject": f"$JS.API.DIRECT.GET.*.{node_labels_subject('X').replace('X', '*')}",
         "type": "service",
     },
     {"name": "rule", "subject": f"$JS.API.DIRECT.GET.*.{SHARED_SUBJECTS_SUBJECT}", "type": "service"},

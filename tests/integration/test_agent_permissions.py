@@ -14,7 +14,7 @@ from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import LedgerUnavailableError, PermissionDeniedError
 from gpuledger.ledger.jetstream import JetStreamLedger
-from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix
+from gpuledger.ledger.permissions import desired_devices_subject, inbox_prefix, node_labels_subject
 from gpuledger.ledger.queries import StreamQueries
 from support.edges import LAYOUTS, ConfinedServer, confined_server
 from support.events import event, outgoing
@@ -23,6 +23,7 @@ from support.servers import delete_streams
 
 NODE, OTHER = "gpu-01.example.com", "gpu-02.example.com"
 WRITTEN = "ledger.node.gpu-01%2Eexample%2Ecom"
+LABELS = node_labels_subject(NODE)
 WANTED, OTHERS_WANTED = desired_devices_subject(NODE), desired_devices_subject(OTHER)
 
 NOT_PUBLISHED = (
@@ -48,6 +49,8 @@ NOT_PUBLISHED = (
     "$JS.API.CONSUMER.DELETE.LEDGER_1.mine",
     "$JS.API.DIRECT.GET.LEDGER_1",
     f"$JS.API.DIRECT.GET.LEDGER_1.{OTHERS_WANTED}",
+    f"$JS.API.DIRECT.GET.LEDGER_1.{node_labels_subject(OTHER)}",
+    "$JS.API.DIRECT.GET.LEDGER_1.ledger.svc.watchers.node.gpu-01%2Eexample%2Ecom.observed",
     "$JS.API.DIRECT.GET.LEDGER_1.ledger.svc.pools.pool.p.changed",
     "$JS.ACK.LEDGER_1.mine.1.1.1.1.1",
     "$JS.FC.LEDGER_1.mine.x",
@@ -65,6 +68,7 @@ NOT_HEARD = (
     f"{WRITTEN}.>",
     "ledger.node.gpu-02%2Eexample%2Ecom.>",
     OTHERS_WANTED,
+    LABELS,
     "ledger.svc.pools.node.*.devices-wanted",
     "_INBOX.>",
     "_INBOX_node.>",
@@ -155,6 +159,17 @@ async def test_an_agent_may_do_all_that_it_does(server: ConfinedServer, ledger: 
         newest = await edge.newest(WANTED)
         assert newest is not None
         assert (newest.data, newest.sequence) == (b"1", 2_501 if ledger.partitions == 1 else 1)
+
+
+async def test_an_agent_reads_the_labels_of_its_node(server: ConfinedServer, ledger: JetStreamLedger) -> None:
+    async with connect_edge(server.agent_url(NODE), name="agent", node=NODE) as edge:
+        assert await edge.newest(LABELS) is None
+        await ledger.publish_many([orders(1, LABELS), orders(2, LABELS)])
+        newest = await edge.newest(LABELS)
+        assert newest is not None
+        assert newest.data == b"2"
+        with pytest.raises(PermissionDeniedError, match="does not let us publish to"):
+            await edge.newest(node_labels_subject(OTHER))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -17,7 +17,9 @@ from gpuledger.agent.outbox.bounds import DEFAULT_SIZES
 from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, Outbox, open_outbox
 from gpuledger.agent.settings import HealthSettings
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.tasks import end
+from support.edges import MemoryEdge
 from support.health_monitor import Monitor, a_monitor
 from support.kubelet_parts import hasty
 from support.outbox import NODE, Disk, Log, Time, Waits
@@ -38,6 +40,8 @@ class Node:
         self.time, self.log, self.disk, self.board = Time(), Log(), Disk(root / "state"), Board()
         self.waits = Waits(self.time, CHECK_PERIOD_S)
         self.counts = ReportCounts()
+        self.edge = MemoryEdge(MemoryLedger())
+        """The ledger as the gateway reads it; what it records goes to `log`."""
         self.board.put(survey=Survey((CARD,)))
         self.is_of_pod(None)
 
@@ -47,8 +51,11 @@ class Node:
             settings = HealthSettings(
                 self.socket, self.namespaces, self.root / "pods", self.root / "containers", frozenset({"team-a"})
             )
+            proc = self.root / "proc"
             clocks: dict[str, Any] = {"clock": self.time.clock, "monotonic": self.time.monotonic, "sleep": hasty}
-            part = HealthGateway(NODE, self.board, outbox, settings, self.counts, **clocks, proc=self.root / "proc")
+            part = HealthGateway(
+                NODE, self.board, outbox, settings, self.counts, self.edge.connect, **clocks, proc=proc
+            )
             serving = asyncio.create_task(part.run(outbox.record))
             publishing = asyncio.create_task(outbox.run(self.log.connect))
             try:

@@ -1,8 +1,8 @@
 """Permissions on a NATS server, of agents and of every other role, as data and as text for its configuration. Pure.
 
 An agent gets the least that `gpuledger.ledger.edge` needs, for one node only: with its credentials one can write in its
-name, read the devices that pools desire of it, and learn whether names share a subject. Of the other roles, only those
-that are for it may create, alter, purge or delete a stream. `docs/agent-credentials.md` and
+name, read the devices that pools desire of it and the node's labels, and learn whether names share a subject. Of the
+other roles, only those that are for it may create, alter, purge or delete a stream. `docs/agent-credentials.md` and
 `docs/service-credentials.md` explain each line.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gpuledger.events.node import NodeDevicesWanted
+from gpuledger.events.node import NodeDevicesWanted, NodeLabelled
 from gpuledger.events.publishing import Rule, SourceKind
 from gpuledger.events.rule import rule_subject
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, escape
@@ -161,6 +161,11 @@ def desired_devices_subject(node: str) -> str:
     return _desired(escape(node))
 
 
+def node_labels_subject(node: str) -> str:
+    """The subject of a node's labels (`NodeLabelled`)."""
+    return _labels(escape(node))
+
+
 def written_filter(node: str) -> str:
     """What matches the subjects of what a node's agent records."""
     return _written_by(escape(node))
@@ -169,6 +174,11 @@ def written_filter(node: str) -> str:
 def desired_devices_filter() -> str:
     """What matches the subjects of all nodes' desired devices."""
     return _desired("*")
+
+
+def node_labels_filter() -> str:
+    """What matches the subjects of all nodes' labels."""
+    return _labels("*")
 
 
 def direct_get(stream: str, subject: str) -> str:
@@ -217,7 +227,12 @@ def imports_text() -> str:
 def exported_services() -> tuple[tuple[str, str], ...]:
     """Subjects of the ledger's account that answer agents, each with its name in the agents' account."""
     written = _in_any_part(_written_by("*"))
-    read = (direct_get("*", _desired("*")), direct_get("*", SHARED_SUBJECTS_SUBJECT), _READ_ORDER)
+    read = (
+        direct_get("*", _desired("*")),
+        direct_get("*", _labels("*")),
+        direct_get("*", SHARED_SUBJECTS_SUBJECT),
+        _READ_ORDER,
+    )
     return (*((one, one) for one in written), STREAM_NAMES, *((one, one) for one in read))
 
 
@@ -269,6 +284,7 @@ def _permissions(token: str) -> Permissions:
             *_in_any_part(_written_by(token)),
             *STREAM_NAMES,
             direct_get("*", desired),
+            direct_get("*", _labels(token)),
             direct_get("*", SHARED_SUBJECTS_SUBJECT),
             _READ_ORDER,
         ),
@@ -282,6 +298,11 @@ def _written_by(token: str) -> str:
 
 def _desired(token: str) -> str:
     model = NodeDevicesWanted
+    return f"{model.PUBLISH_RULE.reserved_prefixes[0]}{model.AGGREGATE}.{token}.{model.EVENT}"
+
+
+def _labels(token: str) -> str:
+    model = NodeLabelled
     return f"{model.PUBLISH_RULE.reserved_prefixes[0]}{model.AGGREGATE}.{token}.{model.EVENT}"
 
 

@@ -13,16 +13,21 @@ def serialized(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-async def serve(
-    address: str, service: str, handlers: Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
-) -> grpc.aio.Server:
+Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
+"""The methods of a service, by name."""
+
+
+async def serve(address: str, services: Mapping[str, Handlers]) -> grpc.aio.Server:
     """Start to serve on an address such as `unix:<path>` or `unix-abstract:<name>`; the caller stops the server.
+
+    `services` has the methods of each service by its name.
 
     Raises:
         OSError: the address cannot be listened on.
     """
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, dict(handlers)),))
+    generic = (grpc.method_handlers_generic_handler(name, dict(handlers)) for name, handlers in services.items())
+    server.add_generic_rpc_handlers(tuple(generic))
     try:
         server.add_insecure_port(address)
         await server.start()

@@ -88,7 +88,7 @@ async def _work(settings: AgentSettings) -> None:
         board, counts, reports = Board(), PluginCounts(), ReportCounts()
         parts = (
             *_parts(settings, rules, calls, board, outbox, connection, counts),
-            *_gateway(settings, board, outbox, reports),
+            *_gateway(settings, board, outbox, reports, connection),
         )
         supervisor = Supervisor(settings.node, parts, outbox)
         stack.enter_context(AgentMetrics(board, outbox, counts, reports).registered())
@@ -136,12 +136,25 @@ def _parts(
     )
 
 
-def _gateway(settings: AgentSettings, board: Board, outbox: Outbox, counts: ReportCounts) -> tuple[Part, ...]:
+def _gateway(
+    settings: AgentSettings,
+    board: Board,
+    outbox: Outbox,
+    counts: ReportCounts,
+    connection: SharedConnection[EdgeLedger],
+) -> tuple[Part, ...]:
     """The part that health monitors report to, where the settings name a socket for them."""
     if settings.health.socket is None:
         return ()
     gateway = HealthGateway(
-        settings.node, board, outbox, settings.health, counts, clock=system_clock, monotonic=time.monotonic
+        settings.node,
+        board,
+        outbox,
+        settings.health,
+        counts,
+        connection.connect,
+        clock=system_clock,
+        monotonic=time.monotonic,
     )
     return (gateway,)
 

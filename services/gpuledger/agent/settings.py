@@ -8,6 +8,7 @@ from typing import Final, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from gpuledger.events.payload import NAME_LENGTH_MAX
+from gpuledger.runtime.node_label_settings import DEFAULT_INSTANCE_TYPE_LABEL, read_instance_type_label
 from gpuledger.runtime.settings import (
     ANONYMOUS,
     DEFAULT_METRICS_LISTEN,
@@ -80,7 +81,8 @@ class HealthSettings:
     """The socket for health monitors (None: there is none), and the namespaces whose pods may report.
 
     In `preflight_namespaces` the checks may that gpuledger adds to pods. `pod_logs` and `container_logs` are the
-    kubelet's folders, whose entries name the pods of the node, and their containers.
+    kubelet's folders, whose entries name the pods of the node, and their containers. `instance_type_label` is the label
+    of the node that the gateway answers.
     """
 
     socket: Path | None = None
@@ -88,6 +90,7 @@ class HealthSettings:
     pod_logs: Path = Path(DEFAULT_POD_LOGS)
     container_logs: Path = Path(DEFAULT_CONTAINER_LOGS)
     preflight_namespaces: frozenset[str] = frozenset()
+    instance_type_label: str = DEFAULT_INSTANCE_TYPE_LABEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,7 @@ def _health(environ: Mapping[str, str]) -> HealthSettings:
         Path(environ.get(POD_LOGS) or DEFAULT_POD_LOGS),
         Path(environ.get(CONTAINER_LOGS) or DEFAULT_CONTAINER_LOGS),
         _names(environ, PREFLIGHT_NAMESPACES),
+        read_instance_type_label(environ),
     )
 
 

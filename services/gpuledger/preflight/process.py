@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import structlog
@@ -21,6 +22,7 @@ from gpuledger.preflight.errors import (
     NotRunError,
     PreflightError,
 )
+from gpuledger.preflight.instance_type import node_instance_type
 from gpuledger.preflight.loopback import nccl_loopback_check
 from gpuledger.preflight.machine import CheckMachine
 from gpuledger.preflight.programs import run_program
@@ -60,7 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in CHECKS:
         sys.stderr.write(f"Error: name one check of {', '.join(CHECKS)}.\n")
         return ExitCode.CONFIGURATION
-    here = CheckMachine(os.environ, run_program, system_clock, time.monotonic)
+    instance_type = partial(node_instance_type, os.environ)
+    here = CheckMachine(os.environ, run_program, system_clock, time.monotonic, instance_type=instance_type)
     codes: list[int] = []
 
     async def work() -> None:

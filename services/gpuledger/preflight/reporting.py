@@ -70,7 +70,7 @@ async def send_report(
 async def _attempt(settings: ReportSettings, request: HealthEvents, timeout_s: float) -> tuple[str | None, bool]:
     """Why nobody took the report, None if somebody did; and whether that may pass."""
     try:
-        async with _channel(settings) as channel:
+        async with channel_to(settings) as channel:
             send: grpc.aio.UnaryUnaryMultiCallable[HealthEvents, Empty] = channel.unary_unary(
                 f"/{SERVICE}/{METHOD}",
                 request_serializer=HealthEvents.SerializeToString,
@@ -85,7 +85,12 @@ async def _attempt(settings: ReportSettings, request: HealthEvents, timeout_s: f
 
 
 @asynccontextmanager
-async def _channel(settings: ReportSettings) -> AsyncIterator[grpc.aio.Channel]:
+async def channel_to(settings: ReportSettings) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to where results are reported.
+
+    Raises:
+        OSError: a file for it cannot be read.
+    """
     if settings.socket is not None:
         async with grpc.aio.insecure_channel(f"unix:{settings.socket}", options=_OPTIONS) as channel:
             yield channel

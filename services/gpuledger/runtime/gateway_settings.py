@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from gpuledger.runtime.node_label_settings import DEFAULT_INSTANCE_TYPE_LABEL, read_instance_type_label
 from gpuledger.runtime.settings import (
     DEFAULT_METRICS_LISTEN,
     KUBECONFIG,
@@ -52,7 +53,7 @@ class GatewaySettings:
     `listen` is for clients with tokens, `listen_mtls` for those with certificates; None: there is none. `reporters` may
     report about their own nodes, `cluster_reporters` about every node; the name `*` is every account of a namespace.
     `certificates` has the node by a name in a client certificate, `*` for every node. In `preflight_namespaces` the
-    preflight checks of pods may report.
+    preflight checks of pods may report. `instance_type_label` is the label of nodes that the gateway answers.
     """
 
     nats_url: str
@@ -67,6 +68,7 @@ class GatewaySettings:
     metrics_listen: str = DEFAULT_METRICS_LISTEN
     kubeconfig: str | None = None
     preflight_namespaces: frozenset[str] = frozenset()
+    instance_type_label: str = DEFAULT_INSTANCE_TYPE_LABEL
 
 
 def read_gateway_settings(environ: Mapping[str, str]) -> GatewaySettings:
@@ -102,6 +104,7 @@ def read_gateway_settings(environ: Mapping[str, str]) -> GatewaySettings:
         environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
         environ.get(KUBECONFIG) or None,
         frozenset(filter(None, (name.strip() for name in environ.get(PREFLIGHT_NAMESPACES, "").split(",")))),
+        read_instance_type_label(environ),
     )
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.events.errors import SubjectError
-from gpuledger.events.node import NodeDevicesWanted
+from gpuledger.events.node import NodeDevicesWanted, NodeLabelled
 from gpuledger.events.publishing import SourceKind
 from gpuledger.events.subjects import parse_subject, subject_of
 from gpuledger.ledger.memory import matcher
@@ -18,6 +18,7 @@ from gpuledger.ledger.permissions import (
     exports_text,
     imports_text,
     inbox_prefix,
+    node_labels_subject,
     permissions_text,
     role_permissions,
     role_text,
@@ -38,6 +39,7 @@ def test_the_permissions_of_a_node() -> None:
             "$JS.API.STREAM.NAMES",
             "$JS.LEDGER.API.STREAM.NAMES",
             "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
+            "$JS.API.DIRECT.GET.*.ledger.svc.watchers.node.gpu-01%2Eexample%2Ecom.labelled",
             "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced",
             "$JS.API.DIRECT.GET.*.order.*",
         ),
@@ -52,6 +54,13 @@ def test_the_permissions_of_a_node() -> None:
 def test_what_pools_publish_is_what_the_agent_may_read() -> None:
     published = subject_of("/services/pools", NodeDevicesWanted.AGGREGATE, "w.1", NodeDevicesWanted.EVENT)
     assert desired_devices_subject("w.1") == published
+
+
+def test_what_watchers_record_of_a_nodes_labels_is_what_the_agent_may_read() -> None:
+    published = subject_of("/watchers/nodelabels", NodeLabelled.AGGREGATE, "w.1", NodeLabelled.EVENT)
+    assert node_labels_subject("w.1") == published
+    assert may_publish("w.1", f"$JS.API.DIRECT.GET.LEDGER_1.{published}")
+    assert not may_hear("w.1", published)
 
 
 @given(node=NODES, aggregate_id=IDS)
@@ -72,6 +81,7 @@ def test_no_node_may_do_anything_of_anothers(node: str, other: str) -> None:
     assert not may_publish(node, f"part.0.{written}")
     assert not may_publish(node, "order.1")
     assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{desired_devices_subject(other)}")
+    assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{node_labels_subject(other)}")
     assert not may_hear(node, desired_devices_subject(other))
     assert not may_hear(node, f"part.0.{desired_devices_subject(other)}")
     assert not may_hear(node, f"{inbox_prefix(other)}.x")
@@ -101,6 +111,7 @@ def test_the_text_of_a_user() -> None:
         '      "$JS.API.STREAM.NAMES"\n'
         '      "$JS.LEDGER.API.STREAM.NAMES"\n'
         '      "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.w1.devices-wanted"\n'
+        '      "$JS.API.DIRECT.GET.*.ledger.svc.watchers.node.w1.labelled"\n'
         '      "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced"\n'
         '      "$JS.API.DIRECT.GET.*.order.*"\n'
         "    ] }\n"
@@ -122,6 +133,7 @@ def test_the_text_of_the_accounts() -> None:
         '  { service: "part.*.ledger.node.*.>", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.STREAM.NAMES", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
+        '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.watchers.node.*.labelled", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.order.*", accounts: [AGENTS] }\n'
         '  { stream: "ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'

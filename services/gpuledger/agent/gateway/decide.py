@@ -103,6 +103,13 @@ def denial(peer: Peer, trust: Trust) -> str | None:
     )
 
 
+def node_denial(node_name: str, node: str) -> str | None:
+    """Why a question about a node is not answered, which an empty name leaves to this one; None if it is."""
+    if node_name in ("", node):
+        return None
+    return f"nodeName is {node_name[:80]!r}, but this is the agent of {node!r} and answers about that one alone."
+
+
 def is_check(peer: Peer) -> bool:
     """Whether the peer's container has the name of a preflight check."""
     return peer.container is not None and (peer.container.name or "").startswith(CHECK_PREFIX)

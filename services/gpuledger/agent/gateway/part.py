@@ -17,6 +17,8 @@ import structlog
 from gpuledger.agent.board import Board
 from gpuledger.agent.errors import SocketError
 from gpuledger.agent.gateway.decide import Peer, Trust, shares_of
+from gpuledger.agent.gateway.node_information import NodeInformationService
+from gpuledger.agent.gateway.node_label import Connect, NodeLabel
 from gpuledger.agent.gateway.peers import PROC, PeerFolders, peer_of, with_container
 from gpuledger.agent.gateway.recording import ReportRecorder
 from gpuledger.agent.gateway.relay import Relay
@@ -26,7 +28,7 @@ from gpuledger.agent.grpc_serving import serve
 from gpuledger.agent.hardware.api import CardFacts
 from gpuledger.agent.part import BasePart, DurableStore, Recorder
 from gpuledger.agent.settings import HealthSettings
-from gpuledger.healthreports.protocol import SERVICE
+from gpuledger.healthreports import node_information, protocol
 from gpuledger.runtime.clock import Clock, NewId, Sleep, random_id
 
 POLL_PERIOD_S: Final = 1.0
@@ -50,6 +52,7 @@ class HealthGateway(BasePart):
         store: DurableStore,
         settings: HealthSettings,
         counts: ReportCounts,
+        connect: Connect,
         *,
         clock: Clock,
         monotonic: Callable[[], float],
@@ -67,14 +70,10 @@ class HealthGateway(BasePart):
         self._trust = Trust(settings.namespaces, os.geteuid(), settings.preflight_namespaces)
         shares = partial(shares_of, trust=self._trust)
         self._relay = Relay(settings.socket, self._server_name, self._identify, shares, new_id)
-        self._service = ReportService(
-            node,
-            self._recorder,
-            Reporters(self._trust, self._relay.peers, self._named, monotonic),
-            counts,
-            cards=self._cards,
-            clock=clock,
-        )
+        reporters = Reporters(self._trust, self._relay.peers, self._named, monotonic)
+        self._service = ReportService(node, self._recorder, reporters, counts, cards=self._cards, clock=clock)
+        label = NodeLabel(node, settings.instance_type_label, connect, monotonic)
+        self._information = NodeInformationService(node, reporters, label.value)
 
     async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it records together with its state
         """Serve until cancelled; what was counted is recorded at the end."""
@@ -99,8 +98,12 @@ class HealthGateway(BasePart):
             self.set_trouble(None)
 
     async def _served(self) -> grpc.aio.Server:
+        services = {
+            protocol.SERVICE: self._service.handlers(),
+            node_information.SERVICE: self._information.handlers(),
+        }
         try:
-            return await serve(f"unix-abstract:{self._server_name}", SERVICE, self._service.handlers())
+            return await serve(f"unix-abstract:{self._server_name}", services)
         except OSError as error:
             raise SocketError(f"Health reports cannot be served: {error}.") from error
 

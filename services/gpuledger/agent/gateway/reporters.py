@@ -50,6 +50,19 @@ class Reporters:
             self._refuse_beyond_check(peer, request)
         return peer
 
+    async def reader(self, address: str) -> Peer:
+        """The peer at an address, which may report something, and so read what the gateway has of this node.
+
+        Raises:
+            ReportDeniedError: it may report nothing.
+            CheckUnconfirmedError: the kubelet does not show yet whether it is a check.
+            RateExceededError: checks exceed their share.
+        """
+        peer = await self.peer(address)
+        if self._trust.expects_checks(peer):
+            self._take_share(peer, 1)
+        return peer
+
     async def peer(self, address: str) -> Peer:
         """The peer at an address, which may report something.
 
@@ -74,11 +87,14 @@ class Reporters:
             raise InvalidReportError(
                 f"events: there are {len(request.events)}; a preflight check sends {CHECK_EVENTS_MAX} at most."
             )
-        now_s, cost = self._monotonic(), len(request.events)
-        of_pod, of_all = self._rates
-        of_pod.take(reporter_of(peer) or "", cost, now_s)
-        of_all.take(CHECKS, cost, now_s)
+        self._take_share(peer, len(request.events))
         container = peer.container.name if peer.container is not None else None
         for place, event in places(request):
             if (reason := check_report_denial(event, place, [container or ""])) is not None:
                 raise ReportDeniedError(reason)
+
+    def _take_share(self, peer: Peer, cost: int) -> None:
+        now_s = self._monotonic()
+        of_pod, of_all = self._rates
+        of_pod.take(reporter_of(peer) or "", cost, now_s)
+        of_all.take(CHECKS, cost, now_s)

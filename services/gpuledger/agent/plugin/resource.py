@@ -118,7 +118,7 @@ class PluginResource:
         self._registered_with = None
         await self._close()
         try:
-            self._server = await serve(f"unix:{path}", DEVICE_PLUGIN, self.service.handlers())
+            self._server = await serve(f"unix:{path}", {DEVICE_PLUGIN: self.service.handlers()})
         except OSError as error:
             raise SocketError(f"{path} cannot be served: {error}. Is its folder mounted and writable?") from error
         self._own = identity_of(path)

@@ -29,7 +29,8 @@ class GatewayBounds:
     the authority of clients is asked again.
 
     `reviews_max` answers about tokens are kept, `reviews_at_once_max` asked for at a time, each for
-    `review_timeout_s`. A node's cards are read again after `cards_life_s`. Of what other replicas recorded,
+    `review_timeout_s`. A node's cards and label are read again after `facts_life_s`, for
+    `facts_timeout_s`. Of what other replicas recorded,
     `recall_s` are read at the start, and `messages_per_batch` at a time.
     """
 
@@ -53,8 +54,8 @@ class GatewayBounds:
     reviews_max: int = 8_192
     reviews_at_once_max: int = 32
     review_timeout_s: float = 5.0
-    cards_life_s: float = 30.0
-    cards_timeout_s: float = 2.0
+    facts_life_s: float = 30.0
+    facts_timeout_s: float = 2.0
     recall_s: float = 120.0
     messages_per_batch: int = 1_024
     tick_s: float = 1.0

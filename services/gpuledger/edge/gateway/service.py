@@ -4,16 +4,17 @@ An answer means that the ledger has the reports. Any number of replicas serve si
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple, NoReturn, TypeAlias
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import grpc.aio
 import structlog
 from google.protobuf.empty_pb2 import Empty
 
 from gpuledger.edge.gateway.bounds import GatewayBounds
-from gpuledger.edge.gateway.cards import NodeCards
+from gpuledger.edge.gateway.cards import node_cards
 from gpuledger.edge.gateway.check_reports import allowed_attempts, take_results
 from gpuledger.edge.gateway.checked_pods import CheckedPods
 from gpuledger.edge.gateway.decide import (
@@ -25,18 +26,21 @@ from gpuledger.edge.gateway.decide import (
     reporter_of_token,
 )
 from gpuledger.edge.gateway.metrics import REPORTS
+from gpuledger.edge.gateway.node_information import Identify, NodeInformationService, node_label
 from gpuledger.edge.gateway.pod_facts import PodFacts
 from gpuledger.edge.gateway.publisher import ReportPublisher
 from gpuledger.edge.gateway.recall import Recall
 from gpuledger.edge.gateway.recorder import GatewayRecorder, ReportOf
-from gpuledger.edge.gateway.serving import TlsMaterial, certificate_names, serving
+from gpuledger.edge.gateway.requests import only_request
+from gpuledger.edge.gateway.serving import Handlers, TlsMaterial, certificate_names, serving
 from gpuledger.edge.gateway.tokens import TokenReviews
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.healthreports import node_information, protocol
 from gpuledger.healthreports.check_metrics import CheckResults
 from gpuledger.healthreports.coalescing import ReportResult
-from gpuledger.healthreports.errors import HealthReportError, InvalidReportError, NotDurableError
+from gpuledger.healthreports.errors import HealthReportError
 from gpuledger.healthreports.healthevents_pb2 import HealthEvents
-from gpuledger.healthreports.protocol import REFUSALS, streamed
+from gpuledger.healthreports.protocol import REFUSALS
 from gpuledger.healthreports.rates import ReporterRates
 from gpuledger.healthreports.translate import ReportContext, places, translate_event
 from gpuledger.ledger.api import Ledger
@@ -51,6 +55,7 @@ AT_ONCE_MAX: Final = 32
 log = structlog.get_logger("gpuledger.gateway")
 
 Call: TypeAlias = "grpc.aio.ServicerContext[HealthEvents, Empty]"
+AnyCall: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class Ports(NamedTuple):
@@ -85,12 +90,14 @@ class HealthGateway:
         self._check_results = CheckResults()
         self._pod_facts = PodFacts(ledger, self._pods, bounds, clock)
         self._recall = Recall(ledger, self._recorder, self._pods, bounds, clock)
-        self._cards = NodeCards(ledger, bounds, monotonic)
+        self._cards = node_cards(ledger, bounds, monotonic)
         self._reviews = TokenReviews(kube, settings.audience, bounds, monotonic)
         self._rules = TokenRules(
             settings.audience, settings.reporters, settings.cluster_reporters, settings.preflight_namespaces
         )
         self._rates = ReporterRates(bounds.rates)
+        labels = node_label(ledger, settings.instance_type_label, bounds, monotonic)
+        self._information = NodeInformationService(labels, self._rates, bounds, monotonic)
         self._material = TlsMaterial(settings.tls)
         self._reason = ""
         """Why a report was refused last; it is logged once."""
@@ -129,48 +136,44 @@ class HealthGateway:
         settings = self._settings
         if settings.listen is None:
             return None
-        served = serving(
-            settings.listen, self._material, streamed(self._occurred_by_token), self._bounds, by_certificate=False
-        )
+        services = self._services(self._holder_of_token)
+        served = serving(settings.listen, self._material, services, self._bounds, by_certificate=False)
         return await stack.enter_async_context(served)
 
     async def _by_certificate(self, stack: AsyncExitStack) -> int | None:
         settings = self._settings
         if settings.listen_mtls is None:
             return None
-        served = serving(
-            settings.listen_mtls, self._material, streamed(self._occurred_by_certificate), self._bounds,
-            by_certificate=True,
-        )  # fmt: skip
+        services = self._services(self._holder_of_certificate)
+        served = serving(settings.listen_mtls, self._material, services, self._bounds, by_certificate=True)
         return await stack.enter_async_context(served)
+
+    def _services(self, identify: Identify) -> dict[str, Handlers]:
+        """The services for callers that are identified like this."""
+        return {
+            protocol.SERVICE: protocol.streamed(partial(self._answer, identify)),
+            node_information.SERVICE: self._information.handlers(identify),
+        }
 
     async def _close_windows(self) -> NoReturn:
         while True:
             await asyncio.sleep(self._bounds.tick_s)
             self._recorder.close_due()
 
-    async def _occurred_by_token(self, requests: AsyncIterator[HealthEvents], context: Call) -> Empty:
-        async def reporter() -> Reporter:
-            token = bearer_token(dict(context.invocation_metadata() or ()))
-            return reporter_of_token(await self._reviews.identity(token), self._rules)
+    async def _holder_of_token(self, context: AnyCall) -> Reporter:
+        token = bearer_token(dict(context.invocation_metadata() or ()))
+        return reporter_of_token(await self._reviews.identity(token), self._rules)
 
-        return await self._answer(requests, context, reporter())
+    async def _holder_of_certificate(self, context: AnyCall) -> Reporter:
+        names = certificate_names(context.auth_context(), self._clock())
+        return reporter_of_certificate(names, self._settings.certificates)
 
-    async def _occurred_by_certificate(self, requests: AsyncIterator[HealthEvents], context: Call) -> Empty:
-        async def reporter() -> Reporter:
-            names = certificate_names(context.auth_context(), self._clock())
-            return reporter_of_certificate(names, self._settings.certificates)
-
-        return await self._answer(requests, context, reporter())
-
-    async def _answer(
-        self, requests: AsyncIterator[HealthEvents], context: Call, reporter: Awaitable[Reporter]
-    ) -> Empty:
+    async def _answer(self, identify: Identify, requests: AsyncIterator[HealthEvents], context: Call) -> Empty:
         """Answer a call: nothing is read of who may not report, and nobody holds a call for long without sending."""
         request = HealthEvents()
         try:
-            found = await reporter
-            request = await self._read(requests)
+            found = await identify(context)
+            request = await only_request(requests, self._bounds.request_timeout_s)
             results = await self._take(request, found)
         except HealthReportError as error:
             name, status = REFUSALS[type(error)]
@@ -182,23 +185,6 @@ class HealthGateway:
         for result in results:
             REPORTS.labels(result.value).inc()
         return Empty()
-
-    async def _read(self, requests: AsyncIterator[HealthEvents]) -> HealthEvents:
-        """The request of a call, which has one.
-
-        Raises:
-            NotDurableError: it does not come in time.
-            InvalidReportError: there is none.
-        """
-        try:
-            async with asyncio.timeout(self._bounds.request_timeout_s):
-                return await anext(requests)
-        except TimeoutError as error:
-            raise NotDurableError(
-                f"The request did not arrive within {self._bounds.request_timeout_s:g} s; send it again."
-            ) from error
-        except StopAsyncIteration as error:
-            raise InvalidReportError("The call has no request. Send one.") from error
 
     async def _take(self, request: HealthEvents, reporter: Reporter) -> list[ReportResult]:
         self._rates.take(reporter.name, len(request.events), self._monotonic())

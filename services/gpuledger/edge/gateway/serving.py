@@ -20,13 +20,15 @@ from cryptography.x509.oid import NameOID
 from gpuledger.edge.gateway.bounds import GatewayBounds
 from gpuledger.edge.gateway.decide import CertificateNames
 from gpuledger.healthreports.errors import UnauthenticatedError
-from gpuledger.healthreports.protocol import SERVICE
 from gpuledger.runtime.gateway_settings import TlsFiles
 from gpuledger.runtime.settings import SettingsError
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
 
 PEM: Final = "x509_pem_cert"
 """What gRPC calls the certificate that a client has shown, and that it has verified."""
+
+Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
+"""The methods of a service, by name."""
 
 log = structlog.get_logger("gpuledger.gateway")
 
@@ -73,20 +75,22 @@ class TlsMaterial:
 async def serving(
     address: str,
     material: TlsMaterial,
-    handlers: Mapping[str, "grpc.RpcMethodHandler[Any, Any]"],
+    services: Mapping[str, Handlers],
     bounds: GatewayBounds,
     *,
     by_certificate: bool,
 ) -> AsyncIterator[int]:
     """Serve at an address for the length of the block; gives the port, which may have been 0.
 
+    `services` has the methods of each service by its name.
     `by_certificate`: no client comes in without a certificate of the authority.
 
     Raises:
         ListenError: the address cannot be listened on.
     """
     server = grpc.aio.server(options=_options(bounds), maximum_concurrent_rpcs=bounds.requests_at_once_max)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, dict(handlers)),))
+    generic = (grpc.method_handlers_generic_handler(name, dict(handlers)) for name, handlers in services.items())
+    server.add_generic_rpc_handlers(tuple(generic))
     credentials = grpc.dynamic_ssl_server_credentials(
         material.configuration(), material.configuration, require_client_authentication=by_certificate
     )

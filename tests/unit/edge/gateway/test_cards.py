@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from gpuledger.edge.gateway.bounds import GatewayBounds
-from gpuledger.edge.gateway.cards import NodeCards, ReportedCard
+from gpuledger.edge.gateway.cards import ReportedCard, node_cards
 from gpuledger.events.device import Card
 from gpuledger.events.envelope import Event, encode, nats_subject_of
 from gpuledger.events.node import NodeDevicesObserved
@@ -11,7 +11,7 @@ from gpuledger.healthreports.impacted import impacted
 from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.memory import MemoryLedger
 
-BOUNDS = GatewayBounds(cards_life_s=30.0, nodes_max=2)
+BOUNDS = GatewayBounds(facts_life_s=30.0, nodes_max=2)
 
 
 def card(address: str, uuid: str) -> Card:
@@ -26,7 +26,7 @@ async def observe(ledger: MemoryLedger, *cards: Card, number: int = 1) -> None:
 
 async def test_the_newest_report_counts_once_the_last_answer_is_old() -> None:
     ledger, now_s = MemoryLedger(), [0.0]
-    cards = NodeCards(ledger, BOUNDS, lambda: now_s[0])
+    cards = node_cards(ledger, BOUNDS, lambda: now_s[0])
     assert await cards.of("n.1") == ()
     await observe(ledger, card("0000:65:00.0", "GPU-b"), card("0000:17:00.0", "GPU-a"))
     assert await cards.of("n.1") == ()
@@ -41,7 +41,7 @@ async def test_the_newest_report_counts_once_the_last_answer_is_old() -> None:
 async def test_of_so_many_nodes_are_answers_kept_and_no_more() -> None:
     """An answer that is forgotten is read anew, and then is the newest one."""
     ledger = MemoryLedger()
-    cards = NodeCards(ledger, BOUNDS, lambda: 0.0)
+    cards = node_cards(ledger, BOUNDS, lambda: 0.0)
     assert await cards.of("n.1") == ()
     await observe(ledger, card("0000:17:00.0", "GPU-a"))
     assert [await cards.of(node) for node in ("n.1", "n.2", "n.3")] == [(), (), ()]

@@ -16,6 +16,7 @@ from gpuledger.edge.preflight.coordinator.decide import (
     data_of,
     has_all,
     is_ours,
+    is_too_large,
     new_config_map,
     size_of,
     write_at,
@@ -26,6 +27,7 @@ from gpuledger.events.preflight import (
     GangConfigured,
     GangDissolved,
     GangNotConfigured,
+    GangPeer,
     GangTimedOut,
     PodPreflightGone,
 )
@@ -231,6 +233,21 @@ def _due(log: Log, pacing: Pacing) -> datetime | None:
     config = log.config()
     assert config is not None
     return None if config == config_of_row(log.row()) else write_at(log.row(), config, pacing)
+
+
+def test_a_complete_gang_is_written_at_once_whatever_the_clock_of_the_watchers_says(log: Log) -> None:
+    log.pod("a", ip="10.0.0.1", gang_size=1, at=START + timedelta(hours=5))
+    config = log.config()
+    assert config is not None
+    due = write_at(log.row(), config, Pacing())
+    assert due is not None
+    assert due < START
+
+
+@pytest.mark.parametrize(("pods", "length", "is_over"), [(4096, 20, False), (4097, 1, True), (4096, 250, True)])
+def test_what_no_event_can_hold_is_too_large(pods: int, length: int, is_over: bool) -> None:
+    peer = GangPeer(pod="p" * length, uid="u" * 36, ip="10.0.0.1", node="n" * 20)
+    assert is_too_large(GangConfig((peer,) * pods, pods, is_complete=True)) is is_over
 
 
 def test_only_a_config_map_of_ours_for_this_gang_is_ours() -> None:

@@ -107,7 +107,7 @@ class GangCoordinator:
             return
         self._count(row.gang, "complete" if config.is_complete else "forming")
         if is_too_large(config):
-            message = f"It has more than {PEERS_MAX} pods. Divide it into smaller gangs."
+            message = f"It has more than {PEERS_MAX} pods, or names that are too long. Divide it into smaller gangs."
             await self._not_configured(row, TOO_LARGE, message)
             return
         try:

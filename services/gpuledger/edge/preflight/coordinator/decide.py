@@ -6,7 +6,7 @@ few writes.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from gpuledger.api.kinds import MANAGED_BY
@@ -17,6 +17,15 @@ from gpuledger.events.preflight import PEERS_MAX, GangPeer
 
 MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 DOUBLINGS_MAX: Final = 30
+
+CONFIG_BYTES_MAX: Final = 900 * 1024
+"""How much the peers may take in an event: servers of the ledger take 1 MiB a message."""
+
+PEER_BYTES: Final = 48
+"""What a peer takes beside its names."""
+
+AT_ONCE: Final = datetime.min.replace(tzinfo=UTC)
+"""Due whatever the time is: facts have the time of whoever watches, whose clock may be ahead."""
 
 
 class GangConfig(NamedTuple):
@@ -61,8 +70,11 @@ def config_of_row(row: GangRow) -> GangConfig | None:
 
 
 def is_too_large(config: GangConfig) -> bool:
-    """Whether the gang has more pods than an event, and a ConfigMap, can hold."""
-    return max(config.expected, len(config.peers)) > PEERS_MAX
+    """Whether the gang has more pods, or longer names of them, than an event and a ConfigMap can hold."""
+    if max(config.expected, len(config.peers)) > PEERS_MAX:
+        return True
+    names = sum(len(one.pod) + len(one.uid) + len(one.ip) + len(one.node or "") for one in config.peers)
+    return names + PEER_BYTES * len(config.peers) > CONFIG_BYTES_MAX
 
 
 def size_of(pods: Sequence[GangPod]) -> int | None:
@@ -78,7 +90,7 @@ def source_of(pods: Sequence[GangPod]) -> str:
 def write_at(row: GangRow, config: GangConfig, pacing: Pacing) -> datetime | None:
     """When a ConfigMap that has something else is to be written; None: not before something else changes."""
     if config.is_complete or row.configured_at is None or not row.writes:
-        return row.fact_at
+        return AT_ONCE
     if row.writes > pacing.partial_writes_max:
         return None
     return row.configured_at + timedelta(seconds=pacing.first_s * 2.0 ** min(row.writes - 1, DOUBLINGS_MAX))

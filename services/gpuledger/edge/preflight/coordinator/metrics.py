@@ -1,12 +1,15 @@
 """Metrics of the coordinator of gangs."""
 
+from typing import Final
+
 from prometheus_client import Counter, Gauge
 
 from gpuledger.events.payload import Payload
 
 ACTIVE = Gauge("gpuledger_preflight_coordinator_active", "1 while this process may write ConfigMaps, 0 on standby.")
 GANGS = Gauge("gpuledger_preflight_gangs", "Gangs whose pods go through preflight checks, by state.", ["state"])
-for _state in ("forming", "complete"):
+STATES: Final = ("forming", "complete")
+for _state in STATES:
     GANGS.labels(_state)
 WRITES = Counter("gpuledger_preflight_configmap_writes_total", "ConfigMaps of gangs written, by verb.", ["verb"])
 for _verb in ("create", "patch", "delete"):
@@ -18,6 +21,12 @@ RETRIES = Counter("gpuledger_preflight_gang_retries_total", "Attempts on a gang 
 EVENTS = Counter("gpuledger_preflight_events_total", "Kubernetes Events about failed checks, by outcome.", ["outcome"])
 for _event in ("recorded", "known", "dropped", "stale", "failed"):
     EVENTS.labels(_event)
+
+
+def forget_gangs() -> None:
+    """This process coordinates none: on standby, and before a leader has looked at each."""
+    for state in STATES:
+        GANGS.labels(state).set(0)
 
 
 def count(outcome: Payload) -> None:

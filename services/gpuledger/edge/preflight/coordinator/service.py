@@ -42,8 +42,7 @@ class GangEffects:
     def resume(self) -> None:
         """Queue all gangs: the state is folded to the head of the log."""
         self.state.take_touched()
-        metrics.GANGS.labels("forming").set(0)
-        metrics.GANGS.labels("complete").set(0)
+        metrics.forget_gangs()
         self._coordinator.enqueue(self.state.ids())
         self._events.add(self.state.take_failures())
 
@@ -72,6 +71,10 @@ class PreflightCoordinator(EffectService[CoordinatorSettings, GangEffects]):
     def new_effects(self, tools: CoordinatorTools) -> GangEffects:
         """The executors of a leader."""
         return GangEffects(tools)
+
+    def _ended(self) -> None:
+        super()._ended()
+        metrics.forget_gangs()
 
     def health(self) -> CoordinatorHealth:
         """The present state."""
