@@ -1,0 +1,118 @@
+"""What the simulated checks find, how it ends their containers, and what they report of the node. Pure.
+
+A check that fails reports error codes as the real one does. A card that is out of service fails every check.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from gpuledger.api.preflight import MONITOR, CheckName, ExitCode, check_container
+from gpuledger.events.health import HealthEntity, NodeHealthReported
+from gpuledger.events.preflight import PreflightResult
+from gpuledger.tools.simulation.checks.pods import InjectedCheck
+
+OTHER_SECONDS: Final = 10.0
+SECONDS: Final[Mapping[str, float]] = {
+    CheckName.DCGM_DIAG: 30.0,
+    CheckName.NCCL_LOOPBACK: 15.0,
+    CheckName.NCCL_ALLREDUCE: 20.0,
+    CheckName.BANDWIDTH: 10.0,
+}
+"""How long a check takes on a machine, about."""
+
+FAULT_CODES: Final[Mapping[str, str]] = {CheckName.DCGM_DIAG: "Memory"}
+"""What a check of a faulty card fails with; others with `NCCL_SYSTEM_ERROR`."""
+
+TIMEOUT_CODE: Final = "NCCL_TIMEOUT"
+GANG_CODE: Final = "GANG_TIMEOUT"
+_SYSTEM_ERROR: Final = "NCCL_SYSTEM_ERROR"
+
+
+class Verdict(NamedTuple):
+    """Whether an error is one of the hardware that the node cannot be used with, and the recommended action."""
+
+    fatal: bool
+    action: str
+
+
+_HARMLESS: Final = Verdict(fatal=False, action="NONE")
+VERDICTS: Final = {
+    "Memory": Verdict(fatal=True, action="CONTACT_SUPPORT"),
+    "PCIe": Verdict(fatal=True, action="CONTACT_SUPPORT"),
+    "NVLink": Verdict(fatal=True, action="CONTACT_SUPPORT"),
+    "Stress": Verdict(fatal=True, action="RUN_DCGMEUD"),
+    _SYSTEM_ERROR: Verdict(fatal=True, action="CONTACT_SUPPORT"),
+    "NCCL_INTERNAL_ERROR": Verdict(fatal=True, action="RUN_DCGMEUD"),
+    "NCCL_REMOTE_ERROR": Verdict(fatal=True, action="CONTACT_SUPPORT"),
+}
+"""By error code; any other one blames no hardware."""
+
+
+def seconds_of(check: str) -> float:
+    """How long a check takes."""
+    return SECONDS.get(check, OTHER_SECONDS)
+
+
+def failure_code(check: InjectedCheck, *, is_faulty: bool) -> str | None:
+    """The error code that a check fails with; None where it passes. `is_faulty`: one of the pod's cards is."""
+    if check.fails_with is not None or not is_faulty:
+        return check.fails_with
+    return FAULT_CODES.get(check.name, _SYSTEM_ERROR)
+
+
+def passed(check: InjectedCheck, duration_s: float, gang_wait_s: float | None, share: float) -> PreflightResult:
+    """A check has passed; `share` from 0 to 1 says by how much its bandwidth is above the threshold."""
+    least = check.threshold_gbps
+    bandwidth = None if least is None else round(least * (1.5 + share), 2)
+    return PreflightResult(
+        outcome="passed",
+        duration_s=duration_s,
+        gang_wait_s=gang_wait_s,
+        bandwidth_gbps=bandwidth,
+        threshold_gbps=least,
+    )
+
+
+def failed(check: InjectedCheck, code: str, duration_s: float, gang_wait_s: float | None) -> PreflightResult:
+    """A check has failed with an error code."""
+    return PreflightResult(
+        outcome="failed",
+        codes=(code,),
+        message=f"The simulated check {check.name} failed with {code}",
+        duration_s=duration_s,
+        gang_wait_s=gang_wait_s,
+        threshold_gbps=check.threshold_gbps,
+    )
+
+
+def gang_timed_out(check: InjectedCheck, waited_s: float) -> PreflightResult:
+    """The gang of a check was not complete in time."""
+    message = f"The gang was not complete after {waited_s:.0f} s; {check.name} was not carried out"
+    return PreflightResult(
+        outcome="gang-timeout", codes=(GANG_CODE,), message=message, duration_s=waited_s, gang_wait_s=waited_s
+    )
+
+
+def exit_code(result: PreflightResult) -> ExitCode:
+    """How the container of a check ends."""
+    return {"passed": ExitCode.PASSED, "gang-timeout": ExitCode.GANG_TIMEOUT}.get(result.outcome, ExitCode.FAILED)
+
+
+def report_of(check: str, result: PreflightResult, pod: str, cards: Iterable[str]) -> NodeHealthReported:
+    """What a check reports of the cards (by UUID) of a pod, which is `<namespace>/<name>`."""
+    devices = tuple(cards)
+    verdicts = [VERDICTS.get(code, _HARMLESS) for code in result.codes]
+    worst = next((one for one in verdicts if one.fatal), _HARMLESS)
+    return NodeHealthReported(
+        monitor=MONITOR,
+        reporter=pod,
+        check=check_container(check),
+        component="GPU",
+        healthy=result.outcome == "passed",
+        fatal=worst.fatal,
+        message=result.message,
+        action=worst.action,
+        codes=result.codes,
+        entities=tuple(HealthEntity(type="GPU_UUID", value=uuid) for uuid in devices),
+        devices=devices,
+    )
