@@ -110,6 +110,56 @@ class Variable(StrEnum):
     """A JSON object with the topology file by instance type."""
     TOPOLOGY_FOLDER = "NCCL_TOPOLOGY_DIR"
     TOPOLOGY_FALLBACK = "NCCL_TOPOLOGY_FALLBACK"
+    """`true`: NCCL finds the topology itself where no file is mapped; `false`: that is an error of configuration."""
+    NOT_RUN = "CHECK_NOT_RUN"
+    """What follows where a check cannot be carried out, for want of a host engine or a program: `NotRun`."""
+    REPORT_TIMEOUT = "REPORT_TIMEOUT"
+    """For how long a check tries to report its result."""
+    TERMINATION_LOG = "TERMINATION_LOG_PATH"
+    """Where the result is written; the default is Kubernetes' own `terminationMessagePath`."""
+
+
+class NotRun(StrEnum):
+    """What a check that could not be carried out makes of its pod. One that ran and cannot report always blocks it.
+
+    `BLOCK` ends with `ExitCode.NOT_REPORTED`, as the command does by default; `CONTINUE`, as injected containers have
+    it, ends with 0 and leaves the outcome `not-reported` in the result and its report.
+    """
+
+    BLOCK = "block"
+    CONTINUE = "continue"
+
+
+class Detail(StrEnum):
+    """The keys of `metadata` in the health report of a check. Every value is text; those that do not apply are absent.
+
+    A report names the cards of its check (`entityType` GPU_UUID). One of a check that says nothing about hardware, with
+    an outcome of `NEUTRAL_OUTCOMES`, names none, is stored only, and is healthy with the outcome as its one error code:
+    so it neither begins nor ends a fault.
+    """
+
+    POD_NAMESPACE = "pod_namespace"
+    POD_NAME = "pod_name"
+    POD_UID = "pod_uid"
+    OUTCOME = "outcome"
+    """`events.preflight.CheckOutcome`."""
+    DURATION_S = "duration_s"
+    """A decimal number of seconds, as every `_s`; bandwidths are decimal GB/s (10^9 bytes)."""
+    GANG = "gang"
+    GANG_SIZE = "gang_size"
+    """How many pods it expects, a whole number."""
+    RANK = "rank"
+    """The pod's place in its gang, from 0."""
+    GANG_WAIT_S = "gang_wait_s"
+    BANDWIDTH = "bandwidth_gbps"
+    THRESHOLD = "threshold_gbps"
+    ERROR = "error"
+    """Of an error of configuration: the variable that is invalid."""
+    TOPOLOGY = "topology_file"
+
+
+NEUTRAL_OUTCOMES: Final = frozenset({"skipped", "not-reported", "config-error"})
+"""Outcomes of `events.preflight.CheckOutcome` that say nothing about hardware."""
 
 
 def gang_config_map(gang: str) -> str:
