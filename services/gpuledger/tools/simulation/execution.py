@@ -110,13 +110,13 @@ class Simulation:
             self._next_beat = self._clock() + timedelta(seconds=self._period_s)
             await self._cluster.beat(self._fleet.nodes.values(), self._period_s)
         await self._carry_out(self._cordons.follow(seen.nodes))
+        await self._carry_out(self.plan.advance(to_s, STEP_HAPPENINGS_MAX))
         for one in seen.pods:
             await self._carry_out(await self._follow(one, _is_demo))
         for one in seen.checked:
             await self._carry_out(await self._follow(one, _is_elsewhere))
         for gangs in seen.gangs:
             self.plan.checking.follow(gangs)
-        await self._carry_out(self.plan.advance(to_s, STEP_HAPPENINGS_MAX))
         await self._pooling.follow(seen.devices)
         await self._carry_out(await self._pooling.release())
         await self._agents.flush()

@@ -6,7 +6,7 @@ from gpuledger.tools.simulation.checks import statuses
 from gpuledger.tools.simulation.checks.course import CheckEnded, CheckHappening, Checking, ChecksPassed, CheckStarted
 from gpuledger.tools.simulation.checks.results import report_of
 from gpuledger.tools.simulation.kubernetes import Cluster
-from gpuledger.tools.simulation.names import workload_of
+from gpuledger.tools.simulation.names import place_of
 
 
 class CheckExecution:
@@ -40,4 +40,4 @@ class CheckExecution:
     async def _report(self, ended: CheckEnded) -> None:
         pod, node, shares = ended.running_pod
         cards = [share.card for share in shares]
-        await self._agents.check_reported(node, report_of(ended.check, ended.result, workload_of(pod.name), cards))
+        await self._agents.check_reported(node, report_of(ended.check, ended.result, place_of(pod.name), cards))

@@ -6,10 +6,11 @@ A check that fails reports error codes as the real one does. A card that is out 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from gpuledger.api.preflight import MONITOR, CheckName, ExitCode, check_container
+from gpuledger.api.preflight import MONITOR, CheckName, Detail, ExitCode, check_container
 from gpuledger.events.health import HealthEntity, NodeHealthReported
 from gpuledger.events.preflight import PreflightResult
 from gpuledger.tools.simulation.checks.pods import InjectedCheck
+from gpuledger.tools.simulation.names import PodPlace
 
 OTHER_SECONDS: Final = 10.0
 SECONDS: Final[Mapping[str, float]] = {
@@ -98,14 +99,14 @@ def exit_code(result: PreflightResult) -> ExitCode:
     return {"passed": ExitCode.PASSED, "gang-timeout": ExitCode.GANG_TIMEOUT}.get(result.outcome, ExitCode.FAILED)
 
 
-def report_of(check: str, result: PreflightResult, pod: str, cards: Iterable[str]) -> NodeHealthReported:
-    """What a check reports of the cards (by UUID) of a pod, which is `<namespace>/<name>`."""
+def report_of(check: str, result: PreflightResult, place: PodPlace, cards: Iterable[str]) -> NodeHealthReported:
+    """What a check reports of the cards (by UUID) of a pod."""
     devices = tuple(cards)
     verdicts = [VERDICTS.get(code, _HARMLESS) for code in result.codes]
     worst = next((one for one in verdicts if one.fatal), _HARMLESS)
     return NodeHealthReported(
         monitor=MONITOR,
-        reporter=pod,
+        reporter="/".join(place),
         check=check_container(check),
         component="GPU",
         healthy=result.outcome == "passed",
@@ -115,4 +116,20 @@ def report_of(check: str, result: PreflightResult, pod: str, cards: Iterable[str
         codes=result.codes,
         entities=tuple(HealthEntity(type="GPU_UUID", value=uuid) for uuid in devices),
         devices=devices,
+        metadata=_details(result, place),
     )
+
+
+def _details(result: PreflightResult, place: PodPlace) -> dict[str, str]:
+    numbers = {
+        Detail.DURATION_S: result.duration_s,
+        Detail.GANG_WAIT_S: result.gang_wait_s,
+        Detail.BANDWIDTH: result.bandwidth_gbps,
+        Detail.THRESHOLD: result.threshold_gbps,
+    }
+    return {
+        Detail.POD_NAMESPACE: place.namespace,
+        Detail.POD_NAME: place.name,
+        Detail.OUTCOME: result.outcome,
+        **{key: f"{value:g}" for key, value in numbers.items() if value is not None},
+    }
