@@ -20,6 +20,11 @@ CI_PARTITIONED := $(addprefix tests/integration/,test_followed_log.py test_runne
 	test_hostile_tail.py test_agent_away.py)
 # mmdebstrap, buildah and umoci build the image; the others run it in tests.
 IMAGE_TOOLS := mmdebstrap buildah umoci iproute2 util-linux mount containerd runc
+# PyTorch's CPU build, which only tests of preflight checks need. It stands beside .venv, because uv removes from there
+# what it has not installed, and is on the path of its Python.
+TORCH ?= torch==2.13.0+cpu
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+TORCH_DIR := .torch
 PROTOS := schemas/gpuledger/schemas/proto
 KUBELET := services/gpuledger/agent/kubelet
 REPORTS := services/gpuledger/healthreports
@@ -28,7 +33,7 @@ REPORTS := services/gpuledger/healthreports
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo image image-tools test test-long test-partitions check fmt lint bench vectors test-faults schemas protos recordings clean
+.PHONY: help install torch demo image image-tools test test-long test-partitions check fmt lint bench vectors test-faults schemas protos recordings clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +48,12 @@ $(UV):
 $(STAMP): pyproject.toml uv.lock | $(UV)
 	$(UV) sync --quiet --frozen --all-groups
 	@touch $@
+
+torch: $(STAMP) ## Install PyTorch's CPU build beside .venv, for the tests of preflight checks that measure with it
+	@test -d $(TORCH_DIR)/torch || $(VENV)/bin/python -m pip install --quiet --target $(TORCH_DIR) '$(TORCH)' || \
+		$(VENV)/bin/python -m pip install --quiet --target $(TORCH_DIR) --index-url $(TORCH_INDEX) '$(TORCH)'
+	@$(VENV)/bin/python -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("purelib"), "gpuledger-torch.pth")\
+		.write_text(str(pathlib.Path("$(TORCH_DIR)").absolute()))'
 
 demo: $(STAMP) ## Import a fleet's history, query it, verify the tables (under two minutes)
 	$(RUN) gpuledger demo
@@ -104,4 +115,4 @@ test-faults: $(STAMP) ## Tell 1,000 stories of faults, and kill everything at ra
 	$(RUN) pytest -q -m faults -s --timeout=3600
 
 clean: ## Remove build results
-	rm -rf $(VENV) dist build .demo
+	rm -rf $(VENV) $(TORCH_DIR) dist build .demo

@@ -22,13 +22,14 @@ if __name__ == "__main__":
 
 from bench.processes import percentile_ms, process
 from bench.report import Figure
-from gpuledger.edge.admission.certificates.authority import authority_at, serving_at
-from gpuledger.edge.admission.certificates.rotation import ServedCertificate
-from gpuledger.edge.admission.certificates.webhook_configuration import MUTATE_PATH, VALIDATE_PATH
+from gpuledger.edge.admission.metrics import EXPIRES
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.serving.review import ALLOWED, AdmissionRequest, AdmissionResponse
-from gpuledger.edge.admission.serving.server import WebhookServer
+from gpuledger.edge.admission.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.edge.admission.webhook_configuration import MUTATE_PATH, VALIDATE_PATH
+from gpuledger.edge.webhooks.certificates.authority import authority_at, serving_at
+from gpuledger.edge.webhooks.certificates.rotation import ServedCertificate
+from gpuledger.edge.webhooks.serving.review import ALLOWED, AdmissionRequest, AdmissionResponse
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.garbage import short_walks
 from gpuledger.runtime.telemetry import configure_logging
@@ -119,7 +120,7 @@ async def _serve(pools: int) -> None:
     """Serve until killed, and say where."""
     now = system_clock()
     authority = authority_at(None, now)
-    certificates = ServedCertificate()
+    certificates = ServedCertificate(EXPIRES)
     certificates.show(serving_at(None, authority, (HOST,), now))
     server = WebhookServer(_deciding(pools) if pools else lambda _: ALLOWED, AdmissionSettings(listen=f"{HOST}:0"))
     async with server.serving(certificates.context) as url:

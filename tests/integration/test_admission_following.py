@@ -9,8 +9,8 @@ import pytest
 
 from gpuledger.edge.admission.rules.access import BREAK_GLASS
 from gpuledger.edge.admission.service import AdmissionService
-from gpuledger.edge.admission.serving.review import DELETE, AdmissionResponse, Requester
 from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.edge.webhooks.serving.review import DELETE, AdmissionResponse, Requester
 from gpuledger.events.device import DeviceBreakGlassUsed
 from gpuledger.events.envelope import decode
 from gpuledger.events.position import number_of

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from prometheus_client import REGISTRY
 
-from gpuledger.edge.admission.serving.server import WebhookServer
+from gpuledger.edge.admission.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.runtime.telemetry_http import parse_address
 from support.waiting import eventually

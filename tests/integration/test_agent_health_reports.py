@@ -1,6 +1,7 @@
 """Health monitors report to a real agent's process, which is killed, and the ledger has each report once."""
 
 import asyncio
+import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.agent.settings import HEALTH_NAMESPACES, HEALTH_SOCKET, POD_LOGS
+from gpuledger.agent.settings import CONTAINER_LOGS, HEALTH_NAMESPACES, HEALTH_SOCKET, POD_LOGS, PREFLIGHT_NAMESPACES
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.node import NodeDevicesObserved
 from gpuledger.local.servers.nats import NatsServer
@@ -22,6 +23,7 @@ from support.pod_cgroups import hierarchy, pod_cgroup
 
 OK = Answer("OK")
 POD_UID = "5f3a3c0e-6b0a-4d5e-9f6a-0a1b2c3d4e5f"
+CHECK, MAIN = "c" * 64, "d" * 64
 KILLS = 3
 REPORTS = 30
 
@@ -107,15 +109,15 @@ async def test_an_agents_rights_in_the_ledger_suffice(layout: str) -> None:
             await place.nothing_is_lost()
 
 
-async def answer_of_pod(place: Place) -> str:
-    """What a process in the cgroup of a pod has as its answer."""
+async def answer_of_pod(place: Place, fields: dict[str, Any] | None = None, container: str = "container") -> str:
+    """What a process in the cgroup of a container of a pod has as its answer to a report."""
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", "support.health_monitor", str(place.root / "health.sock"))
-    with pod_cgroup(POD_UID) as members:
+    with pod_cgroup(POD_UID, container) as members:
         process = await asyncio.create_subprocess_exec(*command, cwd=TESTS, stdin=pipe, stdout=pipe)
         members.write_text(str(process.pid))
         async with asyncio.timeout(DEADLINE_S):
-            output, _ = await process.communicate(b"now\n")
+            output, _ = await process.communicate(json.dumps(fields or {}).encode() + b"\n")
         return output.decode()
 
 
@@ -133,3 +135,23 @@ async def test_the_kernel_says_which_pod_reports(fresh_nats: NatsServer) -> None
         assert (await answer_of_pod(place)).strip() == "OK"
         (data,) = await place.recorded_at_least(1, NodeHealthReported)
         assert data.reporter == "monitoring/fans-x7v2p"
+
+
+@pytest.mark.skipif(hierarchy() is None, reason="this machine lets us make no cgroups")
+async def test_the_kernel_says_which_container_of_a_tenants_pod_reports(fresh_nats: NatsServer) -> None:
+    async with reporting(fresh_nats) as place:
+        pods, links = place.root / "pods", place.root / "containers"
+        (pods / f"team-a_train-0_{POD_UID}").mkdir(parents=True)
+        links.mkdir()
+        for container, name in ((CHECK, "preflight-dcgm-diag"), (MAIN, "main")):
+            (links / f"train-0_team-a_{name}-{container}.log").symlink_to(pods / "nowhere")
+        place.agent.environ |= {POD_LOGS: str(pods), CONTAINER_LOGS: str(links), PREFLIGHT_NAMESPACES: "team-a"}
+        await place.agent.start()
+        await place.recorded_at_least(1, NodeDevicesObserved)
+        card = {"entityType": "GPU_UUID", "entityValue": place.agent.cards()[0]}
+        result = {"agent": "gpuledger-preflight", "checkName": "preflight-dcgm-diag", "entitiesImpacted": [card]}
+        assert (await answer_of_pod(place, result, CHECK)).strip() == "OK"
+        words = "PERMISSION_DENIED The container main of the pod team-a/train-0 may not report"
+        assert (await answer_of_pod(place, result, MAIN)).startswith(words)
+        (data,) = await place.recorded_at_least(1, NodeHealthReported)
+        assert (data.reporter, data.devices) == ("team-a/train-0", (card["entityValue"],))

@@ -1,10 +1,9 @@
 """Health monitors report to the gateway with a real client of gRPC, over its socket; the agent's disk is real."""
 
 import asyncio
-import os
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,111 +11,27 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from gpuledger.agent.board import Board
-from gpuledger.agent.gateway.decide import DENIED
-from gpuledger.agent.gateway.part import HealthGateway
-from gpuledger.agent.gateway.relay import CONNECTIONS_PER_PEER_MAX
-from gpuledger.agent.gateway.service import ReportCounts
+from gpuledger.agent.gateway.decide import (
+    CONNECTIONS_PER_PEER_MAX,
+    DENIED,
+)
 from gpuledger.agent.gateway.stored import STATE_KEY
-from gpuledger.agent.hardware.api import CardFacts, Survey
-from gpuledger.agent.outbox.bounds import DEFAULT_SIZES, Sizes
+from gpuledger.agent.outbox.bounds import Sizes
 from gpuledger.agent.outbox.entry import QueueBounds
-from gpuledger.agent.outbox.outbox import CHECK_PERIOD_S, Outbox, open_outbox
 from gpuledger.agent.outbox.store import DISK_RETRY_S
 from gpuledger.agent.part import AgentFact
-from gpuledger.agent.settings import HealthSettings
 from gpuledger.events.device import DeviceFailed
-from gpuledger.events.health import NodeHealthReported
 from gpuledger.healthreports.coalescing import REPEAT_WINDOW_S
 from gpuledger.healthreports.healthevents_pb2 import HealthEvents
-from gpuledger.runtime.tasks import end
 from support.health_monitor import Answer, Monitor, a_monitor
-from support.kubelet_parts import hasty
+from support.health_node import Node
 from support.ledgers import DEADLINE_S
 from support.nvsentinel import real_requests
-from support.outbox import NODE, NOON, Disk, Log, Time, Waits
+from support.outbox import NODE, NOON
 from support.servers import short_directory
 from support.waiting import eventually
 
-UID = "5f3a3c0e-6b0a-4d5e-9f6a-0a1b2c3d4e5f"
-CARD = CardFacts("0000:17:00.0", "10de", "2330", uuid="GPU-17")
 OK = Answer("OK")
-
-
-class Node:
-    """A node with a gateway, whose clock stands still; the gateway runs while `running` is open."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.sizes = DEFAULT_SIZES
-        self.socket = root / "health.sock"
-        self.namespaces = frozenset({"gpu-system"})
-        self.time, self.log, self.disk, self.board = Time(), Log(), Disk(root / "state"), Board()
-        self.waits = Waits(self.time, CHECK_PERIOD_S)
-        self.counts = ReportCounts()
-        self.board.put(survey=Survey((CARD,)))
-        self.is_of_pod(None)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[HealthGateway]:
-        async with self._outbox() as outbox:
-            settings = HealthSettings(self.socket, self.namespaces, self.root / "pods")
-            clocks: dict[str, Any] = {"clock": self.time.clock, "monotonic": self.time.monotonic, "sleep": hasty}
-            part = HealthGateway(NODE, self.board, outbox, settings, self.counts, **clocks, proc=self.root / "proc")
-            serving = asyncio.create_task(part.run(outbox.record))
-            publishing = asyncio.create_task(outbox.run(self.log.connect))
-            try:
-                await eventually(lambda: _true(part.alive_at is not None))
-                yield part
-            finally:
-                await end([serving])
-                if not self.log.away:
-                    await outbox.drained()
-                await end([publishing])
-
-    @asynccontextmanager
-    async def monitored(self) -> AsyncIterator[Monitor]:
-        """A monitor of a gateway that runs."""
-        async with self.running(), a_monitor(self.socket) as monitor:
-            yield monitor
-
-    def _outbox(self) -> AbstractAsyncContextManager[Outbox]:
-        return open_outbox(
-            self.disk.folder,
-            NODE,
-            version="1.0",
-            hardware="simulated",
-            sizes=self.sizes,
-            clock=self.time.clock,
-            monotonic=self.time.monotonic,
-            sleep=self.waits,
-            open_spool=self.disk.open,
-        )
-
-    def is_of_pod(self, namespace: str | None) -> None:
-        """This process belongs to a pod of the namespace, or to none."""
-        process = self.root / "proc" / str(os.getpid())
-        process.mkdir(parents=True, exist_ok=True)
-        (process / "stat").write_text(f"1 (a) S {' '.join(map(str, range(1, 40)))}")
-        (process / "cgroup").write_text(f"0::/kubepods/pod{UID}/9\n" if namespace else "0::/\n")
-        (self.root / "pods" / f"{namespace}_monitor-x_{UID}").mkdir(parents=True, exist_ok=True)
-
-    async def reported(self, count: int) -> list[NodeHealthReported]:
-        """What the ledger has of reports, once it has so many events of them."""
-
-        await eventually(lambda: _true(len(self._reports()) >= count))
-        assert len(self._reports()) == count
-        return self._reports()
-
-    def _reports(self) -> list[NodeHealthReported]:
-        return [event.data for event in self.log.events() if isinstance(event.data, NodeHealthReported)]
-
-    def sums(self) -> dict[str, int]:
-        """How many reports of each message the ledger has."""
-        sums: dict[str, int] = {}
-        for data in self._reports():
-            sums[data.message] = sums.get(data.message, 0) + data.count
-        return sums
 
 
 async def _true(value: bool) -> bool:
@@ -181,12 +96,12 @@ async def test_a_pod_of_a_trusted_namespace_is_named(node: Node) -> None:
 
 
 async def test_a_tenants_pod_may_report_nothing(node: Node) -> None:
-    node.is_of_pod("team-a")
+    node.is_of_pod("team-b")
     async with node.monitored() as monitor:
         status, message = await monitor.report({})
     assert (status, message.partition(":")[0]) == (
         "PERMISSION_DENIED",
-        "The pod team-a/monitor-x may not report health",
+        "The pod team-b/monitor-x may not report health",
     )
     await node.reported(0)
     assert node.counts.by_result["denied"] == 1
@@ -306,7 +221,7 @@ async def test_connections_are_bounded(node: Node) -> None:
         assert len(part._relay.peers) == CONNECTIONS_PER_PEER_MAX
         await stack.aclose()
         await eventually(lambda: _true(not part._relay.peers))
-        assert not part._relay._per_peer
+        assert not part._relay._per_holder
 
 
 async def test_those_that_may_report_nothing_share_their_connections(node: Node) -> None:
@@ -317,7 +232,7 @@ async def test_those_that_may_report_nothing_share_their_connections(node: Node)
         node.is_of_pod("gpu-system")
         monitor = await stack.enter_async_context(a_monitor(node.socket))
         assert await monitor.report({}) == OK
-        assert part._relay._per_peer[DENIED] == CONNECTIONS_PER_PEER_MAX
+        assert part._relay._per_holder[DENIED] == CONNECTIONS_PER_PEER_MAX
 
 
 async def test_a_socket_that_is_gone_is_made_anew(node: Node) -> None:

@@ -26,6 +26,7 @@ from support.waiting import eventually
 RECORDED = {
     Role.SERVICES: tuple(f"ledger.svc.{kind}" for kind in SERVICE_KINDS),
     Role.GATEWAY: (f"ledger.svc.{SourceKind.GATEWAYS}",),
+    Role.PREFLIGHT: (f"ledger.svc.{SourceKind.PREFLIGHT}",),
     Role.READER: (),
     Role.IMPORTER: ("ledger.svc.import",),
     Role.SKIPPER: (f"ledger.svc.{SourceKind.OPERATORS}",),

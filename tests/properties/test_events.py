@@ -4,6 +4,7 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
+from uuid import RFC_4122, UUID, uuid5
 
 import orjson
 from hypothesis import example, given
@@ -15,6 +16,7 @@ from gpuledger.events.ids import derived_id, imported_id
 from gpuledger.events.payload import BIGINT_MAX
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.subjects import escape, origin_of, parse_subject, unescape
+from gpuledger.runtime.clock import random_id
 
 ATTRIBUTES = (
     "specversion",
@@ -127,6 +129,21 @@ def test_an_event_with_anything_in_its_attributes_is_an_event_or_an_event_error(
 def test_the_same_cause_gives_the_same_id(causation_id: str, event_type: str, subject: str) -> None:
     assert derived_id(causation_id, event_type, subject) == derived_id(causation_id, event_type, subject)
     assert derived_id(causation_id, event_type, subject) != derived_id(causation_id, event_type, subject + "'")
+
+
+@given(names, names, names, st.integers(1, 10**9))
+def test_ids_are_uuids_of_version_5(causation_id: str, event_type: str, subject: str, line: int) -> None:
+    """Recorded logs have the ids that the standard library made of the same names."""
+    derived = uuid5(UUID("5a3f7f0e-6d0c-5c1e-9f57-6f1d1c2b7a10"), f"{causation_id}\n{event_type}\n{subject}")
+    assert derived_id(causation_id, event_type, subject) == str(derived)
+    imported = uuid5(UUID("8c1b0f3a-2b5e-5d47-8d0e-3f6a9b4c2e21"), f"{causation_id}\n{line}\n{subject}")
+    assert imported_id(causation_id, line, subject) == str(imported)
+
+
+def test_ids_that_are_drawn_are_uuids_of_version_4() -> None:
+    drawn = {random_id() for _ in range(100)}
+    assert len(drawn) == 100
+    assert all(str(UUID(one)) == one and (UUID(one).version, UUID(one).variant) == (4, RFC_4122) for one in drawn)
 
 
 @given(names, st.integers(1, 10**9), names)

@@ -156,7 +156,7 @@ def test_a_build_that_does_not_know_the_rule_stops_before_it_meets_a_shared_subj
     log = in_form([gone], [True])
     monkeypatch.setattr(enforced, "RULE_VERSIONS", older)
     fold = Fold(PoolsProjection(), 1)
-    with pytest.raises(BadEventError, match="does not know version 1 of the rule 'shared-subjects'"):
+    with pytest.raises(BadEventError, match=f"does not know version {NEWEST} of the rule 'shared-subjects'"):
         fold.apply_all(log)
     assert fold.sequence == log[0].sequence
 

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
-from gpuledger.edge.admission.serving.review import CREATE, AdmissionRequest, Object, Requester
+from gpuledger.edge.webhooks.serving.review import CREATE, AdmissionRequest, Object, Requester
 from gpuledger.events.device import (
     DeviceAssignmentChanged,
     DeviceDetected,

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from gpuledger.api.kinds import DEPLOYMENTS, NAMESPACES, Resource
-from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING, configurations
-from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
-from gpuledger.edge.admission.settings import SERVICE, AdmissionSettings, WebhookAddress
+from gpuledger.edge.admission.settings import SERVICE, AdmissionSettings
+from gpuledger.edge.admission.webhook_configuration import NAME as WEBHOOKS
+from gpuledger.edge.admission.webhook_configuration import configurations
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.webhooks.configuration import MUTATING, VALIDATING
+from gpuledger.edge.webhooks.settings import WebhookAddress
 from gpuledger.runtime.settings import ADMISSION_LISTEN
 from support.chart import CHART, NAME, NAMESPACE, RELEASE, HelmResult, Object, helm
 from support.kube_accounts import ADMIN, THIS_TREE, AccountServer, Image, Kubelet, Permission, config_file
@@ -54,7 +56,7 @@ class Cluster:
     async def have_webhooks(self) -> None:
         """The configurations are there, as the services apply them."""
         settings = AdmissionSettings(namespace=NAMESPACE)
-        for resource, configuration in configurations(settings, WebhookAddress(), b"", "token"):
+        for resource, configuration in configurations(settings, WebhookAddress(SERVICE), b"", "token"):
             await self.client.apply(resource, configuration)
 
     async def webhooks(self) -> list[Object]:

@@ -1,9 +1,11 @@
 """A health monitor: a client of NVSentinel's `PlatformConnector` on a unix socket.
 
-As a program it waits for a line, sends one report to the socket that its argument names, and prints the answer.
+As a program it waits for a line, sends one report to the socket that its argument names, with the fields in the line
+as JSON, and prints the answer.
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -88,11 +90,10 @@ async def a_monitor(address: Path | str) -> AsyncIterator[Monitor]:
         yield Monitor(channel)
 
 
-async def _report_once(path: Path) -> None:
+async def _report_once(path: Path, fields: dict[str, Any]) -> None:
     async with a_monitor(path) as monitor:
-        print(*await monitor.report({}))
+        print(*await monitor.report(fields))
 
 
 if __name__ == "__main__":
-    sys.stdin.readline()
-    asyncio.run(_report_once(Path(sys.argv[1])))
+    asyncio.run(_report_once(Path(sys.argv[1]), json.loads(sys.stdin.readline())))

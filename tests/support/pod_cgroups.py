@@ -27,11 +27,11 @@ def hierarchy() -> Path | None:
 
 
 @contextmanager
-def pod_cgroup(uid: str) -> Iterator[Path]:
+def pod_cgroup(uid: str, container: str = "container") -> Iterator[Path]:
     """The file that moves a process into a container of a pod, by its number; empty again at the end."""
     top = hierarchy()
     assert top is not None, "skip the test without a hierarchy"
-    folders = [top / ROOT, top / ROOT / f"pod{uid}", top / ROOT / f"pod{uid}" / "container"]
+    folders = [top / ROOT, top / ROOT / f"pod{uid}", top / ROOT / f"pod{uid}" / container]
     for folder in folders:
         folder.mkdir()
     try:

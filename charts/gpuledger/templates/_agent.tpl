@@ -103,6 +103,13 @@ nodeAffinity:
 {{- if (.Values.agent.healthMonitors | default dict).enabled }}true{{ end }}
 {{- end }}
 
+{{/* The namespaces whose pods get preflight checks, separated by commas; nothing where there are no checks. */}}
+{{- define "gpuledger.preflightNamespaces" -}}
+{{- with .Values.preflight }}
+{{- if .enabled }}{{ .namespaces | default list | uniq | join "," }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{/*
 The runtime lets a container partition cards (NVIDIA_MIG_*) only with SYS_ADMIN, and does not start one that requests
 it without.
@@ -161,6 +168,12 @@ it without.
   value: {{ prepend $agent.healthMonitors.namespaces .Release.Namespace | uniq | join "," | quote }}
 - name: GPULEDGER_POD_LOGS
   value: {{ $agent.healthMonitors.podLogsDirectory | quote }}
+{{- with include "gpuledger.preflightNamespaces" . }}
+- name: GPULEDGER_PREFLIGHT_NAMESPACES
+  value: {{ . | quote }}
+- name: GPULEDGER_CONTAINER_LOGS
+  value: {{ $agent.healthMonitors.containerLogsDirectory | quote }}
+{{- end }}
 {{- end }}
 {{- with $agent.extraEnv }}
 {{ toYaml . }}
@@ -253,6 +266,11 @@ readinessProbe:
 - name: pod-logs
   mountPath: {{ $agent.healthMonitors.podLogsDirectory }}
   readOnly: true
+{{- if include "gpuledger.preflightNamespaces" . }}
+- name: container-logs
+  mountPath: {{ $agent.healthMonitors.containerLogsDirectory }}
+  readOnly: true
+{{- end }}
 {{- end }}
 {{- if ne $agent.allocate "env" }}
 {{- range $number, $directory := $agent.cdi.directories }}
@@ -303,6 +321,10 @@ readinessProbe:
   hostPath: {path: {{ $agent.healthMonitors.directory }}, type: DirectoryOrCreate}
 - name: pod-logs
   hostPath: {path: {{ $agent.healthMonitors.podLogsDirectory }}, type: DirectoryOrCreate}
+{{- if include "gpuledger.preflightNamespaces" . }}
+- name: container-logs
+  hostPath: {path: {{ $agent.healthMonitors.containerLogsDirectory }}, type: DirectoryOrCreate}
+{{- end }}
 {{- end }}
 {{- if ne $agent.allocate "env" }}
 {{- range $number, $directory := $agent.cdi.directories }}

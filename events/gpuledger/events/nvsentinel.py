@@ -10,6 +10,7 @@ from typing import Final
 from gpuledger.events.health import Strategy
 from gpuledger.events.recommended_action import (
     CONTACT_SUPPORT,
+    EXTENDED_DIAGNOSTICS,
     NO_ACTION,
     RESET,
     RESTART_MACHINE,
@@ -55,7 +56,7 @@ ACTION_NUMBERS: Final[Mapping[str, int]] = {
     RESTART_VIRTUAL_MACHINE: 15,
     RESTART_MACHINE: 24,
     "REPLACE_VM": 25,
-    "RUN_DCGMEUD": 26,
+    EXTENDED_DIAGNOSTICS: 26,
     "CUSTOM": 27,
     "REMEDIATE": 28,
     "UNKNOWN": 99,

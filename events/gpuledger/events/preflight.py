@@ -56,8 +56,9 @@ class PreflightCheck(Payload):
 class PodPreflightObserved(Payload):
     """A pod with injected checks, in their order, and its gang. Replaces the previous event.
 
-    `gang` and `gang_source` are what the webhook found (`api.preflight`); None: it belongs to none. `done` says that no
-    check will run any more: all have passed, or the pod has ended.
+    `gang`, `gang_source` and `gang_size` are what the webhook found (`api.preflight`); None: it belongs to no gang, or
+    the pod does not say how many pods it has. `done` says that no check will run any more: all have passed, or the pod
+    has ended.
     """
 
     uid: Name
@@ -65,6 +66,7 @@ class PodPreflightObserved(Payload):
     ip: Name | None = None
     gang: Name | None = None
     gang_source: Name | None = None
+    gang_size: Annotated[int, Field(ge=1, le=PEERS_MAX)] | None = None
     checks: Annotated[tuple[PreflightCheck, ...], Field(max_length=CHECKS_MAX)] = ()
     done: bool = False
 

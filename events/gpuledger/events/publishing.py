@@ -52,10 +52,16 @@ class Rule(StrEnum):
     """Names that come and go without end share a subject: `SHARED_SINCE` lists their aggregates.
 
     Every source may record an event under either form of its subject from here on, and before under the named one only.
+    Version 2 has gangs.
     """
 
 
-RULE_VERSIONS: Final[Mapping[str, int]] = {**dict.fromkeys(Rule, 1), Rule.EPOCH_ENDS: 2, Rule.DEVICE_REPORTS: 4}
+RULE_VERSIONS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(Rule, 1),
+    Rule.EPOCH_ENDS: 2,
+    Rule.DEVICE_REPORTS: 4,
+    Rule.SHARED_SUBJECTS: 2,
+}
 """The newest version of each rule that this build enforces."""
 
 
@@ -189,7 +195,11 @@ BY_OWN_SERVICES = PublishRule(
 
 BY_IMPORTERS = PublishRule((SourceKind.IMPORTERS,), Authority.EDGE)
 
-_ORIGINS = {"import": SourceKind.IMPORTERS}
+_ORIGINS: Final[Mapping[str, SourceKind]] = {
+    "import": SourceKind.IMPORTERS,
+    **{kind.value: kind for kind in SourceKind if kind not in (SourceKind.AGENTS, SourceKind.IMPORTERS)},
+}
+"""The kinds of the services, by the name in the source."""
 
 
 def source_kind(source: str) -> SourceKind | None:
@@ -199,11 +209,7 @@ def source_kind(source: str) -> SourceKind | None:
         SubjectError: the source has none of the known shapes.
     """
     kind, name = origin_of(source)
-    if kind == NODE:
-        return SourceKind.AGENTS
-    if name in _ORIGINS:
-        return _ORIGINS[name]
-    return SourceKind(name) if name in set(SourceKind) - {SourceKind.AGENTS, SourceKind.IMPORTERS} else None
+    return SourceKind.AGENTS if kind == NODE else _ORIGINS.get(name)
 
 
 def is_agent_of(source: str, node: str) -> bool:

@@ -39,9 +39,10 @@ SERVICE = "svc"
 SHARED: Final = "~"
 """The id token that all names of an aggregate share; `escape` gives it for none of them."""
 
-SHARED_SINCE: Final[Mapping[str, int]] = dict.fromkeys(
-    ("allocation", "claim", "namespace", "pod", "slice", "taint-rule", "workload"), 1
-)
+SHARED_SINCE: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("allocation", "claim", "namespace", "pod", "slice", "taint-rule", "workload"), 1),
+    "gang": 2,
+}
 """The aggregates whose names come and go without end, and the version of `Rule.SHARED_SUBJECTS` that lets them share.
 
 Whatever is enforced, an aggregate is never taken out, and one that is added gets the next version of the rule.

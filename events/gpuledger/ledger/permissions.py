@@ -86,6 +86,9 @@ class Role(StrEnum):
     GATEWAY = "gateway"
     """`gpuledger health-gateway`: records the reports of health monitors, and reads."""
 
+    PREFLIGHT = "preflight"
+    """`gpuledger serve preflight`: records what becomes of gangs, and reads."""
+
     READER = "reader"
     """A person who reads: `get`, `log tail`, `verify`."""
 
@@ -244,6 +247,7 @@ _CHANGE_STREAMS: Final = (*(f"{API}.STREAM.{change}.*" for change in STREAM_CHAN
 _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.SERVICES: (*_written(*SERVICE_KINDS), _PUT_IN_ORDER),
     Role.GATEWAY: _written(SourceKind.GATEWAYS),
+    Role.PREFLIGHT: _written(SourceKind.PREFLIGHT),
     Role.READER: (),
     Role.IMPORTER: _written("import"),
     Role.SKIPPER: _written(SourceKind.OPERATORS),

@@ -32,6 +32,8 @@ XID_CLASSES: Final = "GPULEDGER_XID_CLASSES"
 HEALTH_SOCKET: Final = "GPULEDGER_HEALTH_SOCKET"
 HEALTH_NAMESPACES: Final = "GPULEDGER_HEALTH_NAMESPACES"
 POD_LOGS: Final = "GPULEDGER_POD_LOGS"
+CONTAINER_LOGS: Final = "GPULEDGER_CONTAINER_LOGS"
+PREFLIGHT_NAMESPACES: Final = "GPULEDGER_PREFLIGHT_NAMESPACES"
 SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
 SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
 
@@ -44,6 +46,7 @@ DEFAULT_KUBELET_DIR: Final = "/var/lib/kubelet"
 DEFAULT_CDI_KIND: Final = "nvidia.com/gpu"
 DEFAULT_CDI_DIRS: Final = "/etc/cdi:/var/run/cdi"
 DEFAULT_POD_LOGS: Final = "/var/log/pods"
+DEFAULT_CONTAINER_LOGS: Final = "/var/log/containers"
 DEFAULT_SPOOL_EVENTS: Final = 100_000
 DEFAULT_SPOOL_MIB: Final = 128
 
@@ -76,12 +79,15 @@ class KubeletSettings:
 class HealthSettings:
     """The socket for health monitors (None: there is none), and the namespaces whose pods may report.
 
-    `pod_logs` is the kubelet's folder, whose entries name the pods of the node.
+    In `preflight_namespaces` the checks may that gpuledger adds to pods. `pod_logs` and `container_logs` are the
+    kubelet's folders, whose entries name the pods of the node, and their containers.
     """
 
     socket: Path | None = None
     namespaces: frozenset[str] = frozenset()
     pod_logs: Path = Path(DEFAULT_POD_LOGS)
+    container_logs: Path = Path(DEFAULT_CONTAINER_LOGS)
+    preflight_namespaces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +196,17 @@ def _kubelet(environ: Mapping[str, str]) -> KubeletSettings:
 
 def _health(environ: Mapping[str, str]) -> HealthSettings:
     path = environ.get(HEALTH_SOCKET)
-    names = [name.strip() for name in environ.get(HEALTH_NAMESPACES, "").split(",")]
     return HealthSettings(
         Path(path).absolute() if path else None,
-        frozenset(filter(None, names)),
+        _names(environ, HEALTH_NAMESPACES),
         Path(environ.get(POD_LOGS) or DEFAULT_POD_LOGS),
+        Path(environ.get(CONTAINER_LOGS) or DEFAULT_CONTAINER_LOGS),
+        _names(environ, PREFLIGHT_NAMESPACES),
     )
+
+
+def _names(environ: Mapping[str, str], variable: str) -> frozenset[str]:
+    return frozenset(filter(None, (name.strip() for name in environ.get(variable, "").split(","))))
 
 
 def _spool(environ: Mapping[str, str]) -> SpoolSettings:

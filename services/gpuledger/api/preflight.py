@@ -53,6 +53,9 @@ ANNOTATION_GANG: Final = "gpuledger.io/preflight-gang"
 ANNOTATION_GANG_SOURCE: Final = "gpuledger.io/preflight-gang-source"
 """On the same pods: how it was found, such as `scheduling-group/NAME`; who coordinates looks its size up there."""
 
+ANNOTATION_GANG_SIZE: Final = "gpuledger.io/preflight-gang-size"
+"""On the same pods, where they say themselves how many pods their gang has: that number."""
+
 ANNOTATION_CHECKS: Final = "gpuledger.io/preflight-checks"
 """On pods, by their owners: the checks to run of those that are configured, separated by commas; empty: none."""
 
@@ -135,7 +138,8 @@ class Detail(StrEnum):
 
     A report names the cards of its check (`entityType` GPU_UUID). One of a check that says nothing about hardware, with
     an outcome of `NEUTRAL_OUTCOMES`, names none, is stored only, and is healthy with the outcome as its one error code:
-    so it neither begins nor ends a fault.
+    so it neither begins nor ends a fault. The first event of a request has all of them; further ones, about other cards
+    of the same result, only name the pod.
     """
 
     POD_NAMESPACE = "pod_namespace"

@@ -146,3 +146,4 @@ class EventReason(StrEnum):
     MISCONFIGURED = "Misconfigured"
     STATUS_RESTORED = "GPUStatusRestored"
     FIELD_CONFLICT = "GPUFieldConflict"
+    PREFLIGHT_CHECK_FAILED = "PreflightCheckFailed"

@@ -17,16 +17,17 @@ from gpuledger.events.publishing import SourceKind
 from gpuledger.ledger.api import Ledger, Outgoing
 from gpuledger.ledger.errors import EventRefusedError, LedgerUnavailableError, PublishError
 from gpuledger.ledger.own import publish_own
+from gpuledger.projection.subject_form import SubjectForm
 from gpuledger.runtime.backoff import Backoff, Jitter, Retries
 from gpuledger.runtime.clock import Clock, NewId, random_id
 
 
 class RecordedIntent(Protocol):
-    """An intent about a node."""
+    """An intent about a node, or whatever else an outcome follows from."""
 
     @property
     def node(self) -> str:
-        """The node."""
+        """What the outcome is about: the node of an intent."""
 
     @property
     def intent(self) -> str:
@@ -56,6 +57,7 @@ class OutcomeRecorder:
         self._service = service
         self._log = structlog.get_logger(f"gpuledger.{service}")
         self._ledger = ledger
+        self._form = SubjectForm(ledger)
         self._clock = clock
         self._retries = Retries(backoff, jitter)
         self._new_id = new_id
@@ -103,6 +105,7 @@ class OutcomeRecorder:
     async def _publish(self, messages: list[Outgoing]) -> None:
         while True:
             try:
+                messages = await self._form.of(messages)
                 await publish_own(self._ledger, messages)
             except EventRefusedError:
                 raise

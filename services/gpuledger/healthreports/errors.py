@@ -6,6 +6,7 @@ HealthReportError
 ├── ReportDeniedError       the reporter may not report that
 ├── SpoolFullError          there is no room, until the ledger takes what waits
 ├── RateExceededError       the reporter sends more than its share
+├── CheckUnconfirmedError   nobody can tell yet whether a preflight check reports
 └── NotDurableError         nothing can be acknowledged at the moment
 """
 
@@ -32,6 +33,10 @@ class SpoolFullError(HealthReportError):
 
 class RateExceededError(HealthReportError):
     """The reporter sends more than its share."""
+
+
+class CheckUnconfirmedError(HealthReportError):
+    """Nobody can tell yet whether a preflight check of the pod reports; to send the report again does no harm."""
 
 
 class NotDurableError(HealthReportError):

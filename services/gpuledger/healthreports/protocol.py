@@ -13,6 +13,7 @@ from google.protobuf.empty_pb2 import Empty
 
 from gpuledger.healthreports.coalescing import ReportResult
 from gpuledger.healthreports.errors import (
+    CheckUnconfirmedError,
     HealthReportError,
     InvalidReportError,
     NotDurableError,
@@ -32,15 +33,16 @@ REFUSALS: Final[Mapping[type[HealthReportError], tuple[str, grpc.StatusCode]]] =
     ReportDeniedError: ("denied", grpc.StatusCode.PERMISSION_DENIED),
     SpoolFullError: ("spool-full", grpc.StatusCode.UNAVAILABLE),
     RateExceededError: ("rate", grpc.StatusCode.RESOURCE_EXHAUSTED),
+    CheckUnconfirmedError: ("unconfirmed", grpc.StatusCode.UNAVAILABLE),
     NotDurableError: ("not-durable", grpc.StatusCode.UNAVAILABLE),
 }
 """How a refusal is counted and answered.
 
 NVSentinel's monitors send again what was `UNAVAILABLE`. On a socket they give up what was `RESOURCE_EXHAUSTED`, so that
-answer is for those alone that come over TCP, who wait and send again after it.
+answer is for preflight checks there, and for who comes over TCP, and waits and sends again after it.
 """
 
-OVER_TCP: Final = frozenset({UnauthenticatedError, RateExceededError})
+OVER_TCP: Final = frozenset({UnauthenticatedError})
 """Refusals that only who comes over TCP meets."""
 
 Occurred = Callable[[HealthEvents, "grpc.aio.ServicerContext[HealthEvents, Empty]"], Awaitable[Empty]]

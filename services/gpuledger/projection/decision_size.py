@@ -14,14 +14,13 @@ def is_too_large(event: Decoded, bytes_max: int) -> bool:
     return len(encode(event)) > bytes_max - NUMBERING_BYTES_MAX
 
 
-def problem_of(event: Decoded, bytes_max: int) -> str | None:
-    """Why the ledger might refuse a decision, in words; None where it would not.
+def problem_of(event: Decoded, encoded: bytes, bytes_max: int) -> str | None:
+    """Why the ledger might refuse a decision, which was encoded so, in words; None where it would not.
 
     Raises:
         EventError: nobody could read it back.
     """
-    encoded, limit = encode(event), bytes_max - NUMBERING_BYTES_MAX
-    size = len(encoded)
+    size, limit = len(encoded), bytes_max - NUMBERING_BYTES_MAX
     if size <= limit:
         parse(encoded)
         return None

@@ -11,7 +11,7 @@ from datetime import datetime
 from gpuledger.domain.fact import PAGES_PER_EVENT_MAX, ROWS_MISSING, AbsentRowsError, Fact, Handler, State, Touched
 from gpuledger.domain.sources.deduplication import Seen
 from gpuledger.events.catalogue import registry
-from gpuledger.events.envelope import Decoded, Undecoded, nats_subject_of
+from gpuledger.events.envelope import Decoded, Undecoded, encode, nats_subject_of
 from gpuledger.events.errors import EventError, EventTimeError
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN, Generations, Offset, Position, generations_of, is_origin
@@ -77,15 +77,14 @@ class Fold:
         """Checks own events as they come; None where decisions are not published."""
         self._last: Message | None = None
         self._agreed: InForce | None = None
-        self.decided, self._publishes = list[Decoded](), publishes
+        self.decided, self.encodings, self._publishes = list[Decoded](), dict[str, bytes](), publishes
         self.waiting = Outstanding(expected, publishes=publishes)
         self._skipped = {position.sequence for position in skipped if self.generations.has(position)}
-        self._catalogue = catalogue
+        self._catalogue, self._hearing = catalogue, Hearing(projection)
         self.seen = (seen or Seen()) if numbers is None else numbers.seen
         self._numbers = numbers or self.seen
         self.checker = Checker(self.enforced.copy(), self._skipped, catalogue)
         self._source, self._reads, self._decides = projection.source, projection.reads, projection.decides
-        self._hearing = Hearing(projection)
         self._interrupted: tuple[Fact, Handler, str, InForce]
         follow_rules(projection, self.state, self.enforced.in_force)
 
@@ -258,8 +257,8 @@ class Fold:
         return None if last is None else anchor_of(last.sequence, last.subject, last.data)
 
     def take_decided(self) -> list[Decoded]:
-        """The decisions since the last call, in order."""
-        decided, self.decided = self.decided, []
+        """The decisions since the last call, in order; it forgets their `encodings`, by id, of what was checked."""
+        decided, self.decided, self.encodings = self.decided, [], {}
         return decided
 
     def outstanding(self) -> list[Decoded]:
@@ -283,7 +282,7 @@ class Fold:
         if not self.projection.still_holds(event):
             return False
         if self.returns:
-            self.returns.came(message.sequence, event, self.waiting.get(event.id))
+            self.returns.came(message.sequence, event, self.waiting.get(event.id), data)
         return self.waiting.came_back(event, data, message.sequence)
 
     def _skip(self, message: Message, event: Undecoded, *, is_new: bool) -> None:
@@ -350,9 +349,10 @@ class Fold:
         event = event_of(decision, self._source, self.numbering)
         if event.id in self.waiting:
             return
-        problem = None if self.decision_bytes_max is None else problem_of(event, self.decision_bytes_max)
-        if problem is not None:
-            raise BadEventError(self.projection.name, self._position, nats_subject_of(event), problem)
+        if self.decision_bytes_max is not None:
+            encoded = self.encodings[event.id] = encode(event)
+            if problem := problem_of(event, encoded, self.decision_bytes_max):
+                raise BadEventError(self.projection.name, self._position, nats_subject_of(event), problem)
         self.numbering = self.numbering._replace(next_number=event.number + 1)
         if self._publishes:
             self.decided.append(event)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from gpuledger.events.envelope import Decoded, Undecoded, with_payload
+from gpuledger.events.envelope import Decoded, Undecoded, with_data, with_payload
+from gpuledger.events.payload import Payload
 from gpuledger.events.position import (
     Generations,
     Offset,
@@ -72,8 +73,10 @@ class Returns:
         for event_id, sequence in sequences.items():
             heappush(self._due_back, _due(event_id, sequence))
 
-    def came(self, sequence: Offset, event: Undecoded, expected: Decoded | None) -> None:
+    def came(self, sequence: Offset, event: Undecoded, expected: Decoded | None, data: Payload | None = None) -> None:
         """Check an own event of the log; `expected` is the decision with its id that had not come back.
+
+        `data` is its payload, None where nobody has decoded it.
 
         Raises:
             AnotherLeaderError: this leader did not publish it.
@@ -87,7 +90,8 @@ class Returns:
             raise AnotherLeaderError(self._projection, self._at(sequence), event.id, event.epoch)
         if expected is None or (not is_ours and is_at_or_after(self._settled, sequence)):
             return
-        if with_payload(event)._replace(epoch=expected.epoch, number=expected.number) != expected:
+        found = with_payload(event) if data is None else with_data(event, data)
+        if found._replace(epoch=expected.epoch, number=expected.number) != expected:
             raise DecisionConflictError(self._projection, self._at(sequence), event.id)
 
     def repeats(self, sequence: Offset, event: Undecoded, expected: Decoded | None) -> None:

@@ -5,6 +5,7 @@ Rows, checkpoint and outbox change in one transaction or not at all.
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
@@ -303,9 +304,17 @@ class ProjectionStore:
             (list(sequences), list(sequences.values()), self.projection.name),
         )
 
-    async def put_outbox(self, decisions: Iterable[Decoded], status: str) -> None:
-        """Put decisions into the outbox, each with the id under which it will be published."""
-        rows = [(one.id, nats_subject_of(one), encode(one).decode(), one.number, self._new_id()) for one in decisions]
+    async def put_outbox(
+        self, decisions: Iterable[Decoded], status: str, encodings: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
+        """Put decisions into the outbox, each with the id under which it will be published.
+
+        `encodings` has what some are encoded as, by their ids.
+        """
+        rows = [
+            (one.id, nats_subject_of(one), (encodings.get(one.id) or encode(one)).decode(), one.number, self._new_id())
+            for one in decisions
+        ]
         if not rows:
             return
         await self.connection.execute(
@@ -355,9 +364,9 @@ class ProjectionStore:
         return Numbering(decider.epoch, max(decider.next_number, behind_held))
 
     async def _write_decisions(self, fold: Fold, status: str) -> None:
-        decided, returned = fold.take_decided(), fold.waiting.take_returned()
+        encodings, decided, returned = fold.encodings, fold.take_decided(), fold.waiting.take_returned()
         if decided:
-            await self.put_outbox(decided, status)
+            await self.put_outbox(decided, status, encodings)
             if status != "held":
                 await self.write_numbering(fold.numbering)
         if returned:

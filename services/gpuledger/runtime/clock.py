@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from secrets import token_bytes
+from secrets import token_bytes, token_hex
 from typing import Any, NamedTuple
-from uuid import uuid4
+
+from gpuledger.events.ids import uuid_text
 
 Clock = Callable[[], datetime]
 """Tells the time, in UTC."""
@@ -30,7 +31,7 @@ def system_clock() -> datetime:
 
 def random_id() -> str:
     """A random UUID."""
-    return str(uuid4())
+    return uuid_text(token_hex(16), "4")
 
 
 def random_secret() -> bytes:

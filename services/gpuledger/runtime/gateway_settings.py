@@ -25,6 +25,7 @@ AUDIENCE: Final = "GPULEDGER_GATEWAY_AUDIENCE"
 REPORTERS: Final = "GPULEDGER_GATEWAY_REPORTERS"
 CLUSTER_REPORTERS: Final = "GPULEDGER_GATEWAY_CLUSTER_REPORTERS"
 CERTIFICATES: Final = "GPULEDGER_GATEWAY_CERTIFICATES"
+PREFLIGHT_NAMESPACES: Final = "GPULEDGER_GATEWAY_PREFLIGHT_NAMESPACES"
 
 DEFAULT_AUDIENCE: Final = "gpuledger-health"
 EVERY_ACCOUNT: Final = "*"
@@ -50,7 +51,8 @@ class GatewaySettings:
 
     `listen` is for clients with tokens, `listen_mtls` for those with certificates; None: there is none. `reporters` may
     report about their own nodes, `cluster_reporters` about every node; the name `*` is every account of a namespace.
-    `certificates` has the node by a name in a client certificate, `*` for every node.
+    `certificates` has the node by a name in a client certificate, `*` for every node. In `preflight_namespaces` the
+    preflight checks of pods may report.
     """
 
     nats_url: str
@@ -64,6 +66,7 @@ class GatewaySettings:
     certificates: Mapping[str, str] = field(default_factory=dict)
     metrics_listen: str = DEFAULT_METRICS_LISTEN
     kubeconfig: str | None = None
+    preflight_namespaces: frozenset[str] = frozenset()
 
 
 def read_gateway_settings(environ: Mapping[str, str]) -> GatewaySettings:
@@ -98,6 +101,7 @@ def read_gateway_settings(environ: Mapping[str, str]) -> GatewaySettings:
         _certificates(environ.get(CERTIFICATES) or "{}"),
         environ.get(METRICS_LISTEN) or DEFAULT_METRICS_LISTEN,
         environ.get(KUBECONFIG) or None,
+        frozenset(filter(None, (name.strip() for name in environ.get(PREFLIGHT_NAMESPACES, "").split(",")))),
     )
 
 

@@ -23,9 +23,10 @@ from gpuledger.api.kinds import (
     Resource,
 )
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
-from gpuledger.edge.admission.certificates.rotation import remove_webhooks
+from gpuledger.edge.admission.webhook_configuration import CONFIGURATIONS
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
+from gpuledger.edge.webhooks.certificates.rotation import remove_webhooks
 
 OUR_DAEMON_SETS: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
 OUR_SECRETS: Final = (CA_SECRET, CONTROLLER_TLS_SECRET)
@@ -57,7 +58,7 @@ async def uninstall(client: KubeClient, namespace: str, servers: BundledServers 
     Raises:
         KubeError: the API server cannot be used, or does not let us.
     """
-    removed = await remove_webhooks(client)
+    removed = await remove_admission(client)
     removed += [f"DaemonSet {name}" for name in await _remove_daemon_sets(client, namespace)]
     secrets = (*OUR_SECRETS, *(servers.secret(part) for part in PARTS)) if servers else OUR_SECRETS
     removed += [f"Secret {name}" for name in secrets if await _removed(client, SECRETS, name, namespace)]
@@ -66,6 +67,15 @@ async def uninstall(client: KubeClient, namespace: str, servers: BundledServers 
     released = await asyncio.gather(*(_release(client, kind, pool, at_once) for kind, pool in found))
     names = [_name(pool) for (_, pool), was_released in zip(found, released, strict=True) if was_released]
     return Uninstalled(tuple(removed), tuple(names), len(found), servers, await _unlabel(client, at_once))
+
+
+async def remove_admission(client: KubeClient) -> list[str]:
+    """Delete the webhook configurations of admission; returns the kinds of those that existed.
+
+    Raises:
+        KubeError: the API server cannot be used, or does not let us.
+    """
+    return await remove_webhooks(client, CONFIGURATIONS)
 
 
 def report(done: Uninstalled) -> Iterator[str]:

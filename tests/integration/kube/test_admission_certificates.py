@@ -13,14 +13,18 @@ from cryptography import x509
 from structlog.testing import capture_logs
 
 from gpuledger.api.kinds import CA_SECRET, CONTROLLER_TLS_SECRET, NAMESPACE, NAMESPACES, SECRETS
-from gpuledger.edge.admission.certificates.authority import AUTHORITY_LIFE
-from gpuledger.edge.admission.certificates.rotation import BEGIN_QUIETLY_S, CertificateRotation, ServedCertificate
-from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
-from gpuledger.edge.admission.service import AdmissionService
-from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
+from gpuledger.edge.admission.caller_token import CallerTokens
+from gpuledger.edge.admission.metrics import EXPIRES
+from gpuledger.edge.admission.service import AdmissionService, kept_webhooks
+from gpuledger.edge.admission.settings import SERVICE, AdmissionSettings
+from gpuledger.edge.admission.webhook_configuration import NAME
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import ForeignClusterError, NotFoundError
 from gpuledger.edge.kube.ownership import claim, owner, take_over
+from gpuledger.edge.webhooks.certificates.authority import AUTHORITY_LIFE
+from gpuledger.edge.webhooks.certificates.rotation import BEGIN_QUIETLY_S, CertificateRotation, ServedCertificate
+from gpuledger.edge.webhooks.configuration import MUTATING, VALIDATING
+from gpuledger.edge.webhooks.settings import WebhookAddress
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.backoff import Backoff, system_jitter
 from gpuledger.runtime.clock import Clock, system_clock
@@ -105,10 +109,9 @@ class Replica:
     """What one replica shows, and how it keeps it; all are found behind the same Service."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
-        self.certificates = ServedCertificate()
-        keeper = CertificateRotation(
-            client, "ledger-1", self.certificates, WebhookAddress(), AdmissionSettings(), clock, system_jitter
-        )
+        self.certificates, settings = ServedCertificate(EXPIRES), AdmissionSettings()
+        hooks = kept_webhooks(settings, WebhookAddress(SERVICE), CallerTokens())
+        keeper = CertificateRotation(client, "ledger-1", self.certificates, hooks, settings, clock, system_jitter)
         self.keep = keeper.rotate
 
 
@@ -243,9 +246,8 @@ BRISK = AdmissionSettings(backoff=Backoff(first_s=0.01, max_s=0.02))
 @asynccontextmanager
 async def rotating(client: KubeClient, clock: Clock) -> AsyncIterator[tuple[CertificateRotation, list[Any]]]:
     """A rotation that begins now, and what it logs."""
-    rotation = CertificateRotation(
-        client, "ledger-1", ServedCertificate(), WebhookAddress(), BRISK, clock, system_jitter
-    )
+    hooks = kept_webhooks(BRISK, WebhookAddress(SERVICE), CallerTokens())
+    rotation = CertificateRotation(client, "ledger-1", ServedCertificate(EXPIRES), hooks, BRISK, clock, system_jitter)
     with capture_logs() as logged:
         working = asyncio.create_task(rotation.run())
         try:
@@ -272,18 +274,18 @@ async def test_a_service_that_begins_with_others_waits_for_them_and_says_so_once
         assert f'namespaces "{NAMESPACE}" not found' in without_namespace
         assert {one["log_level"] for one in logged} == {"info"}
         now.time += timedelta(seconds=BEGIN_QUIETLY_S)
-        await until(lambda: logged[-1]["event"] == "admission.rotation-failed")
+        await until(lambda: logged[-1]["event"] == "webhooks.rotation-failed")
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         await until(lambda: rotation.rounds)
         assert rotation.problem is None
 
 
 def waits(logged: list[Any]) -> list[str]:
-    return [one["reason"] for one in logged if one["event"] == "admission.waiting"]
+    return [one["reason"] for one in logged if one["event"] == "webhooks.waiting"]
 
 
 async def test_another_ledgers_cluster_is_a_warning_at_once(client: KubeClient) -> None:
     await claim(client, owner("ledger-2", system_clock()), "c")
     async with rotating(client, system_clock) as (_, logged):
         await until(lambda: logged)
-        assert (logged[0]["event"], logged[0]["log_level"]) == ("admission.rotation-failed", "warning")
+        assert (logged[0]["event"], logged[0]["log_level"]) == ("webhooks.rotation-failed", "warning")

@@ -10,11 +10,11 @@ import orjson
 import pytest
 from prometheus_client import REGISTRY
 
-from gpuledger.edge.admission.certificates.caller_token import CallerTokens
+from gpuledger.edge.admission.caller_token import CallerTokens
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionResponse
-from gpuledger.edge.admission.serving.server import WebhookServer
+from gpuledger.edge.admission.server import WebhookServer
 from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.edge.webhooks.serving.review import AdmissionRequest, AdmissionResponse
 from gpuledger.runtime.telemetry_http import ListenError
 from support.admission import Json, cached, device, namespace, pod_with, pool
 from support.waiting import eventually
@@ -101,7 +101,7 @@ async def test_only_callers_with_the_token_report_a_use() -> None:
         for path, code in (("/break-glass/other", 403), ("/break-glass/", 404), ("/break-glass", 404)):
             assert (await posted(session, path, question({})))[0] == code
         assert (watched, unrecorded("unknown-caller")) == (["u1"], before["unknown-caller"] + 1)
-        async with found._slots:
+        async with found._server.slots:
             assert (await posted(session, "/break-glass/t0k3n", question({})))[0] == 503
     assert (watched, unrecorded("busy")) == (["u1"], before["busy"] + 1)
 

@@ -28,12 +28,12 @@ from gpuledger.api.kinds import (
 )
 from gpuledger.compose.edge import Edge, EdgeParts, kube_edge
 from gpuledger.compose.up import health_of
-from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING
-from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.settings import SERVICE
+from gpuledger.edge.admission.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
+from gpuledger.edge.webhooks.configuration import MUTATING
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import LogReplacedError
 from gpuledger.local.kubeapi.tls import certificates

@@ -10,12 +10,12 @@ from prometheus_client import REGISTRY
 
 from gpuledger.api.conditions import PREREQUISITE_NOT_MET
 from gpuledger.api.kinds import CRDS, GPU_DEVICES, GPU_NODE_STATES, MODULE_CONFIG, MODULE_CONFIGS, Resource
-from gpuledger.edge.admission.certificates.webhook_configuration import VALIDATING
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import APPLY_PATCH, KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import InvalidError, SchemaError, WebhookAwayError
 from gpuledger.edge.statuswriter.reconcile.verify import compare
 from gpuledger.edge.statuswriter.service import StatusWriter
+from gpuledger.edge.webhooks.configuration import VALIDATING
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.backoff import Backoff

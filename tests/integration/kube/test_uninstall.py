@@ -7,11 +7,11 @@ import pytest
 
 from gpuledger.api.kinds import CRDS, DAEMON_SETS, GPU_POOLS, NAMESPACES, NODES, SECRETS, Resource
 from gpuledger.api.labels import POOL_FINALIZER
-from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, VALIDATING
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.kube.errors import KubeError
 from gpuledger.edge.kube.kubeconfig import load_configuration
+from gpuledger.edge.webhooks.configuration import MUTATING, VALIDATING
 from gpuledger.tools.uninstall import RELEASE_TRIES_MAX, uninstall
 from support.cli import Run
 from support.kube_fleet import create

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from gpuledger.api.kinds import NAMESPACE as PRODUCT_NAMESPACE
-from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
-from gpuledger.edge.admission.settings import SERVICE, SERVICE_PORT
+from gpuledger.edge.admission.settings import SERVICE
+from gpuledger.edge.admission.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.kube.crds import component_daemon_sets
+from gpuledger.edge.webhooks.settings import SERVICE_PORT
 from gpuledger.runtime.settings import ADMISSION_LISTEN
 from gpuledger.runtime.settings import NAMESPACE as NAMESPACE_VARIABLE
 from gpuledger.tools.uninstall import OUR_SECRETS

@@ -14,8 +14,8 @@ from gpuledger.api.kinds import (
     NODE_FEATURE_RULE,
 )
 from gpuledger.api.labels import COMPONENT_BY_APP
-from gpuledger.edge.admission.certificates.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.admission.settings import SERVICE
+from gpuledger.edge.admission.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.crds import component_daemon_sets
 from gpuledger.edge.watchers.api_discovery import CLUSTER_NAMESPACE

@@ -73,6 +73,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/edge/watchers": {SourceKind.WATCHERS},
     "services/gpuledger/edge/nodewriter": {SourceKind.NODEWRITER},
     "services/gpuledger/edge/remediator": {SourceKind.REMEDIATOR},
+    "services/gpuledger/edge/preflight": {SourceKind.PREFLIGHT},
     "services/gpuledger/deciders/sources": {SourceKind.SOURCES},
     "services/gpuledger/deciders/inventory": {SourceKind.INVENTORY},
     "services/gpuledger/deciders/bootstrap": {SourceKind.BOOTSTRAP},

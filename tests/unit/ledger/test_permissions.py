@@ -141,6 +141,7 @@ def test_services_record_under_their_own_names_alone() -> None:
     ("role", "recorded"),
     [
         (Role.GATEWAY, ["ledger.svc.gateways.>"]),
+        (Role.PREFLIGHT, ["ledger.svc.preflight.>"]),
         (Role.READER, []),
         (Role.IMPORTER, ["ledger.svc.import.>"]),
         (Role.SKIPPER, ["ledger.svc.operators.>"]),

@@ -72,6 +72,7 @@ def test_every_variable_is_named_and_has_its_default() -> None:
         (names.EXPORTER_URL, names.DEFAULT_EXPORTER_URL),
         (names.STATE_DIR, names.DEFAULT_STATE_DIR),
         (names.POD_LOGS, names.DEFAULT_POD_LOGS),
+        (names.CONTAINER_LOGS, names.DEFAULT_CONTAINER_LOGS),
     ):
         assert documented[variable] == f"`{default}`"
     assert documented[names.SPOOL_MIB] == f"{names.DEFAULT_SPOOL_EVENTS}, {names.DEFAULT_SPOOL_MIB}"

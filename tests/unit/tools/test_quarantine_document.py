@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gpuledger.domain.quarantine.expressions import COMPILED_MAX, compiled
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import Drain, NamespaceMode
 from gpuledger.events.quarantine import EXPRESSION_LENGTH_MAX, QUARANTINE
 from gpuledger.tools.document_forms import DOCUMENT_BYTES_MAX
@@ -75,6 +76,7 @@ def test_the_example_sets_a_node_with_xid_79_aside_by_the_ruleset_of_gpus() -> N
         "GPU fatal error ruleset": (1, 0),
         "NVSwitch fatal error ruleset": (0, 0),
         "CSP health monitor fatal error ruleset": (0, 0),
+        "Preflight check fatal error ruleset": (0, 0),
         "GPU fatal error drain": (0, 0),
     }
     assert log.record(NODE, reported("0", healthy=True), 20) == [], "other entities of it stand"
@@ -96,6 +98,29 @@ def test_the_example_knows_both_spellings_of_switches(component: str) -> None:
     log = QuarantineLog(NODE, "n2", "n3", document=parse(EXAMPLE.read_bytes(), EXAMPLE.name))
     log.record(NODE, reported("0", component=component), 10)
     assert [one.owner for one in log.requests()] == ["health/NVSwitch fatal error ruleset"]
+
+
+def preflight(pod: int, uuid: str, **fields: Any) -> NodeHealthReported:
+    """A result that the check of a tenant's pod reports about a card."""
+    entities, reporter = [{"type": "GPU_UUID", "value": uuid}], f"team-a/train-{pod}"
+    base: dict[str, Any] = {"monitor": "gpuledger-preflight", "check": "preflight-dcgm-diag", "codes": ["DCGM_FR_X"]}
+    return reported(**base | {"reporter": reporter, "entities": entities, "devices": [uuid]} | fields)
+
+
+@pytest.mark.parametrize(("component", "name"), [("GPU", "GPU"), ("NIC", "Preflight check")])
+def test_a_failed_preflight_check_sets_its_node_aside_until_it_passes_for_that_card(component: str, name: str) -> None:
+    log = QuarantineLog(NODE, "n2", "n3", document=parse(EXAMPLE.read_bytes(), EXAMPLE.name))
+    fields: dict[str, Any] = {"component": component}
+    assert log.record(NODE, preflight(0, "GPU-a", strategy="store-only", **fields), 10) == [], "it is only stored"
+    log.record(NODE, preflight(0, "GPU-a", **fields), 20)
+    assert [one.owner for one in log.requests()] == [f"health/{name} fatal error ruleset"]
+    passed: dict[str, Any] = fields | {"healthy": True, "codes": []}
+    assert log.record(NODE, preflight(1, "GPU-b", **passed), 30) == [], "the other card of it passed"
+    neutral = {"healthy": True, "codes": ["SKIPPED"], "entities": [], "devices": [], "strategy": "store-only"}
+    assert log.record(NODE, preflight(1, "GPU-a", **fields | neutral), 40) == [], "it says nothing of the card"
+    assert log.set_aside() == {NODE}
+    assert len(log.record(NODE, preflight(1, "GPU-a", **passed), 50)) == 1, "another pod's check passed on the card"
+    assert log.set_aside() == set()
 
 
 def test_a_document_has_a_version_that_follows_from_what_it_says() -> None:

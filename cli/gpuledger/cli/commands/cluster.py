@@ -13,7 +13,6 @@ from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, Outpu
 from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
 from gpuledger.domain.inventory.feature_rule import UnknownRuleError
-from gpuledger.edge.admission.certificates.rotation import remove_webhooks
 from gpuledger.edge.kube import crds as definitions
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import ConflictError
@@ -25,7 +24,7 @@ from gpuledger.tools.nfd_coverage import (
     Coverage,
     coverage_of,
 )
-from gpuledger.tools.uninstall import Uninstalled, report
+from gpuledger.tools.uninstall import Uninstalled, remove_admission, report
 from gpuledger.tools.uninstall import uninstall as uninstall_from
 
 Row = dict[str, object]
@@ -116,7 +115,7 @@ def coverage(
 
 
 @admission.callback()
-def remove_admission() -> None:
+def admission_group() -> None:
     """Remove the admission webhooks from a cluster."""
 
 
@@ -182,4 +181,4 @@ async def _uninstall(kubeconfig: Path | None, namespace: str, servers: BundledSe
 
 async def _remove(kubeconfig: Path | None) -> list[str]:
     async with open_client(kubeconfig) as client:
-        return await remove_webhooks(client)
+        return await remove_admission(client)

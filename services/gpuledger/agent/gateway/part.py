@@ -16,10 +16,11 @@ import structlog
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.errors import SocketError
-from gpuledger.agent.gateway.decide import Peer, Trust, holder_of
-from gpuledger.agent.gateway.peers import PROC, PeerFolders, peer_of
+from gpuledger.agent.gateway.decide import Peer, Trust, shares_of
+from gpuledger.agent.gateway.peers import PROC, PeerFolders, peer_of, with_container
 from gpuledger.agent.gateway.recording import ReportRecorder
 from gpuledger.agent.gateway.relay import Relay
+from gpuledger.agent.gateway.reporters import Reporters
 from gpuledger.agent.gateway.service import ReportCounts, ReportService
 from gpuledger.agent.grpc_serving import serve
 from gpuledger.agent.hardware.api import CardFacts
@@ -62,12 +63,17 @@ class HealthGateway(BasePart):
         self._server_name = f"gpuledger-health-{new_id()}"
         self._server: grpc.aio.Server | None = None
         self._recorder = ReportRecorder(node, store, clock=clock, monotonic=monotonic)
-        self._folders = PeerFolders(settings.pod_logs, proc)
-        trust = Trust(settings.namespaces, os.geteuid())
-        holder = partial(holder_of, trust=trust)
-        self._relay = Relay(settings.socket, self._server_name, self._identify, holder, new_id)
+        self._folders = PeerFolders(settings.pod_logs, settings.container_logs, proc)
+        self._trust = Trust(settings.namespaces, os.geteuid(), settings.preflight_namespaces)
+        shares = partial(shares_of, trust=self._trust)
+        self._relay = Relay(settings.socket, self._server_name, self._identify, shares, new_id)
         self._service = ReportService(
-            node, self._recorder, trust, counts, peers=self._relay.peers, cards=self._cards, clock=clock
+            node,
+            self._recorder,
+            Reporters(self._trust, self._relay.peers, self._named, monotonic),
+            counts,
+            cards=self._cards,
+            clock=clock,
         )
 
     async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it records together with its state
@@ -109,7 +115,13 @@ class HealthGateway(BasePart):
         await self._recorder.flush()
 
     async def _identify(self, connection: socket.socket) -> Peer:
-        return await asyncio.to_thread(peer_of, connection, self._folders)
+        return await self._named(await asyncio.to_thread(peer_of, connection, self._folders))
+
+    async def _named(self, peer: Peer) -> Peer:
+        """The peer with its container's name where that matters, as far as the kubelet shows it by now."""
+        if not self._trust.expects_checks(peer):
+            return peer
+        return await asyncio.to_thread(with_container, peer, self._folders)
 
     def _cards(self) -> tuple[CardFacts, ...]:
         survey = self._board.state.survey

@@ -1,7 +1,8 @@
-"""Identifies the process at the other end of a connection, and its pod, by what the kernel and the kubelet show.
+"""Identifies the process at the other end of a connection, its pod and container, by what kernel and kubelet show.
 
-The kernel names the process (SO_PEERCRED), its cgroup the pod's UID, and the kubelet's folder of logs the pod's names.
-A number that another process has got meanwhile names the wrong one: the process has to live on with the same start.
+The kernel names the process (SO_PEERCRED), its cgroup the pod's UID and the container's id, and the kubelet's folders
+of logs the names of both. A number that another process has got meanwhile names the wrong one: the process has to live
+on with the same start.
 Nothing here trusts what a peer says.
 """
 
@@ -15,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gpuledger.agent.gateway.cgroups import pod_uid
-from gpuledger.agent.gateway.decide import Peer, PodName
+from gpuledger.agent.gateway.cgroups import pod_of
+from gpuledger.agent.gateway.containers import container_name
+from gpuledger.agent.gateway.decide import Container, Peer, PodName
 
 PROC: Final = Path("/proc")
 
@@ -27,9 +29,10 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 
 class PeerFolders(NamedTuple):
-    """Where processes are, and the logs of pods by `<namespace>_<pod>_<uid>`."""
+    """Where processes are, the logs of pods by `<namespace>_<pod>_<uid>`, and the links to those of containers."""
 
     pod_logs: Path
+    container_logs: Path
     proc: Path = PROC
 
 
@@ -48,24 +51,37 @@ def peer_of(connection: socket.socket, folders: PeerFolders) -> Peer:
         try:
             if pid <= 0:
                 raise _UnidentifiedPeerError("it is invisible to the agent, whose pod needs hostPID.")
-            pod = _pod_of(pid, folders)
+            pod, container = _pod_of(pid, folders)
             if not is_alive():
                 raise _UnidentifiedPeerError("it has ended. Keep the process that connects.")
         except _UnidentifiedPeerError as error:
             return Peer(pid, user, unknown=str(error))
-        return Peer(pid, user, pod)
+        return Peer(pid, user, pod, container)
 
 
-def _pod_of(pid: int, folders: PeerFolders) -> PodName | None:
+def with_container(peer: Peer, folders: PeerFolders) -> Peer:
+    """The peer with the name of its container, once the kubelet shows it; blocks on files."""
+    if peer.pod is None or peer.container is None or peer.container.name is not None:
+        return peer
+    try:
+        name = container_name(os.listdir(folders.container_logs), peer.pod, peer.container.id)  # noqa: PTH208 - names
+    except OSError as error:
+        return peer._replace(container=peer.container._replace(unknown=f"{error.strerror}"))
+    return peer._replace(container=Container(peer.container.id, name))
+
+
+def _pod_of(pid: int, folders: PeerFolders) -> tuple[PodName | None, Container | None]:
     process = folders.proc / str(pid)
     try:
         started = _start_of(process)
-        uid = pod_uid((process / "cgroup").read_text())
+        found = pod_of((process / "cgroup").read_text())
         if _start_of(process) != started:
             raise _UnidentifiedPeerError("it has ended. Keep the process that connects.")
     except (OSError, ValueError, IndexError) as error:
         raise _UnidentifiedPeerError(f"{process} cannot be read ({error}).") from error
-    return None if uid is None else _named(uid, folders.pod_logs)
+    if found is None:
+        return None, None
+    return _named(found.uid, folders.pod_logs), None if found.container is None else Container(found.container)
 
 
 def _start_of(process: Path) -> int:

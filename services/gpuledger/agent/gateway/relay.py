@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,16 +18,13 @@ from typing import Final
 import structlog
 
 from gpuledger.agent.errors import SocketError
-from gpuledger.agent.gateway.decide import Peer
+from gpuledger.agent.gateway.decide import Peer, Share
 from gpuledger.agent.kubelet.sockets import PATH_BYTES_MAX, FileIdentity, identity_of, remove
 from gpuledger.runtime.clock import NewId
 from gpuledger.runtime.tasks import end
 
 CONNECTIONS_MAX: Final = 128
 """How many connections are open at a time; more are closed at once."""
-
-CONNECTIONS_PER_PEER_MAX: Final = 16
-"""How many of them a pod has, a process of the node, or all together that may report nothing."""
 
 CHUNK_BYTES: Final = 64 * 1024
 
@@ -46,7 +43,7 @@ class Relay:
     """Relays connections from a socket's path to a server on an abstract address; `peers` has who they are of."""
 
     def __init__(
-        self, path: Path, server: str, identify: Identify, holder_of: Callable[[Peer], object], new_id: NewId
+        self, path: Path, server: str, identify: Identify, shares_of: Callable[[Peer], Sequence[Share]], new_id: NewId
     ) -> None:
         self.peers: dict[str, Peer] = {}
         """The peers of open connections, by the address that the server shows."""
@@ -55,12 +52,12 @@ class Relay:
         self._path = path
         self._server = server
         self._identify = identify
-        self._holder_of = holder_of
+        self._shares_of = shares_of
         self._new_id = new_id
         self._listener: asyncio.Server | None = None
         self._own: FileIdentity | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._per_peer: Counter[object] = Counter()
+        self._per_holder: Counter[object] = Counter()
         self._reason = ""
 
     async def ensure_listening(self) -> None:
@@ -150,17 +147,17 @@ class Relay:
             return
         async with asyncio.timeout(IDENTIFY_TIMEOUT_S):
             peer = await self._identify(writer.get_extra_info("socket"))
-        holder = self._holder_of(peer)
-        if self._per_peer[holder] >= CONNECTIONS_PER_PEER_MAX:
-            self._refuse(f"too many are of {holder}")
+        shares = self._shares_of(peer)
+        full = next((one.holder for one in shares if self._per_holder[one.holder] >= one.connections_max), None)
+        if full is not None:
+            self._refuse(f"too many are of {full}")
             return
-        self._per_peer[holder] += 1
+        holders = Counter(one.holder for one in shares)
+        self._per_holder += holders
         try:
             await self._relay(peer, reader, writer)
         finally:
-            self._per_peer[holder] -= 1
-            if not self._per_peer[holder]:
-                del self._per_peer[holder]
+            self._per_holder -= holders  # which forgets who has none left
 
     def _refuse(self, reason: str) -> None:
         self.refused += 1

@@ -13,14 +13,13 @@ import grpc.aio
 import structlog
 from google.protobuf.empty_pb2 import Empty
 
-from gpuledger.agent.gateway.decide import Peer, Trust, denial, reporter_of
+from gpuledger.agent.gateway.decide import reporter_of
 from gpuledger.agent.gateway.recording import ReportRecorder
+from gpuledger.agent.gateway.reporters import Reporters
 from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.healthreports.check_metrics import CheckResults
 from gpuledger.healthreports.coalescing import ReportResult
-from gpuledger.healthreports.errors import (
-    HealthReportError,
-    ReportDeniedError,
-)
+from gpuledger.healthreports.errors import HealthReportError
 from gpuledger.healthreports.healthevents_pb2 import HealthEvents
 from gpuledger.healthreports.protocol import OVER_TCP, REFUSALS, handlers, results
 from gpuledger.healthreports.translate import ReportContext, translate
@@ -40,24 +39,23 @@ class ReportCounts:
 
 
 class ReportService:
-    """Serves health monitors; `peers` has who is behind each address, and `cards` the node's cards at present."""
+    """Serves health monitors; `reporters` has who may report what, and `cards` the node's cards at present."""
 
     def __init__(
         self,
         node: str,
         recorder: ReportRecorder,
-        trust: Trust,
+        reporters: Reporters,
         counts: ReportCounts,
         *,
-        peers: Mapping[str, Peer],
         cards: Callable[[], tuple[CardFacts, ...]],
         clock: Clock,
     ) -> None:
         self._node = node
         self._recorder = recorder
-        self._trust = trust
+        self._reporters = reporters
+        self._check_results = CheckResults()
         self._counts = counts
-        self._peers = peers
         self._cards = cards
         self._clock = clock
         self._reason = ""
@@ -68,9 +66,8 @@ class ReportService:
         return handlers(self._occurred)
 
     async def _occurred(self, request: HealthEvents, context: grpc.aio.ServicerContext[HealthEvents, Empty]) -> Empty:
-        peer = self._peers.get(context.peer())
         try:
-            results = await self._take(request, peer)
+            results = await self._take(request, context.peer())
         except HealthReportError as error:
             name, status = REFUSALS[type(error)]
             self._counts.by_result[name] += max(1, len(request.events))
@@ -81,10 +78,10 @@ class ReportService:
         self._counts.by_result.update(result.value for result in results)
         return Empty()
 
-    async def _take(self, request: HealthEvents, peer: Peer | None) -> list[ReportResult]:
-        if peer is None:
-            raise ReportDeniedError("This connection has not come over the agent's socket; report there.")
-        if (reason := denial(peer, self._trust)) is not None:
-            raise ReportDeniedError(reason)
+    async def _take(self, request: HealthEvents, address: str) -> list[ReportResult]:
+        peer = await self._reporters.checked(address, request)
         reporting = ReportContext(self._node, self._cards(), reporter_of(peer))
-        return await self._recorder.take(translate(request, reporting, self._clock()))
+        reports = translate(request, reporting, self._clock())
+        results = await self._recorder.take(reports)
+        self._check_results.count(self._node, zip((one.data for one in reports), results, strict=True))
+        return results

@@ -11,16 +11,22 @@ from typing import NamedTuple
 
 import structlog
 
+from gpuledger.api.kinds import CONTROLLER_TLS_SECRET
 from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
-from gpuledger.edge.admission.certificates.rotation import CertificateRotation, ServedCertificate
-from gpuledger.edge.admission.metrics import READY
+from gpuledger.edge.admission.caller_token import CallerTokens, caller_token
+from gpuledger.edge.admission.metrics import EXPIRES, READY
 from gpuledger.edge.admission.recorder import UseRecorder
 from gpuledger.edge.admission.rules.break_glass import name_of, use_of
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.serving.review import AdmissionRequest, AdmissionResponse
-from gpuledger.edge.admission.serving.server import WebhookServer
-from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
+from gpuledger.edge.admission.server import WebhookServer
+from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.edge.admission.webhook_configuration import configurations
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.webhooks.certificates.authority import Pair
+from gpuledger.edge.webhooks.certificates.rotation import CertificateRotation, KeptWebhooks, ServedCertificate
+from gpuledger.edge.webhooks.configuration import Configuration
+from gpuledger.edge.webhooks.serving.review import AdmissionRequest, AdmissionResponse
+from gpuledger.edge.webhooks.settings import WebhookAddress
 from gpuledger.events.position import ORIGIN, Offset, is_after
 from gpuledger.ledger.api import Ledger, Message
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError
@@ -52,6 +58,17 @@ class AdmissionHealth(NamedTuple):
         return self.state == "answering"
 
 
+def kept_webhooks(settings: AdmissionSettings, address: WebhookAddress, callers: CallerTokens) -> KeptWebhooks:
+    """The webhooks as they are kept: callers with the token of an authority are accepted once it is configured."""
+
+    def configured(authority: Pair) -> list[Configuration]:
+        token = caller_token(authority)
+        callers.accept(token)
+        return configurations(settings, address, authority.bundle, token)
+
+    return KeptWebhooks(CONTROLLER_TLS_SECRET, address, configured)
+
+
 class AdmissionService:
     """The webhooks with all that they need; `run` it, and ask for its `health`."""
 
@@ -70,7 +87,8 @@ class AdmissionService:
         self._settings = settings or AdmissionSettings()
         self._clock = clock
         self._jitter = jitter
-        self._certificate = ServedCertificate()
+        self._certificate = ServedCertificate(EXPIRES)
+        self._callers = CallerTokens()
         self._kept = KeptFold(CacheProjection(self._settings.namespace), ledger, database_url, self._settings.snapshots)
         self._uses = UseRecorder(ledger, self._settings, clock, jitter)
         self._cache: AdmissionCache | None = None
@@ -103,7 +121,7 @@ class AdmissionService:
         Raises:
             ListenError: the address in the settings cannot be listened on.
         """
-        server = WebhookServer(self.decide, self._settings, self.watch, self._certificate.callers)
+        server = WebhookServer(self.decide, self._settings, self.watch, self._callers)
         try:
             async with server.serving(self._certificate.context) as url:
                 self._url = url
@@ -112,7 +130,7 @@ class AdmissionService:
                     self._client,
                     self._ledger.identity.ledger_id,
                     self._certificate,
-                    address,
+                    kept_webhooks(self._settings, address, self._callers),
                     self._settings,
                     self._clock,
                     self._jitter,

@@ -3,61 +3,28 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpuledger.api.kinds import NAMESPACE
+from gpuledger.edge.webhooks.settings import ServingSettings, WebhookAddress
 from gpuledger.projection.snapshots import SnapshotSettings
-from gpuledger.runtime.backoff import Backoff
 
 SERVICE: Final = "gpu-control-plane-admission"
 """The Service that leads API servers to the webhooks; the chart creates it."""
 
-SERVICE_PORT: Final = 443
-
 
 @dataclass(frozen=True, slots=True)
-class WebhookAddress:
-    """How an API server reaches the webhooks: through a Service, or at a URL where there is no cluster network.
+class AdmissionSettings(ServingSettings):
+    """The load that admission bears.
 
-    `url` has no path, and the certificate names its host.
-    """
-
-    service: str = SERVICE
-    port: int = SERVICE_PORT
-    url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionSettings:
-    """The address that the webhooks listen on, and the load that they bear.
-
-    An API server waits for `webhook_timeout_s`; the webhooks give up before, after `review_timeout_s`. A review holds
-    two objects, each of which may be as large as etcd stores, 1.5 MiB. `address` None stands for the address that the
-    webhooks listen on, for API servers on the same machine.
-
-    `connections_max` is more than three API servers need that each change 200 objects at once. The server closes a
-    connection without a complete request for `idle_timeout_s`; an API server gives up its own idle connections after
-    90 s, so it does not send a request on one that is being closed.
+    `address` None stands for the address that the webhooks listen on, for API servers on the same machine.
 
     Of uses of the break-glass group, so many wait for the ledger at most, a replica records so many in a minute, and
     recognizes a repeat among so many; when it stops, it tries for `drain_timeout_s` to record those that wait.
     """
 
-    listen: str = "0.0.0.0:9443"
-    namespace: str = NAMESPACE
-    address: WebhookAddress | None = field(default_factory=WebhookAddress)
-    review_bytes_max: int = 8 * 1024 * 1024
-    reviews_at_once_max: int = 64
-    connections_max: int = 768
-    handshake_timeout_s: float = 10.0
-    idle_timeout_s: float = 120.0
-    webhook_timeout_s: int = 5
-    review_timeout_s: float = 4.0
-    shutdown_timeout_s: float = 5.0
+    address: WebhookAddress | None = field(default_factory=lambda: WebhookAddress(SERVICE))
     messages_per_batch: int = 1024
     uses_waiting_max: int = 4096
     uses_per_minute_max: int = 600
     uses_remembered_max: int = 4096
     drain_timeout_s: float = 0.5
-    certificates_check_s: float = 60.0
     stopped_retry_s: float = 60.0
     snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
-    backoff: Backoff = field(default_factory=Backoff)

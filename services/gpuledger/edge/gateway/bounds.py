@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from gpuledger.healthreports.rates import RateLimits
 from gpuledger.runtime.backoff import Backoff
 
 REVIEW_LIFE_S: Final = 60.0
@@ -58,3 +59,8 @@ class GatewayBounds:
     messages_per_batch: int = 1_024
     tick_s: float = 1.0
     backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.1, max_s=5.0))
+
+    @property
+    def rates(self) -> RateLimits:
+        """What each reporter may send."""
+        return RateLimits(self.reports_per_s_max, self.reports_burst_max, self.reporters_max)

@@ -7,6 +7,7 @@ a request says. A reporter reports about its own node, unless the settings make 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from gpuledger.edge.gateway.checked_pods import CheckedPod
 from gpuledger.edge.kube.schema.object_names import dns_subdomain_problem
 from gpuledger.edge.kube.token_review import InvalidToken, TokenIdentity, shown
 from gpuledger.events.payload import NAME_LENGTH_MAX
@@ -25,10 +26,14 @@ TOKEN_CHARS_MAX: Final = 16 * 1024
 
 
 class Reporter(NamedTuple):
-    """Who reports, as events name it, and its own node; None: it reports about every node and has to name one."""
+    """Who reports, as events name it, and its own node; None: it reports about every node and has to name one.
+
+    `checked` is the pod where only its preflight checks may report; None: it is a health monitor's.
+    """
 
     name: str
     node: str | None
+    checked: CheckedPod | None = None
 
 
 class CertificateNames(NamedTuple):
@@ -40,11 +45,15 @@ class CertificateNames(NamedTuple):
 
 
 class TokenRules(NamedTuple):
-    """For which audience tokens are, and whose count: accounts, where a name `*` is every account of a namespace."""
+    """For which audience tokens are, and whose count: accounts, where a name `*` is every account of a namespace.
+
+    In the namespaces of `preflight` the preflight checks of every pod may report.
+    """
 
     audience: str
     reporters: frozenset[Account]
     cluster_reporters: frozenset[Account]
+    preflight: frozenset[str] = frozenset()
 
 
 def bearer_token(metadata: Mapping[str, str | bytes]) -> str:
@@ -83,6 +92,9 @@ def reporter_of_token(found: TokenIdentity | InvalidToken, rules: TokenRules) ->
     if _is_in(rules.cluster_reporters, account):
         return Reporter(pod[:NAME_LENGTH_MAX], None)
     if not _is_in(rules.reporters, account):
+        if account[0] in rules.preflight and found.pod is not None and found.node is not None and found.pod_uid:
+            name = pod[:NAME_LENGTH_MAX]
+            return Reporter(name, found.node, CheckedPod(pod, found.pod_uid, found.node))
         raise ReportDeniedError(
             f"The service account {account[0]}/{account[1]} may not report health. If it should, add it, or its "
             f"namespace, to {REPORTERS} of the gateway (chart: healthGateway.reporters). Pods of tenants may not."

@@ -6,6 +6,8 @@ import structlog
 
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.edge.gateway.bounds import GatewayBounds
+from gpuledger.edge.gateway.check_reports import note_result
+from gpuledger.edge.gateway.checked_pods import CheckedPods
 from gpuledger.edge.gateway.publisher import SOURCE
 from gpuledger.edge.gateway.recorder import GatewayRecorder
 from gpuledger.events.envelope import parse, with_payload
@@ -22,9 +24,12 @@ log = structlog.get_logger("gpuledger.gateway")
 class Recall:
     """Reads the gateway's own events of the last minutes, and then those that come."""
 
-    def __init__(self, ledger: Ledger, recorder: GatewayRecorder, bounds: GatewayBounds, clock: Clock) -> None:
+    def __init__(
+        self, ledger: Ledger, recorder: GatewayRecorder, pods: CheckedPods, bounds: GatewayBounds, clock: Clock
+    ) -> None:
         self._ledger = ledger
         self._recorder = recorder
+        self._pods = pods
         self._bounds = bounds
         self._clock = clock
         self._read_to = ORIGIN
@@ -56,6 +61,8 @@ class Recall:
             if time_of_ns(message.recorded_ns) < since:
                 continue
             try:
-                self._recorder.recall(with_payload(parse(message.data)))
+                event = with_payload(parse(message.data))
+                self._recorder.recall(event)
+                note_result(self._pods, event.data)
             except EventError as error:
                 log.warning("gateway.not-recalled", subject=message.subject, reason=str(error))

@@ -14,6 +14,8 @@ from google.protobuf.empty_pb2 import Empty
 
 from gpuledger.edge.gateway.bounds import GatewayBounds
 from gpuledger.edge.gateway.cards import NodeCards
+from gpuledger.edge.gateway.check_reports import allowed_attempts, take_results
+from gpuledger.edge.gateway.checked_pods import CheckedPods
 from gpuledger.edge.gateway.decide import (
     Reporter,
     TokenRules,
@@ -23,17 +25,19 @@ from gpuledger.edge.gateway.decide import (
     reporter_of_token,
 )
 from gpuledger.edge.gateway.metrics import REPORTS
+from gpuledger.edge.gateway.pod_facts import PodFacts
 from gpuledger.edge.gateway.publisher import ReportPublisher
-from gpuledger.edge.gateway.rates import ReporterRates
 from gpuledger.edge.gateway.recall import Recall
 from gpuledger.edge.gateway.recorder import GatewayRecorder, ReportOf
 from gpuledger.edge.gateway.serving import TlsMaterial, certificate_names, serving
 from gpuledger.edge.gateway.tokens import TokenReviews
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.healthreports.check_metrics import CheckResults
 from gpuledger.healthreports.coalescing import ReportResult
 from gpuledger.healthreports.errors import HealthReportError, InvalidReportError, NotDurableError
 from gpuledger.healthreports.healthevents_pb2 import HealthEvents
 from gpuledger.healthreports.protocol import REFUSALS, streamed
+from gpuledger.healthreports.rates import ReporterRates
 from gpuledger.healthreports.translate import ReportContext, places, translate_event
 from gpuledger.ledger.api import Ledger
 from gpuledger.runtime.backoff import Jitter, system_jitter
@@ -77,11 +81,16 @@ class HealthGateway:
         self._monotonic = monotonic = monotonic or asyncio.get_running_loop().time
         self._publisher = ReportPublisher(ledger, bounds, jitter)
         self._recorder = GatewayRecorder(self._publisher, bounds, clock=clock, monotonic=monotonic)
-        self._recall = Recall(ledger, self._recorder, bounds, clock)
+        self._pods = CheckedPods()
+        self._check_results = CheckResults()
+        self._pod_facts = PodFacts(ledger, self._pods, bounds, clock)
+        self._recall = Recall(ledger, self._recorder, self._pods, bounds, clock)
         self._cards = NodeCards(ledger, bounds, monotonic)
         self._reviews = TokenReviews(kube, settings.audience, bounds, monotonic)
-        self._rules = TokenRules(settings.audience, settings.reporters, settings.cluster_reporters)
-        self._rates = ReporterRates(bounds)
+        self._rules = TokenRules(
+            settings.audience, settings.reporters, settings.cluster_reporters, settings.preflight_namespaces
+        )
+        self._rates = ReporterRates(bounds.rates)
         self._material = TlsMaterial(settings.tls)
         self._reason = ""
         """Why a report was refused last; it is logged once."""
@@ -100,13 +109,16 @@ class HealthGateway:
             ListenError: an address cannot be listened on.
             LedgerError: the ledger cannot be read.
         """
+        await self._pod_facts.catch_up()
         await self._recall.catch_up()
         publishing = asyncio.create_task(self._publisher.run())
         try:
             async with AsyncExitStack() as stack:
                 self.ports = Ports(await self._by_token(stack), await self._by_certificate(stack))
                 on_serving(self.ports)
-                await run_until_one_ends(self._recall.run(), self._close_windows(), _ended(publishing))
+                await run_until_one_ends(
+                    self._pod_facts.run(), self._recall.run(), self._close_windows(), _ended(publishing)
+                )
         finally:
             self.ports = None
             self._recorder.flush()
@@ -191,6 +203,8 @@ class HealthGateway:
     async def _take(self, request: HealthEvents, reporter: Reporter) -> list[ReportResult]:
         self._rates.take(reporter.name, len(request.events), self._monotonic())
         now, reports, contexts = self._clock(), [], {}
+        pod = reporter.checked
+        attempts = {} if pod is None else allowed_attempts(self._pods, pod, request, now)
         for number, (place, event) in enumerate(places(request)):
             node = node_of(event.nodeName, place, reporter)
             if node not in contexts:
@@ -198,7 +212,12 @@ class HealthGateway:
             reports.append(ReportOf(node, translate_event(event, place, contexts[node], now)))
             if number % AT_ONCE_MAX == AT_ONCE_MAX - 1:
                 await asyncio.sleep(0)
-        return await self._recorder.take(reports)
+        if pod is not None:
+            take_results(self._pods, attempts, reports)
+        results = await self._recorder.take(reports)
+        for one, result in zip(reports, results, strict=True):
+            self._check_results.count(one.node, [(one.report.data, result)])
+        return results
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:

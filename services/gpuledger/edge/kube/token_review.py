@@ -16,6 +16,7 @@ NODE_NAME: Final = "authentication.kubernetes.io/node-name"
 """Where a review of a token that is bound to a pod names the pod's node, since Kubernetes 1.30."""
 
 POD_NAME: Final = "authentication.kubernetes.io/pod-name"
+POD_UID: Final = "authentication.kubernetes.io/pod-uid"
 
 _PREFIX: Final = "system:serviceaccount:"
 
@@ -35,11 +36,12 @@ class InvalidToken(NamedTuple):
 
 
 class TokenIdentity(NamedTuple):
-    """Whose a token is, by the name of a user, and the node and the pod that it is bound to, if any."""
+    """Whose a token is, by the name of a user, and the node and the pod with its UID that it is bound to, if any."""
 
     user: str
     node: str | None
     pod: str | None
+    pod_uid: str | None = None
 
     @property
     def account(self) -> tuple[str, str] | None:
@@ -65,7 +67,8 @@ def identity_of(token: str, status: Mapping[str, Any], audience: str) -> TokenId
         return InvalidToken(TokenProblem.OTHER_AUDIENCE, f"its token is not for the audience {audience}")
     user = _mapping(status.get("user"))
     extra = _mapping(user.get("extra"))
-    return TokenIdentity(str(user.get("username")), _one_name(extra, NODE_NAME), _one_name(extra, POD_NAME))
+    node, pod, uid = (_one_name(extra, key) for key in (NODE_NAME, POD_NAME, POD_UID))
+    return TokenIdentity(str(user.get("username")), node, pod, uid)
 
 
 def shown(text: object) -> str:

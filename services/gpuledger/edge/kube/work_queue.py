@@ -24,6 +24,7 @@ class WorkQueue(Generic[K]):
         self._times: list[tuple[float, K]] = []
         self._busy: set[K] = set()
         self._again: dict[K, float] = {}
+        self._hastened: set[K] = set()
         self._added = asyncio.Event()
 
     def __len__(self) -> int:
@@ -50,6 +51,14 @@ class WorkQueue(Generic[K]):
             self._background.pop(key, None)
             self._put(key, at_s)
 
+    def hasten(self, key: K) -> None:
+        """Queue a key to be taken at once, also one that waits for its time, or is queued again when it is done."""
+        if key in self._busy:
+            self._hastened.add(key)
+        else:
+            self._later.pop(key, None)
+            self.add(key)
+
     def add_background(self, key: K) -> None:
         """Queue a key behind all others; one that is queued already, or being worked on, stays as it is."""
         if key not in self._busy and key not in self._ready and key not in self._later:
@@ -70,12 +79,16 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """The caller has worked on the key; it comes again if it was added meanwhile."""
         self._busy.discard(key)
-        if key in self._again:
-            self._put(key, self._again.pop(key))
+        at_s = self._again.pop(key, None)
+        if key in self._hastened:
+            self._hastened.discard(key)
+            at_s = 0.0
+        if at_s is not None:
+            self._put(key, at_s)
 
     def clear(self) -> None:
         """Forget all keys that nobody works on."""
-        for lane in (self._ready, self._background, self._later, self._times, self._again):
+        for lane in (self._ready, self._background, self._later, self._times, self._again, self._hastened):
             lane.clear()
 
     def _put(self, key: K, at_s: float) -> None:

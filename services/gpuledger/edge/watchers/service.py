@@ -31,6 +31,7 @@ from gpuledger.edge.watchers.resources import (
     nodefeatures,
     nodes,
     pods,
+    preflight_pods,
     slices,
     taintrules,
 )
@@ -61,6 +62,7 @@ INDEPENDENT_KINDS: Final = (
     gpupools.KIND,
     gpupools.CLUSTER_KIND,
     pods.KIND,
+    preflight_pods.KIND,
     namespaces.KIND,
 )
 """Kinds whose watchers depend on no other kind."""

@@ -34,7 +34,8 @@ from gpuledger.api.bundled import (
     SEED_KEY,
     BundledServers,
 )
-from gpuledger.edge.admission.certificates.authority import (
+from gpuledger.edge.authcallout.keys import issuer_of
+from gpuledger.edge.webhooks.certificates.authority import (
     BUNDLE,
     Pair,
     Profile,
@@ -42,8 +43,7 @@ from gpuledger.edge.admission.certificates.authority import (
     read_pair,
     serving_at,
 )
-from gpuledger.edge.admission.errors import CertificateError
-from gpuledger.edge.authcallout.keys import issuer_of
+from gpuledger.edge.webhooks.errors import CertificateError
 from gpuledger.ledger.nkeys import KeyKind, KeyTextError, seed_key, seed_text
 from gpuledger.ledger.server_config import user_of
 

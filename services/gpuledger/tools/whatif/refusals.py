@@ -9,8 +9,8 @@ from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pools import immutable_error
-from gpuledger.edge.admission.serving.review import CREATE, AdmissionRequest, AdmissionResponse, Object, Requester
 from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.webhooks.serving.review import CREATE, AdmissionRequest, AdmissionResponse, Object, Requester
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.settings import SLICES_PER_UNIT_MAX
 

@@ -8,10 +8,11 @@ from yarl import URL
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, NAMESPACES, PODS
 from gpuledger.api.labels import ANNOTATION_CLUSTER_ASSIGNMENT, LABEL_ENABLED, LABEL_TRUE
-from gpuledger.edge.admission.certificates.webhook_configuration import MUTATING, NAME, VALIDATING
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL
+from gpuledger.edge.admission.webhook_configuration import NAME
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import KubeError
+from gpuledger.edge.webhooks.configuration import MUTATING, VALIDATING
 from support.examples import manifests
 from support.refusals import is_refused, refusal
 from support.servers import short_directory

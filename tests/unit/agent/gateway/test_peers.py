@@ -9,15 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.agent.gateway.cgroups import pod_uid
-from gpuledger.agent.gateway.decide import Peer, PodName, Trust, denial, reporter_of
-from gpuledger.agent.gateway.peers import PeerFolders, peer_of
+from gpuledger.agent.gateway.cgroups import pod_of
+from gpuledger.agent.gateway.decide import (
+    CHECKS,
+    DENIED,
+    Container,
+    Peer,
+    PodName,
+    Trust,
+    denial,
+    reporter_of,
+    shares_of,
+)
+from gpuledger.agent.gateway.peers import PeerFolders, peer_of, with_container
 from gpuledger.events.payload import NAME_LENGTH_MAX
 
 UID = "5f3a3c0e-6b0a-4d5e-9f6a-0a1b2c3d4e5f"
 SLICE_UID = UID.replace("-", "_")
 STATIC = "0123456789abcdef0123456789abcdef"
 CONTAINER = "9" * 64
+OTHER_CONTAINER = "8" * 64
 BURSTABLE = "kubepods.slice/kubepods-burstable.slice"
 
 
@@ -47,14 +58,38 @@ BURSTABLE = "kubepods.slice/kubepods-burstable.slice"
     ],
 )
 def test_the_pod_of_a_cgroup(cgroup: str, uid: str | None) -> None:
-    assert pod_uid(cgroup) == uid
+    found = pod_of(cgroup)
+    assert (None if found is None else found.uid) == uid
+
+
+@pytest.mark.parametrize(
+    ("path", "container"),
+    [
+        (f"{BURSTABLE}/kubepods-burstable-pod{SLICE_UID}.slice/cri-containerd-{CONTAINER}.scope", CONTAINER),
+        (f"kubepods.slice/kubepods-pod{SLICE_UID}.slice/crio-{CONTAINER}.scope", CONTAINER),
+        (f"kubepods.slice/kubepods-pod{SLICE_UID}.slice/crio-{CONTAINER}.scope/container", CONTAINER),
+        (f"kubepods/besteffort/pod{UID}/{CONTAINER}", CONTAINER),
+        (f"kubepods/besteffort/pod{UID}/crio-{CONTAINER}", CONTAINER),
+        (f"system.slice/containerd.service/kubepods-pod{SLICE_UID}.slice:cri-containerd:{CONTAINER}", CONTAINER),
+        (f"../../kubepods-pod{SLICE_UID}.slice/cri-containerd-{CONTAINER}.scope", CONTAINER),
+        (f"kubepods/pod{UID}/{CONTAINER}/kubepods/pod{UID}/{OTHER_CONTAINER}", CONTAINER),
+        (f"kubepods/pod{UID}/sub/{CONTAINER}", None),
+        (f"kubepods/pod{UID}/{CONTAINER}0", None),
+        (f"kubepods/pod{UID}/{CONTAINER}.slice", None),
+        (f"kubepods/pod{UID}/9", None),
+        (f"kubepods/pod{UID}", None),
+    ],
+)
+def test_the_container_of_a_cgroup(path: str, container: str | None) -> None:
+    for text in (f"0::/{path}\n", f"12:memory:/{path}\n1:name=systemd:/{path}\n0::/\n"):
+        assert pod_of(text) == (UID, container)
 
 
 class Node:
     """The files of a node on which this process belongs to a pod, and both ends of a connection of its own."""
 
     def __init__(self, root: Path, connection: socket.socket) -> None:
-        self.folders = PeerFolders(root / "pods", root / "proc")
+        self.folders = PeerFolders(root / "pods", root / "containers", root / "proc")
         self.connection = connection
         self.process = self.folders.proc / str(os.getpid())
         self.process.mkdir(parents=True)
@@ -87,6 +122,22 @@ def test_a_process_of_a_pod(node: Node) -> None:
     assert node.peer().pod == PodName("gpu-system", "dcgm-monitor-x7v2p")
 
 
+def test_a_container_of_a_pod_once_the_kubelet_has_named_it(node: Node) -> None:
+    node.belongs_to(f"kubepods/pod{UID}/{CONTAINER}")
+    (node.folders.pod_logs / f"team-a_train-0_{UID}").mkdir()
+    peer = node.peer()
+    assert peer.container == Container(CONTAINER)
+    container = with_container(peer, node.folders).container
+    assert container == Container(CONTAINER, unknown="No such file or directory")
+    node.folders.container_logs.mkdir()
+    assert with_container(peer, node.folders) == peer
+    name = f"train-0_team-a_preflight-dcgm-diag-{CONTAINER}.log"
+    (node.folders.container_logs / name).symlink_to("/var/log/pods/nowhere")
+    named = with_container(peer, node.folders)
+    assert named.container == Container(CONTAINER, "preflight-dcgm-diag")
+    assert with_container(named, node.folders) is named
+
+
 def test_a_pod_without_logs_is_unknown(node: Node) -> None:
     node.belongs_to(f"kubepods/pod{UID}/{CONTAINER}")
     assert f"has no logs of the pod {UID}" in (node.peer().unknown or "")
@@ -114,7 +165,7 @@ def test_a_child_that_ended_leaves_a_connection_of_nobody(tmp_path: Path) -> Non
         subprocess.run([sys.executable, "-c", connects, path], check=True)
         accepted, _ = listener.accept()
         with accepted:
-            peer = peer_of(accepted, PeerFolders(tmp_path))
+            peer = peer_of(accepted, PeerFolders(tmp_path, tmp_path))
     assert peer.pod is None
     assert "cannot be read" in (peer.unknown or "")
 
@@ -140,6 +191,55 @@ TRUST = Trust(frozenset({"gpu-system"}), OWN_USER)
 def test_who_may_report(peer: Peer, words: str | None) -> None:
     reason = denial(peer, TRUST)
     assert (reason is None) if words is None else (reason or "").startswith(words)
+
+
+CHECKED = Trust(frozenset({"gpu-system"}), OWN_USER, frozenset({"team-a", "gpu-system"}))
+POD = PodName("team-a", "train-0")
+
+
+def in_container(name: str | None = None, unknown: str | None = None, pod: PodName = POD) -> Peer:
+    return Peer(7, ROOT, pod, Container(CONTAINER, name, unknown))
+
+
+@pytest.mark.parametrize(
+    ("peer", "words"),
+    [
+        (in_container("preflight-dcgm-diag"), None),
+        (in_container(), None),
+        (in_container("main"), "The container main of the pod team-a/train-0 may not report health"),
+        (in_container("my-preflight-check"), "The container my-preflight-check of the pod"),
+        (in_container(unknown="No such file"), "The pod team-a/train-0 is in a namespace of preflight checks, but the"),
+        (Peer(7, ROOT, POD), "The pod team-a/train-0 is in a namespace of preflight checks, but the cgroup of process"),
+        (in_container("preflight-x", pod=PodName("team-b", "p")), "The pod team-b/p may not report health: its names"),
+        (in_container("main", pod=PodName("gpu-system", "p")), None),
+        (Peer(7, 33), "Process 7 of user 33 belongs to no pod"),
+        (in_container("preflight-x")._replace(unknown="it has ended."), "The agent cannot tell which pod process 7"),
+    ],
+)
+def test_which_container_may_report_where_checks_are_added(peer: Peer, words: str | None) -> None:
+    reason = denial(peer, CHECKED)
+    assert (reason is None) if words is None else (reason or "").startswith(words)
+
+
+def test_without_namespaces_of_checks_none_may_report() -> None:
+    assert (denial(in_container("preflight-dcgm-diag"), TRUST) or "").startswith(
+        "The pod team-a/train-0 may not report"
+    )
+
+
+@pytest.mark.parametrize(
+    ("peer", "holders"),
+    [
+        (in_container("preflight-dcgm-diag"), [POD, CHECKS]),
+        (in_container(), [DENIED]),
+        (in_container("main"), [DENIED]),
+        (in_container("main", pod=PodName("team-b", "p")), [DENIED]),
+        (in_container("main", pod=PodName("gpu-system", "p")), [PodName("gpu-system", "p")]),
+        (Peer(7, ROOT), [7]),
+    ],
+)
+def test_tenants_share_their_connections(peer: Peer, holders: list[object]) -> None:
+    assert [one.holder for one in shares_of(peer, CHECKED)] == holders
 
 
 def test_a_reporter_fits_an_event() -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, ANNOTATION_RETIRED, LABEL_IGNORE
-from gpuledger.edge.admission.certificates.authority import authority_at
-from gpuledger.edge.admission.certificates.caller_token import TOKENS_KEPT, CallerTokens, caller_token
+from gpuledger.edge.admission.caller_token import TOKENS_KEPT, CallerTokens, caller_token
 from gpuledger.edge.admission.rules.access import BREAK_GLASS, MASTERS
 from gpuledger.edge.admission.rules.break_glass import is_for_everybody, name_of, use_of
-from gpuledger.edge.admission.serving.review import CREATE, DELETE, UPDATE, AdmissionRequest, Requester, read_request
+from gpuledger.edge.webhooks.certificates.authority import authority_at
+from gpuledger.edge.webhooks.serving.review import CREATE, DELETE, UPDATE, AdmissionRequest, Requester, read_request
 from gpuledger.events.break_glass import CHANGED_MAX
 from gpuledger.events.device import DeviceBreakGlassUsed
 from gpuledger.events.node import NodeBreakGlassUsed

@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpuledger.edge.admission.certificates.webhook_configuration import (
-    MUTATING,
-    VALIDATING,
-    configurations,
-    server_names,
-)
 from gpuledger.edge.admission.rules.access import BREAK_GLASS
 from gpuledger.edge.admission.rules.requests import containers_with_units
-from gpuledger.edge.admission.settings import AdmissionSettings, WebhookAddress
+from gpuledger.edge.admission.settings import SERVICE, AdmissionSettings
+from gpuledger.edge.admission.webhook_configuration import configurations
+from gpuledger.edge.webhooks.configuration import MUTATING, VALIDATING, server_names
+from gpuledger.edge.webhooks.settings import WebhookAddress
 from gpuledger.local.kubeapi.admission_request import KindVersion, Question
 from gpuledger.local.kubeapi.strategies.webhook_configurations import (
     MutatingConfigurationStrategy,
@@ -35,7 +32,7 @@ MEMBER = {"username": "eva", "groups": ["system:authenticated", BREAK_GLASS]}
 
 
 def configured(reached: WebhookAddress | None = None) -> dict[str, Json]:
-    found = configurations(SETTINGS, reached or WebhookAddress(), b"PEM", TOKEN)
+    found = configurations(SETTINGS, reached or WebhookAddress(SERVICE), b"PEM", TOKEN)
     return {resource.kind: configuration for resource, configuration in found}
 
 
@@ -73,7 +70,7 @@ def test_a_service_leads_to_them_or_a_url() -> None:
 @pytest.mark.parametrize(
     ("reached", "name"),
     [
-        (WebhookAddress(), "gpu-control-plane-admission.d8-gpu-operator.svc"),
+        (WebhookAddress(SERVICE), "gpu-control-plane-admission.d8-gpu-operator.svc"),
         (WebhookAddress(url="https://127.0.0.1:9443"), "127.0.0.1"),
         (WebhookAddress(url="https://[::1]:9443"), "::1"),
         (WebhookAddress(url="https://gpu.example"), "gpu.example"),

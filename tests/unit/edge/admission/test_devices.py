@@ -8,7 +8,7 @@ from gpuledger.api.kinds import NAMESPACE
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.access import trusted_groups
 from gpuledger.edge.admission.rules.decide import decide
-from gpuledger.edge.admission.serving.review import CREATE, UPDATE, AdmissionResponse, Requester
+from gpuledger.edge.webhooks.serving.review import CREATE, UPDATE, AdmissionResponse, Requester
 from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn, Hardware
 from support.admission import (
     MASTER,

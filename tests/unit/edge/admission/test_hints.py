@@ -13,10 +13,11 @@ from gpuledger.domain.dra.reach import reaches
 from gpuledger.domain.inventory.state import DEFAULT_SETTINGS
 from gpuledger.domain.pools.spec import spec_of
 from gpuledger.edge.admission.cache import CachedPool
-from gpuledger.edge.admission.errors import DenialError, PatchError
+from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.requirements import contradiction
 from gpuledger.edge.admission.rules.scheduling_hints import POOL_LABEL, tolerates, with_hints
-from gpuledger.edge.admission.serving.patch import additions
+from gpuledger.edge.webhooks.errors import PatchError
+from gpuledger.edge.webhooks.serving.patch import additions
 from gpuledger.events.pool import PoolDefined, PoolTaint
 from gpuledger.local.kubeapi.patches import json_patch
 from support.admission import Json, pod_with

@@ -8,7 +8,7 @@ from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pods import MODULE_DISABLED
 from gpuledger.edge.admission.rules.requests import PoolRequest, containers_with_units, pool_request
-from gpuledger.edge.admission.serving.review import CREATE, UPDATE, AdmissionResponse
+from gpuledger.edge.webhooks.serving.review import CREATE, UPDATE, AdmissionResponse
 from gpuledger.events.pool import PoolChanged, PoolDefined, PoolGone
 from support.admission import TEAM, Json, RecordedFact, cached, device, namespace, pod_with, pool, review, settings
 

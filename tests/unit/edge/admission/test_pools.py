@@ -11,9 +11,9 @@ from gpuledger.api.kinds import GPU_POOLS
 from gpuledger.domain.pools.validation import problems
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pool_manifest import manifest_problems
-from gpuledger.edge.admission.serving.review import CREATE, DELETE, UPDATE, AdmissionResponse
 from gpuledger.edge.watchers.decide import ObjectPart
 from gpuledger.edge.watchers.resources.gpupools import KIND, read
+from gpuledger.edge.webhooks.serving.review import CREATE, DELETE, UPDATE, AdmissionResponse
 from support.admission import TEAM, Json, RecordedFact, cached, pool, review, settings
 
 CARD: Json = {

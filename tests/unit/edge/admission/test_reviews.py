@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.edge.admission.cache import AdmissionCache, CacheProjection
-from gpuledger.edge.admission.errors import ReviewError
 from gpuledger.edge.admission.rules.decide import RULES, decide
-from gpuledger.edge.admission.serving.review import (
+from gpuledger.edge.webhooks.errors import ReviewError
+from gpuledger.edge.webhooks.serving.review import (
     AdmissionRequest,
     AdmissionResponse,
     Requester,

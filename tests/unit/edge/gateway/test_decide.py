@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gpuledger.edge.gateway.checked_pods import CheckedPod
 from gpuledger.edge.gateway.decide import (
     CertificateNames,
     Reporter,
@@ -21,19 +22,22 @@ from gpuledger.healthreports.errors import (
     UnauthenticatedError,
 )
 
-RULES = TokenRules("health", frozenset({("mon", "*"), ("gpu", "dcgm")}), frozenset({("mon", "csp")}))
+RULES = TokenRules(
+    "health", frozenset({("mon", "*"), ("gpu", "dcgm")}), frozenset({("mon", "csp")}), frozenset({"team", "mon"})
+)
 USER = "system:serviceaccount:"
 TOKEN = "a.b.c"
 
 
 def status(**changes: Any) -> dict[str, Any]:
     extra = {"authentication.kubernetes.io/node-name": ["n1"], "authentication.kubernetes.io/pod-name": ["p"]}
+    extra["authentication.kubernetes.io/pod-uid"] = ["u"]
     user = {"username": f"{USER}mon:syslog", "extra": extra}
     return {"authenticated": True, "audiences": ["health"], "user": user} | changes
 
 
 def test_a_review_identifies_the_account_the_node_and_the_pod() -> None:
-    assert identity_of(TOKEN, status(), "health") == TokenIdentity(f"{USER}mon:syslog", "n1", "p")
+    assert identity_of(TOKEN, status(), "health") == TokenIdentity(f"{USER}mon:syslog", "n1", "p", "u")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +64,8 @@ def test_a_review_that_identifies_nobody(changed: dict[str, Any], text: str) -> 
         (f"{USER}gpu:dcgm", "n1", Reporter("gpu/p", "n1")),
         (f"{USER}mon:csp", "n1", Reporter("mon/p", None)),
         (f"{USER}mon:csp", None, Reporter("mon/p", None)),
+        (f"{USER}team:default", "n1", Reporter("team/p", "n1", CheckedPod("team/p", "u", "n1"))),
+        (f"{USER}team:default", None, "team/default may not report"),
         (f"{USER}mon:syslog", None, "is bound to no node"),
         (f"{USER}gpu:other", "n1", "gpu/other may not report"),
         (f"{USER}tenant:syslog", "n1", "tenant/syslog may not report"),
@@ -69,7 +75,7 @@ def test_a_review_that_identifies_nobody(changed: dict[str, Any], text: str) -> 
     ],
 )
 def test_who_the_holder_of_a_token_is(user: str, node: str | None, expected: Reporter | str) -> None:
-    found = TokenIdentity(user, node, "p")
+    found = TokenIdentity(user, node, "p", "u")
     if isinstance(expected, Reporter):
         assert reporter_of_token(found, RULES) == expected
     else:

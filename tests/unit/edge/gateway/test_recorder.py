@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpuledger.edge.gateway.bounds import GatewayBounds
+from gpuledger.edge.gateway.checked_pods import CheckedPods
 from gpuledger.edge.gateway.publisher import NodeReport, ReportPublisher
 from gpuledger.edge.gateway.recall import Recall
 from gpuledger.edge.gateway.recorder import GatewayRecorder, ReportOf
@@ -59,7 +60,7 @@ class Place:
         self.later_s = 0.0
         self.publisher = ReportPublisher(ledger, bounds, lambda: 0.5)
         self.recorder = GatewayRecorder(self.publisher, bounds, clock=lambda: NOW, monotonic=lambda: self.later_s)
-        self.recall = Recall(ledger, self.recorder, bounds, lambda: NOW)
+        self.recall = Recall(ledger, self.recorder, CheckedPods(), bounds, lambda: NOW)
 
     async def counts(self) -> list[tuple[str, str, int]]:
         found = []

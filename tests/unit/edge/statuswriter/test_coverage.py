@@ -8,9 +8,10 @@ import pytest
 from gpuledger.api.reasons import EventReason
 from gpuledger.domain.fact import Fact
 from gpuledger.edge.kube.crds import node_feature_rule
+from gpuledger.edge.kube.events import NOTE_BYTES_MAX
 from gpuledger.edge.statuswriter.desired.coverage import AGREE, DIFFERENCES_SHOWN_MAX, NO_FEATURES, CoverageChecks
 from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
-from gpuledger.edge.statuswriter.events.series import NOTE_BYTES_MAX, is_fresh
+from gpuledger.edge.statuswriter.events.series import is_fresh
 from gpuledger.edge.statuswriter.objects import Key, Kind
 from gpuledger.edge.statuswriter.settings import StatusWriterSettings
 from gpuledger.events.module import ModulePrerequisiteChanged

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuledger.edge.kube.events import NOTE_BYTES_MAX
 from gpuledger.edge.statuswriter.desired.coverage_jobs import (
     CoverageJob,
     coverage_job,
@@ -14,7 +15,7 @@ from gpuledger.edge.statuswriter.desired.coverage_jobs import (
     nodes_to_check,
     results,
 )
-from gpuledger.edge.statuswriter.events.series import NOTE_BYTES_MAX, series_name
+from gpuledger.edge.statuswriter.events.series import series_name
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import NodeInventoryChanged, NodeObserved
 from gpuledger.events.settings import SettingsChanged

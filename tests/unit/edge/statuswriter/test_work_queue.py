@@ -6,9 +6,9 @@ import pytest
 
 from gpuledger.edge.kube.circuit_breaker import CircuitBreaker, RateLimiter
 from gpuledger.edge.kube.errors import TooManyRequestsError, UnavailableError
+from gpuledger.edge.kube.events import PendingQueue
 from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.statuswriter.cache.objects import HOUR_S, ObjectState
-from gpuledger.edge.statuswriter.events.recorder import PendingQueue
 from gpuledger.edge.statuswriter.objects import Key
 from gpuledger.edge.statuswriter.throttle.drift_limit import correction_allowed_at_s, note_correction
 from gpuledger.runtime.backoff import Backoff
@@ -61,6 +61,23 @@ async def test_what_changed_goes_before_what_is_only_gone_through() -> None:
     queue.done(DEVICE)
     queue.done(NODE)
     assert len(queue) == 0
+
+
+async def test_a_key_that_is_hastened_waits_for_nothing() -> None:
+    clock = Clock()
+    queue = WorkQueue[Key](clock)
+    queue.add(DEVICE, clock.now_s + 60)
+    queue.hasten(DEVICE)
+    assert await queue.take() == DEVICE
+    queue.hasten(DEVICE)
+    queue.add(DEVICE, clock.now_s + 60)
+    queue.done(DEVICE)
+    assert await queue.take() == DEVICE
+    queue.add(DEVICE, clock.now_s + 60)
+    queue.done(DEVICE)
+    assert (len(queue), queue.active) == (1, 0)
+    clock.now_s += 60
+    assert await queue.take() == DEVICE
 
 
 async def test_a_key_for_later_is_not_taken_sooner() -> None:

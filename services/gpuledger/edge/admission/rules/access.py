@@ -6,7 +6,7 @@ The policy `gpu-control-plane-restricted-access` names the same groups.
 from typing import Final
 
 from gpuledger.api.kinds import GPU_GROUP, OUR_MANAGERS
-from gpuledger.edge.admission.serving.review import AdmissionRequest, Requester
+from gpuledger.edge.webhooks.serving.review import AdmissionRequest, Requester
 
 MASTERS: Final = "system:masters"
 BREAK_GLASS: Final = f"{GPU_GROUP}/break-glass"

@@ -13,8 +13,8 @@ from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.access import BREAK_GLASS, is_trusted
 from gpuledger.edge.admission.rules.devices import ASSIGNMENTS, review_device
-from gpuledger.edge.admission.serving.review import CREATE, DELETE, UPDATE, AdmissionRequest, Object
 from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.webhooks.serving.review import CREATE, DELETE, UPDATE, AdmissionRequest, Object
 from gpuledger.events.break_glass import CHANGED_MAX, BreakGlassUse
 from gpuledger.events.device import DeviceBreakGlassUsed
 from gpuledger.events.node import NodeBreakGlassUsed

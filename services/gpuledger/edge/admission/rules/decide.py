@@ -12,7 +12,7 @@ from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.devices import review_device
 from gpuledger.edge.admission.rules.pods import review_pod
 from gpuledger.edge.admission.rules.pools import review_pool
-from gpuledger.edge.admission.serving.review import ALLOWED, AdmissionRequest, AdmissionResponse
+from gpuledger.edge.webhooks.serving.review import ALLOWED, AdmissionRequest, AdmissionResponse
 
 Rule = Callable[[AdmissionRequest, AdmissionCache], AdmissionResponse]
 """Allows a request, or raises DenialError."""

@@ -22,14 +22,14 @@ from gpuledger.domain.pools.spec import facts_of, mismatch, selects
 from gpuledger.edge.admission.cache import AdmissionCache, CachedDevice, CachedPool
 from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.access import is_by_the_product, is_trusted
-from gpuledger.edge.admission.serving.review import (
+from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.webhooks.serving.review import (
     ALLOWED,
     UPDATE,
     AdmissionRequest,
     AdmissionResponse,
     Object,
 )
-from gpuledger.edge.kube.objects import mapping
 from gpuledger.events.drain_mode import MODES
 
 ASSIGNMENTS: Final = (ANNOTATION_ASSIGNMENT, ANNOTATION_CLUSTER_ASSIGNMENT)

@@ -15,8 +15,8 @@ from gpuledger.edge.admission.cache import AdmissionCache, CachedPool
 from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.requests import PoolRequest, containers_with_units, pool_request
 from gpuledger.edge.admission.rules.scheduling_hints import with_hints
-from gpuledger.edge.admission.serving.patch import additions
-from gpuledger.edge.admission.serving.review import ALLOWED, CREATE, AdmissionRequest, AdmissionResponse
+from gpuledger.edge.webhooks.serving.patch import additions
+from gpuledger.edge.webhooks.serving.review import ALLOWED, CREATE, AdmissionRequest, AdmissionResponse
 
 MODULE_DISABLED = "The GPU module is disabled, so admission did not check the pod's pool."
 

@@ -16,8 +16,8 @@ from gpuledger.domain.pools.validation import (
     profile_problems,
     slices_problems,
 )
-from gpuledger.edge.admission.serving.review import Object
 from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.webhooks.serving.review import Object
 
 _PREFIX: Final = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?"
 _LABEL_KEY: Final = re.compile(rf"{_PREFIX}[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?").fullmatch

@@ -21,7 +21,8 @@ from gpuledger.domain.pools.validation import without_approval
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.pool_manifest import manifest_problems
-from gpuledger.edge.admission.serving.review import (
+from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.webhooks.serving.review import (
     ALLOWED,
     CREATE,
     DELETE,
@@ -29,7 +30,6 @@ from gpuledger.edge.admission.serving.review import (
     AdmissionResponse,
     Object,
 )
-from gpuledger.edge.kube.objects import mapping
 
 IMMUTABLE: Final = ("provider", "backend", "resource", "deviceSelector")
 _DEFAULTS: Final[Object] = {

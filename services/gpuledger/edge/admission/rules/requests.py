@@ -8,8 +8,8 @@ from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.domain.pools.requests import ContainerRequest, is_sidecar, read_units, units_held
 from gpuledger.edge.admission.errors import DenialError
-from gpuledger.edge.admission.serving.review import Object
 from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.webhooks.serving.review import Object
 
 
 class PoolRequest(NamedTuple):

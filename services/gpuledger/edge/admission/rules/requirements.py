@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpuledger.domain.dra.objects import LabelledNode, NodeExpression
 from gpuledger.domain.dra.reach import OPERATORS, meets, whole_number
-from gpuledger.edge.admission.serving.review import Object
 from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.webhooks.serving.review import Object
 
 
 def expression(one: NodeExpression) -> dict[str, object]:

@@ -15,8 +15,8 @@ from gpuledger.domain.inventory.state import ModuleSettings
 from gpuledger.edge.admission.cache import CachedPool
 from gpuledger.edge.admission.errors import DenialError
 from gpuledger.edge.admission.rules.requirements import contradiction, expression, in_words, of_expressions, of_labels
-from gpuledger.edge.admission.serving.review import Object
 from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.webhooks.serving.review import Object
 from gpuledger.events.pool import PoolTaint
 
 POOL_LABEL: Final = f"{GPU_GROUP}/pool"

@@ -4,7 +4,6 @@ Events are a courtesy. Where there are too many, or the server does not take one
 else may ever wait for them.
 """
 
-import asyncio
 from contextlib import suppress
 from typing import Final
 
@@ -13,6 +12,7 @@ import structlog
 from gpuledger.api.kinds import EVENTS
 from gpuledger.edge.kube.circuit_breaker import SERVER_TROUBLE, CircuitBreaker
 from gpuledger.edge.kube.errors import AlreadyExistsError, KubeError, NotFoundError
+from gpuledger.edge.kube.events import PendingQueue
 from gpuledger.edge.statuswriter.events.series import (
     EventSeries,
     Occurrence,
@@ -35,38 +35,6 @@ HELD_PER_OBJECT_MAX: Final = 16
 """Occurrences of an object that wait until it shows them; the oldest are dropped first."""
 
 log = structlog.get_logger("gpuledger.statuswriter")
-
-
-class PendingQueue:
-    """A bounded queue of distinct names; where there are too many, the one that waits longest is dropped."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._names: dict[str, None] = {}
-        self._added = asyncio.Event()
-
-    def add(self, name: str) -> str | None:
-        """Add a name at the end; returns the one that was dropped for it, if any."""
-        self._names[name] = None
-        self._added.set()
-        if len(self._names) <= self._most:
-            return None
-        dropped = next(iter(self._names))
-        del self._names[dropped]
-        return dropped
-
-    async def take(self) -> str:
-        """The name that waits longest."""
-        while not self._names:
-            self._added.clear()
-            await self._added.wait()
-        name = next(iter(self._names))
-        del self._names[name]
-        return name
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._names.clear()
 
 
 class EventRecorder:

@@ -6,12 +6,12 @@ from them, so that a restarted status writer finds the Events that it has record
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 from gpuledger.api.kinds import EVENT_REPORTER
 from gpuledger.api.reasons import EventReason
 from gpuledger.domain.fact import time_of_ns
+from gpuledger.edge.kube.events import event_name, micro_time, note_of
 from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key
 
 NAMESPACE: Final = "default"
@@ -19,10 +19,6 @@ NAMESPACE: Final = "default"
 
 EVENT_AGE_MAX_S: Final = 600.0
 """How old an occurrence may be to become an Event; older ones are in no snapshot."""
-
-NOTE_BYTES_MAX: Final = 1024
-NAME_CHARS_MAX: Final = 200
-HASH_LENGTH: Final = 16
 
 ACTIONS: Final = {
     EventReason.DEVICE_DETECTED: "Detect",
@@ -84,8 +80,7 @@ def series_name(occurrence: Occurrence, period_s: float) -> str:
     """The name of the Event that an occurrence belongs to."""
     key = occurrence.key
     period = int(occurrence.recorded_ns / 1e9 / period_s)
-    text = "\n".join([key.kind, key.id, occurrence.reason, occurrence.about, str(period)])
-    return f"{key.name[:NAME_CHARS_MAX].rstrip('-.')}.{sha256(text.encode()).hexdigest()[:HASH_LENGTH]}"
+    return event_name(key.name, key.kind, key.id, occurrence.reason, occurrence.about, str(period))
 
 
 class RecentSeries:
@@ -141,7 +136,7 @@ def event_of(series: EventSeries, instance: str) -> Document:
         "action": ACTIONS.get(first.reason, str(first.reason)),
         "reason": str(first.reason),
         "regarding": reference(first.key, series.uid),
-        "note": first.note.encode()[:NOTE_BYTES_MAX].decode(errors="ignore"),
+        "note": note_of(first.note),
         "type": "Warning" if first.is_warning else "Normal",
     }
     return event | counted(series)
@@ -169,8 +164,3 @@ def reference(key: Key, uid: str | None) -> Document:
     found = {"apiVersion": RESOURCES[key.kind].api_version, "kind": str(key.kind), "name": key.name}
     found |= {"namespace": key.namespace} if key.namespace else {}
     return found | ({"uid": uid} if uid else {})
-
-
-def micro_time(time: datetime) -> str:
-    """A time as Events have it, with six digits of fraction."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
