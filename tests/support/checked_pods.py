@@ -60,5 +60,9 @@ def config_map(gang: str, expected: int, peers: Iterable[tuple[str, str]]) -> di
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": gang_config_map(gang), "namespace": TRAINING},
-        "data": {GangKey.EXPECTED_COUNT: str(expected), GangKey.PEERS: lines, GangKey.GANG_ID: gang},
+        "data": {
+            GangKey.EXPECTED_COUNT.value: str(expected),
+            GangKey.PEERS.value: lines,
+            GangKey.GANG_ID.value: gang,
+        },
     }

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from gpuledger.api.preflight import GANG_CHECKS, ExitCode
+from gpuledger.domain.preflight.nccl_errors import NcclCode
 from gpuledger.events.preflight import PreflightResult
 from gpuledger.tools.simulation.allocation import FleetAllocation, RunningPod
 from gpuledger.tools.simulation.checks import results
@@ -220,7 +221,7 @@ class Checking:
         code = self._failure(course)
         if code is not None:
             return self._failed(course, results.failed(check, code, took_s, wait_s))
-        result = results.passed(check, took_s, wait_s, self._chance.random())
+        result = self._skipped(course) or results.passed(check, took_s, wait_s, self._chance.random())
         ended = CheckEnded(
             self._schedule.now_s, course.running_pod, check.name, course.attempt, result, ExitCode.PASSED
         )
@@ -228,13 +229,17 @@ class Checking:
         self._next(course, START_S, self._start)
         return [ended]
 
+    def _skipped(self, course: _Course) -> PreflightResult | None:
+        cards = len(course.running_pod.shares)
+        return results.skipped(course.check, cards=cards, has_gang=course.checks.gang is not None)
+
     def _failure(self, course: _Course) -> str | None:
         own = self._own_failure(course)
         if course.stage is not _Stage.TOGETHER:
             return own
         if any(self._own_failure(one) for one in self._together(course)):
             self._lose(course)
-        return own or (results.TIMEOUT_CODE if course.lost_peer else None)
+        return own or (NcclCode.TIMEOUT if course.lost_peer else None)
 
     def _together(self, course: _Course) -> list[_Course]:
         """The pods of a gang that measure together."""
@@ -253,7 +258,7 @@ class Checking:
 
     def _give_up_peers(self, course: _Course) -> list[Any]:
         took_s, wait_s = self._took_s(course), course.gang_wait_s
-        return self._failed(course, results.failed(course.check, results.TIMEOUT_CODE, took_s, wait_s))
+        return self._failed(course, results.failed(course.check, NcclCode.TIMEOUT, took_s, wait_s))
 
     def _failed(self, course: _Course, result: PreflightResult) -> list[Any]:
         retried = course.checks.retries

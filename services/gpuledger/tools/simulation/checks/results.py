@@ -4,11 +4,14 @@ A check that fails reports error codes as the real one does. A card that is out 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from gpuledger.api.preflight import MONITOR, CheckName, Detail, ExitCode, check_container
+from gpuledger.api.preflight import GANG_CHECKS, MONITOR, NEUTRAL_OUTCOMES, CheckName, Detail, ExitCode, check_container
+from gpuledger.domain.preflight.findings import DIAG_ACTIONS, NCCL_ACTIONS, NCCL_FATAL
+from gpuledger.domain.preflight.nccl_errors import NcclCode
 from gpuledger.events.health import HealthEntity, NodeHealthReported
 from gpuledger.events.preflight import PreflightResult
+from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.tools.simulation.checks.pods import InjectedCheck
 from gpuledger.tools.simulation.names import PodPlace
 
@@ -21,32 +24,17 @@ SECONDS: Final[Mapping[str, float]] = {
 }
 """How long a check takes on a machine, about."""
 
-FAULT_CODES: Final[Mapping[str, str]] = {CheckName.DCGM_DIAG: "Memory"}
+FAULT_CODES: Final[Mapping[str, str]] = {CheckName.DCGM_DIAG: "DCGM_MEMORY_FAIL"}
 """What a check of a faulty card fails with; others with `NCCL_SYSTEM_ERROR`."""
 
-TIMEOUT_CODE: Final = "NCCL_TIMEOUT"
 GANG_CODE: Final = "GANG_TIMEOUT"
-_SYSTEM_ERROR: Final = "NCCL_SYSTEM_ERROR"
 
 
-class Verdict(NamedTuple):
-    """Whether an error is one of the hardware that the node cannot be used with, and the recommended action."""
-
-    fatal: bool
-    action: str
-
-
-_HARMLESS: Final = Verdict(fatal=False, action="NONE")
-VERDICTS: Final = {
-    "Memory": Verdict(fatal=True, action="CONTACT_SUPPORT"),
-    "PCIe": Verdict(fatal=True, action="CONTACT_SUPPORT"),
-    "NVLink": Verdict(fatal=True, action="CONTACT_SUPPORT"),
-    "Stress": Verdict(fatal=True, action="RUN_DCGMEUD"),
-    _SYSTEM_ERROR: Verdict(fatal=True, action="CONTACT_SUPPORT"),
-    "NCCL_INTERNAL_ERROR": Verdict(fatal=True, action="RUN_DCGMEUD"),
-    "NCCL_REMOTE_ERROR": Verdict(fatal=True, action="CONTACT_SUPPORT"),
+_HARMLESS: Final = (False, NO_ACTION)
+_BLAMES: Final[Mapping[str, tuple[bool, str]]] = {
+    **{f"DCGM_{family.name}_FAIL": (True, action) for family, action in DIAG_ACTIONS.items()},
+    **{code: (code in NCCL_FATAL, action) for code, action in NCCL_ACTIONS.items()},
 }
-"""By error code; any other one blames no hardware."""
 
 
 def seconds_of(check: str) -> float:
@@ -58,7 +46,7 @@ def failure_code(check: InjectedCheck, *, is_faulty: bool) -> str | None:
     """The error code that a check fails with; None where it passes. `is_faulty`: one of the pod's cards is."""
     if check.fails_with is not None or not is_faulty:
         return check.fails_with
-    return FAULT_CODES.get(check.name, _SYSTEM_ERROR)
+    return FAULT_CODES.get(check.name, NcclCode.SYSTEM_ERROR)
 
 
 def passed(check: InjectedCheck, duration_s: float, gang_wait_s: float | None, share: float) -> PreflightResult:
@@ -94,30 +82,50 @@ def gang_timed_out(check: InjectedCheck, waited_s: float) -> PreflightResult:
     )
 
 
+def skipped(check: InjectedCheck, *, cards: int, has_gang: bool) -> PreflightResult | None:
+    """The result of a check that does not apply to the pod; None where it does."""
+    if check.name == CheckName.NCCL_LOOPBACK and cards == 1:
+        return _skipped("A single card has no bus to measure")
+    if check.name in GANG_CHECKS and not has_gang:
+        return _skipped("The pod belongs to no gang")
+    return None
+
+
+def _skipped(message: str) -> PreflightResult:
+    return PreflightResult(outcome="skipped", codes=("SKIPPED",), message=message, duration_s=0)
+
+
 def exit_code(result: PreflightResult) -> ExitCode:
     """How the container of a check ends."""
-    return {"passed": ExitCode.PASSED, "gang-timeout": ExitCode.GANG_TIMEOUT}.get(result.outcome, ExitCode.FAILED)
+    exits = {"passed": ExitCode.PASSED, "skipped": ExitCode.PASSED, "gang-timeout": ExitCode.GANG_TIMEOUT}
+    return exits.get(result.outcome, ExitCode.FAILED)
 
 
 def report_of(check: str, result: PreflightResult, place: PodPlace, cards: Iterable[str]) -> NodeHealthReported:
     """What a check reports of the cards (by UUID) of a pod."""
-    devices = tuple(cards)
-    verdicts = [VERDICTS.get(code, _HARMLESS) for code in result.codes]
-    worst = next((one for one in verdicts if one.fatal), _HARMLESS)
+    neutral = result.outcome in NEUTRAL_OUTCOMES
+    devices = () if neutral else tuple(cards)
+    fatal, action = max((_blame(code) for code in result.codes), default=_HARMLESS)
     return NodeHealthReported(
         monitor=MONITOR,
         reporter="/".join(place),
         check=check_container(check),
         component="GPU",
-        healthy=result.outcome == "passed",
-        fatal=worst.fatal,
+        healthy=neutral or result.outcome == "passed",
+        fatal=fatal,
         message=result.message,
-        action=worst.action,
+        action=action,
         codes=result.codes,
         entities=tuple(HealthEntity(type="GPU_UUID", value=uuid) for uuid in devices),
         devices=devices,
+        strategy="store-only" if neutral else "execute-remediation",
         metadata=_details(result, place),
     )
+
+
+def _blame(code: str) -> tuple[bool, str]:
+    """Whether an error blames hardware, and the recommended action."""
+    return _BLAMES.get(code, _HARMLESS)
 
 
 def _details(result: PreflightResult, place: PodPlace) -> dict[str, str]:

@@ -75,7 +75,7 @@ ALONE = ("dcgm-diag", "nccl-loopback")
 
 def test_the_checks_pass_one_after_the_other_and_then_the_pod_runs_and_ends() -> None:
     plan = plan_of()
-    scheduled = submit(plan, checked_pod("a", ALONE))
+    scheduled = submit(plan, checked_pod("a", ALONE, gpus=2))
     assert [type(one) for one in scheduled] == [PodScheduled]
     found = until(plan, 1e6)
     assert story(found) == [
@@ -105,7 +105,7 @@ def test_a_check_that_fails_ends_a_pod_that_is_never_restarted() -> None:
 
 def test_a_check_that_fails_is_tried_again_after_growing_pauses() -> None:
     plan = plan_of()
-    submit(plan, checked_pod("a", ("dcgm-diag",), failing="dcgm-diag=PCIe"))
+    submit(plan, checked_pod("a", ("dcgm-diag",), failing="dcgm-diag=DCGM_PCIE_FAIL"))
     ended = [one for one in until(plan, 1400) if isinstance(one, CheckEnded)]
     assert [one.pause_s for one in ended] == [10, 20, 40, 80, 160, 300, 300, 300]
     assert [one.attempt for one in ended] == list(range(8))
@@ -116,7 +116,7 @@ def test_checks_fail_while_a_card_of_the_pod_is_out_of_service() -> None:
     submit(plan, checked_pod("a", ALONE))
     slot_id = SlotId(NODES[0], 0)
     plan.allocation.set_service(slot_id, in_service=False)
-    assert story(until(plan, 33)) == ["dcgm-diag starts", "dcgm-diag failed Memory"]
+    assert story(until(plan, 33)) == ["dcgm-diag starts", "dcgm-diag failed DCGM_MEMORY_FAIL"]
     plan.allocation.set_service(slot_id, in_service=True)
     assert story(until(plan, 120))[:3] == ["dcgm-diag starts again, 1", "dcgm-diag passed", "nccl-loopback starts"]
 
@@ -176,7 +176,9 @@ def test_pods_of_a_gang_wait_for_one_that_fails_before_and_go_on_with_another_in
 def test_pods_of_a_gang_give_up_waiting_for_one_that_never_comes() -> None:
     plan = plan_of()
     submit(
-        plan, checked_pod("a", gang="jobs"), checked_pod("b", gang="jobs", failing="dcgm-diag=PCIe", restarts="Never")
+        plan,
+        checked_pod("a", gang="jobs"),
+        checked_pod("b", gang="jobs", failing="dcgm-diag=DCGM_PCIE_FAIL", restarts="Never"),
     )
     gang_is(plan, 2, "a", "b")
     found = until(plan, PEERS_TIMEOUT_S + 55)
@@ -205,10 +207,16 @@ def test_a_pod_that_is_deleted_in_the_check_of_its_gang_has_the_others_time_out(
     assert story(until(plan, 25)) == ["nccl-allreduce failed NCCL_TIMEOUT"]
 
 
-def test_a_pod_without_a_gang_goes_through_the_check_of_gangs_alone() -> None:
+def test_a_pod_without_a_gang_skips_the_check_of_gangs() -> None:
     plan = plan_of()
     submit(plan, checked_pod("a", ("nccl-allreduce",)))
-    assert story(until(plan, 30)) == ["nccl-allreduce starts", "nccl-allreduce passed", "runs"]
+    assert story(until(plan, 30)) == ["nccl-allreduce starts", "nccl-allreduce skipped SKIPPED", "runs"]
+
+
+def test_a_pod_of_one_card_skips_the_check_between_cards() -> None:
+    plan = plan_of()
+    submit(plan, checked_pod("a", ("nccl-loopback",)))
+    assert story(until(plan, 30)) == ["nccl-loopback starts", "nccl-loopback skipped SKIPPED", "runs"]
 
 
 def test_the_config_map_that_is_deleted_brings_nobody_together() -> None:

@@ -12,7 +12,7 @@ from gpuledger.tools.simulation.checks import statuses
 from gpuledger.tools.simulation.checks.course import CheckEnded, CheckStarted
 from gpuledger.tools.simulation.checks.gangs import gang_config
 from gpuledger.tools.simulation.checks.pods import ConfigMapKey, InjectedCheck, checks_of
-from gpuledger.tools.simulation.checks.results import failed, gang_timed_out, passed, report_of
+from gpuledger.tools.simulation.checks.results import failed, gang_timed_out, passed, report_of, skipped
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE
 from gpuledger.tools.simulation.names import PodPlace, place_of, pod_in, pod_of, workload_of
 from gpuledger.tools.simulation.objects import ended as pod_ended
@@ -132,7 +132,7 @@ def test_init_containers_of_the_owner_are_done_before_the_pod_runs() -> None:
     [
         (PASSED, True, False, "NONE"),
         (BROKEN, False, True, "CONTACT_SUPPORT"),
-        (failed(CHECK, "Stress", 1, None), False, True, "RUN_DCGMEUD"),
+        (failed(CHECK, "DCGM_STRESS_FAIL", 1, None), False, True, "RUN_DCGMEUD"),
         (failed(CHECK, "NCCL_TIMEOUT", 1, None), False, False, "NONE"),
         (gang_timed_out(CHECK, 600), False, False, "NONE"),
     ],
@@ -144,6 +144,14 @@ def test_a_check_reports_the_cards_of_its_pod(result: PreflightResult, healthy: 
     assert (found.healthy, found.fatal, found.action) == (healthy, fatal, action)
     assert (found.devices, found.codes) == (("GPU-1",), result.codes)
     assert found.metadata["outcome"] == result.outcome
+
+
+def test_a_check_that_is_skipped_says_nothing_about_cards() -> None:
+    result = skipped(CHECK, cards=1, has_gang=False)
+    assert result is not None
+    found = report_of("nccl-loopback", result, PodPlace(TRAINING, "a"), ["GPU-1"])
+    assert (found.healthy, found.devices, found.entities, found.strategy) == (True, (), (), "store-only")
+    assert found.codes == ("SKIPPED",)
 
 
 def test_a_gang_is_complete_when_all_its_pods_are_there() -> None:
