@@ -38,7 +38,7 @@ from support import tables
 SINCE = (
     *("seal_chain", "indexed_event", "health_check", "health_report", "incident", "health_departure"),
     *("maintenance_request", "maintenance_node", "node_isolation", "node_drain"),
-    *(spec.name for name in ("health", "remediation") for spec in tables.PROJECTIONS[name]),
+    *(spec.name for name in ("health", "remediation", "preflight") for spec in tables.PROJECTIONS[name]),
 )
 """Tables that came after the renaming of revision 0008."""
 

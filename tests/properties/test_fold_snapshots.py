@@ -18,6 +18,7 @@ from gpuledger.readmodels.projections import (
     DevicesProjection,
     IncidentsProjection,
     NodesProjection,
+    PreflightProjection,
     WorkloadsProjection,
 )
 from gpuledger.tools.queries.backend import all_projections
@@ -31,6 +32,7 @@ from support.fold_snapshots import (
     from_start,
     recorded_messages,
 )
+from support.preflight_results import preflights
 
 every_projection = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
 MESSAGES = len(recorded_messages())
@@ -40,6 +42,7 @@ RETIRING = [
     DevicesProjection(),
     NodesProjection(),
     IncidentsProjection(),
+    PreflightProjection(),
 ]
 places = st.lists(st.integers(1, MESSAGES), min_size=1, max_size=4, unique=True).map(sorted)
 
@@ -100,7 +103,9 @@ async def test_a_fold_from_a_snapshot_is_the_fold_from_the_start(
 
 @pytest.mark.parametrize("projection", RETIRING, ids=lambda one: one.name)
 @settings(max_examples=20, deadline=None)
-@given(recorded=st.one_of(recorded_facts, st.lists(workload_facts, min_size=1, max_size=20)), data=st.data())
+@given(
+    recorded=st.one_of(recorded_facts, preflights, st.lists(workload_facts, min_size=1, max_size=20)), data=st.data()
+)
 async def test_late_facts_find_what_retired_before_the_snapshot(
     projection: Projection, recorded: list[RecordedFact], data: st.DataObject
 ) -> None:

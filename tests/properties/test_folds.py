@@ -28,6 +28,7 @@ from gpuledger.readmodels.projections import (
     DevicesProjection,
     IncidentsProjection,
     NodesProjection,
+    PreflightProjection,
     WorkloadsProjection,
 )
 from support.events import (
@@ -43,6 +44,7 @@ from support.events import (
     rows_of,
     workload_facts,
 )
+from support.preflight_results import preflights
 
 READ_MODELS = [
     DevicesProjection(),
@@ -50,20 +52,21 @@ READ_MODELS = [
     WorkloadsProjection(),
     AllocationsProjection(),
     IncidentsProjection(),
+    PreflightProjection(),
 ]
 read_models = pytest.mark.parametrize("projection", READ_MODELS, ids=lambda model: model.name)
 projections = pytest.mark.parametrize("projection", [*READ_MODELS, SourcesProjection()], ids=lambda model: model.name)
 
 
 @projections
-@given(recorded=facts)
+@given(recorded=facts | preflights)
 def test_folding_is_deterministic(projection: Projection, recorded: list[RecordedFact]) -> None:
     log = log_of(numbered(recorded))
     assert rows_of(folded(projection, log)) == rows_of(folded(projection, log))
 
 
 @read_models
-@given(recorded=facts, data=st.data())
+@given(recorded=facts | preflights, data=st.data())
 def test_repeats_change_nothing(projection: Projection, recorded: list[RecordedFact], data: st.DataObject) -> None:
     events = numbered(recorded)
     with_repeats: list[Decoded] = []
@@ -76,7 +79,7 @@ def test_repeats_change_nothing(projection: Projection, recorded: list[RecordedF
 
 
 @projections
-@given(recorded=facts, again=st.integers(0, 24))
+@given(recorded=facts | preflights, again=st.integers(0, 24))
 def test_redelivery_of_what_was_folded_changes_nothing(
     projection: Projection, recorded: list[RecordedFact], again: int
 ) -> None:
@@ -91,7 +94,7 @@ def test_redelivery_of_what_was_folded_changes_nothing(
 
 
 @read_models
-@given(recorded=facts, data=st.data())
+@given(recorded=facts | preflights, data=st.data())
 def test_the_order_of_recording_does_not_matter(
     projection: Projection, recorded: list[RecordedFact], data: st.DataObject
 ) -> None:
@@ -102,7 +105,7 @@ def test_the_order_of_recording_does_not_matter(
 
 
 @read_models
-@given(recorded=facts, until=st.integers(0, 9), data=st.data())
+@given(recorded=facts | preflights, until=st.integers(0, 9), data=st.data())
 def test_as_of_a_time_is_what_was_true_by_then_in_whatever_order(
     projection: Projection, recorded: list[RecordedFact], until: int, data: st.DataObject
 ) -> None:
@@ -308,7 +311,7 @@ def _retired(table: Table[Any], row: Any) -> bool:
 
 
 @projections
-@given(recorded=facts, data=st.data())
+@given(recorded=facts | preflights, data=st.data())
 def test_any_batches_with_any_restarts_store_what_one_batch_does(
     projection: Projection, recorded: list[RecordedFact], data: st.DataObject
 ) -> None:

@@ -19,9 +19,11 @@ from gpuledger.readmodels.projections import (
     DevicesProjection,
     IncidentsProjection,
     NodesProjection,
+    PreflightProjection,
     WorkloadsProjection,
 )
 from support.events import RecordedFact, facts, folded, log_of, numbered, rows_of
+from support.preflight_results import preflights
 from support.thoroughness import examples
 
 READ_MODELS = [
@@ -30,6 +32,7 @@ READ_MODELS = [
     WorkloadsProjection(),
     AllocationsProjection(),
     IncidentsProjection(),
+    PreflightProjection(),
 ]
 PARTITIONS = st.integers(2, 5)
 
@@ -52,7 +55,7 @@ def partitioned(log: Sequence[Message], partitions: int, data: st.DataObject) ->
 
 @pytest.mark.parametrize("projection", READ_MODELS, ids=lambda model: model.name)
 @examples(0.4)
-@given(recorded=facts, partitions=PARTITIONS, data=st.data())
+@given(recorded=facts | preflights, partitions=PARTITIONS, data=st.data())
 def test_the_same_events_give_the_same_tables(
     projection: Projection, recorded: list[RecordedFact], partitions: int, data: st.DataObject
 ) -> None:

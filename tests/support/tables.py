@@ -39,6 +39,7 @@ from gpuledger.domain.health import rows as health
 from gpuledger.domain.inventory import facts as inventory_facts
 from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
+from gpuledger.domain.preflight import results_rows as preflight
 from gpuledger.domain.quarantine import rows as quarantine
 from gpuledger.domain.remediation import rows as remediation
 from gpuledger.domain.seals import chain as seals
@@ -62,6 +63,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "bootstrap": bootstrap_facts.SPECS,
     "availability": availability.SPECS,
     "incidents": health.SPECS,
+    "preflight": preflight.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
     "health": quarantine.SPECS,
@@ -79,6 +81,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "gpu_device_assignment": (("pool",),),
     "container_allocation_history": (("device",),),
     "incident": (("incident",), ("device",)),
+    "preflight_check": (("pod",),),
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
@@ -96,6 +99,7 @@ OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "occupancy_history": (("brin", "valid_from"),),
     "incident": (("brin", "opened_at", "ended_at"),),
     "health_report": (("brin", "reported_at"),),
+    "preflight_check": (("brin", "first_at"),),
 }
 """Those that are no B-trees: the kind and the columns. They cost a flush less."""
 
@@ -109,6 +113,9 @@ OPEN = {
     "device_allocation": "claim",
     "pool_availability": "pool",
     "incident": "node",
+    "preflight_pod": "uid",
+    "preflight_check": "uid",
+    "preflight_gang": "gang",
 }
 """A column, mostly of the key, of an index that has the rows alone that have not retired."""
 

@@ -39,6 +39,10 @@ REPORTS = (
     "flapping",
     "bad-slots",
     "lemons",
+    "preflight",
+    "preflight-checks",
+    "preflight-failures",
+    "preflight-gangs",
 )
 """The reports by the names a person uses."""
 
@@ -53,6 +57,8 @@ FUNCTIONS_AT = (
     "allocations_at",
     "container_allocations_at",
     "incidents_at",
+    "preflight_checks_at",
+    "preflight_gangs_at",
 )
 """Functions that take a time, and give the rows as they were then."""
 
@@ -98,6 +104,10 @@ _FILES = (
     "bad_slots",
     "lemon_incidents_min",
     "lemons",
+    "preflight_checks",
+    "preflight",
+    "preflight_failures",
+    "preflight_gangs",
     "installations_at",
     *(name for name in FUNCTIONS_AT if name != "installations_at"),
     "grants",

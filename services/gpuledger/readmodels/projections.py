@@ -15,10 +15,15 @@ from gpuledger.domain.fact import Fact, Touched
 from gpuledger.domain.health import fold as health
 from gpuledger.domain.health.rows import SPECS as HEALTH_SPECS
 from gpuledger.domain.health.rows import Health
+from gpuledger.domain.preflight import results as preflight
+from gpuledger.domain.preflight import results_gangs as gangs
+from gpuledger.domain.preflight.results_rows import SPECS as PREFLIGHT_SPECS
+from gpuledger.domain.preflight.results_rows import Preflight
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
 from gpuledger.events.envelope import Undecoded
 from gpuledger.events.position import Generations
+from gpuledger.events.preflight import PodPreflightGone, PodPreflightObserved
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Decisions, Projection
 
@@ -109,6 +114,24 @@ class IncidentsProjection(Projection):
         return health.touched(state, fact)
 
 
+class PreflightProjection(Projection):
+    """Attempts at preflight checks and gangs, from `pod.preflight-*` and `gang.*` events."""
+
+    name = "preflight"
+    version = 1
+    specs = PREFLIGHT_SPECS
+    handlers = {**preflight.HANDLERS, **gangs.HANDLERS}
+    pages = True
+    state_class = Preflight
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401 - it is this projection's own
+        """The past of a pod or gang, where it is not there or the fact is not later than all others about it."""
+        data = fact.event.data
+        if isinstance(data, PodPreflightObserved | PodPreflightGone):
+            return preflight.touched(state, fact, data)
+        return gangs.touched(state, fact)
+
+
 class EventIndexProjection(Projection):
     """Where the events about devices, nodes, pools and names that share a subject stand, and some events, by name."""
 
@@ -140,5 +163,6 @@ def read_models() -> list[Projection]:
         AllocationsProjection(),
         AvailabilityProjection(),
         IncidentsProjection(),
+        PreflightProjection(),
         EventIndexProjection(),
     ]

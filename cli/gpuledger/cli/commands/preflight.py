@@ -1,4 +1,4 @@
-"""`gpuledger preflight`: runs a check of a pod before its workload starts."""
+"""`gpuledger preflight`: runs a check of a pod before its workload starts, and shows what came of checks."""
 
 import os
 import sys
@@ -6,7 +6,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-app = typer.Typer(help="Preflight checks of pods: run one.", no_args_is_help=True)
+from gpuledger.cli.commands import preflight_results
+
+app = typer.Typer(help="Preflight checks of pods: run one, and see what came of them.", no_args_is_help=True)
 
 Check = Annotated[
     str,
@@ -17,6 +19,11 @@ Check = Annotated[
 @app.callback()
 def preflight() -> None:
     """Preflight checks of pods."""
+
+
+app.command("list")(preflight_results.list_)
+app.command()(preflight_results.show)
+app.command()(preflight_results.gangs)
 
 
 @app.command("run")

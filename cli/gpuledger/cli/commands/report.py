@@ -41,6 +41,9 @@ ABOUT_NODES = (
     "repeated-codes",
     "flapping",
     "bad-slots",
+    "preflight",
+    "preflight-checks",
+    "preflight-failures",
 )
 """Reports with rows about nodes."""
 
@@ -51,6 +54,8 @@ ABOUT_NAMESPACES = (
     "pool-pods",
     "container-allocations",
     "container-hours-by-day",
+    "preflight-checks",
+    "preflight-gangs",
 )
 """Reports with rows about claims or pods of a namespace."""
 
