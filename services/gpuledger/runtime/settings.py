@@ -135,7 +135,7 @@ class ComponentSettings:
 
     `images` are by component. An empty `runtime_class` leaves the choice of a container runtime to the node.
     `label_nodes` says whether gpuledger labels the nodes that its inventory finds GPUs on, so that components run there
-    without Node Feature Discovery.
+    without Node Feature Discovery. `shared_hostengine`: pods may ask the host engine of their node, by a Service.
     """
 
     manage: bool = False
@@ -144,6 +144,7 @@ class ComponentSettings:
     runtime_class: str = ""
     pull_secrets: tuple[str, ...] = ()
     label_nodes: bool = False
+    shared_hostengine: bool = False
 
 
 class OwnDeployment(NamedTuple):
