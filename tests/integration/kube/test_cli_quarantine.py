@@ -41,10 +41,10 @@ ME = f"operators/{getpass.getuser()}"
 async def test_rules_are_shown_as_they_were_applied(run: Run) -> None:
     assert (await run("quarantine", "rules", "-o", "json")).json() == []
     dry = await run("quarantine", "apply", "-f", str(EXAMPLE), "--dry-run")
-    assert (dry.code, "is valid: 4 rulesets, version " in dry.err) == (0, True), dry
+    assert (dry.code, "is valid: 5 rulesets, version " in dry.err) == (0, True), dry
     assert (await run("quarantine", "rules", "-o", "json")).json() == []
     applied = await run("quarantine", "apply", "-f", str(EXAMPLE))
-    assert (applied.code, f"4 rulesets of {EXAMPLE} are in force" in applied.err) == (0, True), applied
+    assert (applied.code, f"5 rulesets of {EXAMPLE} are in force" in applied.err) == (0, True), applied
     first, *_ = (await run("quarantine", "rules", "-o", "json")).json()
     assert (first["ruleset"], first["priority"], first["actions"], first["matched"]) == (GPU_FATAL, 100, ["cordon"], 0)
     status = (await run("quarantine", "status", "-o", "json")).json()
