@@ -29,7 +29,7 @@ WATCHERS_LOCK = "watchers"
 STATUSWRITER_LOCK = "statuswriter"
 NODEWRITER_LOCK = "nodewriter"
 REMEDIATOR_LOCK = "remediator"
-PREFLIGHT_LOCK = "preflight"
+PREFLIGHT_LOCK = "preflight-coordinator"
 EXPORT_LOCK = "export"
 """Who exports events holds this one."""
 
