@@ -10,6 +10,7 @@ from gpuledger.api.kinds import NAMESPACE as PRODUCT_NAMESPACE
 from gpuledger.edge.admission.settings import SERVICE
 from gpuledger.edge.admission.webhook_configuration import NAME as WEBHOOKS
 from gpuledger.edge.kube.crds import component_daemon_sets
+from gpuledger.edge.webhooks.configuration import MUTATING, VALIDATING
 from gpuledger.edge.webhooks.settings import SERVICE_PORT
 from gpuledger.runtime.settings import ADMISSION_LISTEN
 from gpuledger.runtime.settings import NAMESPACE as NAMESPACE_VARIABLE
@@ -51,8 +52,9 @@ def test_the_webhooks_are_taken_away_when_nobody_answers_any_more(values: dict[s
     made, name = render(values), f"{NAME}-unhook"
     for kind in ("Job", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"):
         assert made.one(kind, name)["metadata"]["annotations"]["helm.sh/hook"] == moments
-    (rule,) = made.one("ClusterRole", name)["rules"]
-    assert (rule["verbs"], rule["resourceNames"]) == (["delete"], [WEBHOOKS])
+    rules = made.one("ClusterRole", name)["rules"]
+    assert {plural for rule in rules for plural in rule["resources"]} == {MUTATING.plural, VALIDATING.plural}
+    assert all((rule["verbs"], rule["resourceNames"]) == (["delete"], [WEBHOOKS]) for rule in rules)
 
 
 def test_the_policy_is_the_shipped_one_for_the_releases_namespace() -> None:
