@@ -64,6 +64,9 @@ from bench.pools import FULL as POOLS
 from bench.pools import QUICK as QUICK_POOLS
 from bench.pools import pools
 from bench.pools_edge import PoolsSizes
+from bench.preflight import FULL as PREFLIGHT
+from bench.preflight import QUICK as QUICK_PREFLIGHT
+from bench.preflight import PreflightSizes, preflight
 from bench.quarantine import FULL as QUARANTINE
 from bench.quarantine import QUICK as QUICK_QUARANTINE
 from bench.quarantine import QuarantineSizes, quarantine
@@ -108,6 +111,7 @@ class Sizes:
     kube: KubeSizes = EDGE
     availability: AvailabilitySizes = AVAILABILITY
     admission: AdmissionSizes = ADMISSION
+    preflight: PreflightSizes = PREFLIGHT
     pools: PoolsSizes = POOLS
     agents: AgentsSizes = AGENTS
     all_projections: AllProjectionsSizes = ALL_PROJECTIONS
@@ -141,6 +145,7 @@ QUICK = Sizes(
     kube=QUICK_EDGE,
     availability=QUICK_AVAILABILITY,
     admission=QUICK_ADMISSION,
+    preflight=QUICK_PREFLIGHT,
     pools=QUICK_POOLS,
     agents=QUICK_AGENTS,
     all_projections=QUICK_ALL_PROJECTIONS,
@@ -169,6 +174,7 @@ NAMES = (
     "kube",
     "availability",
     "admission",
+    "preflight",
     "pools",
     "agents",
     "all-projections",
@@ -248,6 +254,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "kube": lambda: kube(database_url, sizes.kube),
         "availability": lambda: availability(database_url, sizes.availability, sizes.rounds),
         "admission": lambda: admission(sizes.admission),
+        "preflight": lambda: preflight(sizes.preflight),
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
         "all-projections": lambda: all_at_once(database_url, sizes.all_projections),

@@ -40,6 +40,7 @@ FIGURES |= {
     "rebuild of devices from a snapshot",
     "4 partitions, ",
     "health reports over TCP",
+    "checks injected at 200/s",
 }
 
 

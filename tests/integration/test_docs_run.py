@@ -23,6 +23,7 @@ from support.doc_stories import (
     LAB,
     NODE_AGENT,
     POOLS,
+    PREFLIGHT,
     STORIES,
     Story,
     commands_of,
@@ -51,7 +52,7 @@ async def follow(story: Story, folder: Path, replacing: dict[str, str] | None = 
 
 
 def test_every_story_is_one_of_these() -> None:
-    assert STORIES == (FIRST_STEPS, LAB, POOLS, NODE_AGENT, INCIDENT, KUBE_COMMANDS, CHART)
+    assert STORIES == (FIRST_STEPS, LAB, POOLS, NODE_AGENT, INCIDENT, PREFLIGHT, KUBE_COMMANDS, CHART)
 
 
 async def test_first_steps(tmp_path: Path) -> None:
@@ -81,6 +82,10 @@ async def test_an_agent_without_a_gpu(tmp_path: Path) -> None:
 async def test_an_incident(tmp_path: Path) -> None:
     (port,) = free_ports(tmp_path / "ports", 1)
     await follow(INCIDENT, tmp_path, {"127.0.0.1:9501": f"127.0.0.1:{port}", **EXAMPLES})
+
+
+async def test_checks_before_a_workload(tmp_path: Path) -> None:
+    await follow(PREFLIGHT, tmp_path)
 
 
 KUBE_COMMANDS_OBJECTS = """

@@ -145,6 +145,20 @@ INCIDENT: Final = Story(
         ),
     ),
 )
+PREFLIGHT: Final = Story(
+    "preflight",
+    ((README, "Checks before a workload starts"),),
+    (
+        Expected("kubectl get mutatingwebhookconfigurations", shows=r"gpuledger-preflight"),
+        Expected("kubectl get pods -n training -w", shows=r"trainer-1 .* Init:CrashLoopBackOff "),
+        Expected("gpuledger preflight show", shows=r"(?s)nccl-loopback +0 +ended +failed +1 +NCCL_SYSTEM_ERROR"),
+        Expected("gpuledger incident list", shows=r" preflight-nccl-loopback .* true +NCCL_SYSTEM_ERROR "),
+        Expected("kubectl get nodes", shows=r"SchedulingDisabled"),
+        Expected("kubectl get pods -n training    ", shows=r"(?s)(trainer-\d +1/1 +Running .*){3}"),
+        Expected("gpuledger preflight list", shows=r"training/trainer-1 +nccl-allreduce .* passed "),
+        Expected("gpuledger report preflight", shows=r"check on node +nccl-loopback "),
+    ),
+)
 KUBE_COMMANDS: Final = Story(
     "kube-commands",
     (
@@ -173,7 +187,7 @@ CHART: Final = Story(
         (INSTALLING, "Uninstall"),
     ),
 )
-STORIES: Final = (FIRST_STEPS, LAB, POOLS, NODE_AGENT, INCIDENT, KUBE_COMMANDS, CHART)
+STORIES: Final = (FIRST_STEPS, LAB, POOLS, NODE_AGENT, INCIDENT, PREFLIGHT, KUBE_COMMANDS, CHART)
 
 DRILLS: Final = frozenset({"Take a pair", "Bring back both", "Bring back PostgreSQL alone", "Bring back NATS alone"})
 NOT_RUN: Final = (

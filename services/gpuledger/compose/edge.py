@@ -18,6 +18,7 @@ import structlog
 
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODES
 from gpuledger.compose.preflight import PreflightService, preflight_service
+from gpuledger.compose.preflight_example import place_example
 from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube import crds
@@ -150,6 +151,7 @@ async def _cluster(settings: Settings, parts: EdgeParts) -> AsyncIterator[tuple[
         with suppress(AlreadyExistsError):
             await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         if parts.fleet is not None:
+            place_example(settings.data_dir)
             await _warn_of_foreign(client, parts.fleet, settings.data_dir, parts.warn)
         yield kubeconfig, client
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from gpuledger.compose.preflight_example import LOCAL_FILE
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.preflight.coordinator.service import CoordinatorHealth, PreflightCoordinator
 from gpuledger.edge.preflight.coordinator.settings import CoordinatorSettings
@@ -23,9 +24,6 @@ from gpuledger.tools.errors import ToolError
 
 LOCAL_LISTEN: Final = "127.0.0.1:0"
 """Where the webhook of the embedded API server listens."""
-
-LOCAL_FILE: Final = "preflight.yaml"
-"""The configuration of an embedded API server's webhook, in its data directory."""
 
 log = structlog.get_logger("gpuledger.preflight")
 

@@ -47,7 +47,6 @@ ARCHIVE_CLOSE = "GPULEDGER_ARCHIVE_CLOSE"
 POSTGRES_BIN = "GPULEDGER_POSTGRES_BIN"
 """The folder with the programs of PostgreSQL; the wheel's where it is not set."""
 
-METRICS_LISTEN = "GPULEDGER_METRICS_LISTEN"
 COMPONENTS = "GPULEDGER_COMPONENTS"
 MODULE_SETTINGS = "GPULEDGER_MODULE_SETTINGS"
 DEPLOYMENTS = "GPULEDGER_DEPLOYMENTS"
@@ -59,7 +58,7 @@ COVERAGE_NAMESPACE = "GPULEDGER_COVERAGE_NAMESPACE"
 UNTOUCHED_NAMESPACES = "GPULEDGER_UNTOUCHED_NAMESPACES"
 """Patterns of namespaces that no drain evicts from, with commas; the chart sets it, with the release's own one."""
 
-ADMISSION_LISTEN = "GPULEDGER_ADMISSION_LISTEN"
+METRICS_LISTEN, ADMISSION_LISTEN = "GPULEDGER_METRICS_LISTEN", "GPULEDGER_ADMISSION_LISTEN"
 NAMESPACE = "GPULEDGER_NAMESPACE"
 KUBECONFIG = "KUBECONFIG"
 KUBERNETES_SERVICE_HOST = "KUBERNETES_SERVICE_HOST"
@@ -135,7 +134,7 @@ class ComponentSettings:
 
     `images` are by component. An empty `runtime_class` leaves the choice of a container runtime to the node.
     `label_nodes` says whether gpuledger labels the nodes that its inventory finds GPUs on, so that components run there
-    without Node Feature Discovery.
+    without Node Feature Discovery. `shared_hostengine`: pods may ask the host engine of their node, by a Service.
     """
 
     manage: bool = False
@@ -144,6 +143,7 @@ class ComponentSettings:
     runtime_class: str = ""
     pull_secrets: tuple[str, ...] = ()
     label_nodes: bool = False
+    shared_hostengine: bool = False
 
 
 class OwnDeployment(NamedTuple):

@@ -110,6 +110,12 @@ def test_with_the_charts_gateway_checks_may_report_over_tcp() -> None:
     assert {one["mountPath"] for one in pod(made)["containers"][0]["volumeMounts"]} >= {folder, FOLDER}
 
 
+@pytest.mark.parametrize(("shares", "expected"), [(True, f"nvidia-dcgm.{NAMESPACE}.svc:5555"), (False, "mine:5555")])
+def test_checks_ask_the_host_engine_that_the_chart_shares(shares: bool, expected: str) -> None:
+    made = with_preflight(dcgm={"hostengineAddr": "mine:5555", "hostengine": {"enabled": shares}})
+    assert configured(made).dcgm.hostengine_addr == expected
+
+
 def test_rights_are_no_more_than_what_the_webhook_needs() -> None:
     made = render(ON)
     secrets = made.one("Role", f"{NAME}-preflight")["rules"]

@@ -34,6 +34,9 @@ class ConfigurationFile:
         self.in_force: InForce | None = None
         self.problem: str | None = None
         self._path = path
+        self._text: bytes | None = None
+        self._understood: PreflightConfiguration | ConfigurationError | None = None
+        """What the text amounts to. Reviews would have to wait if it were read anew again and again."""
         self._poll_s = poll_s
         self._on_change = on_change
 
@@ -46,7 +49,7 @@ class ConfigurationFile:
     async def look(self) -> None:
         """Read the file, and put its configuration into force if it is another one that can be used."""
         try:
-            found = await asyncio.to_thread(_read, self._path)
+            found = await asyncio.to_thread(self._read)
         except ConfigurationError as error:
             if str(error) != self.problem:
                 log.error("preflight.configuration-unusable", reason=str(error), keeps_last=self.in_force is not None)
@@ -61,9 +64,24 @@ class ConfigurationFile:
             log.info("preflight.configured", checks=names, namespaces=found.configuration.namespaces)
             self._on_change()
 
+    def _read(self) -> InForce:
+        text = _bytes(self._path, "the configuration")
+        if text != self._text:
+            self._text, self._understood = text, _understood(text, self._path.name)
+        if isinstance(self._understood, PreflightConfiguration):
+            return _with_authority(self._understood)
+        assert self._understood is not None, "the text was read"
+        raise self._understood
 
-def _read(path: Path) -> InForce:
-    configuration = read_configuration(_bytes(path, "the configuration"), path.name)
+
+def _understood(text: bytes, file: str) -> PreflightConfiguration | ConfigurationError:
+    try:
+        return read_configuration(text, file)
+    except ConfigurationError as error:
+        return error
+
+
+def _with_authority(configuration: PreflightConfiguration) -> InForce:
     named = configuration.connector.authority_file
     if not named:
         return InForce(configuration)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from gpuledger.domain.quantities import parse_quantity
 from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.preflight.amounts import amount_of
 from gpuledger.edge.preflight.claims import Classes
 from gpuledger.edge.preflight.configuration import Detection
 from gpuledger.edge.webhooks.serving.review import Object
@@ -58,18 +58,15 @@ def _largest(containers: Iterable[Object], patterns: Sequence[str]) -> Iterator[
     """Each resource that fits a pattern, with the largest amount of it, in order of names."""
     found: dict[str, int] = {}
     for container in containers:
-        for name, whole in _amounts(container):
-            if whole > 0 and matches(name, patterns):
-                found[name] = max(whole, found.get(name, 0))
+        for name, whole in _amounts(container, patterns):
+            found[name] = max(whole, found.get(name, 0))
     for name in sorted(found):
         yield name, str(found[name])
 
 
-def _amounts(container: Object) -> Iterator[tuple[str, int]]:
-    """What a container requests, in whole numbers; what is no quantity is left to the API server to refuse."""
+def _amounts(container: Object, patterns: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """What a container requests of resources that fit a pattern, in whole numbers above zero."""
     for kind in ("limits", "requests"):
         for name, given in mapping(container, "resources", kind).items():
-            try:
-                yield str(name), parse_quantity(given).whole
-            except ValueError:
-                continue
+            if matches(name, patterns) and (amount := amount_of(given)) is not None and amount.nanos > 0:
+                yield name, amount.whole

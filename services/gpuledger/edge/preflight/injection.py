@@ -6,7 +6,6 @@ changes. A pod gets checks if it requests GPUs, as far as anybody could find out
 """
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -142,19 +141,17 @@ def _is_exempt(pod: Object) -> bool:
 
 def _cleaned(pod: Object, names: frozenset[str]) -> Object:
     """The pod without our label and annotations, and without init containers with these names of checks."""
-    changed = deepcopy(dict(pod))
+    metadata, spec = dict(mapping(pod, "metadata")), dict(mapping(pod, "spec"))
     for kind, keys in (("labels", (LABEL_PREFLIGHT,)), ("annotations", OWN_ANNOTATIONS)):
-        for key in keys:
-            if key in mapping(pod, "metadata", kind):
-                del changed["metadata"][kind][key]
-    own = [one for one in items(pod, "spec", "initContainers") if mapping(one).get("name") in names]
-    if own:
-        changed["spec"]["initContainers"] = [one for one in items(pod, "spec", "initContainers") if one not in own]
-    return changed
+        if isinstance(metadata.get(kind), Mapping):
+            metadata[kind] = {key: value for key, value in metadata[kind].items() if key not in keys}
+    if isinstance(spec.get("initContainers"), list):
+        spec["initContainers"] = [one for one in spec["initContainers"] if mapping(one).get("name") not in names]
+    return {**pod, "metadata": metadata, "spec": spec}
 
 
 class _Changed:
-    """A copy of a pod that gets its checks."""
+    """A copy of a pod that gets its checks; what does not change is the pod's own."""
 
     def __init__(self, pod: Object, names: frozenset[str]) -> None:
         self._pod: dict[str, Any] = dict(_cleaned(pod, names))

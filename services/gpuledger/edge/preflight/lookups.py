@@ -6,7 +6,7 @@ request. What cannot be found in time is not there for that review; nothing is r
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -31,6 +31,12 @@ class _Kept(NamedTuple):
     until_s: float
 
 
+class _Sought(NamedTuple):
+    key: Key
+    resource: Resource
+    read: Read
+
+
 class Lookups:
     """Objects of the API server, as far as reviews need them."""
 
@@ -42,30 +48,32 @@ class Lookups:
         self._under_way: dict[Key, asyncio.Task[Any]] = {}
         self._slots = asyncio.Semaphore(settings.lookups_at_once_max)
 
-    async def namespace(self, name: str) -> Object | None:
-        """Labels and annotations of a namespace; None where nobody could find them out in time."""
-        found: Object | None = await self._found(NAMESPACES, name, "", _metadata)
-        return found
+    async def find(self, namespace: str, claims: Sequence[ClaimReference]) -> tuple[Object | None, Classes]:
+        """A namespace and the DeviceClasses of claims in it, by the pod's name for the claim, all at once.
 
-    async def classes(self, claims: list[ClaimReference], namespace: str) -> Classes:
-        """The DeviceClasses of claims, by the pod's name for the claim."""
-        found = await asyncio.gather(
-            *(self._found(one.resource, one.name, namespace, device_classes) for one in claims)
-        )
-        return {one.claim: classes for one, classes in zip(claims, found, strict=True)}
+        Of the namespace there are labels and annotations; None where nobody could find them out in time.
+        """
+        sought = [_Sought((NAMESPACES.plural, "", namespace), NAMESPACES, _metadata)]
+        sought += [_Sought((one.resource.plural, namespace, one.name), one.resource, device_classes) for one in claims]
+        begun = [self._kept_of(one.key) or self._task(one) for one in sought]
+        found, *classes = [one.found if isinstance(one, _Kept) else await asyncio.shield(one) for one in begun]
+        return found, {one.claim: of_claim for one, of_claim in zip(claims, classes, strict=True)}
 
-    async def _found(self, resource: Resource, name: str, namespace: str, read: Read) -> Any:  # noqa: ANN401 - as `read`
-        key = (resource.plural, namespace, name)
+    def _kept_of(self, key: Key) -> _Kept | None:
         kept = self._kept.get(key)
-        if kept is not None and kept.until_s > self._monotonic():
-            return kept.found
+        return kept if kept is not None and kept.until_s > self._monotonic() else None
+
+    def _task(self, sought: _Sought) -> "asyncio.Task[Any]":
+        """The look-up, which is under way at once; that of another review, where it is already."""
+        key = sought.key
         task = self._under_way.get(key)
         if task is None:
-            task = self._under_way[key] = asyncio.create_task(self._look_up(key, resource, read))
+            task = self._under_way[key] = asyncio.create_task(self._look_up(sought))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
-        return await asyncio.shield(task)
+        return task
 
-    async def _look_up(self, key: Key, resource: Resource, read: Read) -> Any:  # noqa: ANN401 - as `read`
+    async def _look_up(self, sought: _Sought) -> Any:  # noqa: ANN401 - as `read`
+        key, resource, read = sought
         _, namespace, name = key
         try:
             async with asyncio.timeout(self._settings.lookup_timeout_s), self._slots:

@@ -16,7 +16,7 @@ Operation = dict[str, Any]
 def pod_patch(before: Object, after: Object) -> tuple[Operation, ...]:
     """The operations, in order; none where nothing changes."""
     return (
-        *_added_metadata(before),
+        *_added_metadata(before, after),
         *_entries(mapping(before, "metadata"), mapping(after, "metadata"), "labels"),
         *_entries(mapping(before, "metadata"), mapping(after, "metadata"), "annotations"),
         *_listed(mapping(before, "spec"), items(after, "spec", "initContainers"), "initContainers"),
@@ -24,8 +24,8 @@ def pod_patch(before: Object, after: Object) -> tuple[Operation, ...]:
     )
 
 
-def _added_metadata(before: Object) -> Iterator[Operation]:
-    if not isinstance(before.get("metadata"), Mapping):
+def _added_metadata(before: Object, after: Object) -> Iterator[Operation]:
+    if not isinstance(before.get("metadata"), Mapping) and mapping(after, "metadata"):
         yield {"op": "add", "path": "/metadata", "value": {}}
 
 

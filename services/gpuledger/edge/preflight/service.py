@@ -138,9 +138,7 @@ class PreflightWebhook:
         found = PodFindings(None, {}, in_force.authority)
         if needs_lookups(pod, configuration):
             claims = list(references(pod)) if configuration.has_device_classes else []
-            namespace, classes = await asyncio.gather(
-                self._lookups.namespace(request.namespace), self._lookups.classes(claims, request.namespace)
-            )
+            namespace, classes = await self._lookups.find(request.namespace, claims)
             found = found._replace(namespace=namespace, classes=classes)
         injection = inject(pod, found, configuration)
         INJECTIONS.labels(injection.result).inc()

@@ -7,8 +7,9 @@ class of quality of service would not have it otherwise.
 
 from collections.abc import Sequence
 
-from gpuledger.domain.quantities import Quantity, parse_quantity
+from gpuledger.domain.quantities import Quantity
 from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.preflight.amounts import amount_of
 from gpuledger.edge.preflight.configuration import Resources
 from gpuledger.edge.preflight.devices import PodContainers
 from gpuledger.edge.webhooks.serving.review import Object
@@ -40,7 +41,7 @@ def _limit(name: str, given: Resources, containers: Sequence[Object]) -> Quantit
     if found and len(found) == len(own):
         return max(found)
     configured = given.limits.get(name)
-    return None if configured is None else parse_quantity(configured)
+    return amount_of(configured)
 
 
 def _request(name: str, given: Resources, containers: PodContainers, limit: Quantity | None) -> Quantity | None:
@@ -48,8 +49,8 @@ def _request(name: str, given: Resources, containers: PodContainers, limit: Quan
     effective, configured = _effective(name, containers), given.requests.get(name)
     if effective is None or configured is None:
         return None if limit is None else ZERO
-    bounds = [parse_quantity(configured), effective]
-    return min(bounds if limit is None else [*bounds, limit])
+    bounds = (amount_of(configured), effective, limit)
+    return min(one for one in bounds if one is not None)
 
 
 def _effective(name: str, containers: PodContainers) -> Quantity | None:
@@ -72,8 +73,4 @@ def _is_guaranteed(container: Object) -> bool:
 
 
 def _amount(container: Object, kind: str, name: str) -> Quantity | None:
-    given = mapping(container, "resources", kind).get(name)
-    try:
-        return None if given is None else parse_quantity(given)
-    except ValueError:
-        return None
+    return amount_of(mapping(container, "resources", kind).get(name))

@@ -21,6 +21,7 @@ from gpuledger.events.device import (
     DevicePoolReleased,
 )
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
+from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.ids import derived_id
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.payload import Payload
@@ -96,6 +97,10 @@ class Agents:
     async def reported_healthy(self, node: str, card: Card) -> None:
         """Record that the node's monitor of the system log has the card healthy again."""
         await self._record(node, node, monitor.recovery(card))
+
+    async def check_reported(self, node: str, report: NodeHealthReported) -> None:
+        """Record what a preflight check of a pod reports over the node's socket."""
+        await self._record(node, node, report)
 
     async def heart_beat(self, node: str) -> None:
         """Record a heartbeat of the node's exporter."""

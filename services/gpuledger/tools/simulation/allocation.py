@@ -6,18 +6,25 @@ Each unit of a card belongs to at most one pod, and no pod gets a card that is o
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.events.device import Card
+from gpuledger.tools.simulation.checks.pods import PodChecks
 from gpuledger.tools.simulation.fleet import Fleet, GpuUnit, SlotId
 from gpuledger.tools.simulation.preparation import NodeProgress
+
+FIRST_NETWORK: Final = 64
+"""The network of the first 256 nodes' pods is 10.64.0.0/16."""
+
+ADDRESSES_PER_SLOT: Final = 8
+"""A card has at most seven units."""
 
 
 class SimulatedPod(NamedTuple):
     """A pod that requests units of one resource; `gpu_milli` is its whole request.
 
     It runs for `duration_s` simulated seconds and then ends with `outcome`, unless one of its cards fails. A pod that
-    is `of_user` was created by somebody else, who has to delete it.
+    is `of_user` was created by somebody else, who has to delete it. `checks` are those that it goes through before.
     """
 
     name: str
@@ -28,6 +35,7 @@ class SimulatedPod(NamedTuple):
     duration_s: float
     outcome: str
     of_user: bool = False
+    checks: PodChecks | None = None
 
 
 class Share(NamedTuple):
@@ -114,7 +122,7 @@ class FleetAllocation:
 
     def schedule(self, pod: SimulatedPod, nodes: Iterable[str] | None = None) -> RunningPod | None:
         """Put the pod on the first node that has room and is not cordoned; None where there is none."""
-        for node in self._fleet.nodes if nodes is None else nodes:
+        for node in self._preferred(pod, self._fleet.nodes if nodes is None else nodes):
             if node not in self.cordoned and self._free[node][pod.resource] >= pod.units:
                 return self._hold(pod, node, self._first_free(node, pod))
         return None
@@ -138,6 +146,20 @@ class FleetAllocation:
     def holders(self, slot_id: SlotId) -> list[str]:
         """The pods that have units of the card in a slot, each once."""
         return list(dict.fromkeys(holder for holder in self.slots[slot_id].holders if holder is not None))
+
+    def has_faulty(self, running_pod: RunningPod) -> bool:
+        """Whether a card of a pod is out of service."""
+        cards = {share.card for share in running_pod.shares}
+        slots = self._of_node[running_pod.node]
+        return any(one.card is not None and one.card.uuid in cards and not one.in_service for one in slots)
+
+    def address(self, running_pod: RunningPod) -> str:
+        """The address of a pod in the cluster's network, which no other running pod has: that of its first unit."""
+        node = list(self._of_node).index(running_pod.node)
+        held = (slot for slot in self._of_node[running_pod.node] if running_pod.pod.name in slot.holders)
+        slot = next(held)
+        unit = ADDRESSES_PER_SLOT * slot.slot_id.slot + slot.holders.index(running_pod.pod.name)
+        return f"10.{FIRST_NETWORK + node // 256}.{node % 256}.{unit + 1}"
 
     def set_service(self, slot_id: SlotId, *, in_service: bool) -> None:
         """Take the card in a slot out of service, or put it back."""
@@ -170,6 +192,16 @@ class FleetAllocation:
     def usable(self) -> list[SlotId]:
         """The slots whose card is there and in service."""
         return [slot_id for slot_id, slot in self.slots.items() if slot.card is not None and slot.in_service]
+
+    def _preferred(self, pod: SimulatedPod, nodes: Iterable[str]) -> Iterable[str]:
+        """The nodes in the order in which the pod is to get one: those first that have no other pod of its gang."""
+        gang = None if pod.checks is None else pod.checks.gang
+        if gang is None:
+            return nodes
+        taken = {
+            one.node for one in self.running.values() if one.pod.checks is not None and one.pod.checks.gang == gang
+        }
+        return sorted(nodes, key=lambda node: node in taken)
 
     def _count(self, node: str) -> Counter[str]:
         return Counter(

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation.allocation import FleetAllocation, RunningPod, SimulatedPod, Start
+from gpuledger.tools.simulation.checks.course import CheckHappening, Checking
 from gpuledger.tools.simulation.failures import Failures, Remedy, XidError
 from gpuledger.tools.simulation.fleet import Fleet, SlotId
 from gpuledger.tools.simulation.preparation import Preparation, PreparationHappening
@@ -99,6 +100,7 @@ Happening = (
     | CardRemoved
     | CardInserted
     | PreparationHappening
+    | CheckHappening
 )
 
 
@@ -117,6 +119,7 @@ class FleetPlan:
         self._schedule: Schedule[Happening] = Schedule()
         self._add = self._schedule.add
         self._preparation = Preparation(self._schedule, rates.heartbeat_s)
+        self.checking = Checking(self._schedule, self.allocation, chance, rates, self._run, self._end_failed)
         self.lost = self._begin(start)
         """Pods of the start that cannot have their former units; they have ended."""
 
@@ -188,8 +191,19 @@ class FleetPlan:
     def _resume(self, running_pod: RunningPod) -> bool:
         taken = self.allocation.take_over(running_pod)
         if taken:
-            self._add(running_pod.pod.duration_s, self._finish, running_pod.pod)
+            self._place(running_pod)
         return taken
+
+    def _place(self, running_pod: RunningPod) -> None:
+        """A pod is on its node."""
+        if running_pod.pod.checks is None:
+            self._run(running_pod)
+        else:
+            self.checking.begin(running_pod)
+
+    def _run(self, running_pod: RunningPod) -> None:
+        """The containers of a pod run from now on."""
+        self._add(running_pod.pod.duration_s, self._finish, running_pod.pod)
 
     def _note_failure(self) -> None:
         if self._failures_per_s:
@@ -211,18 +225,23 @@ class FleetPlan:
             self._pending[pod.name] = pod
             return []
         self._pending.pop(pod.name, None)
-        self._add(pod.duration_s, self._finish, pod)
+        self._place(running_pod)
         return [PodScheduled(self._now_s, running_pod)]
 
     def _retry(self, node: str | None) -> list[Happening]:
-        """Schedule the pending pods that fit now, on one node or (None) on any."""
+        """Schedule the pending pods that fit now, on one node or (None) on any; those of people come first."""
         nodes = None if node is None else [node]
-        return [happening for pod in list(self._pending.values()) for happening in self._schedule_pod(pod, nodes)]
+        pods = sorted(self._pending.values(), key=lambda pod: not pod.of_user)
+        return [happening for pod in pods for happening in self._schedule_pod(pod, nodes)]
 
     def _finish(self, pod: SimulatedPod) -> list[Happening]:
         return self._end(pod.name, pod.outcome)
 
+    def _end_failed(self, name: str) -> list[Happening]:
+        return self._end(name, FAILED)
+
     def _end(self, name: str, outcome: str) -> list[Happening]:
+        self.checking.forget(name)
         running_pod = self.allocation.release(name)
         if running_pod is None:
             return []
@@ -246,7 +265,8 @@ class FleetPlan:
             self.allocation.set_service(slot_id, in_service=False)
             self._mend(slot_id, failure.remedy)
             self._preparation.restart_heartbeats(slot_id.node)
-        holders = self.allocation.holders(slot_id)
+        # A pod that goes through checks finds out by itself.
+        holders = [pod for pod in self.allocation.holders(slot_id) if pod not in self.checking]
         victims = holders if failed.out_of_service else holders[:1]
         ended = [happening for pod in victims for happening in self._end(pod, FAILED)]
         return [failed, *ended]
@@ -266,7 +286,8 @@ class FleetPlan:
 
     def _remove(self, slot_id: SlotId) -> list[Happening]:
         self._add(self._drawn_s(self._rates.insertion_mean_s), self._insert, slot_id)
-        return [CardRemoved(self._now_s, slot_id, self.allocation.remove(slot_id))]
+        ended = [happening for pod in self.allocation.holders(slot_id) for happening in self._end_failed(pod)]
+        return [*ended, CardRemoved(self._now_s, slot_id, self.allocation.remove(slot_id))]
 
     def _insert(self, slot_id: SlotId) -> list[Happening]:
         card = self.allocation.insert(slot_id)

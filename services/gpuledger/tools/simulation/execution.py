@@ -3,10 +3,10 @@
 Everything written to the cluster and the ledger has the real time, because that is when it happened there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpuledger.edge.kube.client import Object
 from gpuledger.edge.kube.reflector import ChangeBatch, Listed
@@ -15,14 +15,18 @@ from gpuledger.tools.simulation import decide
 from gpuledger.tools.simulation.agents import Agents
 from gpuledger.tools.simulation.allocation import RunningPod
 from gpuledger.tools.simulation.assignments import DeviceChanges
+from gpuledger.tools.simulation.checks.course import CheckEnded, ChecksPassed, CheckStarted
+from gpuledger.tools.simulation.checks.execution import CheckExecution
+from gpuledger.tools.simulation.checks.gangs import GangChanges
 from gpuledger.tools.simulation.cordons import CordonChanges, Cordons, cordon_of
 from gpuledger.tools.simulation.decide import FleetPlan, Happening
 from gpuledger.tools.simulation.fleet import Fleet, FleetNode
 from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
 from gpuledger.tools.simulation.labels import in_order
+from gpuledger.tools.simulation.names import DEMO_NAMESPACE, place_of
 from gpuledger.tools.simulation.pooling import Pooling
 from gpuledger.tools.simulation.preparation import ComponentReady, ComponentsStarted, HeartBeat, PreparationHappening
-from gpuledger.tools.simulation.resume import VANISHED, ResumeState, is_own_pod, is_terminating, pod_from
+from gpuledger.tools.simulation.resume import VANISHED, ResumeState, is_own_pod, is_terminating, name_of, pod_from
 from gpuledger.tools.simulation.workload import Rates
 
 STEP_HAPPENINGS_MAX: Final = 100
@@ -33,6 +37,16 @@ HEARTBEATS_PER_S_MAX: Final = 50.0
 """The most lease renewals per second; large fleets renew less often, and their leases last longer."""
 
 PodChanges = Listed[Object] | ChangeBatch[Object]
+
+
+class OtherChanges(NamedTuple):
+    """What other people changed: pods of the demo namespace, pods with checks, GPUDevices, Nodes, gangs' ConfigMaps."""
+
+    pods: Iterable[PodChanges]
+    checked: Iterable[PodChanges]
+    devices: Iterable[DeviceChanges]
+    nodes: Iterable[CordonChanges]
+    gangs: Iterable[GangChanges]
 
 
 class Simulation:
@@ -51,6 +65,7 @@ class Simulation:
         self.plan = plan
         self._pooling = Pooling(fleet, plan, cluster, agents)
         self._cordons = Cordons(fleet, plan)
+        self._checks = CheckExecution(plan.checking, cluster, agents)
         self._fleet = fleet
         self._cluster = cluster
         self._agents = agents
@@ -89,22 +104,20 @@ class Simulation:
         """Real seconds until the next heartbeat."""
         return max(0.0, (self._next_beat - self._clock()).total_seconds())
 
-    async def step(
-        self,
-        to_s: float,
-        pods: Iterable[PodChanges],
-        devices: Iterable[DeviceChanges],
-        nodes: Iterable[CordonChanges] = (),
-    ) -> None:
+    async def step(self, to_s: float, seen: OtherChanges) -> None:
         """Carry out what is due, and the consequences of other people's changes."""
         if self.next_beat_s() == 0:
             self._next_beat = self._clock() + timedelta(seconds=self._period_s)
             await self._cluster.beat(self._fleet.nodes.values(), self._period_s)
-        await self._carry_out(self._cordons.follow(nodes))
-        for one in pods:
-            await self._carry_out(await self._follow(one))
+        await self._carry_out(self._cordons.follow(seen.nodes))
         await self._carry_out(self.plan.advance(to_s, STEP_HAPPENINGS_MAX))
-        await self._pooling.follow(devices)
+        for one in seen.pods:
+            await self._carry_out(await self._follow(one, _is_demo))
+        for one in seen.checked:
+            await self._carry_out(await self._follow(one, _is_elsewhere))
+        for gangs in seen.gangs:
+            self.plan.checking.follow(gangs)
+        await self._pooling.follow(seen.devices)
         await self._carry_out(await self._pooling.release())
         await self._agents.flush()
 
@@ -123,6 +136,8 @@ class Simulation:
                 await self._end(running_pod, outcome)
             case decide.PodDeleted(_, pod):
                 await self._cluster.delete(pod.name)
+            case CheckStarted() | CheckEnded() | ChecksPassed():
+                await self._checks.happen(happening)
             case ComponentsStarted() | ComponentReady() | HeartBeat():
                 await self._prepare(happening)
             case decide.CardFailed():
@@ -158,7 +173,9 @@ class Simulation:
     async def _start(self, running_pod: RunningPod) -> None:
         name = running_pod.pod.name
         created = self._created.pop(name, None) or self._clock()
-        if await self._cluster.start(name, running_pod.node):
+        has_checks = running_pod.pod.checks is not None
+        start = self._checks.admit(running_pod) if has_checks else self._cluster.start(name, running_pod.node)
+        if await start:
             self._recorded.add(name)
             await self._agents.scheduled(running_pod, created)
         else:
@@ -188,21 +205,19 @@ class Simulation:
     async def _observe(self, node: str) -> None:
         await self._agents.observed(node, in_order(self.plan.allocation.cards(node)))
 
-    async def _follow(self, changes: PodChanges) -> list[Happening]:
-        """The consequences of other people's changes to pods."""
+    async def _follow(self, changes: PodChanges, concerned: Callable[[str], bool]) -> list[Happening]:
+        """The consequences of other people's changes to the pods that a watch is for."""
         if isinstance(changes, Listed):
-            there = {pod["metadata"]["name"] for pod in changes.objects}
-            gone = [name for name in self.plan.pods() if name not in there and not await self._cluster.has_pod(name)]
+            live = {name_of(pod): pod for pod in changes.objects}
+            missing = [name for name in self.plan.pods() if concerned(name) and name not in live]
+            gone = [name for name in missing if not await self._cluster.has_pod(name)]
             ended = [happening for name in gone for happening in self._vanished(name)]
-            return [*ended, *(happening for pod in changes.objects for happening in self._changed(pod))]
+            return [*ended, *(one for name in live if concerned(name) for one in self._changed(live[name]))]
         return [
             happening
             for change in changes.changes
-            for happening in (
-                self._vanished(change.object["metadata"]["name"])
-                if change.type == "DELETED"
-                else self._changed(change.object)
-            )
+            if concerned(name := name_of(change.object))
+            for happening in (self._vanished(name) if change.type == "DELETED" else self._changed(change.object))
         ]
 
     def _vanished(self, name: str) -> list[Happening]:
@@ -210,7 +225,7 @@ class Simulation:
         return self.plan.vanished(name)
 
     def _changed(self, live: Object) -> list[Happening]:
-        name = live["metadata"]["name"]
+        name = name_of(live)
         if is_terminating(live):
             return self._vanished(name)
         if is_own_pod(live) or live["spec"].get("nodeName"):
@@ -220,3 +235,11 @@ class Simulation:
             return []
         self._created.setdefault(name, self._clock())
         return self.plan.submitted(pod)
+
+
+def _is_demo(pod: str) -> bool:
+    return place_of(pod).namespace == DEMO_NAMESPACE
+
+
+def _is_elsewhere(pod: str) -> bool:
+    return not _is_demo(pod)

@@ -6,12 +6,15 @@ own field manager and touches only its own objects.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from datetime import datetime
+from functools import partial
+from typing import Final, TypeVar
 
 import structlog
 
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODE_FEATURES, NODES, PODS, Resource
 from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
+from gpuledger.api.preflight import LABEL_PREFLIGHT
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object, Selection
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError, TransientError
@@ -24,6 +27,7 @@ from gpuledger.tools.simulation import components, names, objects
 from gpuledger.tools.simulation.allocation import SimulatedPod
 from gpuledger.tools.simulation.components import COMPONENTS, Daemon
 from gpuledger.tools.simulation.fleet import FleetNode
+from gpuledger.tools.simulation.names import PodPlace, place_of
 
 T = TypeVar("T")
 
@@ -33,6 +37,7 @@ REQUESTS_MAX: Final = 8
 """The most requests at a time."""
 
 DEMO: Final = Selection(namespace=names.DEMO_NAMESPACE)
+CHECKED: Final = Selection(labels=f"{LABEL_PREFLIGHT}={LABEL_TRUE}")
 OURS: Final = Selection(namespace=NAMESPACE, labels=f"{names.MANAGED_BY}={names.SCHEDULER}")
 
 
@@ -79,8 +84,11 @@ class Cluster:
         await side_by_side(lambda lease: self._apply(names.LEASES, lease, names.KUBELET), leases)
 
     async def pods(self) -> list[Object]:
-        """The pods of the demo namespace."""
-        return (await self._ask(lambda: self._client.list(PODS, DEMO))).items
+        """The pods of the demo namespace, and those with injected checks of all others."""
+        found = []
+        for selection in (DEMO, CHECKED):
+            found += (await self._ask(partial(self._client.list, PODS, selection))).items
+        return list({(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}.values())
 
     async def nodes(self) -> list[Object]:
         """All Nodes."""
@@ -96,7 +104,11 @@ class Cluster:
 
     async def start(self, name: str, node: str) -> bool:
         """The scheduler binds a pod, and the node's kubelet runs it; False where the pod is gone."""
-        body = objects.binding(name, node)
+        return await self.bind(name, node) and await self.set_status(name, objects.running)
+
+    async def bind(self, name: str, node: str) -> bool:
+        """The scheduler binds a pod; False where the pod is gone."""
+        body = objects.binding(place_of(name), node)
         request = KubeRequest(f"bind pod {name}", "POST", f"{_path(name)}/binding", _as(names.SCHEDULER), body)
         try:
             await self._ask(lambda: self._client.send(request))
@@ -106,11 +118,18 @@ class Cluster:
             live = await self._pod(name)
             if live is None or live["metadata"].get("deletionTimestamp") or live["spec"].get("nodeName") != node:
                 return False
-        return await self._set_status(name, objects.running)
+        return True
 
     async def finish(self, name: str, phase: str) -> bool:
         """The kubelet reports that a pod has ended; False where the pod is gone."""
-        return await self._set_status(name, lambda live, now: objects.ended(live, phase, now))
+        return await self.set_status(name, lambda live, now: objects.ended(live, phase, now))
+
+    async def set_status(self, name: str, status: Callable[[Object, datetime], Object]) -> bool:
+        """The kubelet reports the status of a pod; False where the pod is gone."""
+        live = await self._pod(name)
+        if live is None:
+            return False
+        return await self._patch_status(place_of(name), status(live, self._clock()))
 
     async def delete(self, name: str) -> None:
         """Delete a pod at once, as after its kubelet has ended it."""
@@ -134,7 +153,7 @@ class Cluster:
     async def component_ready(self, node: str, component: Daemon) -> None:
         """The node's kubelet reports that a component's pod is ready, unless somebody deleted it."""
         name = components.pod_name(component.app, node)
-        await self._patch_status(NAMESPACE, name, components.ready(component, self._clock()))
+        await self._patch_status(PodPlace(NAMESPACE, name), components.ready(component, self._clock()))
 
     async def pool(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
         """A pool; None where there is none."""
@@ -156,18 +175,13 @@ class Cluster:
 
     async def _pod(self, name: str) -> Object | None:
         try:
-            return await self._ask(lambda: self._client.get(PODS, name, names.DEMO_NAMESPACE))
+            return await self._ask(lambda: self._client.get(PODS, place_of(name).name, place_of(name).namespace))
         except NotFoundError:
             return None
 
-    async def _set_status(self, name: str, status: Callable[[Object, Any], Object]) -> bool:
-        live = await self._pod(name)
-        if live is None:
-            return False
-        return await self._patch_status(names.DEMO_NAMESPACE, name, status(live, self._clock()))
-
-    async def _patch_status(self, namespace: str, name: str, status: Object) -> bool:
-        body, path = {"status": status}, f"{PODS.path(namespace)}/{name}/status"
+    async def _patch_status(self, place: PodPlace, status: Object) -> bool:
+        name = place.name
+        body, path = {"status": status}, f"{PODS.path(place.namespace)}/{name}/status"
         request = KubeRequest(f"patch pod {name}", "PATCH", path, _as(names.KUBELET), body, MERGE_PATCH)
         try:
             await self._ask(lambda: self._client.send(request))
@@ -218,7 +232,8 @@ async def side_by_side(work: Callable[[T], Awaitable[None]], things: Iterable[T]
 
 
 def _path(pod: str) -> str:
-    return f"{PODS.path(names.DEMO_NAMESPACE)}/{pod}"
+    place = place_of(pod)
+    return f"{PODS.path(place.namespace)}/{place.name}"
 
 
 def _as(manager: str) -> dict[str, str]:

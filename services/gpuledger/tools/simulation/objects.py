@@ -122,12 +122,12 @@ def pod(of: SimulatedPod) -> Object:
     }
 
 
-def binding(name: str, node_name: str) -> Object:
+def binding(place: names.PodPlace, node_name: str) -> Object:
     """The binding of a pod to a node."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": name, "namespace": names.DEMO_NAMESPACE},
+        "metadata": {"name": place.name, "namespace": place.namespace},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
     }
 
@@ -154,8 +154,17 @@ def ended(live: Object, phase: str, now: datetime) -> Object:
     return {
         "phase": phase,
         "conditions": _pod_conditions(live, time, ready=False),
-        "containerStatuses": [_container(one, ready=False, state=state) for one in live["spec"]["containers"]],
+        "containerStatuses": [
+            _never_started(live, one["name"]) or _container(one, ready=False, state=state)
+            for one in live["spec"]["containers"]
+        ],
     }
+
+
+def _never_started(live: Object, container: str) -> Object | None:
+    """The status of a container that still waits for the init containers; None where it has run."""
+    statuses = live.get("status", {}).get("containerStatuses") or ()
+    return next((one for one in statuses if one["name"] == container and "waiting" in (one.get("state") or {})), None)
 
 
 def _amounts(of: FleetNode, slots: Iterable[int]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from gpuledger.edge.kube.client import Object
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation import names
 from gpuledger.tools.simulation.allocation import RunningPod, SimulatedPod, Start
+from gpuledger.tools.simulation.checks.pods import checks_of
 from gpuledger.tools.simulation.fleet import Fleet, SlotId
 from gpuledger.tools.simulation.objects import requested_resource
 from gpuledger.tools.simulation.preparation import NodeProgress
@@ -65,7 +66,7 @@ def resume_state(
     over = dict.fromkeys(recorded.open, VANISHED)
     last_number = recorded.last_number
     for live in pods:
-        name, phase = live["metadata"]["name"], live.get("status", {}).get("phase", "")
+        name, phase = name_of(live), live.get("status", {}).get("phase", "")
         last_number = max(last_number, number_of(name))
         pod, opened = pod_from(fleet, live, chance, rates), recorded.open.get(name)
         if phase in FINISHED:
@@ -106,6 +107,11 @@ def _cards(fleet: Fleet, recorded: RecordedFleet) -> tuple[dict[SlotId, Card], d
     return cards, lives, frozenset(failed)
 
 
+def name_of(live: Object) -> str:
+    """What the simulation calls a pod."""
+    return names.pod_in(live["metadata"].get("namespace", names.DEMO_NAMESPACE), live["metadata"]["name"])
+
+
 def is_terminating(live: Object) -> bool:
     """Whether a pod is being deleted."""
     return bool(live["metadata"].get("deletionTimestamp"))
@@ -127,6 +133,7 @@ def pod_from(fleet: Fleet, live: Object, chance: Chance, rates: Rates) -> Simula
     given = str(marks.get(names.DURATION, ""))
     runs_s = float(given) if given.isascii() and given.isdigit() and len(given) < 10 else duration_s(chance, rates)
     outcome = FAILED if marks.get(names.OUTCOME) == FAILED else SUCCEEDED
+    amount, of_user = units * milli[resource], not is_own_pod(live)
     return SimulatedPod(
-        metadata["name"], owner, resource, units, units * milli[resource], runs_s, outcome, not is_own_pod(live)
+        name_of(live), owner, resource, units, amount, runs_s, outcome, of_user=of_user, checks=checks_of(live)
     )

@@ -56,6 +56,8 @@ class Schedule(Generic[T]):
             entry = heappop(self._entries)
             self.now_s = entry.at_s
             happened += entry.act(entry.what)
+        if self.due_s > to_s:
+            self.now_s = max(self.now_s, to_s)
         return happened
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from gpuledger.api.kinds import GPU_DEVICES, NODES, PODS, Resource
+from gpuledger.api.kinds import CONFIG_MAPS, GPU_DEVICES, NODES, PODS, Resource
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
@@ -23,12 +23,13 @@ from gpuledger.runtime.clock import Clock, Sleep
 from gpuledger.runtime.tasks import end
 from gpuledger.tools.simulation.agents import Agents, epoch_of
 from gpuledger.tools.simulation.assignments import device_of
+from gpuledger.tools.simulation.checks.gangs import gang_config
 from gpuledger.tools.simulation.cordons import cordon_of
 from gpuledger.tools.simulation.decide import FleetPlan
-from gpuledger.tools.simulation.execution import Simulation
+from gpuledger.tools.simulation.execution import OtherChanges, Simulation
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.fleet_journal import FleetJournal
-from gpuledger.tools.simulation.kubernetes import DEMO, Cluster, retrying
+from gpuledger.tools.simulation.kubernetes import CHECKED, DEMO, Cluster, retrying
 from gpuledger.tools.simulation.resume import resume_state
 from gpuledger.tools.simulation.schedule import Pace
 from gpuledger.tools.simulation.workload import Rates
@@ -100,8 +101,8 @@ def _failing(rates: Rates, failures: int | None) -> Rates:
 
 
 def _seen_by_others(rates: Rates, speed: float) -> Rates:
-    """The same rates, with heartbeats so far apart that others can follow them in real time."""
-    return replace(rates, heartbeat_s=max(rates.heartbeat_s, EXPORTER_HEARTBEAT_MIN_S * speed))
+    """The same rates, with heartbeats and checks of pods so slow that others can follow them in real time."""
+    return replace(rates, heartbeat_s=max(rates.heartbeat_s, EXPORTER_HEARTBEAT_MIN_S * speed), pace=max(1.0, speed))
 
 
 async def _follow(
@@ -113,9 +114,12 @@ async def _follow(
     keeping: Iterable[Coroutine[Any, Any, None]],
 ) -> None:
     pods = KindWatch(client, PODS, lambda pod: pod, selection=DEMO, sleep=sleep)
+    checked = KindWatch(client, PODS, lambda pod: pod, selection=CHECKED, sleep=sleep)
+    gangs = KindWatch(client, CONFIG_MAPS, gang_config, sleep=sleep)
     devices = KindWatch(client, GPU_DEVICES, device_of, sleep=sleep)
     nodes = KindWatch(client, NODES, cordon_of, sleep=sleep)
-    following = [asyncio.create_task(one) for one in (pods.run(), devices.run(), nodes.run(), *keeping)]
+    watches = (pods, checked, devices, nodes, gangs)
+    following = [asyncio.create_task(one) for one in (*(watch.run() for watch in watches), *keeping)]
     try:
         while True:
             due_s = simulation.plan.due_s
@@ -123,7 +127,8 @@ async def _follow(
             for one in following:
                 if one.done():
                     one.result()
-            await simulation.step(pace.tick(clock(), due_s), pods.taken(), devices.taken(), nodes.taken())
+            seen = OtherChanges(pods.taken(), checked.taken(), devices.taken(), nodes.taken(), gangs.taken())
+            await simulation.step(pace.tick(clock(), due_s), seen)
     finally:
         await end(following)
 

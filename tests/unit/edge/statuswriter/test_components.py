@@ -71,6 +71,25 @@ def test_pods_run_on_managed_nodes_with_gpus_only(module: dict[str, Any], manage
     assert term["matchExpressions"] == [{"key": "gpu.deckhouse.io/present", "operator": "Exists"}, managed]
 
 
+SHARING = Components(replace(SETTINGS, shared_hostengine=True), component_daemon_sets())
+
+
+def test_the_host_engine_listens_on_its_node_alone_unless_pods_may_ask_it() -> None:
+    alone, shared = pod("nvidia-dcgm"), pod("nvidia-dcgm", SHARING)
+    assert (alone["hostNetwork"], shared["hostNetwork"]) == (True, False), "no NetworkPolicy guards a host's network"
+    assert "127.0.0.1" in alone["containers"][0]["command"]
+    (container,) = shared["containers"]
+    assert container["command"] == ["nv-hostengine", "-n", "-b", "ALL", "-p", "5555"]
+    assert container["readinessProbe"]["tcpSocket"] == {"port": 5555}
+    assert container["ports"] == [{"name": "hostengine", "containerPort": 5555, "protocol": "TCP"}]
+
+
+@pytest.mark.parametrize(("components", "engine"), [(COMPONENTS, "127.0.0.1:5555"), (SHARING, "nvidia-dcgm:5555")])
+def test_the_exporter_asks_the_one_host_engine_of_its_node(components: Components, engine: str) -> None:
+    (container,) = pod("nvidia-dcgm-exporter", components)["containers"]
+    assert {"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": engine} in container["env"]
+
+
 def test_where_nodes_are_labelled_pods_run_by_either_label() -> None:
     labelling = Components(replace(SETTINGS, label_nodes=True), component_daemon_sets())
     affinity = pod("nvidia-dcgm", labelling, enabled_by_default=False)["affinity"]["nodeAffinity"]

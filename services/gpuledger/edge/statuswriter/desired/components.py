@@ -31,6 +31,10 @@ SWITCHES: Final[Mapping[str, str]] = {
 }
 """The module's setting that switches each component on."""
 
+SERVED_COMMAND: Final = ["nv-hostengine", "-n", "-b", "ALL", "-p", "5555"]
+HOSTENGINE: Final = "nvidia-dcgm:5555"
+"""The Service of the host engines, which leads a pod to that of its own node; the chart creates it."""
+
 OURS: Final = {"app.kubernetes.io/managed-by": MANAGED_BY}
 
 
@@ -76,6 +80,8 @@ class Components:
         pod = spec["template"]["spec"]
         for container in (*pod.get("initContainers", ()), *pod["containers"]):
             container["image"] = self._settings.images[component]
+        if self._settings.shared_hostengine:
+            _share_hostengine(pod, component)
         pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": self._nodes(module)}}
         if self._settings.runtime_class:
             pod["runtimeClassName"] = self._settings.runtime_class
@@ -93,6 +99,21 @@ class Components:
                 {"matchExpressions": [{"key": label, "operator": "Exists"}, managed]} for label in labels
             ]
         }
+
+
+def _share_hostengine(pod: Document, component: str) -> None:
+    """Move the host engine from its node's loopback into the network of pods, where a NetworkPolicy guards it."""
+    (container,) = pod["containers"]
+    if component == "dcgm":
+        pod.update(hostNetwork=False, dnsPolicy="ClusterFirst")
+        container["command"] = SERVED_COMMAND
+        container["ports"] = [{"name": "hostengine", "containerPort": 5555, "protocol": "TCP"}]
+        container["readinessProbe"] = {**container["readinessProbe"], "tcpSocket": {"port": 5555}}
+    elif component == "dcgm-exporter":
+        container["env"] = [
+            {**one, "value": HOSTENGINE} if one["name"] == "DCGM_REMOTE_HOSTENGINE_INFO" else one
+            for one in container["env"]
+        ]
 
 
 NO_COMPONENTS: Final = Components(ComponentSettings(), ())
