@@ -7,14 +7,13 @@ import structlog
 
 from gpuledger.edge.gateway.bounds import GatewayBounds
 from gpuledger.edge.gateway.checked_pods import RUNNING_MAX, CheckedPods
+from gpuledger.edge.gateway.followed_events import FollowedEvents
 from gpuledger.events.envelope import parse, stands_under, with_payload
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import ORIGIN
 from gpuledger.events.preflight import PodPreflightGone, PodPreflightObserved
 from gpuledger.events.publishing import SourceKind
 from gpuledger.events.subjects import ROOT, SERVICE
 from gpuledger.ledger.api import Ledger, Message
-from gpuledger.projection.replay import sequence_at
 from gpuledger.runtime.clock import Clock
 
 SUBJECTS: Final = f"{ROOT}.{SERVICE}.{SourceKind.WATCHERS}.{PodPreflightObserved.AGGREGATE}.>"
@@ -25,44 +24,19 @@ SINCE: Final = RUNNING_MAX + timedelta(hours=1)
 log = structlog.get_logger("gpuledger.gateway")
 
 
-class PodFacts:
+class PodFacts(FollowedEvents):
     """Reads the facts about pods that may still matter, and then those that come."""
 
     def __init__(self, ledger: Ledger, pods: CheckedPods, bounds: GatewayBounds, clock: Clock) -> None:
-        self._ledger = ledger
+        super().__init__(ledger, SUBJECTS, SINCE, self._observe, bounds, clock)
         self._pods = pods
-        self._bounds = bounds
-        self._clock = clock
-        self._read_to = ORIGIN
 
-    async def catch_up(self) -> None:
-        """Read what was recorded lately, before the first report is taken.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
-        self._read_to = await sequence_at(self._ledger, self._clock() - SINCE)
-        async for messages in self._ledger.history(self._read_to, subject_filter=SUBJECTS):
-            self._take(messages)
-
-    async def run(self) -> None:
-        """Follow from where `catch_up` has ended, until cancelled.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
-        async with self._ledger.read(self._read_to, SUBJECTS) as reader:
-            while True:
-                self._take(await reader.next_batch(self._bounds.messages_per_batch, self._bounds.tick_s))
-
-    def _take(self, messages: list[Message]) -> None:
-        for message in messages:
-            self._read_to = message.sequence
-            try:
-                event = with_payload(parse(message.data))
-            except EventError as error:
-                log.warning("gateway.pod-unread", subject=message.subject, reason=str(error))
-                continue
-            data = event.data
-            if isinstance(data, PodPreflightObserved | PodPreflightGone) and stands_under(event, message.subject):
-                self._pods.observe(event.subject, data)
+    def _observe(self, message: Message) -> None:
+        try:
+            event = with_payload(parse(message.data))
+        except EventError as error:
+            log.warning("gateway.pod-unread", subject=message.subject, reason=str(error))
+            return
+        data = event.data
+        if isinstance(data, PodPreflightObserved | PodPreflightGone) and stands_under(event, message.subject):
+            self._pods.observe(event.subject, data)

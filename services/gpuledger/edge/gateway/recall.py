@@ -8,61 +8,35 @@ from gpuledger.domain.fact import time_of_ns
 from gpuledger.edge.gateway.bounds import GatewayBounds
 from gpuledger.edge.gateway.check_reports import note_result
 from gpuledger.edge.gateway.checked_pods import CheckedPods
+from gpuledger.edge.gateway.followed_events import FollowedEvents
 from gpuledger.edge.gateway.publisher import SOURCE
 from gpuledger.edge.gateway.recorder import GatewayRecorder
 from gpuledger.events.envelope import parse, with_payload
 from gpuledger.events.errors import EventError
-from gpuledger.events.position import ORIGIN
 from gpuledger.events.subjects import source_filter
 from gpuledger.ledger.api import Ledger, Message
-from gpuledger.projection.replay import sequence_at
 from gpuledger.runtime.clock import Clock
 
 log = structlog.get_logger("gpuledger.gateway")
 
 
-class Recall:
+class Recall(FollowedEvents):
     """Reads the gateway's own events of the last minutes, and then those that come."""
 
     def __init__(
         self, ledger: Ledger, recorder: GatewayRecorder, pods: CheckedPods, bounds: GatewayBounds, clock: Clock
     ) -> None:
-        self._ledger = ledger
+        since = timedelta(seconds=bounds.recall_s)
+        super().__init__(ledger, source_filter(SOURCE), since, self._recall, bounds, clock)
         self._recorder = recorder
         self._pods = pods
-        self._bounds = bounds
-        self._clock = clock
-        self._read_to = ORIGIN
 
-    async def catch_up(self) -> None:
-        """Read what was recorded lately, before the first report is taken.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
-        self._read_to = await sequence_at(self._ledger, self._clock() - timedelta(seconds=self._bounds.recall_s))
-        async for messages in self._ledger.history(self._read_to, subject_filter=source_filter(SOURCE)):
-            self._take(messages)
-
-    async def run(self) -> None:
-        """Follow from where `catch_up` has ended, until cancelled.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-        """
-        async with self._ledger.read(self._read_to, source_filter(SOURCE)) as reader:
-            while True:
-                self._take(await reader.next_batch(self._bounds.messages_per_batch, self._bounds.tick_s))
-
-    def _take(self, messages: list[Message]) -> None:
-        since = self._clock() - timedelta(seconds=self._bounds.recall_s)
-        for message in messages:
-            self._read_to = message.sequence
-            if time_of_ns(message.recorded_ns) < since:
-                continue
-            try:
-                event = with_payload(parse(message.data))
-                self._recorder.recall(event)
-                note_result(self._pods, event.data)
-            except EventError as error:
-                log.warning("gateway.not-recalled", subject=message.subject, reason=str(error))
+    def _recall(self, message: Message) -> None:
+        if time_of_ns(message.recorded_ns) < self._clock() - self._since:
+            return
+        try:
+            event = with_payload(parse(message.data))
+            self._recorder.recall(event)
+            note_result(self._pods, event.data)
+        except EventError as error:
+            log.warning("gateway.not-recalled", subject=message.subject, reason=str(error))

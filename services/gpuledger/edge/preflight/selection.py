@@ -48,7 +48,7 @@ def selected(checks: tuple[Check, ...], pod: Object, around: Circumstances) -> C
     chosen = tuple(check for check in checks if reasons[check.name] is None)
     left_out = tuple(LeftOut(name, reason) for name, reason in reasons.items() if reason is not None)
     kept = [check.name for check in chosen if of_pod is not None and check.name not in of_pod]
-    return CheckSelection(chosen, left_out, (*_unknown(of_pod, names), *_kept(kept)))
+    return CheckSelection(chosen, left_out, (*_warn_of_unconfigured(of_pod, names), *_warn_of_gang_checks(kept)))
 
 
 def _reason(
@@ -73,14 +73,14 @@ def _narrowed(obj: Object | None) -> frozenset[str] | None:
     return None
 
 
-def _unknown(of_pod: frozenset[str] | None, names: frozenset[str]) -> Iterator[str]:
-    unknown = ", ".join(sorted((of_pod or frozenset()) - names))
-    if unknown:
+def _warn_of_unconfigured(of_pod: frozenset[str] | None, names: frozenset[str]) -> Iterator[str]:
+    named = ", ".join(sorted((of_pod or frozenset()) - names))
+    if named:
         existing = ", ".join(sorted(names)) or "none"
-        yield f"{ANNOTATION_CHECKS} names checks that there are not: {unknown[:SHOWN_MAX]}. There are: {existing}."
+        yield f"{ANNOTATION_CHECKS} names checks that there are not: {named[:SHOWN_MAX]}. There are: {existing}."
 
 
-def _kept(names: list[str]) -> Iterator[str]:
+def _warn_of_gang_checks(names: list[str]) -> Iterator[str]:
     if names:
         yield (
             f"{ANNOTATION_CHECKS} of a pod does not leave out {', '.join(names)}, which its gang goes through "
