@@ -12,7 +12,7 @@ import structlog
 
 from gpuledger.edge.preflight.configuration import PreflightConfiguration, read_configuration
 from gpuledger.edge.preflight.errors import ConfigurationError
-from gpuledger.edge.preflight.metrics import CONFIGURATION_VALID
+from gpuledger.edge.preflight.metrics import CONFIGURATION_UNUSABLE
 
 AUTHORITY_BYTES_MAX: Final = 64 * 1024
 """An authority becomes an annotation of pods, of which a pod may have 256 KiB."""
@@ -54,10 +54,10 @@ class ConfigurationFile:
             if str(error) != self.problem:
                 log.error("preflight.configuration-unusable", reason=str(error), keeps_last=self.in_force is not None)
             self.problem = str(error)
-            CONFIGURATION_VALID.set(0)
+            CONFIGURATION_UNUSABLE.set(1)
             return
         self.problem = None
-        CONFIGURATION_VALID.set(1)
+        CONFIGURATION_UNUSABLE.set(0)
         if found != self.in_force:
             self.in_force = found
             names = [check.name for check in found.configuration.checks]

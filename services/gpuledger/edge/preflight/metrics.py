@@ -18,9 +18,9 @@ UNDER_WAY = Gauge("gpuledger_preflight_under_way", "Reviews that are being read 
 CONNECTIONS_REFUSED = Counter(
     "gpuledger_preflight_connections_refused_total", "Connections that were closed because there were too many."
 )
-CONFIGURATION_VALID = Gauge(
-    "gpuledger_preflight_configuration_valid",
-    "1 while the configuration's file is in force, 0 while it cannot be used.",
+CONFIGURATION_UNUSABLE = Gauge(
+    "gpuledger_preflight_configuration_unusable",
+    "1 while the configuration's file cannot be used, and the last one that could stays in force.",
 )
 EXPIRES = Gauge(
     "gpuledger_preflight_certificate_expires_seconds", "When the certificate expires, in seconds since 1970."
