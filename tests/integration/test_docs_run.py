@@ -29,8 +29,8 @@ from support.doc_stories import (
     commands_of,
 )
 from support.kube_fleet import create
-from support.kube_server import free_ports
 from support.paths import ROOT
+from support.ports import free_ports
 from support.up import running_up
 from support.waiting import eventually
 
@@ -75,12 +75,12 @@ async def test_pools(tmp_path: Path) -> None:
 
 
 async def test_an_agent_without_a_gpu(tmp_path: Path) -> None:
-    (port,) = free_ports(tmp_path / "ports", 1)
+    (port,) = free_ports(1)
     await follow(NODE_AGENT, tmp_path, {"127.0.0.1:9500": f"127.0.0.1:{port}"})
 
 
 async def test_an_incident(tmp_path: Path) -> None:
-    (port,) = free_ports(tmp_path / "ports", 1)
+    (port,) = free_ports(1)
     await follow(INCIDENT, tmp_path, {"127.0.0.1:9501": f"127.0.0.1:{port}", **EXAMPLES})
 
 

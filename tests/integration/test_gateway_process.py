@@ -16,9 +16,9 @@ from gpuledger.runtime import gateway_settings as names
 from gpuledger.runtime.settings import KUBECONFIG, METRICS_LISTEN, NATS_CREDENTIALS, NATS_URL
 from support.gateway import ANYWHERE, NAMESPACE, Gateways, gateways
 from support.health_monitor import Answer
-from support.kube_server import free_ports
 from support.ledgers import make_ledger
 from support.paths import ROOT
+from support.ports import free_ports
 from support.roles import ADMIN, PASSWORD, role_server, url_of
 from support.up import COMMAND
 from support.waiting import eventually
@@ -75,7 +75,7 @@ async def here(root: Path) -> AsyncIterator[tuple[Gateways, dict[str, str]]]:
         here = await stack.enter_async_context(gateways(root, ledger))
         login = root / "gateway.login"
         login.write_text(f"user: gpuledger-{Role.GATEWAY}\npassword: {PASSWORD}\n")
-        (port,) = free_ports(root, 1)
+        (port,) = free_ports(1)
         plain = {name: value for name, value in os.environ.items() if not name.startswith(("GPULEDGER", "NATS"))}
         yield (
             here,

@@ -19,9 +19,10 @@ from gpuledger.ledger.permissions import Role, role_user
 from gpuledger.ledger.server_config import ClusterConfig, ServerConfig, TlsFiles, config_text
 from gpuledger.ledger.stream import create_ledger, stream_name
 from gpuledger.local.servers.nats import NatsServer
-from gpuledger.local.servers.ports import HOST, candidate_ports
+from gpuledger.local.servers.ports import HOST
 from gpuledger.runtime.settings import NatsIdentity
 from support.auth_callout import PASSWORDS
+from support.ports import free_ports
 from support.servers import short_directory
 from support.waiting import eventually
 
@@ -81,7 +82,7 @@ def members(folder: Path) -> Iterator[list[Member]]:
     for name, text in (files | {"tls.key": key_pem(served.key)}).items():
         (folder / name).write_bytes(text)
     tls = TlsFiles(folder / "tls.crt", folder / "tls.key", folder / "ca.crt")
-    routes = [next(candidate_ports(folder / f"route-{number}")) for number in range(SIZE)]
+    routes = free_ports(SIZE)
     issuer = issuer_of(Ed25519PrivateKey.generate())
     with ExitStack() as stack:
         yield [

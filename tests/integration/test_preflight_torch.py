@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,23 +17,18 @@ from gpuledger.preflight.errors import NotRunError
 from gpuledger.preflight.programs import ProgramOutput
 from gpuledger.preflight.workers import has_torch
 from support.checks import UUIDS, Machine, gang_files, taking_reports, write_gang
+from support.ports import free_ports
 from support.servers import short_directory
 
 torch = pytest.mark.skipif(not has_torch(), reason="PyTorch is not installed; make torch installs its CPU build")
 CHECK_MAX_S = 60.0
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 @pytest.fixture
 def pods() -> Iterator[list[Machine]]:
     """Two pods of one gang on this machine."""
     with ExitStack() as stack:
-        port, found = free_port(), []
+        (port,), found = free_ports(1), []
         for place in (0, 1):
             pod = Machine(Path(stack.enter_context(short_directory())))
             pod.with_python()

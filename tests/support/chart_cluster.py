@@ -18,8 +18,8 @@ from gpuledger.runtime.settings import ADMISSION_LISTEN
 from support.chart import CHART, NAME, NAMESPACE, RELEASE, HelmResult, Object, helm
 from support.kube_accounts import ADMIN, THIS_TREE, AccountServer, Image, Kubelet, Permission, config_file
 from support.kube_fleet import create, create_storage_class
-from support.kube_server import free_ports
 from support.pod_files import PodFiles
+from support.ports import free_ports
 from support.servers import short_directory
 from support.up import DEADLINE_S
 
@@ -86,7 +86,7 @@ def _labels(obj: Object) -> list[str]:
 @asynccontextmanager
 async def cluster_for_helm(directory: Path) -> AsyncIterator[Cluster]:
     """A cluster with nothing released, until the block ends."""
-    (webhooks_port,) = free_ports(directory / "ports", 1)
+    (webhooks_port,) = free_ports(1)
     server = AccountServer({(NAMESPACE, SERVICE): (HOST, webhooks_port)})
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(server.serving(HOST, 0))

@@ -9,7 +9,7 @@ from gpuledger.api.kinds import Resource
 from gpuledger.runtime.settings import POSTGRES_BIN
 from support.chart import NAME, NAMESPACE, Object
 from support.chart_cluster import HOST, Cluster
-from support.kube_server import free_ports
+from support.ports import free_ports
 from support.tls_postgres import programs
 from support.up import COMMAND, DEADLINE_S
 
@@ -44,7 +44,7 @@ class ChartServers:
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self._cluster = cluster
-        self.nats_port, self._monitoring_port, self.postgres_port = free_ports(directory / "servers", 3)
+        self.nats_port, self._monitoring_port, self.postgres_port = free_ports(3)
         cluster.kubelet.files.places |= {
             f"{NATS}.{NAMESPACE}.svc:4222": f"{HOST}:{self.nats_port}",
             f"{POSTGRES}.{NAMESPACE}.svc:5432": f"{HOST}:{self.postgres_port}",

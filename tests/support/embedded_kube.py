@@ -9,7 +9,8 @@ from gpuledger.local.kubeapi.server import ApiServer
 from gpuledger.local.kubeapi.tls import certificates
 from gpuledger.local.kubeapi.watching import BOOKMARK_EVERY_S
 from gpuledger.runtime.clock import system_clock
-from support.kube_server import HOST, KubeServer, free_ports
+from support.kube_server import HOST, KubeServer
+from support.ports import free_ports
 
 
 class EmbeddedKube(KubeServer):
@@ -24,7 +25,7 @@ class EmbeddedKube(KubeServer):
         allow_privileged: bool = False,
     ) -> None:
         files = certificates(directory / "tls", HOST, system_clock()) if secure else None
-        (self._port,) = free_ports(directory, 1)
+        (self._port,) = free_ports(1)
         scheme = "https" if secure else "http"
         super().__init__(directory, f"{scheme}://{HOST}:{self._port}", files.ca if files else None)
         self._tls: ssl.SSLContext | None = files.server_context() if files else None

@@ -17,7 +17,8 @@ from yarl import URL
 from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
 from gpuledger.local.kubeapi.listening import listening
 from support.kube_http import session_of
-from support.kube_server import HOST, KubeServer, free_ports
+from support.kube_server import HOST, KubeServer
+from support.ports import free_ports
 from support.scripted_api import Answer
 
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "date"})
@@ -52,7 +53,7 @@ class KubeProxy:
     """
 
     def __init__(self, server: KubeServer, directory: Path) -> None:
-        (self._port,) = free_ports(directory / "proxy", 1)
+        (self._port,) = free_ports(1)
         self.url = f"http://{HOST}:{self._port}"
         self.kubeconfig = directory / "proxy" / "kubeconfig"
         self.requests: list[ProxiedRequest] = []

@@ -5,12 +5,10 @@ Everything else goes over HTTP. `embedded_kube` and `real_kube` implement it, eq
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from itertools import islice
 from pathlib import Path
 from typing import Self
 
 from gpuledger.local.kubeapi.kubeconfig import kubeconfig, write_kubeconfig
-from gpuledger.local.servers.ports import candidate_ports
 
 HOST = "127.0.0.1"
 
@@ -55,11 +53,6 @@ class KubeServer(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def free_ports(directory: Path, count: int) -> list[int]:
-    """Ports that nobody uses, and that no outgoing connection is given while a server is stopped."""
-    return list(islice(candidate_ports(directory), count))
 
 
 NewKube = Callable[..., Awaitable[KubeServer]]

@@ -8,7 +8,8 @@ from pathlib import Path
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.local.servers.files import write_private
 from gpuledger.local.servers.nats import NatsServer
-from gpuledger.local.servers.ports import HOST, candidate_ports
+from gpuledger.local.servers.ports import HOST
+from support.ports import free_ports
 from support.servers import nats_answer, short_directory
 from support.up import eventually
 
@@ -96,7 +97,7 @@ class NatsCluster:
 def nats_cluster(size: int = 3) -> Iterator[NatsCluster]:
     """A cluster with JetStream and nothing in it."""
     with short_directory() as directory, ExitStack() as stack:
-        ports = [next(candidate_ports(directory / f"route-{number}")) for number in range(size)]
+        ports = free_ports(size)
         servers = [ClusterServer(directory / f"n{number}", number, ports) for number in range(size)]
         for server in servers:
             stack.enter_context(server)

@@ -19,7 +19,7 @@ from gpuledger.runtime.clock import random_secret, system_clock
 from gpuledger.runtime.settings import NatsIdentity
 from gpuledger.runtime.tasks import end
 from gpuledger.tools.bundled.desired import desired_secrets
-from support.kube_server import free_ports
+from support.ports import free_ports
 
 CHECK_S: Final = 0.1
 
@@ -29,7 +29,7 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.nats_port, self.monitoring_port, self.postgres_port = free_ports(root / "ports", 3)
+        self.nats_port, self.monitoring_port, self.postgres_port = free_ports(3)
         self.made = desired_secrets({}, BundledServers("lab", "gpu"), system_clock(), random_secret)
         self.write()
 

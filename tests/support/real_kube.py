@@ -24,7 +24,8 @@ from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import system_clock
 from support.etcd import Etcd
 from support.kube_http import api_of
-from support.kube_server import HOST, KubeServer, free_ports
+from support.kube_server import HOST, KubeServer
+from support.ports import free_ports
 from support.processes import Program
 
 ASSETS = "KUBEBUILDER_ASSETS"
@@ -53,7 +54,7 @@ class RealKube(KubeServer):
 
     def __init__(self, directory: Path, programs: Path, *, allow_privileged: bool = False) -> None:
         files = certificates(directory / "tls", HOST, system_clock())
-        port, etcd_port = free_ports(directory, 2)
+        port, etcd_port = free_ports(2)
         super().__init__(directory, f"https://{HOST}:{port}", files.ca, ADMIN_TOKEN)
         _write_credentials(directory)
         self._etcd = Etcd(programs / "etcd", directory, etcd_port)

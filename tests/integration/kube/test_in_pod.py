@@ -46,8 +46,8 @@ from gpuledger.runtime.settings import Settings, WebhookSettings, read_settings
 from gpuledger.tools.errors import ToolError
 from support.kube_accounts import ADMIN, AccountServer, config_file
 from support.kube_fleet import create
-from support.kube_server import free_ports
 from support.ledgers import jetstream_ledger
+from support.ports import free_ports
 from support.projections import execute, publish, stop
 from support.runners import failures
 from support.up import DEADLINE_S, gpuledger
@@ -85,7 +85,7 @@ async def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     monkeypatch.setattr(settings, "SERVICE_ACCOUNT_TOKEN", token)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(files.ca))
-    (webhooks_port,) = free_ports(tmp_path / "ports", 1)
+    (webhooks_port,) = free_ports(1)
     server = AccountServer({(NAMESPACE, SERVICE): (HOST, webhooks_port)})
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(server.serving(HOST, 0, files.server_context()))
