@@ -24,6 +24,7 @@ from support.checks import (
     Watch,
     diagnosis,
     gang_files,
+    perf,
     taking_reports,
     write_gang,
 )
@@ -34,19 +35,6 @@ from support.waiting import eventually
 DIAG = CheckName.DCGM_DIAG
 LOOPBACK = CheckName.NCCL_LOOPBACK
 GOOD = diagnosis(memory="Pass/Pass", pcie="Pass/Pass")
-HEADER = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
-
-
-def perf(busbw: float) -> str:
-    """What `all_reduce_perf` prints with two cards."""
-    rows = "".join(
-        f"{size:12d} {size // 4:12d}     float     sum      -1   100.0   1.0   {busbw:.2f}      0   100.0   1.0   "
-        f"{busbw:.2f}      0\n"
-        for size in (67108864, 134217728, 268435456)
-    )
-    devices = "".join(f"#  Rank  {place} Group  0 Pid 7 on n device  {place} [0x17] NVIDIA H100\n" for place in (0, 1))
-    end = f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {busbw:.2f}\n"
-    return f"# Using devices\n{devices}{HEADER}{rows}{end}"
 
 
 @pytest.fixture
