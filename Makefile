@@ -9,6 +9,9 @@ STAMP := $(VENV)/.installed
 # tests/integration wait half of the time for servers, pauses and time-outs of what they test.
 # They take files in the order of the folders: at the end come those of tests/unit, which keep all busy equally long.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
+# Of the long tests as many files side by side as there are cores, but for those that fill the machine by themselves.
+LONG_WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
+ALONE := $(addprefix tests/integration/,test_cluster.py test_image.py test_image_runtime.py test_postgres_members.py)
 PARTITIONS ?= 4
 # Not with several partitions: the tests of a cluster, of which most never have a ledger, and those of the image and the pages, which run
 # commands of their own. Closing, restoring and backing up have tests of theirs that take several partitions.
@@ -96,7 +99,8 @@ bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
 
 test-long: $(STAMP) ## Run the long tests: releases by Helm, restore drills, 34 stories of faults, whole histories, more examples of properties, some on 4 partitions
-	$(RUN) pytest -q -rs -m long
+	$(RUN) pytest -q -rs -m long --numprocesses $(LONG_WORKERS) --dist loadfile $(ALONE:%=--ignore=%)
+	$(RUN) pytest -q -rs -m long $(ALONE)
 	$(RUN) pytest -q --numprocesses $(WORKERS) --hypothesis-profile long tests/properties
 	$(RUN) pytest -q -rs --numprocesses $(WORKERS) --dist loadfile --partitions $(PARTITIONS) $(CI_PARTITIONED)
 
