@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -34,6 +35,9 @@ QUICK_COORDINATOR = CoordinatorSettings(
     size_rechecks=BACKOFF,
     lock_check=LockCheck(interval_s=0.1), ownership_check_s=60.0, refusals_max=3, pacing=Pacing(first_s=0.2),
 )  # fmt: skip
+ONE_LOOK = replace(QUICK_COORDINATOR, rechecks=Backoff(first_s=3600.0, max_s=3600.0))
+"""For who counts the steps of a coordinator: further looks at the ConfigMaps of all gangs are steps without end."""
+
 WATCHERS = "/watchers/preflight-pods"
 WAITING = {"name": "nccl-allreduce", "state": "waiting"}
 PASSED = {"name": "nccl-allreduce", "state": "ended", "exit_code": 0}
@@ -142,7 +146,7 @@ async def coordinate_until_killed(
     """Run a coordinator until it is killed, or has recorded how a gang is configured; says whether it was killed."""
     stepping = SteppingLedger(pods.ledger, steps)
     async with aclosing(FollowedLog((), stepping, database_url)) as followed:
-        found = PreflightCoordinator(stepping, database_url, client, followed, settings=QUICK_COORDINATOR)
+        found = PreflightCoordinator(stepping, database_url, client, followed, settings=ONE_LOOK)
         settled = _settled(pods, found, gang)
         return await was_killed(found, settled, client, steps)
 
