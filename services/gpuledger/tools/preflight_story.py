@@ -26,7 +26,7 @@ SELECT {", ".join(CHECK.columns)} FROM (
 """  # noqa: S608 - names of columns, and a number
 _GANG: Final = f"""
 SELECT {", ".join(GANG.columns)} FROM gpuledger_live.preflight_gang
-WHERE gang = %(gang)s ORDER BY began_at DESC LIMIT 1
+WHERE gang = %(gang)s AND began_at <= coalesce(%(over_at)s::timestamptz, 'infinity') ORDER BY began_at DESC LIMIT 1
 """  # noqa: S608 - names of columns
 _INCIDENTS: Final = f"""
 SELECT {", ".join(INCIDENT.columns)} FROM gpuledger_live.incident
@@ -71,6 +71,8 @@ class PreflightStory(NamedTuple):
         failed = next((one for one in latest if one["outcome"] in _ADVICE), None)
         if failed is not None:
             advice = _ADVICE[Outcome(str(failed["outcome"]))].format(node=failed["node"])
+            if failed["outcome"] == Outcome.GANG_TIMEOUT and self.gang is not None and self.gang["message"]:
+                advice = f"Its gang was not configured. {self.gang['message']}"
             return f"{failed['check_name']}: {failed['outcome']}. {advice}"
         running = next((one for one in latest if one["state"] == State.RUNNING and one["over_at"] is None), None)
         if running is not None and self.gang is not None and self.gang["state"] != GangState.COMPLETE:
@@ -91,14 +93,15 @@ async def preflight_story(backend: Backend, pod: str) -> PreflightStory | None:
         if not found:
             return None
         attempts = await _rows(connection, _ATTEMPTS, CHECK.columns, {"uid": found[0]["uid"]})
-        names = {"gang": attempts[0]["gang"], "node": found[0]["node"]}
-        gangs = await _rows(connection, _GANG, GANG.columns, names)
-        peers = await _rows(connection, _PEERS, ("pod",), names)
+        names = {"gang": attempts[0]["gang"], "node": found[0]["node"], "over_at": found[0]["over_at"]}
+        gang = next(iter(await _rows(connection, _GANG, GANG.columns, names)), None)
+        is_over = gang is not None and gang["dissolved_at"] is not None
+        peers = [] if is_over else await _rows(connection, _PEERS, ("pod",), names)
         incidents = await _rows(connection, _INCIDENTS, INCIDENT.columns, names)
         return PreflightStory(
             found[0],
             attempts,
-            next(iter(gangs), None),
+            gang,
             [str(one["pod"]) for one in peers if one["pod"] != pod],
             incidents,
         )

@@ -249,6 +249,17 @@ async def test_a_gang_that_is_queued_does_not_time_out(
         await pods.has_outcome(GangTimedOut)
 
 
+async def test_a_gang_may_take_longer_than_what_is_history_elsewhere(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    """Nothing is recorded about pods that wait, so that their gang times out long after its last fact."""
+    patient = replace(QUICK_COORDINATOR, max_age=timedelta(seconds=0.2), gang_timeout_s=lambda: 2.0)
+    async with coordinator(pods.ledger, migrated_url, writing, patient):
+        await pods.pod(A, ip="10.0.0.1")
+        (timed_out,) = await pods.has_outcome(GangTimedOut)
+    assert timed_out.waited_s >= 2.0
+
+
 async def test_what_was_recorded_long_ago_leads_to_nothing(
     pods: GangPods, migrated_url: str, writing: CountingClient
 ) -> None:

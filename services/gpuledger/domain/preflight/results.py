@@ -43,6 +43,10 @@ _OUTCOMES: Final[Mapping[int, CheckOutcome]] = {
 """Of checks that leave no result, by exit code; any other one blames no hardware."""
 
 
+PASSING: Final = frozenset[CheckOutcome](("passed", "skipped"))
+"""Outcomes of checks that end with 0."""
+
+
 class _Seen(NamedTuple):
     """What an observation says of an attempt: columns of `PreflightAttempt`."""
 
@@ -175,8 +179,13 @@ def _has_end(check: PreflightCheck) -> bool:
 
 
 def _end_of(check: PreflightCheck, number: int) -> _Seen:
-    """How an attempt ended, as the check reported it, or else as Kubernetes has it."""
+    """How an attempt ended, as the check reported it, or else as Kubernetes has it.
+
+    A check that left word that it passed and then ended otherwise has not passed: its pod does not go on.
+    """
     result = check.result or PreflightResult(outcome=_outcome_of(check.exit_code))
+    is_refuted = result.outcome in PASSING and bool(check.exit_code)
+    outcome = _outcome_of(check.exit_code) if is_refuted else result.outcome
     started_at, ended_at = _stored(check.started_at), _stored(check.ended_at)
     duration_us = scaled(result.duration_s, MICROSECONDS_PER_S)
     if duration_us is None and started_at is not None and ended_at is not None:
@@ -184,7 +193,7 @@ def _end_of(check: PreflightCheck, number: int) -> _Seen:
     return _Seen(
         number,
         State.ENDED.value,
-        result.outcome,
+        outcome,
         check.exit_code,
         check.reason,
         CODES_SEPARATOR.join(result.codes),

@@ -99,7 +99,7 @@ class GangCoordinator:
         if not pods:
             await self._dissolve(row)
             return
-        if is_history(row, self._tools.clock(), self._tools.settings.max_age):
+        if self._is_history(row):
             return
         look = await self._sizes.find(row, pods)
         config = config_of(row, pods, look.size or row.expected or None)
@@ -181,12 +181,16 @@ class GangCoordinator:
         """Delete the ConfigMap of a gang without pods, and record that it is over."""
         if self._progress.is_dissolved(row):
             return
-        is_old = is_history(row, self._tools.clock(), self._tools.settings.max_age)
-        may_be_there = row.configured_at is not None or not is_old
+        may_be_there = row.configured_at is not None or not self._is_history(row)
         removed = may_be_there and await self._config_maps.delete(row)
         await self._record(row, GangDissolved(removed=removed))
         self._progress.dissolved(row)
         self._count(row.gang, None)
+
+    def _is_history(self, row: GangRow) -> bool:
+        """Whether its pods may be others by now; nothing is recorded about pods that wait, however long they may."""
+        max_age = max(self._tools.settings.max_age, timedelta(seconds=2 * self._tools.settings.gang_timeout_s()))
+        return is_history(row, self._tools.clock(), max_age)
 
     async def _record(self, row: GangRow, data: Payload, part: str = "") -> None:
         cause = GangCause(row.gang, row.fact, row.fact_at, row.correlation)

@@ -7,7 +7,7 @@ that whoever leads next knows of the ConfigMap that is to be deleted.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from sys import intern
 from typing import Final, NamedTuple
@@ -123,6 +123,13 @@ class Gangs(TableState):
         """Its pods, in the order of their names, which is that of ranks."""
         return sorted(self.gang_pod.where("gang", gang), key=lambda one: one.name)
 
+    def active(self, gang: str, besides: str) -> Iterator[GangPod]:
+        """Its pods at their checks besides one with a UID, in no order; whoever needs only one stops at the first."""
+        for key in self.gang_pod.by["gang"].get(gang):
+            pod = self.gang_pod.rows[key]
+            if pod.uid != besides and not pod.is_done:
+                yield pod
+
     def touch(self, gang: str) -> None:
         """Something about a gang was recorded."""
         self._touched[gang] = None
@@ -174,7 +181,7 @@ def _observed(state: Gangs, fact: Fact, data: PodPreflightObserved) -> None:
     if not gang:
         return
     if before is None:
-        _note(state, fact, gang, lambda row: _begins_round(state, row, data.uid))
+        _note(state, fact, gang, lambda row: _begins_round(state, row, data.uid, has_address=data.ip is not None))
     elif data.done and not passed:
         _note(state, fact, gang, lambda row: _breaks_up(state, row, data.uid))
     else:
@@ -214,27 +221,24 @@ def _note(state: Gangs, fact: Fact, gang: str, begins_round: Callable[[GangRow],
     state.touch(gang)
 
 
-def _begins_round(state: Gangs, row: GangRow, newcomer: str) -> bool:
+def _begins_round(state: Gangs, row: GangRow, newcomer: str, *, has_address: bool) -> bool:
     """Whether a pod comes to a gang that was complete without it, or of which no other pod is at its checks."""
     if row.is_complete:
         return newcomer not in {one.uid for one in peers_of_text(row.peers)}
-    pods = state.pods(row.gang)
-    is_alone = all(one.is_done or one.uid == newcomer for one in pods)
-    has_address = any(one.uid == newcomer and one.ip is not None for one in pods)
+    is_alone = next(state.active(row.gang, newcomer), None) is None
     return is_alone or (has_address and _waits_alone(state, row, newcomer))
 
 
 def _waits_alone(state: Gangs, row: GangRow, uid: str) -> bool:
     """Whether a pod is the first of an incomplete gang whose checks can wait for others: no other has an address."""
-    others = (one for one in state.pods(row.gang) if one.uid != uid and not one.is_done)
-    return not row.is_complete and all(one.ip is None for one in others)
+    return not row.is_complete and all(one.ip is None for one in state.active(row.gang, uid))
 
 
 def _breaks_up(state: Gangs, row: GangRow, uid: str) -> bool:
     """Whether a pod leaves a complete gang, or ends in it, while others are at their checks."""
     if not row.is_complete or uid not in {one.uid for one in peers_of_text(row.peers)}:
         return False
-    return any(not one.is_done and one.uid != uid for one in state.pods(row.gang))
+    return next(state.active(row.gang, uid), None) is not None
 
 
 def _new_round(row: GangRow, began: str, began_at: datetime) -> GangRow:
