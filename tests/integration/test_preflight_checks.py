@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from gpuledger.api.preflight import CheckName, Detail, ExitCode, NotRun, Variable
+from gpuledger.api.preflight import CheckName, Detail, ExitCode, GangKey, NotRun, Variable
 from gpuledger.healthreports.healthevents_pb2 import ProcessingStrategy, RecommendedAction
 from gpuledger.preflight.machine import machine_instance_type
 from support.checks import (
@@ -237,6 +237,18 @@ async def test_a_gang_that_does_not_form_ends_with_3(
     assert event.metadata[Detail.GANG] == "gang-a"
     assert [one.entityValue for one in event.entitiesImpacted] == list(UUIDS)
     assert machine.result().gang_wait_s == 600.0
+
+
+async def test_the_successor_of_a_pod_whose_gang_has_passed_skips_the_check_at_once(
+    machine: Machine, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuledger.preflight.allreduce.has_torch", lambda: True)
+    gang = machine.folder / "gang"
+    write_gang(gang, gang_files("pod-0:10.0.0.1", expected=1) | {GangKey.PASSED_COUNT: "7"})
+    machine.environ[Variable.GANG_PATH] = str(gang)
+    assert await machine.run(CheckName.NCCL_ALLREDUCE) == ExitCode.PASSED
+    assert taken.outcomes() == ["skipped"]
+    assert "The other pods of the gang gang-a (7) have passed before this one came" in machine.result().message
 
 
 async def test_a_pod_without_a_gang_skips_the_check_of_gangs(machine: Machine, taken: Taken) -> None:

@@ -24,6 +24,7 @@ from gpuledger.edge.preflight.coordinator.decide import (
     data_of,
     is_history,
     is_too_large,
+    size_of_row,
     source_of,
     write_at,
 )
@@ -102,7 +103,7 @@ class GangCoordinator:
         if self._is_history(row):
             return
         look = await self._sizes.find(row, pods)
-        config = config_of(row, pods, look.size or row.expected or None)
+        config = config_of(row, pods, look.size or size_of_row(row))
         if config is None:
             return
         self._count(row.gang, "complete" if config.is_complete else "forming")
@@ -144,6 +145,7 @@ class GangCoordinator:
             config_map=gang_config_map(row.id),
             source=source_of(pods) or "-",
             expected=config.expected,
+            passed=config.passed,
             peers=config.peers,
             complete=config.is_complete,
             created=written.is_new or row.configured_at is None,

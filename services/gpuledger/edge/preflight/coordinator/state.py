@@ -65,7 +65,8 @@ class GangRow(NamedTuple):
     """A gang. `fact` is the newest fact about its pods: the id of its event, and when it happened and was recorded.
 
     `round` is the id of the fact that the round began with. `peers` is a JSON array of what the ConfigMap has, with
-    `expected` (0: nobody says it) and `is_complete`; `configured_at` is None as long as it was never written.
+    `expected` (0: nobody says it), `passed` (so many had passed before) and `is_complete`; `configured_at` is None as
+    long as it was never written.
     `writes` are those of the round, `serial` those of the gang. `problem` is why it cannot be configured.
     """
 
@@ -78,6 +79,7 @@ class GangRow(NamedTuple):
     correlation: str
     peers: str = NOBODY
     expected: int = 0
+    passed: int = 0
     is_complete: bool = False
     configured_at: datetime | None = None
     writes: int = 0
@@ -254,8 +256,8 @@ def _configured(state: Gangs, fact: Fact, data: GangConfigured) -> None:
     peers = text_of_peers(data.peers)
     state.gang.put(
         row._replace(
-            peers=peers, expected=data.expected, is_complete=data.complete, configured_at=fact.event.time,
-            writes=row.writes + 1, serial=row.serial + 1, problem="",
+            peers=peers, expected=data.expected, passed=data.passed, is_complete=data.complete,
+            configured_at=fact.event.time, writes=row.writes + 1, serial=row.serial + 1, problem="",
         )
     )  # fmt: skip
     state.touch(row.gang)
@@ -306,7 +308,7 @@ class GangsProjection(Projection):
     """Folds the gangs, which stay in memory, and in snapshots."""
 
     name = "gangs"
-    version = 1
+    version = 2
     specs = ()
     handlers = HANDLERS
     state_class = Gangs
