@@ -1,5 +1,6 @@
-"""How many pods a gang has, by the object of its scheduler, on an API server: it may come late, and change."""
+"""How many pods a gang has, by an object on an API server that comes late, changes, or never comes."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +12,12 @@ from gpuledger.edge.kube.crds import install
 from gpuledger.events.preflight import GangNotConfigured, GangTimedOut
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support.gangs import QUICK_COORDINATOR, GangPods, coordinator
+from support.kube_server import KubeServer
 from support.remediating import remedy_crd
-from support.statuswriting import CountingClient
+from support.statuswriting import CountingClient, counting
 
 A, B = "default/a", "default/b"
 BOTH = ("a:10.0.0.1", "b:10.0.0.2")
-PODGROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", namespaced=True)
-OF_PODGROUP: dict[str, Any] = {"gang_size": None, "gang_source": "volcano/train"}
 
 
 @pytest.fixture
@@ -25,6 +25,18 @@ async def pods(ledger: JetStreamLedger, client: KubeClient) -> GangPods:
     found = GangPods(ledger, client)
     await found.claim()
     return found
+
+
+@pytest.fixture
+async def writing(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingClient]:
+    async with counting(kube.kubeconfig) as found:
+        yield found
+
+
+PODGROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", namespaced=True)
+
+
+OF_PODGROUP: dict[str, Any] = {"gang_size": None, "gang_source": "volcano/train"}
 
 
 async def install_podgroups(pods: GangPods) -> None:
