@@ -1,4 +1,4 @@
-"""`gpuledger why`: explains why a claim has no devices, a pod waits for devices or units of pools, a node is set aside.
+"""`gpuledger why`: explains why a claim has no devices, a pod does not start, or a node is set aside.
 
 Pools and devices come from the ledger, now or in the past, or from Kubernetes where there is no ledger. Kubernetes adds
 what the pod requests, what keeps it off nodes, and which claims and pods the user may read. A node's explanation comes
@@ -51,7 +51,7 @@ NoKube = Annotated[bool, typer.Option("--no-kube", help="Use the ledger alone.")
 
 @app.callback()
 def why() -> None:
-    """Explain why a claim has no devices, why a pod waits for devices or units of pools, or why a node is set aside."""
+    """Explain why a claim has no devices, why a pod does not start, or why a node is set aside."""
 
 
 @app.command()
@@ -84,9 +84,10 @@ def pod(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Explain why a pod waits for units of pools, or for devices for its claims.
+    """Explain why a pod waits for units of pools, for devices for its claims, or for its preflight checks.
 
-    A pod needs all of them on one node. In the past, and with --no-kube, less is known: see docs/kube-commands.md.
+    A pod needs all units and devices on one node. In the past, and with --no-kube, less is known: see
+    docs/kube-commands.md.
     """
     access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
     query = _query(_full_name(name, namespace, *POD_KINDS), at, node, access)
