@@ -115,6 +115,34 @@ async def test_a_config_map_that_is_deleted_or_changed_is_put_back(
     assert (last.created, last.complete) == (is_deleted, True)
 
 
+async def test_a_config_map_that_somebody_made_immutable_is_made_anew(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    async with coordinator(pods.ledger, migrated_url, writing):
+        await pods.pod(A, ip="10.0.0.1")
+        await pods.comes(BOTH[0])
+        patch = {"immutable": True, "data": {"peers": "x:1"}}
+        await pods.client.merge_patch(CONFIG_MAPS, "preflight-g", patch, "default")
+        await form(pods)
+        found = await pods.config_map()
+        assert found is not None
+        assert "immutable" not in found
+
+
+async def test_what_somebody_added_to_a_config_map_keeps_nobody_from_writing_it(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    async with coordinator(pods.ledger, migrated_url, writing):
+        await pods.pod(A, ip="10.0.0.1")
+        await pods.comes(BOTH[0])
+        patch = {"data": {"theirs": "x" * 512 * 1024}, "binaryData": {"more": "eA=="}}
+        await pods.client.merge_patch(CONFIG_MAPS, "preflight-g", patch, "default")
+        await form(pods)
+        found = await pods.config_map()
+        assert found is not None
+        assert ("theirs" in found["data"], "binaryData" in found) == (False, False)
+
+
 async def test_a_config_map_of_somebody_else_is_not_touched(
     pods: GangPods, migrated_url: str, writing: CountingClient
 ) -> None:
@@ -133,44 +161,6 @@ async def test_a_config_map_of_somebody_else_is_not_touched(
         await pods.client.delete(CONFIG_MAPS, "preflight-g", "default")
         await form(pods)
     assert writes(writing)[0] == f"POST {CONFIG_MAPS.path('default')}"
-
-
-async def test_a_pod_that_is_replaced_is_a_peer_no_more(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
-    async with coordinator(pods.ledger, migrated_url, writing):
-        await form(pods)
-        await pods.has_outcome(GangConfigured)
-        await pods.gone(B)
-        await pods.comes(BOTH[0])
-        await pods.pod(B, uid="new", ip="10.0.0.9")
-        await pods.comes(BOTH[0], "b:10.0.0.9")
-
-
-async def test_the_successor_of_a_pod_of_a_gang_that_has_passed_is_alone(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
-    async with coordinator(pods.ledger, migrated_url, writing):
-        await form(pods)
-        await pods.has_outcome(GangConfigured)
-        for pod, ip in ((A, "10.0.0.1"), (B, "10.0.0.2")):
-            await pods.pod(pod, ip=ip, checks=[PASSED], done=True)
-        await pods.gone(B)
-        await pods.pod("default/c", uid="new", ip="10.0.0.9")
-        await pods.comes("c:10.0.0.9", expected="1")
-        found = await pods.config_map()
-        assert found is not None
-        assert found["data"]["passed_count"] == "1"
-        *_, last = await pods.has_outcome(GangConfigured, 2)
-        assert (last.complete, last.expected, last.passed, [one.pod for one in last.peers]) == (True, 1, 1, ["c"])
-        await pods.gone(A)
-        await pods.pod("default/d", ip="10.0.0.8")
-        await pods.pod("default/c", uid="newest", ip="10.0.0.7")
-        await pods.comes("c:10.0.0.7", "d:10.0.0.8")
-        found = await pods.config_map()
-        assert found is not None
-        assert "passed_count" not in found["data"]
-    assert not any(isinstance(one, GangTimedOut) for one in await pods.outcomes())
 
 
 async def test_two_gangs_of_one_name_in_two_namespaces_are_two(
@@ -234,6 +224,19 @@ async def test_a_gang_that_is_not_complete_in_time_is_recorded_once(
     assert [type(one) for one in await pods.outcomes()].count(GangTimedOut) == 1
 
 
+async def test_a_gang_that_is_queued_does_not_time_out(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    quick = replace(QUICK_COORDINATOR, gang_timeout_s=lambda: 0.2)
+    async with coordinator(pods.ledger, migrated_url, writing, quick):
+        await pods.pod(A)
+        await pods.pod("default/c", ip="10.0.0.3", gang="other")
+        await pods.has_outcome(GangTimedOut, gang="default/other")
+        assert not [one for one in await pods.outcomes() if isinstance(one, GangTimedOut)]
+        await pods.pod(A, ip="10.0.0.1")
+        await pods.has_outcome(GangTimedOut)
+
+
 async def test_what_was_recorded_long_ago_leads_to_nothing(
     pods: GangPods, migrated_url: str, writing: CountingClient
 ) -> None:
@@ -248,24 +251,81 @@ async def test_what_was_recorded_long_ago_leads_to_nothing(
 PODGROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", namespaced=True)
 
 
-async def test_the_size_comes_from_the_object_of_the_source(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
+OF_PODGROUP: dict[str, Any] = {"gang_size": None, "gang_source": "volcano/train"}
+
+
+async def install_podgroups(pods: GangPods) -> None:
     crd = remedy_crd(PODGROUPS)
     crd["spec"]["scope"] = "Namespaced"
     await install(pods.client, [crd])
-    fields: dict[str, Any] = {"gang_size": None, "gang_source": "volcano/train"}
+
+
+async def create_podgroup(pods: GangPods, min_member: int) -> None:
+    kind = {"apiVersion": PODGROUPS.api_version, "kind": PODGROUPS.kind}
+    body = kind | {"metadata": {"name": "train", "namespace": "default"}, "spec": {"minMember": min_member}}
+    await pods.client.create(PODGROUPS, body)
+
+
+async def test_the_size_comes_from_the_object_of_the_source(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    await install_podgroups(pods)
     async with coordinator(pods.ledger, migrated_url, writing):
-        await pods.pod(A, ip="10.0.0.1", **fields)
+        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
         await pods.comes(BOTH[0], expected=None)
         (unknown,) = await pods.has_outcome(GangNotConfigured)
         assert unknown.reason == "SizeUnknown"
-        kind = {"apiVersion": PODGROUPS.api_version, "kind": PODGROUPS.kind}
-        body = kind | {"metadata": {"name": "train", "namespace": "default"}, "spec": {"minMember": 2}}
-        await pods.client.create(PODGROUPS, body)
+        await create_podgroup(pods, 2)
         await pods.comes(BOTH[0])
-        await pods.pod(B, ip="10.0.0.2", **fields)
+        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
         await pods.comes(*BOTH)
+
+
+async def test_a_size_that_comes_after_the_time_of_the_gang_counts_as_well(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    """The checks are tried again for as long as their pods exist, and so is the look for the size."""
+    await install_podgroups(pods)
+    quick = replace(QUICK_COORDINATOR, gang_timeout_s=lambda: 0.1)
+    async with coordinator(pods.ledger, migrated_url, writing, quick):
+        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
+        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
+        await pods.has_outcome(GangTimedOut)
+        await pods.has_outcome(GangNotConfigured)
+        await create_podgroup(pods, 2)
+        await pods.comes(*BOTH)
+
+
+async def test_a_gang_that_shrinks_while_it_waits_is_complete_with_fewer_pods(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    await install_podgroups(pods)
+    await create_podgroup(pods, 3)
+    async with coordinator(pods.ledger, migrated_url, writing):
+        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
+        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
+        await pods.comes(*BOTH, expected="3")
+        await pods.client.merge_patch(PODGROUPS, "train", {"spec": {"minMember": 2}}, "default")
+        await pods.comes(*BOTH)
+
+
+async def test_a_gang_with_two_problems_has_each_recorded_once(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    theirs = {"metadata": {"name": "preflight-g", "namespace": "default"}}
+    await pods.client.create(CONFIG_MAPS, theirs)
+    async with coordinator(pods.ledger, migrated_url, writing):
+        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
+        await pods.has_outcome(GangNotConfigured)
+        for number in range(5):
+            await pods.pod(A, ip=f"10.0.1.{number}", **OF_PODGROUP)
+            await pods.pod("default/c", ip=f"10.0.0.{number}", gang="other")
+            await pods.comes(f"c:10.0.0.{number}", gang="other")
+        await pods.client.delete(CONFIG_MAPS, "preflight-g", "default")
+        await pods.comes("a:10.0.1.4", expected=None)
+        await pods.has_outcome(GangNotConfigured, 2)
+    recorded = [one.reason for one in await pods.outcomes() if isinstance(one, GangNotConfigured)]
+    assert recorded == ["ForeignConfigMap", "SizeUnknown"]
 
 
 async def test_a_check_that_failed_is_an_event_of_its_pod_once(
