@@ -5,6 +5,7 @@ the pod's namespace and claims. It answers nothing before it has a configuration
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 import structlog
@@ -66,7 +67,9 @@ class PreflightWebhook:
         *,
         clock: Clock = system_clock,
         jitter: Jitter = system_jitter,
+        on_namespaces: Callable[[frozenset[str]], None] = lambda _names: None,
     ) -> None:
+        """`on_namespaces` is called with the namespaces that get checks, each time they may be others."""
         self._client = client
         self._ledger_id = ledger_id
         self._settings = settings
@@ -78,6 +81,7 @@ class PreflightWebhook:
         self._rotation: CertificateRotation | None = None
         self._file = ConfigurationFile(settings.file, settings.file_poll_s, self._changed)
         self._url: str | None = None
+        self._on_namespaces = on_namespaces
 
     @property
     def configuration(self) -> PreflightConfiguration | None:
@@ -159,6 +163,9 @@ class PreflightWebhook:
         return [webhook_configuration(configuration, target, self._settings)]
 
     def _changed(self) -> None:
+        configuration, home = self.configuration, self._settings.namespace
+        if configuration is not None:
+            self._on_namespaces(frozenset(one for one in configuration.namespaces if configuration.covers(one, home)))
         if self._rotation is not None:
             self._rotation.rotate_soon()
 
