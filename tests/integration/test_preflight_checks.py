@@ -12,6 +12,8 @@ import pytest
 
 from gpuledger.api.preflight import CheckName, Detail, ExitCode, GangKey, NotRun, Variable
 from gpuledger.healthreports.healthevents_pb2 import ProcessingStrategy, RecommendedAction
+from gpuledger.preflight import process
+from gpuledger.preflight.conclusion import CheckConclusion
 from gpuledger.preflight.machine import machine_instance_type
 from support.checks import (
     DISCOVERY,
@@ -165,6 +167,30 @@ async def test_one_card_has_no_bus_and_is_skipped(machine: Machine, taken: Taken
     assert await machine.run(LOOPBACK) == ExitCode.PASSED
     assert machine.result().outcome == "skipped"
     assert list(taken.only().errorCode) == ["SKIPPED"]
+
+
+PART = "  MIG 3g.40gb     Device  0: (UUID: MIG-00000000-0000-0000-0000-00000000000{})\n"
+DIVIDED = "".join(f"{line}\n{PART.format(place)}" for place, line in enumerate(LIST.splitlines(), start=1))
+
+
+@pytest.mark.parametrize("check", [DIAG, LOOPBACK])
+async def test_cards_that_mig_divides_are_skipped(machine: Machine, taken: Taken, check: str) -> None:
+    machine.has("nvidia-smi", DIVIDED)
+    assert await machine.run(check) == ExitCode.PASSED
+    assert taken.outcomes() == ["skipped"]
+    assert "MIG" in machine.result().message
+
+
+async def test_a_check_that_breaks_blames_no_hardware(
+    machine: Machine, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> CheckConclusion:
+        raise KeyError("gbps")
+
+    monkeypatch.setattr(process, "CHECKS", {DIAG: broken})
+    assert await machine.run(DIAG) == ExitCode.NOT_REPORTED
+    assert "KeyError" in machine.result().message
+    assert taken.outcomes() == ["not-reported"]
 
 
 async def test_an_error_of_nccl_has_its_action(machine: Machine, taken: Taken) -> None:

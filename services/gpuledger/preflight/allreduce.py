@@ -67,7 +67,7 @@ async def _reduce(
     deadline = Deadline(settings.check_timeout_s, here.monotonic)
     environ = await with_topology(settings.topology, here)
     environ[TIMEOUT_S] = str(margin_s(deadline.left_s))
-    command = launch_command(formed.gang, settings.pod.name, max(1, len(cards.uuids)))
+    command = launch_command(formed.gang, settings.pod.name, cards.processes)
     output = await here.run(command, deadline.left_s, environ)
     concluded = _concluded(output, settings, cards)
     details = {**details_of(formed, settings.pod.name), Detail.TOPOLOGY: environ.get(NCCL_TOPOLOGY, "")}

@@ -208,6 +208,22 @@ async def test_no_ephemeral_container_has_the_name_of_a_check(client: KubeClient
     assert [one["name"] for one in found["spec"]["ephemeralContainers"]] == ["debugger"]
 
 
+async def test_a_check_of_a_pod_gets_no_other_image(client: KubeClient, tmp_path: Path) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": "training"}})
+    file = tmp_path / "preflight.yaml"
+    file.write_text("checks: [{name: dcgm-diag, image: i}]\nnamespaces: [training]\n")
+    async with webhook(client, file):
+        spec = (await created(client, "training"))["spec"]
+        other = [{**one, "image": "mine"} for one in spec["initContainers"]]
+        with pytest.raises(RefusedError, match="CheckImageFixed"):
+            await client.merge_patch(PODS, "train", {"spec": {"initContainers": other}}, "training")
+        own = [{**one, "image": "mine"} for one in spec["containers"]]
+        labelled = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": own}}
+        stored = await client.merge_patch(PODS, "train", labelled, "training")
+    assert stored["spec"]["containers"][0]["image"] == "mine"
+    assert [one["image"] for one in stored["spec"]["initContainers"]] == ["i"]
+
+
 async def debug(client: KubeClient, namespace: str, *names: str) -> None:
     """What `kubectl debug` writes."""
     containers = [{"name": name, "image": "busybox"} for name in names]
@@ -216,7 +232,7 @@ async def debug(client: KubeClient, namespace: str, *names: str) -> None:
 
 
 async def hook_of(client: KubeClient) -> dict[str, Any]:
-    hook, _ = (await client.get(MUTATING, NAME))["webhooks"]
+    hook, *_ = (await client.get(MUTATING, NAME))["webhooks"]
     return dict(hook)
 
 
