@@ -107,16 +107,16 @@ def test_of_several_attempts_the_last_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "words"),
+    ("seen", "words"),
     [
         (gang(2), "2 of 3 pods are there"),
         (gang(2, None), "2 pods are there, and nothing says how many it has"),
         (gang(2, 3, STUCK), "its ConfigMap cannot be written (ForeignConfigMap: It is another's)"),
-        (None, "nothing is observed yet, as gpuledger's service preflight has not written its ConfigMap"),
+        (None, "nothing is known yet, as gpuledger's service preflight has not written its ConfigMap"),
     ],
 )
-def test_a_check_waits_for_its_gang(observed: PreflightGang | None, words: str) -> None:
-    found = PodChecks((PASSED, allreduce()), observed, gang_timeouts={"nccl-allreduce": timedelta(minutes=10)})
+def test_a_check_waits_for_its_gang(seen: PreflightGang | None, words: str) -> None:
+    found = PodChecks((PASSED, allreduce()), seen, gang_timeouts={"nccl-allreduce": timedelta(minutes=10)})
     assert found.stage is Stage.WAITS_FOR_GANG
     assert checks_words(found) == (
         f"{HALF}its preflight check nccl-allreduce waits for its gang ml/g on node n1 since "
