@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from gpuledger.api.preflight import ANNOTATION_GANG, CHECK_PREFIX, LABEL_PREFLIGHT, GangKey, Variable
+from gpuledger.domain.preflight.durations import seconds_of
 from gpuledger.domain.preflight.pod_checks import PodChecks
 from gpuledger.domain.preflight.results import HANDLERS
 from gpuledger.domain.preflight.results_gangs import following
@@ -23,7 +24,6 @@ from gpuledger.edge.kube.client import Object
 from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.watchers.resources.preflight_pods import INJECTED, KIND
 from gpuledger.events.position import ORIGIN
-from gpuledger.preflight.durations import seconds_of
 from gpuledger.preflight.gang import gang_view
 from gpuledger.tools.present.objects import dated, facts_of, fold, written_at
 

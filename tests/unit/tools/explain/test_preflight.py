@@ -107,7 +107,7 @@ def test_of_several_attempts_the_last_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "words"),
+    ("row", "words"),
     [
         (gang(2), "2 of 3 pods are there"),
         (gang(2, None), "2 pods are there, and nothing says how many it has"),
@@ -115,8 +115,8 @@ def test_of_several_attempts_the_last_counts() -> None:
         (None, "nothing is known yet, as gpuledger's service preflight has not written its ConfigMap"),
     ],
 )
-def test_a_check_waits_for_its_gang(seen: PreflightGang | None, words: str) -> None:
-    found = PodChecks((PASSED, allreduce()), seen, gang_timeouts={"nccl-allreduce": timedelta(minutes=10)})
+def test_a_check_waits_for_its_gang(row: PreflightGang | None, words: str) -> None:
+    found = PodChecks((PASSED, allreduce()), row, gang_timeouts={"nccl-allreduce": timedelta(minutes=10)})
     assert found.stage is Stage.WAITS_FOR_GANG
     assert checks_words(found) == (
         f"{HALF}its preflight check nccl-allreduce waits for its gang ml/g on node n1 since "
