@@ -20,6 +20,7 @@ from bench.quarantine_services import Report
 from bench.report import Figure
 from bench.servers import unsynced_nats
 from gpuledger.api.kinds import NODES
+from gpuledger.api.labels import HOSTNAME
 from gpuledger.edge.kube.client import KubeClient, Object, open_client
 from gpuledger.edge.kube.errors import KubeError
 from gpuledger.edge.kube.ownership import claim, owner
@@ -190,7 +191,7 @@ async def _populate(bench: Bench) -> None:
     uids: dict[str, str] = {}
 
     async def make(node: str) -> None:
-        made = await bench.client.create(NODES, {"metadata": {"name": node}})
+        made = await bench.client.create(NODES, {"metadata": {"name": node, "labels": {HOSTNAME: node}}})
         uids[node] = made["metadata"]["uid"]
 
     await at_once(map(make, bench.nodes))

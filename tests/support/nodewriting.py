@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuledger.api.kinds import NODES, PODS
+from gpuledger.api.labels import HOSTNAME
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.ownership import claim, owner
@@ -77,6 +78,11 @@ class Maintainer:
     async def node(self, name: str, **spec: Any) -> Object:
         """Create a Node."""
         return await self.client.create(NODES, {"metadata": {"name": name}, "spec": spec})
+
+    async def labelled(self, *names: str) -> None:
+        """Create Nodes with the label that kubelets set."""
+        for name in names:
+            await self.client.create(NODES, {"metadata": {"name": name, "labels": {HOSTNAME: name}}})
 
     async def ask(self, name: str, isolation: Isolation, at: datetime | None = None, **more: Any) -> Decoded:
         """Record an intent about a Node that exists."""

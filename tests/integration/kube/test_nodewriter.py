@@ -1,10 +1,13 @@
 """The node writer on an API server: each transition is written once, whatever happens, and nothing of anybody else."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from gpuledger.api.kinds import NODES
-from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest
+from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object
 from gpuledger.events.maintenance import (
     Isolation,
     NodeIsolationApplied,
@@ -17,6 +20,7 @@ from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.clock import system_clock
 from support.killing import SteppingClient, SteppingLedger, Steps
 from support.kube_proxy import KubeProxy, only
+from support.kube_server import KubeServer
 from support.ledgers import DEADLINE_S
 from support.nodewriting import (
     ASIDE,
@@ -94,6 +98,84 @@ async def test_the_outcomes_of_a_burst_are_recorded_together(
     assert steps.taken == STEPS_OF_RECORDING
     assert [writing.patches(name) for name in names] == [1] * len(names)
     assert [len(await maintainer.outcomes(intent)) for intent in intents] == [1] * len(names)
+
+
+class CachedClient(SteppingClient):
+    """Answers lists of some Nodes with what it has kept, if anything: a server whose cache is behind."""
+
+    kept: Object | None = None
+
+    async def send(self, request: KubeRequest) -> Object:
+        answer = await super().send(request)
+        return self.kept if self.kept and "labelSelector" in request.query else answer
+
+
+@pytest.fixture
+async def cached(kube: KubeServer, client: KubeClient) -> AsyncIterator[CachedClient]:
+    async with counting(kube.kubeconfig, CachedClient) as found:
+        assert isinstance(found, CachedClient)
+        yield found
+
+
+async def test_nodes_that_are_queued_together_are_read_together(
+    maintainer: Maintainer, migrated_url: str, cached: CachedClient
+) -> None:
+    names = [f"n{number}" for number in range(2 * QUICK.nodes_at_once_max)]
+    await maintainer.labelled(*names)
+    for name in names:
+        await maintainer.ask(name, ASIDE)
+    async with node_writer(maintainer.ledger, migrated_url, cached) as writer:
+        await settled(writer, maintainer.ledger)
+    assert cached.asked.count("list nodes") > 0
+    assert cached.asked.count("list nodes") + cached.asked.count("get nodes") < len(names) / 2
+    assert [cached.patches(name) for name in names] == [1] * len(names)
+
+
+async def test_a_kill_at_any_step_of_several_nodes_leads_to_each_transition_once(
+    maintainer: Maintainer, migrated_url: str, cached: CachedClient
+) -> None:
+    kill_at, was_killed = STEPS - 6, True
+    while was_killed:
+        kill_at += 1
+        names = [f"n{kill_at}-{number}" for number in range(3)]
+        await maintainer.labelled(*names)
+        intents = [await maintainer.ask(name, ASIDE) for name in names]
+        was_killed = await run_until_killed(maintainer.ledger, migrated_url, cached, Steps(kill_at))
+        assert not await run_until_killed(maintainer.ledger, migrated_url, cached, Steps())
+        assert [cached.patches(name) for name in names] == [1] * len(names)
+        outcomes = [one.data for intent in intents for one in await maintainer.outcomes(intent)]
+        assert [type(one) for one in outcomes] == [NodeIsolationApplied] * len(names)
+    assert kill_at > STEPS + 2 * (len(names) - 1)
+    assert cached.asked.count("list nodes") > kill_at - STEPS
+
+
+async def test_a_copy_that_is_behind_leads_to_no_outcome_and_no_wrong_write(
+    maintainer: Maintainer, migrated_url: str, cached: CachedClient
+) -> None:
+    """The copies say: `back` is ours and cordoned, `gone` is there, `lost` lacks the taint that somebody has set."""
+    names = ("back", "gone", "lost")
+    await maintainer.labelled(*names)
+    theirs = {"key": "example.com/theirs", "effect": "NoSchedule"}
+    for name in names[:2]:
+        await maintainer.ask(name, ASIDE)
+    async with node_writer(maintainer.ledger, migrated_url, cached) as writer:
+        await settled(writer, maintainer.ledger)
+    cached.kept = await maintainer.client.send(KubeRequest("list nodes", "GET", NODES.path()))
+    listed = cached.asked.count("list nodes")
+    await maintainer.client.merge_patch(NODES, "back", {"spec": {"unschedulable": None}})
+    again = [await maintainer.ask(name, ASIDE) for name in ("back", "gone")]
+    await maintainer.client.delete(NODES, "gone")
+    lost = await maintainer.ask("lost", ASIDE)
+    await maintainer.client.merge_patch(NODES, "lost", {"spec": {"taints": [theirs]}})
+    async with node_writer(maintainer.ledger, migrated_url, cached) as writer:
+        await settled(writer, maintainer.ledger)
+    assert cached.asked.count("list nodes") > listed
+    assert (await maintainer.spec("back"))["unschedulable"]
+    assert [one["key"] for one in (await maintainer.spec("lost"))["taints"]] == ["example.com/theirs", "gpu/broken"]
+    reached = [(await maintainer.outcomes(intent))[0].data for intent in (*again, lost)]
+    assert [type(one) for one in reached] == [
+        NodeIsolationApplied, NodeIsolationSuperseded, NodeIsolationApplied,
+    ]  # fmt: skip
 
 
 async def test_outcomes_do_not_wait_for_more_than_may_wait(

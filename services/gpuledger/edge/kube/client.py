@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Batch = list[Object]
-"""Events of a watch that came together."""
+"""Events of a watch that came together, or objects."""
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
@@ -91,6 +91,13 @@ class KubeClient:
     ) -> ObjectList[Object]:
         """All objects that are selected, at one moment."""
         return await self.collect(resource, lambda item: item, selection, page=page)
+
+    async def list_cached(self, resource: Resource, selection: Selection) -> Batch:
+        """The objects that are selected, which are few, as the server's cache has them: perhaps of a moment ago."""
+        query = selection.query() | {"resourceVersion": "0"}
+        path = resource.path(selection.namespace)
+        answer = await self.send(KubeRequest(f"list {resource.full_name}", "GET", path, query))
+        return [*(answer.get("items") or ())]
 
     async def collect(
         self, resource: Resource, read: Callable[[Object], T], selection: Selection = ALL, *, page: int = PAGE_LIMIT

@@ -1,7 +1,8 @@
 """Carries intents about nodes out, and has the outcome of each recorded.
 
-Many nodes are written side by side, each by one worker at a time. A write names the version of the Node that it is
-based on, so whoever was faster is never overwritten: the Node is read again, and planned anew.
+Many nodes are written side by side, each by one worker at a time, and read together where several are queued. A write
+names the version of the Node that it is based on, so whoever was faster is never overwritten: the Node is read again,
+and planned anew.
 
 No worker waits for the ledger to have an outcome. Those that are reached at about the same time are recorded together,
 because every reader of the log folds and commits what comes at once. An outcome that a crash takes is reached again:
@@ -22,7 +23,8 @@ from gpuledger.edge.kube.work_queue import WorkQueue
 from gpuledger.edge.nodewriter import metrics
 from gpuledger.edge.nodewriter.decide import superseded
 from gpuledger.edge.nodewriter.intents import Intent, Intents, Outcome
-from gpuledger.edge.nodewriter.plan import plan
+from gpuledger.edge.nodewriter.plan import NodePlan, Object, plan
+from gpuledger.edge.nodewriter.reads import NodeReads
 from gpuledger.edge.nodewriter.settings import NodeWriterSettings
 from gpuledger.events.maintenance import NodeIsolationApplied, NodeIsolationFailed, NodeIsolationSuperseded
 from gpuledger.events.payload import truncated
@@ -42,6 +44,7 @@ class Executor:
         self._intents = intents.isolations
         self._queue = queue
         self._tools = tools
+        self._reads = NodeReads(tools.client, tools.breaker)
         self._reached: set[str] = set()
         self._to_record = asyncio.Queue[tuple[Intent, Outcome]](tools.settings.outcomes_waiting_max)
         self._unrecorded = 0
@@ -146,20 +149,19 @@ class Executor:
         Raises:
             KubeError: a request failed, or somebody was faster each time.
         """
-        client, request, attempts = self._tools.client, self._tools.breaker.request, self._tools.settings.conflicts_max
+        attempts = self._tools.settings.conflicts_max
         for attempt in range(attempts):
-            async with request():
-                node = await client.get(NODES, intent.node)
-            if node["metadata"]["uid"] != intent.uid:
+            missing = await self._missing(intent, may_be_copy=attempt == 0)
+            if missing is None:
                 return NodeIsolationSuperseded(intent=intent.intent, reason="NodeGone")
-            patch, was = plan(node, intent.isolation)
+            patch, was = missing
             if patch is None:
                 return NodeIsolationApplied(intent=intent.intent, written=False, was=was)
             if (outcome := self._superseded(intent)) is not None:
                 return outcome
             try:
-                async with request():
-                    await client.merge_patch(NODES, intent.node, patch)
+                async with self._tools.breaker.request():
+                    await self._tools.client.merge_patch(NODES, intent.node, patch)
             except ConflictError:
                 if attempt + 1 == attempts:
                     raise
@@ -167,12 +169,25 @@ class Executor:
             return NodeIsolationApplied(intent=intent.intent, written=True, was=was)
         raise AssertionError("the last conflict is raised")
 
+    async def _missing(self, intent: Intent, *, may_be_copy: bool) -> NodePlan | None:
+        """What the Node lacks, None where it is gone; of a copy that is not the newest only what is to be written."""
+        if may_be_copy:
+            found = await self._reads.together(intent.node)
+            missing = _plan(found.node, intent)
+            if found.is_newest or (missing is not None and missing.patch is not None):
+                return missing
+        return _plan(await self._reads.alone(intent.node), intent)
+
     def _retry_later(self, node: str, error: KubeError) -> None:
         metrics.RETRIES.labels(type(error).__name__).inc()
         failures = self._failures[node] = self._failures.get(node, 0) + 1
         pause_s = self._tools.pause_s(error, failures)
         log.warning("nodewriter.failed", node=node, reason=str(error), retry_s=round(pause_s, 3))
         self._queue.add(node, self._queue.now_s() + pause_s)
+
+
+def _plan(node: Object, intent: Intent) -> NodePlan | None:
+    return plan(node, intent.isolation) if node["metadata"]["uid"] == intent.uid else None
 
 
 def _report(intent: Intent, outcome: Outcome) -> None:

@@ -8,7 +8,7 @@ from gpuledger.runtime.backoff import Backoff
 
 @dataclass(frozen=True, slots=True)
 class NodeWriterSettings(EffectSettings):
-    """Limits of what is written to Nodes; two requests set a node aside.
+    """Limits of what is written to Nodes; one to read a Node and one to write it, at most, unless somebody is faster.
 
     While nodes are left to work on, outcomes are recorded `outcomes_apart_s` apart, and at most `outcomes_waiting_max`
     wait for that. `conflicts_max` is how often one attempt begins anew because somebody else was faster.
