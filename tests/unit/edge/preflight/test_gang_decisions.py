@@ -34,7 +34,7 @@ from gpuledger.events.preflight import (
 )
 from gpuledger.projection.fold import Fold
 from support.events import GENERATION, START, event, message
-from support.gangs import PASSED, observed
+from support.gangs import PASSED, WAITING, observed
 from support.snapshots import reloaded
 
 GANG = "default/g"
@@ -275,6 +275,23 @@ def test_a_gang_that_comes_again_beside_pods_that_are_done_begins_anew(log: Log)
     config = log.config()
     assert config is not None
     assert (names(config), config.expected, config.is_complete) == (["b", "c"], 2, True)
+
+
+def test_a_pod_whose_checks_run_once_more_waits_for_none_that_has_passed(log: Log) -> None:
+    """Its node was restarted, so that the kubelet begins with its init containers again."""
+    complete(log)
+    for name in ("a", "b"):
+        log.pod(name, ip="10.0.0.1", checks=[PASSED], done=True)
+    first = log.row().round
+    log.pod("b", ip="10.0.0.9", checks=[WAITING | {"attempt": 1}])
+    config = log.config()
+    assert config is not None
+    assert (names(config), config.expected, config.passed, config.is_complete) == (["b"], 1, 1, True)
+    assert log.row().round != first
+    log.pod("a", ip="10.0.0.8", checks=[WAITING | {"attempt": 1}])
+    config = log.config()
+    assert config is not None
+    assert (names(config), config.expected, config.passed, config.is_complete) == (["a", "b"], 2, 0, True)
 
 
 def test_the_time_of_a_gang_that_is_queued_begins_with_the_first_address(log: Log) -> None:

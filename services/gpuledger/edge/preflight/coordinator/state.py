@@ -2,8 +2,8 @@
 
 Pods are as watchers see them, gangs as the coordinator has recorded them. A gang forms in rounds: one begins with its
 first pod, and with the first one that has an address, for pods may be queued for hours before any check waits; another
-where a pod comes to a gang that was complete, or leaves it while checks go on. A gang stays until it is dissolved, so
-that whoever leads next knows of the ConfigMap that is to be deleted.
+where a pod comes to a gang that was complete, begins its checks once more, or leaves it while checks go on. A gang
+stays until it is dissolved, so that whoever leads next knows of the ConfigMap that is to be deleted.
 """
 
 from collections import deque
@@ -186,6 +186,9 @@ def _observed(state: Gangs, fact: Fact, data: PodPreflightObserved) -> None:
         _note(state, fact, gang, lambda row: _begins_round(state, row, data.uid, has_address=data.ip is not None))
     elif data.done and not passed:
         _note(state, fact, gang, lambda row: _breaks_up(state, row, data.uid))
+    elif before.is_done and not data.done:
+        # Its checks run once more, as after a restart of its node: it finds no peer at theirs.
+        _note(state, fact, gang, lambda row: row.is_complete)
     else:
         begins_to_wait = before.ip is None and data.ip is not None
         _note(state, fact, gang, lambda row: begins_to_wait and _waits_alone(state, row, data.uid))
