@@ -207,6 +207,15 @@ def test_errors_of_nccl(line: str, code: NcclCode, fatal: bool, action: str) -> 
     assert nccl_finding(*failure)[:3] == (code, fatal, action)
 
 
+def test_memory_that_must_not_be_locked_blames_no_hardware() -> None:
+    log = (
+        "n:1:2 [0] transport/net_ib.cc:9 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n"
+    )
+    failure = nccl_errors.classify(f"{log}n: Test NCCL failure a.cu:1 'unhandled system error'\n")
+    assert failure is not None
+    assert (failure.code, "ibv_reg_mr" in failure.evidence) == (NcclCode.INVALID_USAGE, True)
+
+
 def test_the_root_cause_of_torchrun() -> None:
     other = "[1]:\n  rank      : 2 (local_rank: 0)\n  exitcode  : -9 (pid: 7)\n"
     root = (
