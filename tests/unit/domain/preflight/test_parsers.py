@@ -157,6 +157,12 @@ def test_cards_of_nvidia_smi() -> None:
         ("8388608 2 float sum -1 1 2 12.5 N/A 1 2 11.5 N/A 20", "0 OK", Verdict.PASSED, []),
         ("8388608 2 float sum -1 1 2 12.5 0 N/A N/A N/A N/A 20", "0 OK", Verdict.PASSED, []),
         ("8388608 2 float sum -1 1 2 nan 0 1 2 12.5 0 20", "0 OK", Verdict.FAILED, ["NCCL_UNKNOWN_ERROR"]),
+        (
+            "8388608 2 float sum -1 1 2 99999999999999 0 1 2 99999999999999 0 20",
+            "0 OK",
+            Verdict.FAILED,
+            ["NCCL_UNKNOWN_ERROR"],
+        ),
         ("8388608 2 float sum -1 1 2 12.5 nan 1 2 12.5 0 20", "0 OK", Verdict.FAILED, ["NCCL_WRONG_RESULT"]),
     ],
 )
