@@ -52,6 +52,9 @@ Duration = Annotated[str, AfterValidator(_checked_duration)]
 Amount = Annotated[str | int | float, AfterValidator(_checked_quantity)]
 Bandwidth = Annotated[float, Field(ge=0, le=1e6)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
+Word = Annotated[str, Field(min_length=1)]
+"""Of a command, which may be a whole program: only the file as a whole is bounded."""
+
 ResourcePattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9./_*?-]{1,316}$")]
 Names = Annotated[tuple[Text, ...], Field(max_length=NAMES_MAX)]
 Patterns = Annotated[tuple[Text, ...], Field(max_length=PATTERNS_MAX)]
@@ -86,7 +89,7 @@ class Check(_Part):
 
     name: Annotated[str, Field(pattern=CHECK_NAME_PATTERN)]
     image: Text
-    command: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
+    command: Annotated[tuple[Word, ...], Field(max_length=64)] = ()
     args: Annotated[tuple[str, ...], Field(max_length=64)] = ()
     env: Annotated[tuple[EnvVariable, ...], Field(max_length=NAMES_MAX)] = ()
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"

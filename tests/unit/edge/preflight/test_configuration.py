@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpuledger.edge.preflight.configuration import read_configuration
 from gpuledger.edge.preflight.configuration_file import ConfigurationFile
@@ -41,6 +42,13 @@ def test_what_is_wrong_is_said_with_its_place(text: bytes, place: str) -> None:
     with pytest.raises(ConfigurationError, match=FILE) as caught:
         read_configuration(text, FILE)
     assert place in str(caught.value)
+
+
+def test_a_command_may_be_a_whole_program() -> None:
+    program = "print('checked')\n" * 1_000
+    given = {"checks": [{"name": "mine", "image": "i", "command": ["python", "-c", program]}]}
+    (check,) = read_configuration(yaml.safe_dump(given).encode(), "preflight.yaml").checks
+    assert check.command[2] == program
 
 
 def test_system_namespaces_and_our_own_never_get_checks() -> None:
