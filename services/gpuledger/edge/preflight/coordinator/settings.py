@@ -20,7 +20,7 @@ class CoordinatorSettings(EffectSettings):
     round. `rechecks` are the pauses between two looks at the ConfigMap of a gang whose pods are at their checks,
     `size_looks` those between two looks for the object that says how many pods a gang has. `events_waiting_max` bounds
     the Kubernetes Events about failed checks that wait to be written, and `event_age_max_s` how old a failure may be to
-    become one.
+    become one. ConfigMaps go with the ClusterRole `owner`, if any.
     """
 
     requests_per_s: float = 50.0
@@ -33,3 +33,4 @@ class CoordinatorSettings(EffectSettings):
     events_waiting_max: int = 2_000
     events_tried_max: int = 5
     event_age_max_s: float = 600.0
+    owner: str | None = None
