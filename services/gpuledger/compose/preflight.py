@@ -83,7 +83,7 @@ def preflight_service(
     if bounds is None:
         return None
     webhook = PreflightWebhook(client, ledger.identity.ledger_id, bounds, on_namespaces=on_namespaces)
-    limits = CoordinatorSettings(gang_timeout_s=webhook.gang_timeout_s)
+    limits = CoordinatorSettings(gang_timeout_s=webhook.gang_timeout_s, owner=bounds.owner)
     coordinator = PreflightCoordinator(ledger, database_url, client, followed, settings=limits, cluster=cluster)
     return PreflightService(webhook, coordinator)
 
@@ -95,4 +95,5 @@ def _webhook_settings(settings: Settings, file: Path) -> PreflightSettings | Non
     if listen is None:
         log.info("up.no-preflight", reason=f"No checks are injected into pods: {PREFLIGHT_LISTEN} is not set.")
         return None
-    return PreflightSettings(listen=listen, namespace=settings.webhooks.namespace, file=file)
+    namespace, owner = settings.webhooks.namespace, settings.preflight.owner
+    return PreflightSettings(listen=listen, namespace=namespace, file=file, owner=owner)

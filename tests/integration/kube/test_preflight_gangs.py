@@ -9,6 +9,7 @@ import pytest
 
 from gpuledger.api.kinds import CONFIG_MAPS, NAMESPACES
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.owner import CLUSTER_ROLES
 from gpuledger.events.preflight import (
     GangConfigured,
     GangDissolved,
@@ -77,6 +78,18 @@ async def test_a_gang_forms_stays_until_its_last_pod_is_gone_and_is_dissolved(
     assert (first.created, first.complete, first.expected) == (True, False, 2)
     assert (last.created, last.complete, [one.pod for one in last.peers]) == (False, True, ["a", "b"])
     assert last.waited_s is not None
+
+
+@pytest.mark.embedded_only("dependents are collected by a controller")
+async def test_the_config_map_goes_with_the_role_of_the_release(
+    pods: GangPods, migrated_url: str, client: KubeClient
+) -> None:
+    await client.create(CLUSTER_ROLES, {"metadata": {"name": "checks"}, "rules": []})
+    owned = replace(QUICK_COORDINATOR, owner="checks")
+    async with coordinator(pods.ledger, migrated_url, client, owned):
+        await form(pods)
+    await client.delete(CLUSTER_ROLES, "checks")
+    await pods.disappears()
 
 
 async def test_512_pods_form_a_gang_with_at_most_20_writes(

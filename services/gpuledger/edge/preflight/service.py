@@ -122,7 +122,13 @@ class PreflightWebhook:
         async with self._server.serving(self._certificate.context, {MUTATE_PATH: self._mutate}) as url:
             self._url = url
             address = self._settings.address or WebhookAddress(url=url)
-            hooks = KeptWebhooks(PREFLIGHT_TLS_SECRET, address, lambda pair: self._configured(address, pair), PROFILE)
+            hooks = KeptWebhooks(
+                PREFLIGHT_TLS_SECRET,
+                address,
+                lambda pair: self._configured(address, pair),
+                PROFILE,
+                self._settings.owner,
+            )
             self._rotation = CertificateRotation(
                 self._client, self._ledger_id, self._certificate, hooks, self._settings, self._clock, self._jitter
             )

@@ -58,7 +58,7 @@ class GangCoordinator:
         self._gangs = gangs
         self._queue = queue
         self._tools = tools
-        self._config_maps = GangConfigMaps(tools.client, tools.breaker)
+        self._config_maps = GangConfigMaps(tools.client, tools.breaker, tools.settings.owner)
         self._sizes = GangSizes(tools, queue.now_s)
         self._progress = GangProgress()
         self._failures: dict[str, int] = {}
