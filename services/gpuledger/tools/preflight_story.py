@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.preflight import MONITOR
+from gpuledger.api.preflight import MONITOR, ExitCode
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.health.rows import INCIDENT
 from gpuledger.domain.preflight.results_rows import CHECK, GANG, POD, GangState, Outcome, State
@@ -68,7 +68,9 @@ class PreflightStory(NamedTuple):
     def situation(self) -> str:
         """What the pod waits for or failed at, and what to do next."""
         latest = {one["check_name"]: one for one in self.attempts}.values()
-        failed = next((one for one in latest if one["outcome"] in _ADVICE), None)
+        failed = next(
+            (one for one in latest if one["outcome"] in _ADVICE and one["exit_code"] != ExitCode.PASSED), None
+        )
         if failed is not None:
             advice = _ADVICE[Outcome(str(failed["outcome"]))].format(node=failed["node"])
             if failed["outcome"] == Outcome.GANG_TIMEOUT and self.gang is not None and self.gang["message"]:
