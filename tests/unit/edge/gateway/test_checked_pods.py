@@ -77,7 +77,8 @@ def test_what_watchers_make_of_a_crash_loop_lets_each_attempt_report() -> None:
         "name": "train-0", "namespace": "team-a", "uid": "u1", "labels": {LABEL_PREFLIGHT: "true"},
         "annotations": {ANNOTATION_INJECTED: "dcgm-diag"},
     }  # fmt: skip
-    obj = {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"initContainerStatuses": [status]}}
+    spec = {"nodeName": "n1", "initContainers": [{"name": "preflight-dcgm-diag"}]}
+    obj = {"metadata": metadata, "spec": spec, "status": {"initContainerStatuses": [status]}}
     pods = CheckedPods()
     pods.observe(POD.name, preflight_pods.KIND.combine([preflight_pods.read(obj).content]))
     assert pods.reporting(POD, START) == {"preflight-dcgm-diag": FIRST._replace(attempt=1)}
