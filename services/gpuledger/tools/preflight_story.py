@@ -68,14 +68,9 @@ class PreflightStory(NamedTuple):
     def situation(self) -> str:
         """What the pod waits for or failed at, and what to do next."""
         latest = {one["check_name"]: one for one in self.attempts}.values()
-        failed = next(
-            (one for one in latest if one["outcome"] in _ADVICE and one["exit_code"] != ExitCode.PASSED), None
-        )
-        if failed is not None:
-            advice = _ADVICE[Outcome(str(failed["outcome"]))].format(node=failed["node"])
-            if failed["outcome"] == Outcome.GANG_TIMEOUT and self.gang is not None and self.gang["message"]:
-                advice = f"Its gang was not configured. {self.gang['message']}"
-            return f"{failed['check_name']}: {failed['outcome']}. {advice}"
+        failed = [one for one in latest if one["outcome"] in _ADVICE and one["exit_code"] != ExitCode.PASSED]
+        if failed:
+            return f"{failed[0]['check_name']}: {failed[0]['outcome']}. {self._advice(failed[0])}"
         running = next((one for one in latest if one["state"] == State.RUNNING and one["over_at"] is None), None)
         if running is not None and self.gang is not None and self.gang["state"] != GangState.COMPLETE:
             return f"{running['check_name']} runs; its gang is {self.gang['state']}. {self.gang['message']}".rstrip()
@@ -84,6 +79,12 @@ class PreflightStory(NamedTuple):
         if self.pod["over_at"] is not None:
             return "Its checks are over."
         return "It waits for its first check: `kubectl describe pod` says why it does not start."
+
+    def _advice(self, failed: RowDict) -> str:
+        """What to do next about a check that failed."""
+        if failed["outcome"] == Outcome.GANG_TIMEOUT and self.gang is not None and self.gang["message"]:
+            return f"Its gang was not configured. {self.gang['message']}"
+        return _ADVICE[Outcome(str(failed["outcome"]))].format(node=failed["node"])
 
 
 async def preflight_story(backend: Backend, pod: str) -> PreflightStory | None:

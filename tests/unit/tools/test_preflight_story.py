@@ -7,7 +7,10 @@ import pytest
 from gpuledger.tools.preflight_story import PreflightStory
 from support.events import hour
 
-TIMED_OUT = {"check_name": "nccl-allreduce", "outcome": "gang-timeout", "state": "ended", "node": "n1", "over_at": None}
+TIMED_OUT = {
+    "check_name": "nccl-allreduce", "outcome": "gang-timeout", "state": "ended", "exit_code": 3, "node": "n1",
+    "over_at": None,
+}  # fmt: skip
 
 
 def situation(**gang: Any) -> str:
