@@ -78,6 +78,16 @@ async def test_a_check_reports_while_it_runs_and_the_workload_never(here: Gatewa
     assert {(one.reporter, one.healthy) for one in await here.reports()} == {(POD, True), (POD, False)}
 
 
+async def test_a_check_that_failed_reports_when_it_is_tried_again(here: Gateways) -> None:
+    async with here.serving(preflight_namespaces=frozenset({TENANT})) as ports, reporting(here, ports.tokens) as pod:
+        await pod.report({})
+        await observe(here)
+        await answers(pod, FAILED, "OK")
+        await observe(here, state="ended", exit_code=1, ended_at=datetime.now(UTC))
+        await answers(pod, PASSED, "OK")
+        assert (await pod.report(FAILED)).status == "PERMISSION_DENIED"
+
+
 async def test_a_check_reports_nothing_but_its_own_result(here: Gateways) -> None:
     async with here.serving(preflight_namespaces=frozenset({TENANT})) as ports, reporting(here, ports.tokens) as pod:
         await pod.report({})

@@ -24,6 +24,7 @@ from support.checks import (
     Watch,
     diagnosis,
     gang_files,
+    perf,
     taking_reports,
     write_gang,
 )
@@ -34,19 +35,6 @@ from support.waiting import eventually
 DIAG = CheckName.DCGM_DIAG
 LOOPBACK = CheckName.NCCL_LOOPBACK
 GOOD = diagnosis(memory="Pass/Pass", pcie="Pass/Pass")
-HEADER = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
-
-
-def perf(busbw: float) -> str:
-    """What `all_reduce_perf` prints with two cards."""
-    rows = "".join(
-        f"{size:12d} {size // 4:12d}     float     sum      -1   100.0   1.0   {busbw:.2f}      0   100.0   1.0   "
-        f"{busbw:.2f}      0\n"
-        for size in (67108864, 134217728, 268435456)
-    )
-    devices = "".join(f"#  Rank  {place} Group  0 Pid 7 on n device  {place} [0x17] NVIDIA H100\n" for place in (0, 1))
-    end = f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {busbw:.2f}\n"
-    return f"# Using devices\n{devices}{HEADER}{rows}{end}"
 
 
 @pytest.fixture
@@ -130,6 +118,27 @@ async def test_what_cannot_be_carried_out_says_so_and_blames_nobody(
     assert machine.result().outcome == "not-reported"
 
 
+BUSY = "Error: A diag instance is already running, cannot run a new diag until the current one finishes\n"
+
+
+async def test_an_engine_that_is_at_another_pods_diagnosis_is_waited_for(machine: Machine, taken: Taken) -> None:
+    machine.has("dcgmi", "", discovery=DISCOVERY, diag=BUSY)
+
+    async def sleep(_s: float) -> None:
+        machine.has("dcgmi", "", discovery=DISCOVERY, diag=GOOD)
+
+    assert await machine.run(DIAG, sleep=sleep) == ExitCode.PASSED
+    assert len(machine.calls("dcgmi")) == 3
+    assert taken.outcomes() == ["passed"]
+
+
+async def test_an_engine_that_stays_busy_is_given_up_in_time(machine: Machine, taken: Taken) -> None:
+    machine.has("dcgmi", "", discovery=DISCOVERY, diag=BUSY)
+    watch = Watch()
+    assert await machine.run(DIAG, sleep=watch.sleep, monotonic=watch.monotonic) == ExitCode.NOT_REPORTED
+    assert "already running" in taken.only().message
+
+
 async def test_a_diagnostic_that_hangs_is_ended(machine: Machine, taken: Taken) -> None:
     machine.has("dcgmi", "", then=HANG, discovery=DISCOVERY)
     (machine.folder / "bin" / "dcgmi.diag").unlink()
@@ -170,6 +179,25 @@ async def test_a_program_that_fails_without_a_word_is_no_fault_of_hardware(machi
     machine.has("all_reduce_perf", "", code=3)
     assert await machine.run(LOOPBACK) == ExitCode.FAILED
     assert not taken.only().isFatal
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "expected", "codes"),
+    [
+        (perf(200.0).rpartition("# Out")[0], 0, ExitCode.PASSED, ()),
+        (perf(9.0).rpartition("# Out")[0], 0, ExitCode.FAILED, ("NCCL_BW_DEGRADED",)),
+        (perf(200.0).rpartition("# Out")[0], 139, ExitCode.FAILED, ("NCCL_UNKNOWN_ERROR",)),
+        (perf(200.0), 3, ExitCode.FAILED, ("NCCL_UNKNOWN_ERROR",)),
+        ("", 0, ExitCode.FAILED, ("NCCL_UNKNOWN_ERROR",)),
+    ],
+)
+async def test_the_end_of_the_program_counts_as_well(
+    machine: Machine, taken: Taken, output: str, code: int, expected: int, codes: tuple[str, ...]
+) -> None:
+    machine.has("all_reduce_perf", output, code=code)
+    assert await machine.run(LOOPBACK) == expected
+    assert tuple(taken.only().errorCode) == codes
+    assert not taken.only().isFatal or codes == ("NCCL_BW_DEGRADED",)
 
 
 async def test_nccl_gets_the_topology_file_of_the_instance_type(machine: Machine, taken: Taken) -> None:

@@ -1,6 +1,7 @@
 """The reports about preflight checks, and checks and gangs at a time, over rows that the real runner has written."""
 
 import asyncio
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -105,6 +106,33 @@ def test_gangs(database: str) -> None:
     assert (first["timed_out_at"], first["dissolved_at"]) == (hour(1.5), hour(3))
     assert (first["pods_waited"], first["longest_wait_s"]) == (1, Decimal("60.25"))
     assert (later["state"], later["reason"], later["dissolved_at"]) == ("not-configured", "Taken", None)
+
+
+def test_the_waits_of_all_gangs_are_one_pass_over_the_attempts(migrated_url: str) -> None:
+    """A pass for each gang took minutes for some thousands of them."""
+    attempt = (
+        "SELECT 'u' || i, 'nccl', 0, 0, 'ml/w-' || i, 'ml', 'n1', 'ml/g' || i / 16, 'ended', 'passed', 0, NULL, '', '',"
+        " now(), now(), 1, 1, NULL, NULL, now(), NULL, now(), now(), i, now() FROM generate_series(1, 8000) AS i"
+    )
+    gang = (
+        "SELECT 'ml/g' || i, now(), 'ml', 'complete', 'm', 's', 16, 16, 1, now(), NULL, NULL, '', NULL, false, now(),"
+        " 'configured', 1, 1 FROM generate_series(1, 499) AS i"
+    )
+    with psycopg.connect(migrated_url) as connection:
+        connection.execute(f"INSERT INTO gpuledger_live.preflight_check {attempt}".encode())
+        connection.execute(f"INSERT INTO gpuledger_live.preflight_gang {gang}".encode())
+        connection.execute("ANALYZE")
+        explained = f"EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM {view_of('preflight-gangs')}"
+        ((plan,),) = connection.execute(explained.encode()).fetchall()
+        (waited,) = connection.execute("SELECT DISTINCT pods_waited FROM report.preflight_gangs").fetchall()
+    read = [one["Actual Loops"] for one in parts_of(plan[0]["Plan"]) if one.get("Relation Name") == "preflight_check"]
+    assert (read, waited) == ([1], (16,))
+
+
+def parts_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from parts_of(part)
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,13 +24,25 @@ from gpuledger.preflight.programs import run_program
 
 NOON: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)
 UUIDS: Final = ("GPU-00000000-0000-0000-0000-000000000001", "GPU-00000000-0000-0000-0000-000000000002")
-LIST: Final = "".join(f"GPU {place}: NVIDIA H100 (UUID: {uuid})\n" for place, uuid in enumerate(UUIDS))
 ENGINE: Final = "127.0.0.1:5555"
-DISCOVERY: Final = "2 GPUs found.\n" + "".join(
-    f"| {number}      | Name: NVIDIA H100   |\n|        | Device UUID: {uuid}  |\n+----+----+\n"
-    for number, uuid in zip((4, 6), UUIDS, strict=True)
-)
-"""The host engine of the node has these cards as numbers 4 and 6."""
+
+
+def listing(uuids: Sequence[str]) -> str:
+    """What `nvidia-smi -L` prints of these cards."""
+    return "".join(f"GPU {place}: NVIDIA H100 (UUID: {uuid})\n" for place, uuid in enumerate(uuids))
+
+
+def discovery(uuids: Sequence[str]) -> str:
+    """What `dcgmi discovery -l` prints where the node's host engine has two cards as numbers 4 and 6."""
+    rows = (
+        f"| {number}      | Name: NVIDIA H100   |\n|        | Device UUID: {uuid}  |\n+----+----+\n"
+        for number, uuid in zip((4, 6), uuids, strict=True)
+    )
+    return f"2 GPUs found.\n{''.join(rows)}"
+
+
+LIST: Final = listing(UUIDS)
+DISCOVERY: Final = discovery(UUIDS)
 
 PROGRAM: Final = """#!/bin/sh
 echo "$@" >> '{folder}/{name}.calls'
@@ -42,6 +54,7 @@ cat '{folder}/{name}.output'
 exit {code}
 """
 HANG: Final = "sleep 600"
+HEADER: Final = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
 
 
 @dataclass
@@ -195,3 +208,15 @@ def diagnosis(**statuses: str) -> str:
         for name in statuses
     ]
     return json.dumps({"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}})
+
+
+def perf(busbw: float) -> str:
+    """What `all_reduce_perf` prints of two cards with this bus bandwidth, in GB/s."""
+    rows = "".join(
+        f"{size:12d} {size // 4:12d}     float     sum      -1   100.0   1.0   {busbw:.2f}      0   100.0   1.0   "
+        f"{busbw:.2f}      0\n"
+        for size in (67108864, 134217728, 268435456)
+    )
+    devices = "".join(f"#  Rank  {place} Group  0 Pid 7 on n device  {place} [0x17] NVIDIA H100\n" for place in (0, 1))
+    end = f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {busbw:.2f}\n"
+    return f"# Using devices\n{devices}{HEADER}{rows}{end}"

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -31,8 +32,12 @@ BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
 QUICK_COORDINATOR = CoordinatorSettings(
     requests_per_s=1000.0, requests_burst=1000,
     backoff=BACKOFF, refused_backoff=BACKOFF, restart_backoff=BACKOFF, rechecks=BACKOFF, size_looks=BACKOFF,
+    size_rechecks=BACKOFF,
     lock_check=LockCheck(interval_s=0.1), ownership_check_s=60.0, refusals_max=3, pacing=Pacing(first_s=0.2),
 )  # fmt: skip
+ONE_LOOK = replace(QUICK_COORDINATOR, rechecks=Backoff(first_s=3600.0, max_s=3600.0))
+"""For who counts the steps of a coordinator: further looks at the ConfigMaps of all gangs are steps without end."""
+
 WATCHERS = "/watchers/preflight-pods"
 WAITING = {"name": "nccl-allreduce", "state": "waiting"}
 PASSED = {"name": "nccl-allreduce", "state": "ended", "exit_code": 0}
@@ -141,7 +146,7 @@ async def coordinate_until_killed(
     """Run a coordinator until it is killed, or has recorded how a gang is configured; says whether it was killed."""
     stepping = SteppingLedger(pods.ledger, steps)
     async with aclosing(FollowedLog((), stepping, database_url)) as followed:
-        found = PreflightCoordinator(stepping, database_url, client, followed, settings=QUICK_COORDINATOR)
+        found = PreflightCoordinator(stepping, database_url, client, followed, settings=ONE_LOOK)
         settled = _settled(pods, found, gang)
         return await was_killed(found, settled, client, steps)
 

@@ -95,7 +95,7 @@ class GangConfigured(Payload):
     """The service has written the gang's ConfigMap so. Replaces the previous event.
 
     `expected` is how many pods the gang has, by its `source`; `complete` says whether `peers` has all of them, and
-    `waited_s` how long after the gang's first pod that was. `created` says whether the ConfigMap was new.
+    `waited_s` how long after its first pod had an address that was. `created` says whether the ConfigMap was new.
     """
 
     config_map: Name

@@ -4,12 +4,16 @@ The host engine numbers the cards of its node in its own way; `dcgmi discovery` 
 one of another node, the check is not carried out, and says so.
 """
 
+from collections.abc import Sequence
 from typing import Final
+
+import structlog
 
 from gpuledger.api.preflight import Variable
 from gpuledger.domain.preflight import dcgm_diag
 from gpuledger.domain.preflight.dcgm_discovery import indices
-from gpuledger.domain.preflight.errors import DcgmError
+from gpuledger.domain.preflight.diagnosis import Diagnosis
+from gpuledger.domain.preflight.errors import DcgmError, EngineBusyError
 from gpuledger.domain.preflight.findings import Finding, of_diagnosis
 from gpuledger.events.recommended_action import NO_ACTION
 from gpuledger.preflight.cards import VisibleCards, visible_cards
@@ -19,7 +23,12 @@ from gpuledger.preflight.machine import CheckMachine, Deadline
 from gpuledger.preflight.settings import CheckSettings
 
 DISCOVERY_MAX_S: Final = 60.0
+BUSY_PAUSE_S: Final = 5.0
+"""How long an engine is left to another pod's diagnosis before it is asked again; it carries out one at a time."""
+
 TIMEOUT_CODE: Final = "DCGM_DIAG_TIMEOUT"
+
+_log = structlog.get_logger()
 
 
 async def dcgm_diag_check(settings: CheckSettings, here: CheckMachine) -> CheckConclusion:
@@ -47,14 +56,32 @@ async def dcgm_diag_check(settings: CheckSettings, here: CheckMachine) -> CheckC
         "-i",
         ",".join(map(str, numbers.values())),
     )
-    output = await here.run(command, deadline.left_s, here.environ)
-    if output.code is None:
+    diagnosis = await _diagnosis(command, settings, here)
+    if diagnosis is None:
         return failed(_timeout(settings.check_timeout_s), cards.uuids)
-    try:
-        diagnosis = dcgm_diag.parse(output.all)
-    except DcgmError as error:
-        raise NotRunError(f"The host engine at {engine} ran no diagnostic: {error}.") from error
     return judged(of_diagnosis(diagnosis, {number: uuid for uuid, number in numbers.items()}), cards.uuids)
+
+
+async def _diagnosis(command: Sequence[str], settings: CheckSettings, here: CheckMachine) -> Diagnosis | None:
+    """The diagnosis; None where it does not end in its time, which begins once no other pod's runs any more."""
+    waiting = Deadline(settings.check_timeout_s, here.monotonic)
+    while True:
+        output = await here.run(command, settings.check_timeout_s, here.environ)
+        if output.code is None:
+            return None
+        try:
+            return dcgm_diag.parse(output.all)
+        except EngineBusyError as error:
+            if not waiting.left_s:
+                raise _not_run(settings, error) from error
+        except DcgmError as error:
+            raise _not_run(settings, error) from error
+        _log.info("the host engine runs another diagnosis", again_in_s=BUSY_PAUSE_S)
+        await here.sleep(BUSY_PAUSE_S)
+
+
+def _not_run(settings: CheckSettings, error: DcgmError) -> NotRunError:
+    return NotRunError(f"The host engine at {settings.diag.hostengine} ran no diagnostic: {error}.")
 
 
 async def _numbers(engine: str, cards: VisibleCards, here: CheckMachine, deadline: Deadline) -> dict[str, int]:

@@ -50,8 +50,9 @@ def _concluded(
 
 def _judgement(output: ProgramOutput, run: NcclRun, settings: CheckSettings) -> Judgement:
     """What the run means; one that hangs, or fails and does not say why, is a failure as well."""
-    found = of_nccl_tests(run, settings.thresholds.loopback_gbps)
-    if found.verdict is not Verdict.NOT_JUDGED or (output.code == 0 and run.complete):
+    has_ended = output.code == 0
+    found = of_nccl_tests(run, settings.thresholds.loopback_gbps, has_ended=has_ended)
+    if found.verdict is Verdict.FAILED or (has_ended and run.tables):
         return found
     if output.code is None:
         finding = nccl_finding(NcclCode.TIMEOUT, f"{PROGRAM} did not end in {settings.check_timeout_s:g} s")

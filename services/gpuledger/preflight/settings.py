@@ -5,22 +5,20 @@ Units stand in the names: durations in seconds, bandwidths in GB/s (10^9 bytes).
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from gpuledger.api.preflight import GANG_PATH, NotRun, Variable
+from gpuledger.domain.preflight.setting_values import is_address, is_file_name, timeout_s
 from gpuledger.events.health import Strategy
-from gpuledger.preflight.durations import seconds_of
 from gpuledger.preflight.errors import ConfigurationError
 
 NCCL_TOPOLOGY: Final = "NCCL_TOPO_FILE"
 """NCCL's own variable: a pod that sets it brings its topology file."""
 
 TERMINATION_LOG: Final = "/dev/termination-log"
-TIMEOUT_MAX_S: Final = 24 * 3600.0
 
 DEFAULT_CHECK_TIMEOUT_S: Final = 300.0
 DEFAULT_GANG_TIMEOUT_S: Final = 600.0
@@ -37,10 +35,8 @@ _STRATEGIES: Final[Mapping[str, Strategy]] = {
     "STORE_ONLY": "store-only",
     "STORE_AND_ANALYSE": "store-and-analyse",
 }
-_ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?):([0-9]{1,5})")
 T = TypeVar("T")
 
-_PORT_MAX: Final = 65_535
 _SOCKET: Final = "unix://"
 
 
@@ -200,8 +196,8 @@ def _duration(environ: Mapping[str, str], name: Variable, default_s: float) -> f
     text = environ.get(name, "").strip()
     if not text:
         return default_s
-    seconds = seconds_of(text)
-    if seconds is None or not 0 < seconds <= TIMEOUT_MAX_S:
+    seconds = timeout_s(text)
+    if seconds is None:
         raise ConfigurationError(name, f"{name} is {text!r}; it is a duration above 0 and up to 24h, such as 300s.")
     return seconds
 
@@ -228,8 +224,7 @@ def _address(environ: Mapping[str, str], name: Variable) -> str | None:
     text = environ.get(name, "").strip()
     if not text:
         return None
-    match = _ADDRESS.fullmatch(text)
-    if match is None or not 0 < int(match.group(3)) <= _PORT_MAX:
+    if not is_address(text):
         raise ConfigurationError(name, f"{name} is {text!r}; it is HOST:PORT.")
     return text
 
@@ -261,12 +256,8 @@ def _json_texts(environ: Mapping[str, str], name: Variable) -> Mapping[str, str]
         found = json.loads(text)
     except ValueError:
         found = None
-    if not isinstance(found, dict) or not all(map(_is_file_name, found.values())):
+    if not isinstance(found, dict) or not all(map(is_file_name, found.values())):
         raise ConfigurationError(
             name, f"{name} is no JSON object of file names by instance type, such as " + '{"p5.48xlarge": "p5.xml"}.'
         )
     return found
-
-
-def _is_file_name(value: Any) -> bool:  # noqa: ANN401 - any value of JSON
-    return isinstance(value, str) and value not in ("", ".", "..") and "/" not in value

@@ -128,6 +128,34 @@ async def test_a_config_map_that_is_deleted_or_changed_is_put_back(
     assert (last.created, last.complete) == (is_deleted, True)
 
 
+async def test_a_config_map_that_somebody_made_immutable_is_made_anew(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    async with coordinator(pods.ledger, migrated_url, writing):
+        await pods.pod(A, ip="10.0.0.1")
+        await pods.comes(BOTH[0])
+        patch = {"immutable": True, "data": {"peers": "x:1"}}
+        await pods.client.merge_patch(CONFIG_MAPS, "preflight-g", patch, "default")
+        await form(pods)
+        found = await pods.config_map()
+        assert found is not None
+        assert "immutable" not in found
+
+
+async def test_what_somebody_added_to_a_config_map_keeps_nobody_from_writing_it(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    async with coordinator(pods.ledger, migrated_url, writing):
+        await pods.pod(A, ip="10.0.0.1")
+        await pods.comes(BOTH[0])
+        patch = {"data": {"theirs": "x" * 512 * 1024}, "binaryData": {"more": "eA=="}}
+        await pods.client.merge_patch(CONFIG_MAPS, "preflight-g", patch, "default")
+        await form(pods)
+        found = await pods.config_map()
+        assert found is not None
+        assert ("theirs" in found["data"], "binaryData" in found) == (False, False)
+
+
 async def test_a_config_map_of_somebody_else_is_not_touched(
     pods: GangPods, migrated_url: str, writing: CountingClient
 ) -> None:
@@ -221,6 +249,19 @@ async def test_a_gang_that_is_not_complete_in_time_is_recorded_once(
     assert [type(one) for one in await pods.outcomes()].count(GangTimedOut) == 1
 
 
+async def test_a_gang_that_is_queued_does_not_time_out(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    quick = replace(QUICK_COORDINATOR, gang_timeout_s=lambda: 0.2)
+    async with coordinator(pods.ledger, migrated_url, writing, quick):
+        await pods.pod(A)
+        await pods.pod("default/c", ip="10.0.0.3", gang="other")
+        await pods.has_outcome(GangTimedOut, gang="default/other")
+        assert not [one for one in await pods.outcomes() if isinstance(one, GangTimedOut)]
+        await pods.pod(A, ip="10.0.0.1")
+        await pods.has_outcome(GangTimedOut)
+
+
 async def test_what_was_recorded_long_ago_leads_to_nothing(
     pods: GangPods, migrated_url: str, writing: CountingClient
 ) -> None:
@@ -235,24 +276,81 @@ async def test_what_was_recorded_long_ago_leads_to_nothing(
 PODGROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", namespaced=True)
 
 
-async def test_the_size_comes_from_the_object_of_the_source(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
+OF_PODGROUP: dict[str, Any] = {"gang_size": None, "gang_source": "volcano/train"}
+
+
+async def install_podgroups(pods: GangPods) -> None:
     crd = remedy_crd(PODGROUPS)
     crd["spec"]["scope"] = "Namespaced"
     await install(pods.client, [crd])
-    fields: dict[str, Any] = {"gang_size": None, "gang_source": "volcano/train"}
+
+
+async def create_podgroup(pods: GangPods, min_member: int) -> None:
+    kind = {"apiVersion": PODGROUPS.api_version, "kind": PODGROUPS.kind}
+    body = kind | {"metadata": {"name": "train", "namespace": "default"}, "spec": {"minMember": min_member}}
+    await pods.client.create(PODGROUPS, body)
+
+
+async def test_the_size_comes_from_the_object_of_the_source(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    await install_podgroups(pods)
     async with coordinator(pods.ledger, migrated_url, writing):
-        await pods.pod(A, ip="10.0.0.1", **fields)
+        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
         await pods.comes(BOTH[0], expected=None)
         (unknown,) = await pods.has_outcome(GangNotConfigured)
         assert unknown.reason == "SizeUnknown"
-        kind = {"apiVersion": PODGROUPS.api_version, "kind": PODGROUPS.kind}
-        body = kind | {"metadata": {"name": "train", "namespace": "default"}, "spec": {"minMember": 2}}
-        await pods.client.create(PODGROUPS, body)
+        await create_podgroup(pods, 2)
         await pods.comes(BOTH[0])
-        await pods.pod(B, ip="10.0.0.2", **fields)
+        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
         await pods.comes(*BOTH)
+
+
+async def test_a_size_that_comes_after_the_time_of_the_gang_counts_as_well(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    """The checks are tried again for as long as their pods exist, and so is the look for the size."""
+    await install_podgroups(pods)
+    quick = replace(QUICK_COORDINATOR, gang_timeout_s=lambda: 0.1)
+    async with coordinator(pods.ledger, migrated_url, writing, quick):
+        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
+        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
+        await pods.has_outcome(GangTimedOut)
+        await pods.has_outcome(GangNotConfigured)
+        await create_podgroup(pods, 2)
+        await pods.comes(*BOTH)
+
+
+async def test_a_gang_that_shrinks_while_it_waits_is_complete_with_fewer_pods(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    await install_podgroups(pods)
+    await create_podgroup(pods, 3)
+    async with coordinator(pods.ledger, migrated_url, writing):
+        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
+        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
+        await pods.comes(*BOTH, expected="3")
+        await pods.client.merge_patch(PODGROUPS, "train", {"spec": {"minMember": 2}}, "default")
+        await pods.comes(*BOTH)
+
+
+async def test_a_gang_with_two_problems_has_each_recorded_once(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    theirs = {"metadata": {"name": "preflight-g", "namespace": "default"}}
+    await pods.client.create(CONFIG_MAPS, theirs)
+    async with coordinator(pods.ledger, migrated_url, writing):
+        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
+        await pods.has_outcome(GangNotConfigured)
+        for number in range(5):
+            await pods.pod(A, ip=f"10.0.1.{number}", **OF_PODGROUP)
+            await pods.pod("default/c", ip=f"10.0.0.{number}", gang="other")
+            await pods.comes(f"c:10.0.0.{number}", gang="other")
+        await pods.client.delete(CONFIG_MAPS, "preflight-g", "default")
+        await pods.comes("a:10.0.1.4", expected=None)
+        await pods.has_outcome(GangNotConfigured, 2)
+    recorded = [one.reason for one in await pods.outcomes() if isinstance(one, GangNotConfigured)]
+    assert recorded == ["ForeignConfigMap", "SizeUnknown"]
 
 
 async def test_a_check_that_failed_is_an_event_of_its_pod_once(

@@ -209,6 +209,33 @@ async def test_the_webhook_goes_with_the_role_of_the_release(client: KubeClient,
         assert "initContainers" not in (await created(client, "training"))["spec"]
 
 
+async def test_no_ephemeral_container_has_the_name_of_a_check(client: KubeClient, tmp_path: Path) -> None:
+    """Whether or not there is such a check; elsewhere the name means nothing."""
+    for name in ("training", "elsewhere"):
+        await client.create(NAMESPACES, {"metadata": {"name": name}})
+    file = tmp_path / "preflight.yaml"
+    file.write_text("checks: [{name: dcgm-diag, image: i}]\nnamespaces: [training]\n")
+    async with webhook(client, file):
+        for namespace in ("training", "elsewhere"):
+            await created(client, namespace)
+        for name in ("preflight-dcgm-diag", "preflight-x"):
+            with pytest.raises(RefusedError, match="ReservedContainerName"):
+                await debug(client, "training", name)
+        await debug(client, "training", "debugger")
+        with pytest.raises(RefusedError, match="ReservedContainerName"):
+            await debug(client, "training", "debugger", "preflight-y")
+        await debug(client, "elsewhere", "preflight-x")
+    found = await client.get(PODS, "train", "training")
+    assert [one["name"] for one in found["spec"]["ephemeralContainers"]] == ["debugger"]
+
+
+async def debug(client: KubeClient, namespace: str, *names: str) -> None:
+    """What `kubectl debug` writes."""
+    containers = [{"name": name, "image": "busybox"} for name in names]
+    patch = {"spec": {"ephemeralContainers": containers}}
+    await client.merge_patch(PODS, "train", patch, namespace, subresource="ephemeralcontainers")
+
+
 async def hook_of(client: KubeClient) -> dict[str, Any]:
     hook, _ = (await client.get(MUTATING, NAME))["webhooks"]
     return dict(hook)

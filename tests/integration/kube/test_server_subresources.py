@@ -184,3 +184,19 @@ async def test_an_eviction_of_another_pod_of_the_name_changes_nothing_of_it(api:
     exact = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
     found = await api("POST", f"{PODS}/p/eviction", eviction | {"deleteOptions": {"preconditions": exact}})
     assert (found.code, found.body["status"]) == (201, "Success")
+
+
+async def test_ephemeral_containers_are_added_through_their_subresource_alone(api: Api) -> None:
+    path = f"{PODS}/p"
+    await api.made(PODS, pod("p"))
+    debug = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "i"}]}}
+    answer = await api("PATCH", path, debug, media=MERGE)
+    assert (answer.code, answer.causes) == (422, {("FieldValueForbidden", "spec")})
+    also = debug | {"metadata": {"labels": {"a": "b"}}}
+    answer = await api("PATCH", f"{path}/ephemeralcontainers", also, media=MERGE)
+    assert answer.code == 200, answer.body
+    found = (await api("GET", path)).body
+    assert [one["name"] for one in found["spec"]["ephemeralContainers"]] == ["debug"]
+    assert "labels" not in found["metadata"]
+    answer = await api("PATCH", f"{path}/ephemeralcontainers", {"spec": {"ephemeralContainers": []}}, media=MERGE)
+    assert (answer.code, answer.causes) == (422, {("FieldValueForbidden", "spec.ephemeralContainers")})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpuledger.api.preflight import NotRun, Variable
-from gpuledger.preflight.durations import seconds_of
+from gpuledger.domain.preflight.durations import seconds_of
 from gpuledger.preflight.errors import ConfigurationError
 from gpuledger.preflight.settings import read_check_settings
 

@@ -7,8 +7,9 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError
-from gpuledger.cli.get.command import Past, Shown, show_from_ledger
+from gpuledger.cli.get.command import Past, Shown, Watch, show_from_ledger
 from gpuledger.cli.get.preflight_nouns import PREFLIGHT_CHECKS, PREFLIGHT_GANGS, bandwidth, seconds
+from gpuledger.cli.namespaced import DEFAULT_NAMESPACE, POD_KINDS, full_name
 from gpuledger.cli.options import AsRecorded, At, DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column
 from gpuledger.cli.render import Output as RowOutput
@@ -30,7 +31,16 @@ Since = Annotated[
     typer.Option("--since", metavar="TIME", help="Also what was over after this time, such as -2h."),
 ]
 Pod = Annotated[str, typer.Argument(metavar="POD", help="A pod, or NAMESPACE/POD.", show_default=False)]
-InNamespace = Annotated[str, typer.Option("--namespace", "-n", help="The pod's namespace.")]
+Pods = Annotated[
+    list[str] | None, typer.Argument(metavar="[POD]...", help="Only these pods, as -n has it or as NAMESPACE/POD.")
+]
+Gangs = Annotated[
+    list[str] | None, typer.Argument(metavar="[GANG]...", help="Only these gangs, as -n has it or as NAMESPACE/ID.")
+]
+InNamespace = Annotated[
+    str | None,
+    typer.Option("--namespace", "-n", help="The pod's namespace, if POD has none.", show_default=DEFAULT_NAMESPACE),
+]
 
 CHECK_COLUMNS = (
     Column("Check", "check_name"),
@@ -64,6 +74,7 @@ GANG_FIELDS = {
 
 
 def list_(
+    pods: Pods = None,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
     failed: Failed = False,
@@ -72,6 +83,7 @@ def list_(
     since: Since = None,
     at: At = None,
     as_recorded: AsRecorded = None,
+    watch: Watch = False,
     output: OutputFormat = RowOutput.TABLE,
     no_headers: NoHeaders = False,
     data_dir: DataDir = None,
@@ -83,40 +95,50 @@ def list_(
         "device": None,
         "outcome": Outcome.FAILED.value if failed else None,
     }
-    shown = Shown(output, data_dir, headers=not no_headers, watch=False)
+    shown = Shown(output, data_dir, headers=not no_headers, watch=watch)
     past = Past(at, as_recorded, since, ended=ended)
-    show_from_ledger(PREFLIGHT_CHECKS, [], chosen, past, shown, KubeAccess(None, None, data_dir))
+    full = _full_names(pods, namespace, PREFLIGHT_CHECKS.view.kind, *POD_KINDS)
+    show_from_ledger(PREFLIGHT_CHECKS, full, chosen, past, shown, KubeAccess(None, None, data_dir))
 
 
 def gangs(
+    names: Gangs = None,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
     ended: All = False,
     since: Since = None,
     at: At = None,
     as_recorded: AsRecorded = None,
+    watch: Watch = False,
     output: OutputFormat = RowOutput.TABLE,
     no_headers: NoHeaders = False,
     data_dir: DataDir = None,
 ) -> None:
     """Display the gangs that go through checks together; --all and --since have those that were dissolved."""
     chosen = {"namespace": None if all_namespaces else namespace, "node": None, "device": None}
-    shown = Shown(output, data_dir, headers=not no_headers, watch=False)
+    shown = Shown(output, data_dir, headers=not no_headers, watch=watch)
     past = Past(at, as_recorded, since, ended=ended)
-    show_from_ledger(PREFLIGHT_GANGS, [], chosen, past, shown, KubeAccess(None, None, data_dir))
+    full = _full_names(names, namespace, PREFLIGHT_GANGS.view.kind)
+    show_from_ledger(PREFLIGHT_GANGS, full, chosen, past, shown, KubeAccess(None, None, data_dir))
 
 
 def show(
-    pod: Pod, namespace: InNamespace = "default", output: Output = AnswerOutput.TABLE, data_dir: DataDir = None
+    pod: Pod, namespace: InNamespace = None, output: Output = AnswerOutput.TABLE, data_dir: DataDir = None
 ) -> None:
     """Show the checks of a pod with all attempts, its gang, what came of it on the node, and what to do next."""
-    name = pod if "/" in pod else f"{namespace}/{pod}"
+    name = full_name(pod, namespace, *POD_KINDS)
     found = run(_document(name, data_dir))
     if found is None:
         raise CliError(
             f"No preflight check of pod {name!r} was seen", "List them with `gpuledger preflight list --all`"
         )
     show_answer(found, output, _page)
+
+
+def _full_names(names: list[str] | None, namespace: str | None, *kinds: str) -> list[str]:
+    """The names with their namespaces. What `-o name` wrote has one, and a kind before it."""
+    bare = [name.removeprefix(f"{kinds[0]}/") for name in names or ()]
+    return [full_name(name, namespace, *kinds) for name in bare]
 
 
 async def _document(pod: str, data_dir: Path | None) -> dict[str, Any] | None:

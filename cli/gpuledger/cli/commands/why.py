@@ -1,4 +1,4 @@
-"""`gpuledger why`: explains why a claim has no devices, a pod waits for devices or units of pools, a node is set aside.
+"""`gpuledger why`: explains why a claim has no devices, a pod does not start, or a node is set aside.
 
 Pools and devices come from the ledger, now or in the past, or from Kubernetes where there is no ledger. Kubernetes adds
 what the pod requests, what keeps it off nodes, and which claims and pods the user may read. A node's explanation comes
@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.backend import open_backend
-from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.namespaced import DEFAULT_NAMESPACE, POD_KINDS, full_name
 from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
 from gpuledger.cli.render.page import AnswerOutput, Document, Output, show_answer
 from gpuledger.cli.render.why_node_page import why_node_page
@@ -31,10 +31,7 @@ Explain = Callable[[StateSource, WhyQuery], Awaitable[Document]]
 
 app = typer.Typer(no_args_is_help=True)
 
-DEFAULT_NAMESPACE = "default"
 CLAIM_KINDS = ("resourceclaim.resource.k8s.io", "resourceclaim")
-POD_KINDS = ("pod",)
-
 
 Name = Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The claim or pod.", show_default=False)]
 NodeName = Annotated[str, typer.Argument(metavar="NAME", help="The node.", show_default=False)]
@@ -51,7 +48,7 @@ NoKube = Annotated[bool, typer.Option("--no-kube", help="Use the ledger alone.")
 
 @app.callback()
 def why() -> None:
-    """Explain why a claim has no devices, why a pod waits for devices or units of pools, or why a node is set aside."""
+    """Explain why a claim has no devices, why a pod does not start, or why a node is set aside."""
 
 
 @app.command()
@@ -68,7 +65,7 @@ def claim(
 ) -> None:
     """Explain why a ResourceClaim has no devices: which request fails on which pools."""
     access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
-    query = _query(_full_name(name, namespace, *CLAIM_KINDS), at, node, access)
+    query = _query(full_name(name, namespace, *CLAIM_KINDS), at, node, access)
     show_answer(run(_explain(why_claim, query, data_dir)), output, why_page)
 
 
@@ -84,12 +81,13 @@ def pod(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Explain why a pod waits for units of pools, or for devices for its claims.
+    """Explain why a pod waits for units of pools, for devices for its claims, or for its preflight checks.
 
-    A pod needs all of them on one node. In the past, and with --no-kube, less is known: see docs/kube-commands.md.
+    A pod needs all units and devices on one node. In the past, and with --no-kube, less is known: see
+    docs/kube-commands.md.
     """
     access = None if no_kube else KubeAccess(kubeconfig, context, data_dir)
-    query = _query(_full_name(name, namespace, *POD_KINDS), at, node, access)
+    query = _query(full_name(name, namespace, *POD_KINDS), at, node, access)
     show_answer(run(_explain(why_pod, query, data_dir)), output, why_page)
 
 
@@ -118,19 +116,3 @@ async def _explain(explain: Explain, query: WhyQuery, data_dir: Path | None) -> 
     at = None if query.at is None else query.moment
     async with open_source(data_dir, "why", query.access, at=at, namespace=query.namespace) as source:
         return await explain(source, query)
-
-
-def _full_name(name: str, namespace: str | None, *kinds: str) -> str:
-    """`namespace/name`; with a namespace beside it, the name may be as `kubectl get -o name` writes it."""
-    kind, _, bare = name.partition("/")
-    if namespace is not None and kind in kinds and kind != namespace:
-        name = bare
-    parts = name.split("/")
-    if not all(parts) or len(parts) > 2:
-        raise CliError(f"{name!r} is no name", "Write NAMESPACE/NAME", ExitCode.USAGE)
-    if len(parts) == 1:
-        return f"{namespace or DEFAULT_NAMESPACE}/{name}"
-    if namespace not in (None, parts[0]):
-        hint = "Leave -n out, or name the same"
-        raise CliError(f"{name!r} is in namespace {parts[0]}, not in {namespace}", hint, ExitCode.USAGE)
-    return name

@@ -50,6 +50,8 @@ def why_page(document: Document) -> Page:
         for request in claim.get("requests") or ():
             for option in request["alternatives"]:
                 _option(page, request["request"], option)
+    if document.get("preflight") is not None:
+        checks_part(page, document["preflight"])
     for note in document["notes"]:
         page.line("Note", note)
     page.line("Answer", document["answer"])
@@ -188,3 +190,48 @@ def _barrier(one: Document) -> str:
 
 def _counted(rows: list[Any]) -> str:
     return f" ({ROWS_SHOWN_MAX} of {len(rows)})" if len(rows) > ROWS_SHOWN_MAX else ""
+
+
+CHECKS: Final = (
+    Column("Check", "check"),
+    Column("Attempt", "attempt"),
+    Column("State", "state"),
+    Column("Outcome", "outcome"),
+    Column("Exit code", "exitCode"),
+    Column("Codes", "codes"),
+    Column("Started", "started"),
+    Column("Ended", "ended"),
+    Column("Message", "message"),
+)
+HELD_UP_BY: Final = (Column("Pod", "pod"), Column("Check", "check"), Column("Reason", "reason"))
+
+
+def checks_part(page: Page, checks: Document) -> None:
+    """The part about the pod's preflight checks and its gang."""
+    shown = ({**one, "codes": ", ".join(one["codes"]), "message": _cut(one["message"])} for one in checks["checks"])
+    page.table("Preflight checks", shown, CHECKS)
+    gang = checks["gang"]
+    if gang is not None:
+        fields = {name: gang[key] for name, key in _GANG if gang[key] not in (None, "")}
+        page.fields({**fields, **_gives_up(checks)}, title="Gang")
+    if checks["heldUpBy"]:
+        pods = checks["heldUpBy"]
+        page.table(f"Held up by{_counted(pods)}", pods[:ROWS_SHOWN_MAX], HELD_UP_BY)
+
+
+_GANG: Final = (
+    ("Name", "gang"),
+    ("State", "state"),
+    ("Pods expected", "expected"),
+    ("Pods found", "found"),
+    ("Since", "since"),
+    ("Timed out", "timedOut"),
+    ("ConfigMap", "configMap"),
+    ("Reason", "reason"),
+    ("Message", "message"),
+)
+
+
+def _gives_up(checks: Document) -> Document:
+    until = checks["gangTimeoutAt"]
+    return {} if until is None else {"Check gives up": until}

@@ -15,6 +15,7 @@ def parse(text: str) -> Diagnosis:
 
     Raises:
         HostengineError: dcgmi cannot reach the host engine.
+        EngineBusyError: the host engine runs another diagnosis.
         DcgmError: DCGM could not run the diagnosis, or the output holds none.
     """
     clean = cleaned(text)

@@ -6,7 +6,7 @@ Numbers and names are those of DCGM 4.6, which gives none of its numbers to anot
 import re
 from typing import Final
 
-from gpuledger.domain.preflight.errors import DcgmError, HostengineError
+from gpuledger.domain.preflight.errors import DcgmError, EngineBusyError, HostengineError
 from gpuledger.domain.preflight.text import message_of
 
 PERSISTENCE_MODE: Final = 29
@@ -19,6 +19,12 @@ _UNREACHABLE: Final = re.compile(
     r"(?i)unable to establish a connection|unable to connect to host ?engine|host engine connection|"
     r"host engine is disconnected"
 )
+_BUSY: Final = re.compile(r"(?i)diag\w* instance is already running|DIAG_ALREADY_RUNNING")
+_OF_A_CARD: Final = re.compile(
+    r"(?i)uncorrectable|row.?remap|pages? retire|retired page|double.?bit|fallen off the bus|gpu is lost|\bxid\b"
+)
+"""What DCGM says of a card that keeps it from a diagnosis."""
+
 _ERROR: Final = re.compile(r"(?im)^\s*error\b.{0,400}$")
 
 _NAMES: Final = [
@@ -169,13 +175,27 @@ def refuse(text: str) -> None:
 
     Raises:
         HostengineError: dcgmi cannot reach the host engine.
+        EngineBusyError: the host engine runs another diagnosis.
         DcgmError: it reports another error.
     """
     unreachable = _UNREACHABLE.search(text)
     if unreachable is not None:
         raise HostengineError(message_of(_line_around(text, unreachable.start())))
+    if (busy := _BUSY.search(text)) is not None:
+        raise EngineBusyError(message_of(_line_around(text, busy.start())))
     if (error := _ERROR.search(text)) is not None:
         raise DcgmError(message_of(error[0]))
+
+
+def runtime_error(message: str) -> DcgmError:
+    """The error of a diagnosis that DCGM could not run, by what it says of that."""
+    kind = EngineBusyError if _BUSY.search(message) is not None else DcgmError
+    return kind(f"DCGM could not run the diagnosis: {message_of(message)}")
+
+
+def blames_card(message: str) -> bool:
+    """Whether the reason why DCGM could not run a diagnosis is a fault of a card."""
+    return _OF_A_CARD.search(message) is not None
 
 
 def _line_around(text: str, at: int) -> str:

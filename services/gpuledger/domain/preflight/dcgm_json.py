@@ -9,8 +9,16 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from gpuledger.domain.preflight.diagnosis import DiagError, DiagFamily, Diagnosis, DiagResult, family_of, status_of
-from gpuledger.domain.preflight.errors import DcgmError
+from gpuledger.domain.preflight.dcgm_errors import blames_card, runtime_error
+from gpuledger.domain.preflight.diagnosis import (
+    DiagError,
+    DiagFamily,
+    Diagnosis,
+    DiagResult,
+    DiagStatus,
+    family_of,
+    status_of,
+)
 from gpuledger.domain.preflight.text import message_of
 
 OBJECTS_MAX: Final = 20_000
@@ -19,6 +27,11 @@ OBJECTS_MAX: Final = 20_000
 GPUS_MAX: Final = 1024
 """The most cards that a result counts."""
 
+ERROR: Final = "Error"
+"""What DCGM calls a failure that is no test."""
+
+_CARD_IN_MESSAGE: Final = re.compile(r"\bGPU ([0-9]{1,4})\b")
+_NUMBER: Final = re.compile(r"(?<![-0-9])[0-9]{1,6}")
 _OPEN: Final = re.compile(r"\{")
 _GPU: Final = "GPU"
 
@@ -34,17 +47,17 @@ def parse(text: str) -> Diagnosis | None:
     """The diagnosis in a text; None where no JSON of one is in it.
 
     Raises:
-        DcgmError: DCGM could not run it, and its document says why.
+        EngineBusyError: the host engine runs another one.
+        DcgmError: DCGM could not run it, its document says why, and no card is to blame.
     """
     documents = list(_documents(text))
     placed = [one for document in documents for one in _objects(document)]
     tests = [one for one in placed if _is_test(one.value)]
-    _refuse_runtime_error(placed)
     is_whole = any("test_categories" in one.value for one in placed)
-    if not tests and not is_whole:
-        return None
     results = tuple(result for one in tests for result in _results(one))
-    return Diagnosis(_version(placed), results, complete=is_whole)
+    if (error := _runtime_error(placed)) is not None:
+        return Diagnosis(_version(placed), _despite(error, results), complete=False)
+    return Diagnosis(_version(placed), results, complete=is_whole) if tests or is_whole else None
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
@@ -79,10 +92,20 @@ def _is_test(value: dict[str, Any]) -> bool:
     return isinstance(value.get("name"), str) and ("results" in value or "test_summary" in value)
 
 
-def _refuse_runtime_error(placed: list[_Placed]) -> None:
-    for one in placed:
-        if error := _text(one.value.get("runtime_error")):
-            raise DcgmError(f"DCGM could not run the diagnosis: {message_of(error)}")
+def _runtime_error(placed: list[_Placed]) -> str | None:
+    """What kept DCGM from the diagnosis, or broke it off."""
+    return next(filter(None, (_text(one.value.get("runtime_error")) for one in placed)), None)
+
+
+def _despite(error: str, results: tuple[DiagResult, ...]) -> tuple[DiagResult, ...]:
+    """What a diagnosis with a runtime error shows all the same: tests that failed, or that a card is at fault."""
+    if blames_card(error):
+        card = _CARD_IN_MESSAGE.search(error)
+        found = DiagResult(ERROR, DiagFamily.SOFTWARE, DiagStatus.FAIL, int(card[1]) if card else None)
+        return (*results, found._replace(errors=(DiagError(message_of(error)),)))
+    if any(result.status is DiagStatus.FAIL for result in results):
+        return results
+    raise runtime_error(error)
 
 
 def _version(placed: list[_Placed]) -> str | None:
@@ -128,7 +151,8 @@ def _gpus(value: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _numbers(value: object) -> tuple[int, ...]:
-    found = re.findall(r"[0-9]{1,6}", str(value)[: 8 * GPUS_MAX]) if isinstance(value, int | str) else []
+    is_number = isinstance(value, int | str) and not isinstance(value, bool)
+    found = _NUMBER.findall(str(value)[: 8 * GPUS_MAX]) if is_number else []
     return tuple(dict.fromkeys(map(int, found[:GPUS_MAX])))
 
 
@@ -149,7 +173,7 @@ def _error(value: dict[str, Any] | str) -> DiagError:
 
 def _integer(value: object) -> int | None:
     found = _numbers(value)
-    return found[0] if found and not isinstance(value, bool) else None
+    return found[0] if found else None
 
 
 def _text(value: object) -> str:

@@ -5,7 +5,8 @@ ToolOutputError             an output is not what its parser is for
 │   ├── CardLostError       the driver cannot reach a card that it knows
 │   └── NoCardError         nvidia-smi sees no card
 └── DcgmError               dcgmi reports an error in place of a result, or its output holds none
-    └── HostengineError     dcgmi cannot reach the host engine
+    ├── HostengineError     dcgmi cannot reach the host engine
+    └── EngineBusyError     the host engine runs another diagnosis, and only one at a time
 """
 
 
@@ -31,3 +32,7 @@ class DcgmError(ToolOutputError):
 
 class HostengineError(DcgmError):
     """dcgmi cannot reach the host engine."""
+
+
+class EngineBusyError(DcgmError):
+    """The host engine runs another diagnosis, and only one at a time."""

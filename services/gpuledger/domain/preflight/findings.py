@@ -105,13 +105,18 @@ def of_diagnosis(diagnosis: Diagnosis, uuids: Mapping[int, str] | None = None) -
     return Judgement(Verdict.PASSED, findings, _passed(diagnosis))
 
 
-def of_nccl_tests(run: NcclRun, threshold_gbps: float) -> Judgement:
-    """What a run of nccl-tests means, whose bus bandwidth has to be the threshold at least."""
+def of_nccl_tests(run: NcclRun, threshold_gbps: float, *, has_ended: bool = False) -> Judgement:
+    """What a run of nccl-tests means, whose bus bandwidth has to be the threshold at least.
+
+    `has_ended`: the program ended with 0, so that its tables are whole without their summary.
+    """
     if run.failure is not None:
         return _failed(nccl_finding(run.failure.code, run.failure.evidence))
     if run.wrong:
         return _failed(nccl_finding(NcclCode.WRONG_RESULT, f"{run.wrong} values came out wrong"))
-    if not run.complete:
+    if run.is_unmeasured:
+        return _failed(nccl_finding(NcclCode.UNKNOWN, "a bus bandwidth of the largest sizes is no number"))
+    if not run.complete and not (has_ended and run.tables):
         return Judgement(Verdict.NOT_JUDGED, (), "nccl-tests did not come to its end, and its output shows no error")
     return of_bandwidth(run.bandwidth_gbps, threshold_gbps)
 

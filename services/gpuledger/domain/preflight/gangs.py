@@ -58,7 +58,10 @@ class GangMethod(StrEnum):
 
 
 class GangDiscovery(NamedTuple):
-    """The methods, of which the first that finds a gang holds; `labels` needs the keys of its labels."""
+    """The methods, of which the first that finds a gang holds; `labels` needs the keys of its labels.
+
+    The size may be an annotation of that key as well.
+    """
 
     methods: tuple[GangMethod, ...] = (GangMethod.WORKLOAD_REF,)
     gang_id_label: str | None = None
@@ -161,8 +164,14 @@ def _labels(pod: Object, discovery: GangDiscovery) -> Gang | None:
     if group is None:
         return None
     size_label = discovery.gang_size_label
-    size = None if size_label is None else _size(_at(pod, "metadata", "labels", size_label))
+    size = None if size_label is None else _size_on(pod, size_label)
     return _gang(GangSource.LABEL, group, size=size)
+
+
+def _size_on(pod: Object, key: str) -> int | None:
+    """The size by a label of a pod, or by an annotation, which is where LeaderWorkerSet has it."""
+    found = (_size(_at(pod, "metadata", part, key)) for part in ("labels", "annotations"))
+    return next((one for one in found if one is not None), None)
 
 
 _METHODS: Final[Mapping[GangMethod, Callable[[Object, GangDiscovery], Gang | None]]] = {
@@ -206,10 +215,17 @@ def _size_of_pod_group(workload: Object, group: Sequence[str]) -> int | None:
 
 
 def _size_of_pod_sets(workload: Object) -> int | None:
-    """The pods of all pod sets that request devices: those without, such as launchers, have no checks."""
+    """The pods of all pod sets that request devices: those without, such as launchers, have no checks.
+
+    Kueue may admit fewer pods of a set than it has (partial admission): then no more are created.
+    """
     pod_sets = list(_listed(workload, "spec", "podSets"))
     with_devices = [one for one in pod_sets if _requests_devices(one)]
-    counts = [_size(_at(one, "count")) for one in with_devices or pod_sets]
+    admitted = {
+        str(_at(one, "name")): _size(_at(one, "count"))
+        for one in _listed(workload, "status", "admission", "podSetAssignments")
+    }
+    counts = [admitted.get(str(_at(one, "name"))) or _size(_at(one, "count")) for one in with_devices or pod_sets]
     counted = [one for one in counts if one is not None]
     return _size(sum(counted)) if counted else None
 

@@ -47,7 +47,7 @@ _NAMED: Final = re.compile(
     r"|Connection (?:closed|reset) by peer \[)"
     r"|(?P<TIMEOUT>caught collective operation timeout|Timed out (?:after|waiting|initializing)|socket has timed out"
     r"|Socket Timeout|wait timeout after)"
-    rf"|(?P<{_CUDA}>ncclUnhandledCudaError|unhandled cuda error|Test CUDA failure)"
+    rf"|(?P<{_CUDA}>ncclUnhandledCudaError|unhandled cuda error|Test CUDA failure|\bCUDA error: )"
 )
 """What names an error outright."""
 

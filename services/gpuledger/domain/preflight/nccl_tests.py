@@ -7,7 +7,7 @@ one that ends before it may lack the largest sizes, which are the ones that coun
 
 import re
 from collections.abc import Iterator, Sequence
-from math import isfinite
+from math import inf, isfinite, nan
 from typing import Final, NamedTuple
 
 from gpuledger.domain.preflight.nccl_errors import NcclFailure, classify, classify_failure
@@ -16,6 +16,8 @@ from gpuledger.domain.preflight.text import cleaned
 LARGEST: Final = 3
 """So many of the largest sizes count: bandwidth grows with size, and a single one may be disturbed."""
 
+NOT_MEASURED: Final = "N/A"
+_NO_NUMBERS: Final = frozenset({"nan", "inf"})
 _PREFIX_WORDS_MAX: Final = 6
 _LAYOUT: Final = ("time", "algbw", "busbw", "#wrong") * 2
 """The columns behind a row's names where no heading is found; in each version one group is out of place."""
@@ -33,7 +35,7 @@ _FAILED: Final = re.compile(r"\b(?:NCCL|CUDA|Cuda) failure \S{1,200}:[0-9]{1,6}\
 
 
 class SizeResult(NamedTuple):
-    """A row: the bus bandwidth is the lower one of out of place and in place, in GB/s (10^9 bytes)."""
+    """A row: the bus bandwidth is the lower one of out of place and in place, in GB/s (10^9 bytes); NaN as printed."""
 
     size_bytes: int
     busbw_gbps: float
@@ -66,7 +68,12 @@ class NcclRun(NamedTuple):
         """
         best = [_best(table) for table in self.tables]
         has_one_card = self.ranks == 1 or (self.ranks is None and not any(best))
-        return None if not best or has_one_card else min(best)
+        return None if not best or has_one_card or self.is_unmeasured else min(best)
+
+    @property
+    def is_unmeasured(self) -> bool:
+        """Whether one of the bandwidths that count is printed as no number."""
+        return not all(isfinite(row.busbw_gbps) for table in self.tables for row in _largest(table))
 
 
 def parse(text: str) -> NcclRun:
@@ -106,11 +113,22 @@ def _row(words: Sequence[str], layout: Sequence[str]) -> SizeResult | None:
     if begin is None or len(words) < begin + 3 + len(layout):
         return None
     columns = list(zip(layout, words[-len(layout) :], strict=True))
-    busbw = [_number(word) for name, word in columns if name == "busbw"]
-    wrong = [_number(word) or 0 for name, word in columns if name == "#wrong"]
+    printed = [word for name, word in columns if name == "busbw" and word != NOT_MEASURED]
+    busbw = [nan if word.lstrip("+-") in _NO_NUMBERS else _number(word) for word in printed]
     if None in busbw or not busbw:
         return None
-    return SizeResult(_size(words[begin]), min(one for one in busbw if one is not None), int(sum(wrong)))
+    wrong = sum(_wrong(word) for name, word in columns if name == "#wrong")
+    return SizeResult(_size(words[begin]), min((one for one in busbw if one is not None), key=_order), wrong)
+
+
+def _order(busbw_gbps: float) -> float:
+    """What is no number is the lowest."""
+    return busbw_gbps if isfinite(busbw_gbps) else -inf
+
+
+def _wrong(word: str) -> int:
+    """How many values came out wrong; a number that is none is at least one."""
+    return 1 if word.lstrip("+-") in _NO_NUMBERS else int(_number(word) or 0)
 
 
 def _begin(words: Sequence[str]) -> int | None:
@@ -127,8 +145,11 @@ def _size(word: str) -> int:
 
 
 def _best(table: Sequence[SizeResult]) -> float:
-    largest = sorted(table, key=lambda row: row.size_bytes)[-LARGEST:]
-    return max(row.busbw_gbps for row in largest)
+    return max(row.busbw_gbps for row in _largest(table))
+
+
+def _largest(table: Sequence[SizeResult]) -> Sequence[SizeResult]:
+    return sorted(table, key=lambda row: row.size_bytes)[-LARGEST:]
 
 
 def _ranks(lines: Sequence[str]) -> int | None:

@@ -118,9 +118,9 @@ class PreflightAttempt(NamedTuple):
 class PreflightGang(NamedTuple):
     """A gang from its first event up to its dissolution; the same id may come again.
 
-    `expected` and `found` are numbers of pods, `waited_us` how long after its first pod it was complete or given up, in
-    microseconds. `reason` and `message` say why it could not be configured, while that is the latest. `life` counts the
-    gangs of this id up to this one, `events` their rows of `preflight_gang_event`.
+    `expected` and `found` are numbers of pods, `waited_us` how long after its first pod had an address it was complete
+    or given up, in microseconds. `reason` and `message` say why it could not be configured, while that is the latest.
+    `life` counts the gangs of this id up to this one, `events` their rows of `preflight_gang_event`.
     """
 
     gang: str

@@ -4,6 +4,9 @@ The token of a pod is in every container of it, so the token alone does not prov
 report while the ledger says that it runs in this very pod on this very node. The workload starts after all checks have
 passed, and a check passes after its report has been taken: so once a report was taken that lets the check pass, only
 that very report is taken from it, and the workload has nothing to report even before watchers have seen that it runs.
+
+A check that failed is tried again, and watchers record nothing of that until it ends once more. So a failed end says
+that the next attempt may be running.
 """
 
 from collections import OrderedDict
@@ -70,7 +73,7 @@ class CheckedPods:
             raise ReportDeniedError(
                 f"The preflight checks of {pod.name} are over, and nothing else of it may report health."
             )
-        found = {check_container(one.name): _attempt(pod.uid, one) for one in data.checks if _is_running(one, now)}
+        found = {check_container(one.name): _attempt(pod.uid, one) for one in data.checks if _may_run(one, now)}
         if not found:
             raise _unconfirmed(pod)
         return found
@@ -103,16 +106,23 @@ class CheckedPods:
 
 
 def _attempt(uid: str, check: PreflightCheck) -> CheckAttempt:
-    return CheckAttempt(uid, check.name, check.attempt)
+    """The run of a check that may report: behind a failed end the next one."""
+    return CheckAttempt(uid, check.name, check.attempt + _has_failed(check))
 
 
 def _has_passed(check: PreflightCheck) -> bool:
     return check.state == "ended" and check.exit_code == ExitCode.PASSED
 
 
-def _is_running(check: PreflightCheck, now: datetime) -> bool:
-    is_recent = check.started_at is not None and now - check.started_at <= RUNNING_MAX
-    return check.state == "running" and is_recent
+def _has_failed(check: PreflightCheck) -> bool:
+    return check.state == "ended" and check.exit_code != ExitCode.PASSED
+
+
+def _may_run(check: PreflightCheck, now: datetime) -> bool:
+    """Whether a check runs, or is tried again because it failed."""
+    since = (check.ended_at or check.started_at) if _has_failed(check) else check.started_at
+    is_recent = since is not None and now - since <= RUNNING_MAX
+    return is_recent and (check.state == "running" or _has_failed(check))
 
 
 def _unconfirmed(pod: CheckedPod) -> CheckUnconfirmedError:

@@ -35,7 +35,10 @@ def references(pod: Object) -> Iterator[ClaimReference]:
 
 
 def device_classes(document: Object) -> frozenset[str]:
-    """The DeviceClasses that a ResourceClaim or a ResourceClaimTemplate requests; any of `firstAvailable` counts."""
+    """The DeviceClasses that a ResourceClaim or a ResourceClaimTemplate requests; any of `firstAvailable` counts.
+
+    Those of requests with `adminAccess` do not: such devices may be in use by others, whom a check would disturb.
+    """
     inner = mapping(document, "spec", "spec")
     requests = items(inner or mapping(document, "spec"), "devices", "requests")
     return frozenset(name for request in requests for name in _classes(mapping(request)))
@@ -45,5 +48,5 @@ def _classes(request: Object) -> Iterator[str]:
     alternatives = [mapping(request, "exactly"), *map(mapping, items(request, "firstAvailable")), request]
     for one in alternatives:
         name = one.get("deviceClassName")
-        if isinstance(name, str) and name:
+        if isinstance(name, str) and name and one.get("adminAccess") is not True:
             yield name

@@ -14,8 +14,8 @@ from pydantic_core import ErrorDetails
 
 from gpuledger.api.preflight import GANG_CHECKS, NCCL_CHECKS, CheckName, NotRun
 from gpuledger.domain.preflight.gangs import GangDiscovery, GangMethod
+from gpuledger.domain.preflight.setting_values import TIMEOUT_MAX_S, is_address, is_file_name, timeout_s
 from gpuledger.domain.quantities import parse_quantity
-from gpuledger.edge.kube.schema.cel_values import parsed_duration
 from gpuledger.edge.preflight.errors import ConfigurationError
 from gpuledger.events.preflight import CHECKS_MAX
 
@@ -31,15 +31,29 @@ SYSTEM_NAMESPACES: Final = ("kube-node-lease", "kube-public", "kube-system")
 
 OWN_CHECKS: Final = frozenset(CheckName)
 
+CLASS_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Before a DeviceClass's name: the extended resource by which a pod may request its devices without a claim."""
+
 CHECK_NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$"
 """A container's name has 63 characters at most, of which the prefix takes ten."""
 
 
 def _checked_duration(text: str) -> str:
-    found = parsed_duration(text)
-    if found is None or found.total_seconds() <= 0:
-        raise ValueError(f"{text!r} is no duration above zero such as 300s or 10m")
+    if timeout_s(text) is None:
+        raise ValueError(f"{text!r} is no duration such as 300s or 10m, above zero and up to {TIMEOUT_MAX_S / 3600:g}h")
     return text
+
+
+def _checked_address(text: str) -> str:
+    if text and not is_address(text):
+        raise ValueError(f"{text!r} is no HOST:PORT")
+    return text
+
+
+def _checked_files(files: Mapping[str, str]) -> Mapping[str, str]:
+    if wrong := sorted(name for name in files.values() if not is_file_name(name)):
+        raise ValueError(f"{', '.join(wrong)}: it is the name of a file in `directory`, without folders")
+    return files
 
 
 def _checked_quantity(value: str | int | float) -> str:
@@ -49,6 +63,9 @@ def _checked_quantity(value: str | int | float) -> str:
 
 
 Duration = Annotated[str, AfterValidator(_checked_duration)]
+Address = Annotated[str, AfterValidator(_checked_address)]
+"""HOST:PORT; empty: there is none."""
+
 Amount = Annotated[str | int | float, AfterValidator(_checked_quantity)]
 Bandwidth = Annotated[float, Field(ge=0, le=1e6)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -56,6 +73,7 @@ Word = Annotated[str, Field(min_length=1)]
 """Of a command, which may be a whole program: only the file as a whole is bounded."""
 
 ResourcePattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9./_*?-]{1,316}$")]
+ClassName = Annotated[str, Field(pattern=r"^[A-Za-z0-9./_-]{1,253}$")]
 Names = Annotated[tuple[Text, ...], Field(max_length=NAMES_MAX)]
 Patterns = Annotated[tuple[Text, ...], Field(max_length=PATTERNS_MAX)]
 ComputeName = Annotated[str, Field(pattern=r"^(cpu|memory)$")]
@@ -124,7 +142,7 @@ class Check(_Part):
 class Dcgm(_Part):
     """DCGM's host engine, as HOST:PORT, and the level of its diagnostic."""
 
-    hostengine_addr: str = ""
+    hostengine_addr: Address = ""
     diag_level: Literal[1, 2] = 1
 
 
@@ -170,14 +188,19 @@ class Detection(_Part):
     """Devices by extended resources, whose names may be patterns such as `nvidia.com/mig-*`, and by DeviceClasses."""
 
     resource_names: Annotated[tuple[ResourcePattern, ...], Field(max_length=NAMES_MAX)] = ()
-    device_classes: Names = ()
+    device_classes: Annotated[tuple[ClassName, ...], Field(max_length=NAMES_MAX)] = ()
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """All extended resources: since Kubernetes 1.34 a pod may request each DeviceClass as one."""
+        return (*self.resource_names, *(f"{CLASS_RESOURCE_PREFIX}{one}" for one in self.device_classes))
 
 
 class Topology(_Part):
     """NCCL's topology files in a check's image, by instance type. `instance_type_label` is a label of nodes."""
 
     instance_type_label: Text = "node.kubernetes.io/instance-type"
-    instance_type_mapping: Mapping[Text, Text] = {}
+    instance_type_mapping: Annotated[Mapping[Text, Text], AfterValidator(_checked_files)] = {}
     enable_fallback: bool = True
     directory: str = ""
 
@@ -192,7 +215,7 @@ class Connector(_Part):
 
     mode: Literal["auto", "socket", "tcp"] = "auto"
     socket_directory: Annotated[str, Field(pattern=r"^/.+")] = "/var/run/gpuledger"
-    target: Annotated[str, Field(pattern=r"^(\S+:[0-9]{1,5})?$")] = ""
+    target: Address = ""
     audience: Text = "gpuledger-health"
     authority_file: str = ""
 
@@ -210,8 +233,9 @@ class Webhook(_Part):
 
 
 class PreflightConfiguration(_Part):
-    """Which checks which pods get, and with which settings."""
+    """Which checks which pods get, and with which settings. One that is not `enabled` gives none to any."""
 
+    enabled: bool = True
     checks: Annotated[tuple[Check, ...], Field(max_length=CHECKS_MAX)] = ()
     dcgm: Dcgm = Dcgm()
     nccl: Nccl = Nccl()
@@ -246,9 +270,9 @@ class PreflightConfiguration(_Part):
     @property
     def gang_timeout_s(self) -> float:
         """How long a gang may take to form."""
-        found = parsed_duration(self.gang_timeout)
+        found = timeout_s(self.gang_timeout)
         assert found is not None, "it was validated"
-        return found.total_seconds()
+        return found
 
     @property
     def has_device_classes(self) -> bool:
@@ -261,7 +285,7 @@ class PreflightConfiguration(_Part):
 
     def covers(self, namespace: str, home: str) -> bool:
         """Whether pods of a namespace get checks."""
-        return namespace in self.namespaces and namespace not in self.excluded(home)
+        return self.enabled and namespace in self.namespaces and namespace not in self.excluded(home)
 
 
 def read_configuration(text: bytes, file: str) -> PreflightConfiguration:

@@ -1,6 +1,7 @@
 """Follows the file with the configuration. What cannot be used changes nothing: the last one that could stays in force.
 
-A ConfigMap's files are replaced by a symbolic link that is renamed, so the content is compared, and not the file.
+A ConfigMap's files are replaced by a symbolic link that is renamed, so the content is compared, and not the file. An
+empty file is one that somebody is writing: without this it would take the checks away from all pods for a moment.
 """
 
 import asyncio
@@ -75,6 +76,8 @@ class ConfigurationFile:
 
 
 def _understood(text: bytes, file: str) -> PreflightConfiguration | ConfigurationError:
+    if not text.strip():
+        return ConfigurationError(f"{file} is empty. Write a configuration into it; `enabled: false` turns checks off.")
     try:
         return read_configuration(text, file)
     except ConfigurationError as error:

@@ -129,7 +129,7 @@ def _topology(configuration: PreflightConfiguration) -> Iterator[tuple[str, str]
 def _resources(check: Check, around: Surroundings, networks: Devices) -> dict[str, Any]:
     """Devices in requests and limits alike, and a little processor time and memory."""
     amounts = {**around.gpus.amounts, **networks.amounts}
-    requests, limits = compute_resources(check.resources, around.containers)
+    requests, limits = compute_resources(check.resources, around.containers, mapping(around.pod, "spec", "resources"))
     claims = [{"name": name} for name in dict.fromkeys((*around.gpus.claims, *networks.claims))]
     given = {"limits": {**limits, **amounts}, "requests": {**requests, **amounts}, "claims": claims}
     return {name: value for name, value in given.items() if value}

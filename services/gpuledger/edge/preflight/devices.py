@@ -43,7 +43,7 @@ def containers_of(pod: Object, own: frozenset[str]) -> PodContainers:
 
 def devices_of(containers: Iterable[Object], classes: Classes, detection: Detection) -> Devices:
     """The devices of a kind that the containers and claims of a pod request."""
-    most = dict(_largest(containers, detection.resource_names))
+    most = dict(_largest(containers, detection.resources))
     sought = frozenset(detection.device_classes)
     claims = tuple(claim for claim, found in classes.items() if found is not None and found & sought)
     return Devices(most, claims)

@@ -21,6 +21,7 @@ from gpuledger.api.preflight import (
 )
 from gpuledger.domain.preflight.gangs import Gang, gang_of
 from gpuledger.edge.kube.objects import items, mapping
+from gpuledger.edge.preflight.amended import amended
 from gpuledger.edge.preflight.claims import Classes
 from gpuledger.edge.preflight.configuration import Check, PreflightConfiguration
 from gpuledger.edge.preflight.connection import READABLE, Connection, connection_of
@@ -155,6 +156,7 @@ class _Changed:
 
     def __init__(self, pod: Object, names: frozenset[str]) -> None:
         self._pod: dict[str, Any] = dict(_cleaned(pod, names))
+        self._there = {one.get("name"): one for one in map(mapping, items(pod, "spec", "initContainers"))}
 
     def with_checks(
         self, chosen: CheckSelection, around: Surroundings, gang: Gang | None, configuration: PreflightConfiguration
@@ -166,7 +168,8 @@ class _Changed:
         around = around._replace(connection=connection, gang_volume=volume)
         spec = self._pod["spec"]
         others = spec.get("initContainers") or []
-        spec["initContainers"] = [*(container_of(one, around, configuration) for one in chosen.checks), *others]
+        checks = (container_of(one, around, configuration) for one in chosen.checks)
+        spec["initContainers"] = [*(amended(one, self._there.get(one["name"], {})) for one in checks), *others]
         self._mark(chosen.checks, dict(connection.annotations) | _gang_annotations(coordinated))
         return self._pod
 

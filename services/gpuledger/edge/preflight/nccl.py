@@ -1,19 +1,34 @@
 """What checks with NCCL take over from a pod: variables, the topology file's mount, shared memory. Pure.
 
-The mount comes along as it is, but read-only. A variable with the topology file comes along only with that mount: in
-the image of the check there is no such file.
+The mount comes along as it is, but read-only. No other variable that names a file or a folder comes along: what it
+means is not in the check's image, or is the workload's own code, which must not run where the check reports from. What
+a variable refers to as `$(NAME)` is put into its place.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
+from gpuledger.api.preflight import Variable
 from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.preflight.devices import matches
 from gpuledger.edge.webhooks.serving.review import Object
 
 TOPOLOGY: Final = "NCCL_TOPO_FILE"
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the folder itself, which NCCL uses between processes
+NEVER_TAKEN: Final = frozenset({TOPOLOGY, "NCCL_COMM_ID", *Variable})
+"""The topology file, which comes with its mount; the address at which the workload's own processes meet; and the
+settings of checks, which are not the workload's to choose."""
+
+FILE_NAMES: Final = ("*FILE*", "*PATH*", "*DIR*", "*PLUGIN*", "*_PREFIX*")
+"""Variables that may name files, in capitals, for values that stand elsewhere."""
+
+_REFERENCE: Final = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
+"""How a variable refers to one before it; `$$` stands for a dollar sign."""
+
+_NETWORK: Final = re.compile(r"[0-9a-fA-F.:]+/[0-9]{1,3}")
+
 TAKEN_MAX: Final = 256
 """How many variables are taken over at most."""
 
@@ -29,10 +44,10 @@ def nccl_settings(containers: Sequence[Object], patterns: Sequence[str], volumes
     """What a check takes over; of a variable that containers set differently, the first container's value."""
     topology = next(_topologies(containers), None)
     found: dict[str, dict[str, Any]] = {}
-    for variable in _variables(containers):
-        name = str(variable.get("name"))
-        if name != TOPOLOGY and matches(name, patterns) and len(found) < TAKEN_MAX:
-            found.setdefault(name, _copied(variable))
+    for container in containers:
+        for name, variable in _taken(container, patterns).items():
+            if len(found) < TAKEN_MAX:
+                found.setdefault(name, variable)
     if topology is not None:
         found[TOPOLOGY] = {"name": TOPOLOGY, "value": topology[0]}
     memory = next(_shared_memory(containers, volumes), None)
@@ -40,9 +55,36 @@ def nccl_settings(containers: Sequence[Object], patterns: Sequence[str], volumes
     return NcclSettings(tuple(found.values()), tuple(mounts))
 
 
-def _variables(containers: Iterable[Object]) -> Iterator[Object]:
-    for container in containers:
-        yield from (mapping(one) for one in items(container, "env"))
+def _taken(container: Object, patterns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The variables of a container that fit a pattern. Of one name the last holds."""
+    found: dict[str, dict[str, Any]] = {}
+    values: dict[str, str | None] = {}
+    for variable in map(mapping, items(container, "env")):
+        name = str(variable.get("name"))
+        values[name] = value = _value(variable, values)
+        found.pop(name, None)
+        if matches(name, patterns) and name not in NEVER_TAKEN and not _names_file(name, value, variable):
+            found[name] = (
+                _copied(variable) if value in (None, variable.get("value", "")) else {"name": name, "value": value}
+            )
+    return found
+
+
+def _value(variable: Object, before: Mapping[str, str | None]) -> str | None:
+    """A variable's value with those that it refers to in their place; None where one of them stands elsewhere."""
+    if "valueFrom" in variable:
+        return None
+    text = str(variable.get("value", ""))
+    if any(name in before and before[name] is None for name in _REFERENCE.findall(text)):
+        return None
+    return _REFERENCE.sub(lambda found: found[0] if found[1] not in before else before[found[1]] or "", text)
+
+
+def _names_file(name: str, value: str | None, variable: Object) -> bool:
+    """Whether a variable may name a file; one that refers to a value that stands elsewhere cannot be taken either."""
+    if value is None:
+        return "valueFrom" not in variable or matches(name.upper(), FILE_NAMES)
+    return any("/" in part and not _NETWORK.fullmatch(part) for part in value.split(","))
 
 
 def _copied(variable: Object) -> dict[str, Any]:

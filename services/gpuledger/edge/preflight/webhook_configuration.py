@@ -34,7 +34,7 @@ def webhook_configuration(
 ) -> Configuration:
     """The configuration as it is applied; without a webhook where no namespace gets checks."""
     excluded = preflight.excluded(target.namespace)
-    covered = [name for name in dict.fromkeys(preflight.namespaces) if name not in excluded]
+    covered = [name for name in dict.fromkeys(preflight.namespaces) if preflight.covers(name, target.namespace)]
     hooks = list(_hooks(preflight, covered, excluded, target, settings)) if covered and preflight.checks else []
     return MUTATING, configuration(NAME, hooks)
 
@@ -67,14 +67,15 @@ def _hooks(
 
 
 def _may_use_gpus(preflight: PreflightConfiguration) -> str:
-    """In CEL: whether a pod requests GPUs or any claim, or has a mark of ours."""
-    names = preflight.gpu_detection.resource_names
+    """In CEL: whether a pod requests GPUs or a claim that may be about some, or has a mark of ours."""
+    names = preflight.gpu_detection.resources
     named = [f"has(object.spec.{kind}) && {_has_reserved(f'object.spec.{kind}')}" for kind in _LISTS]
     marks = [_has("labels", LABEL_PREFLIGHT), *(_has("annotations", name) for name in OWN_ANNOTATIONS)]
     containers = (
         [f"has(object.spec.{kind}) && {_requests(f'object.spec.{kind}', names)}" for kind in _LISTS] if names else []
     )
-    return " || ".join(f"({one})" for one in [*containers, "has(object.spec.resourceClaims)", *marks, *named])
+    claims = ["has(object.spec.resourceClaims)"] if preflight.gpu_detection.device_classes else []
+    return " || ".join(f"({one})" for one in [*containers, *claims, *marks, *named])
 
 
 _LISTS: Final = ("containers", "initContainers")

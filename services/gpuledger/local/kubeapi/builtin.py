@@ -19,6 +19,7 @@ from gpuledger.local.kubeapi.strategies import (
     core_data,
     core_workloads,
     dra,
+    ephemeral_containers,
     rbac,
     webhook_configurations,
 )
@@ -146,11 +147,12 @@ _CORE = (
         categories=_ALL,
         sub=(
             Subresource("binding", CREATE, "Binding"),
+            Subresource(ephemeral_containers.SUBRESOURCE, ("get", "patch", "update"), "Pod"),
             Subresource("eviction", CREATE, "Eviction", "policy", "v1"),
             Subresource("log", ("get",), "Pod"),
             "status",
         ),
-        lacks=("attach", "ephemeralcontainers", "exec", "log", "portforward", "proxy", "resize"),
+        lacks=("attach", "exec", "log", "portforward", "proxy", "resize"),
         strategy=PodStrategy(),
     ),
     _core.namespaced(

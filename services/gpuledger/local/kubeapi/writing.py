@@ -274,7 +274,7 @@ class Writer:
         return self._store_update(target, obj, old, options)
 
     def _privilege_causes(self, target: Target, obj: Object) -> Iterable[Cause]:
-        is_checked = not self._allow_privileged and not target.subresource
+        is_checked = not self._allow_privileged and target.subresource != "status"
         return privilege_causes(target.resource.key, obj) if is_checked else ()
 
     def _store_update(self, target: Target, obj: Object, old: Object, options: WriteOptions) -> Object:

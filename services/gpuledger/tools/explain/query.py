@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.pools.pods import units_by_resource
 from gpuledger.domain.pools.rows import PoolPod
+from gpuledger.domain.preflight.pod_checks import PodChecks
 from gpuledger.edge.kube.client import Object
 from gpuledger.edge.watchers.fields import FieldReader
 from gpuledger.edge.watchers.resources.pods import ENDED, requests_of
@@ -99,6 +100,15 @@ def recorded_pod(name: str, state: Availability, row: PoolPod | None, problem: s
         return QueriedPod(tuple(owned), notes=(note,))
     bound = PodState(row.node, row.bound_at)
     return QueriedPod(tuple(owned), notes=(note,), units=units_by_resource(row), state=bound)
+
+
+def recorded_with_checks(checks: PodChecks | None, problem: str) -> QueriedPod | None:
+    """A pod of which the ledger has its preflight checks alone; None where it has none of them either."""
+    if checks is None:
+        return None
+    notes = (f"Kubernetes was not asked: {problem}",) if problem else ()
+    node = checks.latest[0].node
+    return QueriedPod(notes=notes, state=PodState(node))
 
 
 def _state_of(spec: Mapping[str, Any], status: Mapping[str, Any], scheduled: Mapping[str, Any]) -> PodState:

@@ -1,12 +1,13 @@
 """Explains why a claim or pod waits: reads the state, finds the subject, and puts the parts of the answer together."""
 
 from collections.abc import Awaitable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from gpuledger.api.kinds import PODS
 from gpuledger.domain.dra.fold import PENDING
 from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.domain.preflight.pod_checks import PodChecks
 from gpuledger.tools.cluster import if_reachable, object_or_none
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.explain.claims import ClaimsExplanation, explain_claims
@@ -20,9 +21,11 @@ from gpuledger.tools.explain.consumers import (
     unclaimed_resources,
 )
 from gpuledger.tools.explain.dra_document import Document
+from gpuledger.tools.explain.pod_preflight import ChecksExplanation, explain_checks
 from gpuledger.tools.explain.pod_units import UnitsExplanation, explain_units
 from gpuledger.tools.explain.pools_document import pod_document, pool_documents, pools_sentences, quota_notes
-from gpuledger.tools.explain.query import QueriedPod, WhyQuery, pod_of, recorded_pod
+from gpuledger.tools.explain.query import QueriedPod, WhyQuery, pod_of, recorded_pod, recorded_with_checks
+from gpuledger.tools.present.preflight import has_checks
 from gpuledger.tools.queries.moments import PointInTime
 from gpuledger.tools.queries.source import StateSource
 
@@ -59,7 +62,7 @@ async def why_claim(source: StateSource, query: WhyQuery) -> Document:
 
 
 async def why_pod(source: StateSource, query: WhyQuery) -> Document:
-    """The explanation of a pod: of all its claims, and of the units of pools that it requests.
+    """The explanation of a pod: of all its claims, of the units of pools that it requests, and of its preflight checks.
 
     Raises:
         ToolError: there is no such pod, or the user may read nothing of what it requests.
@@ -75,9 +78,13 @@ async def why_pod(source: StateSource, query: WhyQuery) -> Document:
     claims = None
     if pod.claims or pod.missing:
         claims = await _or_refusal(explain_claims(query, await states.availability(), pod), refusals)
-    if refusals and units is None and claims is None:
+    checks = None
+    if pod.object is None or has_checks(pod.object):
+        checks = await _or_refusal(explain_checks(await states.checks(), query, pod), refusals)
+    if refusals and units is None and claims is None and checks is None:
         raise refusals[0]
-    document = _of_parts(query, pod, units, claims, [str(one) for one in refusals])
+    parts = _Parts(units, claims, checks)
+    document = _of_parts(query, pod, parts, [str(one) for one in refusals])
     return document | {"notes": [*document["notes"], *source.notes]}
 
 
@@ -107,21 +114,28 @@ class _States:
 
     def __init__(self, source: StateSource, query: WhyQuery) -> None:
         self.source = source
-        self._at = query.at
+        self._query = query
         self._availability: Availability | None = None
         self._pools: PoolFacts | None = None
+        self._checks: list[PodChecks | None] = []
 
     async def availability(self) -> Availability:
         """Slices, claims and who holds what."""
         if self._availability is None:
-            self._availability = await self.source.availability(PointInTime(self._at))
+            self._availability = await self.source.availability(PointInTime(self._query.at))
         return self._availability
 
     async def pools(self) -> PoolFacts:
         """Pools, and the pods that request units of them."""
         if self._pools is None:
-            self._pools = await self.source.pools(self._at)
+            self._pools = await self.source.pools(self._query.at)
         return self._pools
+
+    async def checks(self) -> PodChecks | None:
+        """The preflight checks of the latest pod of the name."""
+        if not self._checks:
+            self._checks.append(await self.source.preflight(self._query.name, self._query.at))
+        return self._checks[0]
 
 
 async def _pod(states: _States, query: WhyQuery) -> QueriedPod | None:
@@ -137,7 +151,8 @@ async def _pod(states: _States, query: WhyQuery) -> QueriedPod | None:
         row = (await states.pools()).pod.get(query.name)
     else:
         row = (await states.source.pods(query.name, query.at)).get(query.name)
-    return recorded_pod(query.name, await states.availability(), row, problem)
+    found = recorded_pod(query.name, await states.availability(), row, problem)
+    return recorded_with_checks(await states.checks(), problem) if found is None else found
 
 
 async def _with_classes(query: WhyQuery, pod: QueriedPod) -> QueriedPod:
@@ -158,14 +173,17 @@ async def _or_refusal(part: Awaitable[T], refusals: list[ToolError]) -> T | None
         return None
 
 
-def _of_parts(
-    query: WhyQuery,
-    pod: QueriedPod,
-    units: UnitsExplanation | None,
-    claims: ClaimsExplanation | None,
-    refusals: list[str],
-) -> Document:
-    """The answer: pools first, then claims."""
+class _Parts(NamedTuple):
+    """The parts of an answer about a pod; None for what it does not request or have, or the user may not read."""
+
+    units: UnitsExplanation | None
+    claims: ClaimsExplanation | None
+    checks: ChecksExplanation | None
+
+
+def _of_parts(query: WhyQuery, pod: QueriedPod, parts: _Parts, refusals: list[str]) -> Document:
+    """The answer: pools first, then claims, then checks, as they come one after the other."""
+    units, claims, checks = parts
     documents = [] if units is None else pool_documents(units)
     sentences = [f"its scheduling gates keep it waiting: {', '.join(pod.gates)}"] if pod.gates else []
     sentences += [] if units is None else pools_sentences(units)
@@ -174,11 +192,14 @@ def _of_parts(
         f"DeviceClass {device_class} provides {resource}, and the scheduler makes a claim for it when it places the pod"
         for resource, device_class in pod.provided.items()
     ]
+    sentences += [] if checks is None or not checks.answer else [checks.answer]
     head = _document(query, "pod", query.node or pod.state.node, "; ".join(sentences) or NOTHING_REQUESTED)
     units_notes = [] if units is None else [*units.notes, *quota_notes(documents)]
     notes = [*pod.notes, *refusals, *units_notes, *(() if claims is None else claims.notes)]
+    notes += [] if checks is None else checks.notes
     pod_part = {"pod": pod_document(pod), "podsNamed": None if units is None else units.may.basis, "pools": documents}
-    return head | pod_part | _claims_part(claims) | {"notes": notes}
+    checks_part = {"preflight": None if checks is None else checks.document}
+    return head | pod_part | _claims_part(claims) | checks_part | {"notes": notes}
 
 
 def _document(query: WhyQuery, kind: str, node: str | None, answer: str) -> Document:

@@ -8,16 +8,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 
-from gpuledger.api.kinds import GPU_DEVICES, NODES, PODS, RESOURCE_CLAIMS, Resource
+from gpuledger.api.kinds import CONFIG_MAPS, GPU_DEVICES, NODES, PODS, RESOURCE_CLAIMS, Resource
+from gpuledger.api.preflight import gang_config_map
 from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.pools.rows import PoolPod
+from gpuledger.domain.preflight.pod_checks import PodChecks
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ForbiddenError, NotFoundError
 from gpuledger.edge.watchers.api_discovery import first_served
-from gpuledger.tools.cluster import KubeAccess, open_kube
+from gpuledger.tools.cluster import KubeAccess, object_or_none, open_kube
 from gpuledger.tools.present.objects import DatedPart, facts_of, problem_notes
 from gpuledger.tools.present.pools import POOL_KINDS, PoolObjects, PresentPools, pools_of
+from gpuledger.tools.present.preflight import CHECKED, checks_in, gang_of, has_checks
 from gpuledger.tools.present.refusal import refuse_past
 from gpuledger.tools.present.slices import KINDS, PresentKind, availability_of
 from gpuledger.tools.queries.moments import NOW, PointInTime
@@ -87,6 +90,41 @@ class KubernetesSource:
         """
         refuse_past(at)
         return {}
+
+    async def preflight(self, name: str, at: datetime | None = None) -> PodChecks | None:
+        """The checks of a pod, and its gang by the pods of its namespace and its ConfigMap.
+
+        Raises:
+            RequestError: a time in the past is meant.
+            KubeError: the pod cannot be read.
+        """
+        refuse_past(at)
+        namespace, _, pod = name.partition("/")
+        async with open_kube(self._access, KubeClient) as client:
+            obj = await object_or_none(client, PODS, pod, namespace)
+            if obj is None or not has_checks(obj):
+                return None
+            gang = gang_of(obj)
+            if gang is None:
+                return checks_in(obj, (), None)
+            others = await self._checked_pods(client, namespace)
+            return checks_in(obj, others, await self._config_map(client, namespace, gang))
+
+    async def _checked_pods(self, client: KubeClient, namespace: str) -> list[Object]:
+        """The pods of a namespace that have checks; none where they may not be read."""
+        try:
+            return (await client.list(PODS, Selection(namespace, labels=CHECKED))).items
+        except ForbiddenError as error:
+            self._notes[f"It was not checked how far the other pods of the gang are: {error}"] = None
+            return []
+
+    async def _config_map(self, client: KubeClient, namespace: str, gang: str) -> Object | None:
+        """The ConfigMap of a gang, where there is one that may be read."""
+        try:
+            return await object_or_none(client, CONFIG_MAPS, gang_config_map(gang), namespace)
+        except ForbiddenError as error:
+            self._notes[f"What is there of the pod's gang could not be read: {error}"] = None
+            return None
 
     async def staleness(self) -> None:
         """Nobody can say without the past."""

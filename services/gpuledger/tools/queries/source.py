@@ -10,10 +10,12 @@ from typing import Protocol
 from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.domain.pools.state import PoolFacts
+from gpuledger.domain.preflight.pod_checks import PodChecks
 from gpuledger.tools.queries.availability import availability_as_of, current_availability
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
 from gpuledger.tools.queries.pools import current_pools, pools_as_of, requesting_pods
+from gpuledger.tools.queries.preflight import pod_checks
 from gpuledger.tools.queries.slice_statuses import Staleness, staleness
 
 
@@ -40,6 +42,10 @@ class StateSource(Protocol):
 
     async def pods(self, name: str, at: datetime) -> Mapping[str, PoolPod]:
         """The pod of a name at a time in the past, if it requested units."""
+        ...
+
+    async def preflight(self, name: str, at: datetime | None = None) -> PodChecks | None:
+        """The preflight checks of the latest pod of a name, by then; None where it has none."""
         ...
 
     async def staleness(self) -> Staleness | None:
@@ -71,6 +77,10 @@ class LedgerSource:
     async def pods(self, name: str, at: datetime) -> Mapping[str, PoolPod]:
         """The pod from the log of pods alone."""
         return await requesting_pods(self.backend, at, name)
+
+    async def preflight(self, name: str, at: datetime | None = None) -> PodChecks | None:
+        """The checks from their rows, which have the past as well."""
+        return await pod_checks(self.backend, name, at)
 
     async def staleness(self) -> Staleness | None:
         """Since when by the recorded settings."""

@@ -55,6 +55,7 @@ def found(given_pod: Any, discovery: GangDiscovery = ALL) -> tuple[str, int | No
         (pod(annotations={"kueue.x-k8s.io/workload": "job-train-1"}), "kueue-workload/job-train-1", None),
         (pod(labels={"example.org/gang": "Run_7", "example.org/gang-size": "16"}), "label/Run_7", 16),
         (pod(labels={"example.org/gang": "Run_7", "example.org/gang-size": "many"}), "label/Run_7", None),
+        (pod(labels={"example.org/gang": "lws-1"}, annotations={"example.org/gang-size": "3"}), "label/lws-1", 3),
     ],
 )
 def test_each_scheduler_has_its_own_sign(given_pod: Any, source: str, size: int | None) -> None:
@@ -159,6 +160,11 @@ def test_an_id_stays_what_it_is() -> None:
     assert gang == Gang("myworkload-group1-eef1160b000f", "workload/myworkload/group1")
 
 
+def admitted(**counts: int | None) -> dict[str, Any]:
+    """What Kueue admits of each pod set."""
+    return {"status": {"admission": {"podSetAssignments": [{"name": one, "count": counts[one]} for one in counts]}}}
+
+
 POD_SETS = {
     "spec": {
         "podSets": [
@@ -200,6 +206,8 @@ POD_SETS = {
         ("kueue-workload/a", POD_SETS, 6),
         ("kueue-workload/a", {"spec": {"podSets": [{"count": 2}, {"count": 3}]}}, 5),
         ("kueue-workload/a", {"spec": {"podSets": []}}, None),
+        ("kueue-workload/a", POD_SETS | admitted(launcher=1, workers=3, claims=None), 5),
+        ("kueue-workload/a", POD_SETS | {"status": {"admission": {"podSetAssignments": [None, {"count": 9}]}}}, 6),
         ("kueue-group/a", {"spec": {"minMember": 6}}, None),
         ("nonsense", {"spec": {"minMember": 6}}, None),
     ],

@@ -6,7 +6,14 @@ import pytest
 
 from gpuledger.domain.preflight import dcgm_diag, dcgm_discovery, nccl_errors, nccl_tests, nvidia_smi, torchrun
 from gpuledger.domain.preflight.diagnosis import Diagnosis, DiagStatus
-from gpuledger.domain.preflight.errors import CardLostError, DcgmError, HostengineError, NoCardError, NvidiaSmiError
+from gpuledger.domain.preflight.errors import (
+    CardLostError,
+    DcgmError,
+    EngineBusyError,
+    HostengineError,
+    NoCardError,
+    NvidiaSmiError,
+)
 from gpuledger.domain.preflight.findings import (
     Finding,
     Verdict,
@@ -78,6 +85,39 @@ def test_a_diagnosis_that_could_not_run_is_an_error_of_its_own() -> None:
         dcgm_diag.parse("Error: unable to establish a connection to the specified host: dcgm:5555")
 
 
+BUSY = "A diag instance is already running, cannot run a new diag until the current one finishes"
+REMAP = "GPU 3 has uncorrectable memory errors and row remappings are pending"
+
+
+def test_an_engine_that_is_at_another_diagnosis_is_busy() -> None:
+    for output in (json.dumps({"DCGM Diagnostic": {"runtime_error": BUSY}}), f"Error: (-39): {BUSY}\n"):
+        with pytest.raises(EngineBusyError, match="already running"):
+            dcgm_diag.parse(output)
+
+
+def test_a_card_that_keeps_a_diagnosis_from_running_fails() -> None:
+    found = of_diagnosis(dcgm_diag.parse(json.dumps({"DCGM GPU Diagnostic": {"runtime_error": REMAP}})), {3: UUID})
+    assert (found.verdict, found.findings[0].fatal, found.findings[0].gpu) == (Verdict.FAILED, True, UUID)
+    assert REMAP in found.message
+
+
+def test_what_failed_before_a_diagnosis_broke_off_counts() -> None:
+    results = [{"entity_group": "GPU", "entity_id": 3, "status": "Fail"}]
+    root = {"runtime_error": "killed", "test_categories": [{"tests": [{"name": "memory", "results": results}]}]}
+    found = of_diagnosis(dcgm_diag.parse(json.dumps({"DCGM Diagnostic": root})), {3: UUID})
+    assert [one.code for one in found.findings] == ["DCGM_MEMORY_FAIL"]
+    results[0]["status"] = "Pass"
+    with pytest.raises(DcgmError, match="killed"):
+        dcgm_diag.parse(json.dumps({"DCGM Diagnostic": root}))
+
+
+@pytest.mark.parametrize("entity", [-1, "-1", None, True])
+def test_no_card_is_blamed_that_is_not_named(entity: object) -> None:
+    results = [{"entity_group": "GPU", "entity_id": entity, "status": "Fail"}]
+    document = {"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "memory", "results": results}]}]}}
+    assert [one.gpu for one in dcgm_diag.parse(json.dumps(document)).results] == [None]
+
+
 def test_the_table_of_dcgm_4_names_cards_below_each_test() -> None:
     rows = ["|-----  Hardware  ----------+-----|", "| memory | Fail |", "|  | GPU0: Pass |", "|  | GPU1: Fail |"]
     rows += ["| Warning: GPU1 | Detected 2 errors |", "+---------------------------+-----+"]
@@ -114,12 +154,31 @@ def test_cards_of_nvidia_smi() -> None:
         ("0: 8388608 2 float sum -1 1 2 3.5 0 1 2 4.5 0 20", "0 OK", Verdict.FAILED, ["NCCL_BW_DEGRADED"]),
         ("8388608 2 float sum -1 1 2 12.5 3 1 2 12.5 0 20", "3 FAILED", Verdict.FAILED, ["NCCL_WRONG_RESULT"]),
         ("8388608 2 float sum -1 1 2 0.00 0 1 2 0.00 0 20", "0 OK", Verdict.NOT_JUDGED, []),
+        ("8388608 2 float sum -1 1 2 12.5 N/A 1 2 11.5 N/A 20", "0 OK", Verdict.PASSED, []),
+        ("8388608 2 float sum -1 1 2 12.5 0 N/A N/A N/A N/A 20", "0 OK", Verdict.PASSED, []),
+        ("8388608 2 float sum -1 1 2 nan 0 1 2 12.5 0 20", "0 OK", Verdict.FAILED, ["NCCL_UNKNOWN_ERROR"]),
+        ("8388608 2 float sum -1 1 2 12.5 nan 1 2 12.5 0 20", "0 OK", Verdict.FAILED, ["NCCL_WRONG_RESULT"]),
     ],
 )
 def test_bandwidth_of_nccl_tests(row: str, end: str, verdict: Verdict, codes: list[str]) -> None:
     text = f"ssh noise\n{HEADING}{row}\n# Out of bounds values : {end}\n# Avg bus bandwidth    : 1.5\n"
     judgement = of_nccl_tests(nccl_tests.parse(text), 10.0)
     assert (judgement.verdict, [one.code for one in judgement.findings]) == (verdict, codes)
+
+
+def test_sizes_too_small_to_measure_count_for_nothing() -> None:
+    rows = "".join(f"{size}M 2 float sum -1 1 2 12.5 0 1 2 12.5 0 20\n" for size in (2, 4, 8))
+    text = f"{HEADING}8 2 float sum -1 0 inf inf 0 0 -nan -nan 0 20\n{rows}# Avg bus bandwidth    : inf\n"
+    assert nccl_tests.parse(text).bandwidth_gbps == 12.5
+
+
+def test_a_run_that_ended_well_needs_no_summary() -> None:
+    """So NVSentinel's design shows what `all_reduce_perf` prints."""
+    text = "#   size  count  type  redop  time  algbw  busbw\n     8M  2097152  float  sum  1.23  6.50  12.19\n"
+    run = nccl_tests.parse(text)
+    assert (run.bandwidth_gbps, of_nccl_tests(run, 10.0).verdict) == (12.19, Verdict.NOT_JUDGED)
+    assert of_nccl_tests(run, 10.0, has_ended=True).verdict is Verdict.PASSED
+    assert of_nccl_tests(run, 12.2, has_ended=True).findings[0].code == NcclCode.BANDWIDTH
 
 
 @pytest.mark.parametrize(
@@ -131,6 +190,13 @@ def test_bandwidth_of_nccl_tests(row: str, end: str, verdict: Verdict, codes: li
         ("Watchdog caught collective operation timeout: W", NcclCode.TIMEOUT, False, "NONE"),
         ("remote process exited or there was a network error", NcclCode.REMOTE_ERROR, True, "CONTACT_SUPPORT"),
         ("Test NCCL failure a.cu:1 'unhandled cuda error'", NcclCode.SYSTEM_ERROR, True, "CONTACT_SUPPORT"),
+        (
+            "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+            NcclCode.SYSTEM_ERROR,
+            True,
+            "CONTACT_SUPPORT",
+        ),
+        ("RuntimeError: CUDA error: no kernel image is available", NcclCode.INVALID_USAGE, False, "NONE"),
         ("unhandled cuda error: out of memory", NcclCode.INVALID_USAGE, False, "NONE"),
         ("g105:1:2 [0] NCCL INFO misc/socket.cc:505 -> 2", NcclCode.UNKNOWN, False, "NONE"),
     ],

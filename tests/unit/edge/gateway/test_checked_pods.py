@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from gpuledger.api.preflight import ANNOTATION_INJECTED, LABEL_PREFLIGHT
 from gpuledger.edge.gateway.checked_pods import RUNNING_MAX, CheckAttempt, CheckedPod, CheckedPods
+from gpuledger.edge.watchers.resources import preflight_pods
 from gpuledger.events.preflight import PodPreflightGone, PodPreflightObserved, PreflightCheck
 from gpuledger.healthreports.errors import CheckUnconfirmedError, ReportDeniedError
 from support.events import START
@@ -37,7 +39,8 @@ def test_the_check_that_runs_may_report() -> None:
         observed(check(), node="n2"),
         observed(check(), node=None),
         observed(check(state="waiting", started_at=None)),
-        observed(check(state="ended", exit_code=1)),
+        observed(check(state="ended", exit_code=1, started_at=None)),
+        observed(check(state="ended", exit_code=1, ended_at=START - RUNNING_MAX - timedelta(seconds=1))),
         observed(check(started_at=START - RUNNING_MAX - timedelta(seconds=1))),
         observed(check(started_at=None)),
         observed(),
@@ -52,6 +55,32 @@ def test_what_the_ledger_does_not_have_yet_is_sent_again(pods: CheckedPods) -> N
 def test_nothing_is_taken_once_the_checks_are_over(pods: CheckedPods) -> None:
     with pytest.raises(ReportDeniedError, match="are over"):
         pods.reporting(POD, START)
+
+
+def test_a_check_that_is_tried_again_may_report_although_watchers_record_only_its_failed_end() -> None:
+    """They record the next attempt when that ends, as `watchers.resources.preflight_pods` says."""
+    pods = observed(check(state="ended", exit_code=1, ended_at=START), check("b", "waiting", started_at=None))
+    again = FIRST._replace(attempt=1)
+    assert pods.reporting(POD, START + timedelta(minutes=6)) == {"preflight-dcgm-diag": again}
+    pods.close_recorded(POD.name, "preflight-dcgm-diag", "passed")
+    with pytest.raises(ReportDeniedError):
+        pods.refuse_after_result(again, {"failed"})
+
+
+def test_what_watchers_make_of_a_crash_loop_lets_each_attempt_report() -> None:
+    state = {"exitCode": 1, "startedAt": START.isoformat(), "finishedAt": START.isoformat()}
+    status = {
+        "name": "preflight-dcgm-diag", "restartCount": 1, "state": {"running": {"startedAt": START.isoformat()}},
+        "lastState": {"terminated": state},
+    }  # fmt: skip
+    metadata = {
+        "name": "train-0", "namespace": "team-a", "uid": "u1", "labels": {LABEL_PREFLIGHT: "true"},
+        "annotations": {ANNOTATION_INJECTED: "dcgm-diag"},
+    }  # fmt: skip
+    obj = {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"initContainerStatuses": [status]}}
+    pods = CheckedPods()
+    pods.observe(POD.name, preflight_pods.KIND.combine([preflight_pods.read(obj).content]))
+    assert pods.reporting(POD, START) == {"preflight-dcgm-diag": FIRST._replace(attempt=1)}
 
 
 def test_a_pod_that_is_gone_may_report_nothing() -> None:

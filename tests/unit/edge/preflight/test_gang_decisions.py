@@ -188,6 +188,35 @@ def test_time_outs_and_problems_are_of_a_round(log: Log) -> None:
     assert not log.row().has_timed_out
 
 
+def test_a_gang_that_comes_again_beside_pods_that_are_done_begins_anew(log: Log) -> None:
+    """Such as a Job that is run again while pods of the run before, which timed out, are still there."""
+    log.pod("a", ip="10.0.0.1", gang_size=4)
+    log.record(GANG, GangTimedOut(expected=4, found=1, waited_s=600.0))
+    log.pod("a", ip="10.0.0.1", gang_size=4, checks=[FAILED], done=True)
+    later = START + timedelta(hours=2)
+    log.pod("b", at=later)
+    assert (log.row().began_at, log.row().has_timed_out) == (later, False)
+    log.pod("c", ip="10.0.0.3", at=later)
+    log.pod("b", ip="10.0.0.2", at=later)
+    config = log.config()
+    assert config is not None
+    assert (names(config), config.expected, config.is_complete) == (["b", "c"], 2, True)
+
+
+def test_the_time_of_a_gang_that_is_queued_begins_with_the_first_address(log: Log) -> None:
+    log.pod("a")
+    log.pod("b")
+    began, first = log.row().began_at, log.row().round
+    log.pod("a", node="n1", at=START + timedelta(hours=3))
+    assert log.row().began_at == began
+    placed = START + timedelta(hours=4)
+    log.pod("a", ip="10.0.0.1", at=placed)
+    assert (log.row().began_at, log.row().round != first) == (placed, True)
+    log.pod("b", ip="10.0.0.2", at=placed + SECOND)
+    log.pod("c", ip="10.0.0.3", at=placed + SECOND)
+    assert log.row().began_at == placed
+
+
 def test_a_check_fails_once_for_each_pod(log: Log) -> None:
     log.pod("a", checks=[FAILED])
     log.pod("a", checks=[FAILED | {"attempt": 1}])

@@ -25,7 +25,18 @@ def container(requests: dict[str, str] | None = None, limits: dict[str, str] | N
         (PodContainers((container({"cpu": "50m"}),)), CONFIGURED, {"cpu": "50m"}, {}),
         (PodContainers((container({"cpu": "60m"}), container({"cpu": "60m"}))), CONFIGURED, {"cpu": "100m"}, {}),
         (PodContainers((container(),), (container({"cpu": "1"}),)), CONFIGURED, {"cpu": "100m"}, {}),
-        (PodContainers((container({}, {"cpu": "2"}),)), CONFIGURED, {"cpu": "100m"}, {"cpu": "2"}),
+        # A LimitRange may bound how far a limit exceeds its request, and demand a least request.
+        (PodContainers((container({}, {"cpu": "2"}),)), CONFIGURED, {"cpu": "2"}, {"cpu": "2"}),
+        (
+            PodContainers((container({"cpu": "1"}, {"cpu": "2"}), container({"cpu": "20m"}, {"cpu": "500m"}))),
+            CONFIGURED,
+            {"cpu": "1"},
+            {"cpu": "2"},
+        ),
+        (PodContainers((container({"cpu": "4"}), container({"cpu": "500m"}))), CONFIGURED, {"cpu": "500m"}, {}),
+        (PodContainers((container({"cpu": "4"}), container())), CONFIGURED, {"cpu": "100m"}, {}),
+        (PodContainers((container({"cpu": "4"}),)), Resources(requests={}), {"cpu": "4"}, {}),
+        (PodContainers((container({"cpu": "4"}),)), Resources(limits={"cpu": "1"}), {"cpu": "1"}, {"cpu": "1"}),
         (PodContainers((container({}, {"cpu": "2"}), container())), CONFIGURED, {"cpu": "100m"}, {}),
         (
             PodContainers((container({"cpu": "1", "memory": "1Gi"}, {"cpu": "1000m", "memory": "1024Mi"}),)),
@@ -41,6 +52,11 @@ def test_what_a_check_requests(
     containers: PodContainers, configured: Resources, requests: dict[str, str], limits: dict[str, str]
 ) -> None:
     assert compute_resources(configured, containers) == (requests, limits)
+
+
+def test_a_limit_is_not_above_that_of_the_whole_pod() -> None:
+    configured, whole = Resources(limits={"cpu": "4", "memory": "1Gi"}), {"limits": {"cpu": "2"}}
+    assert compute_resources(configured, PodContainers((container(),)), whole)[1] == {"cpu": "2", "memory": "1Gi"}
 
 
 AMOUNTS = st.dictionaries(

@@ -28,8 +28,8 @@ def configured(text: bytes = TEXT) -> dict[str, Any]:
     return webhook_configuration(read_configuration(text, "f"), target, PreflightSettings())[1]
 
 
-def is_sent(pod: dict[str, Any], namespace: str = "training") -> bool:
-    hook = configured()["webhooks"][0]
+def is_sent(pod: dict[str, Any], namespace: str = "training", text: bytes = TEXT) -> bool:
+    hook = configured(text)["webhooks"][0]
     labels = {"kubernetes.io/metadata.name": namespace}
     found = matched_review(hook, Question("CREATE", POD, "p", namespace), pod, None, lambda _: labels)
     return found is not None
@@ -52,6 +52,8 @@ def test_api_servers_accept_it() -> None:
         (pod_with("nvidia.comXgpu"), False),
         (pod_with("nvidia.com/gpus"), False),
         (pod_with("cpu"), False),
+        (pod_with("deviceclass.resource.kubernetes.io/gpu.nvidia.com"), True),
+        (pod_with("deviceclass.resource.kubernetes.io/other.nvidia.com"), False),
         (pod_with("cpu", spec={"resourceClaims": [{"name": "g", "resourceClaimName": "g"}]}), True),
         (pod_with("cpu", spec={"initContainers": [{"name": "preflight-x", "image": "i"}]}), True),
         (pod_with("cpu") | {"metadata": {"name": "a", "labels": {"gpuledger.io/preflight": "true"}}}, True),
@@ -60,6 +62,13 @@ def test_api_servers_accept_it() -> None:
 )
 def test_pods_without_gpus_and_marks_are_nobodys_business(pod: dict[str, Any], expected: bool) -> None:
     assert is_sent(pod) is expected
+
+
+def test_claims_are_nobodys_business_where_no_device_class_means_gpus() -> None:
+    text = TEXT.replace(b", deviceClasses: [gpu.nvidia.com]", b"")
+    pod = pod_with("cpu", spec={"resourceClaims": [{"name": "g", "resourceClaimName": "g"}]})
+    assert not is_sent(pod, text=text)
+    assert is_sent(pod_with("nvidia.com/gpu"), text=text)
 
 
 @pytest.mark.parametrize("namespace", ["nvsentinel", "kube-system", "gpu-system", "other"])
@@ -73,6 +82,7 @@ def test_other_namespaces_are_left_alone(namespace: str) -> None:
         b"namespaces: [training]",
         b"checks: [{name: a, image: i}]",
         b"checks: [{name: a, image: i}]\nnamespaces: [kube-system]",
+        b"enabled: false\nchecks: [{name: a, image: i}]\nnamespaces: [training]",
     ],
 )
 def test_without_checks_or_namespaces_nobody_is_asked(text: bytes) -> None:

@@ -12,7 +12,7 @@ from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.edge.kube.owner import owned
 from gpuledger.edge.preflight.coordinator import metrics
-from gpuledger.edge.preflight.coordinator.decide import has_all, is_ours, new_config_map
+from gpuledger.edge.preflight.coordinator.decide import has_all, is_ours, new_config_map, patch_of
 from gpuledger.edge.preflight.coordinator.state import GangRow
 
 Data = dict[str, str | None]
@@ -44,17 +44,19 @@ class GangConfigMaps:
             ForeignConfigMapError: there is one that is not ours.
         """
         found = await self._own(row)
+        if found is not None and has_all(found, data):
+            return Written(_version(found), is_new=False)
+        if found is not None and found.get("immutable"):
+            await self._delete(row, found)
+            found = None
         if found is None:
             config_map = new_config_map(row.id, row.namespace, data)
             async with self._breaker.request():
                 made = await self._client.create(CONFIG_MAPS, await owned(self._client, config_map, self._owner))
             metrics.WRITES.labels("create").inc()
             return Written(_version(made), is_new=True)
-        if has_all(found, data):
-            return Written(_version(found), is_new=False)
-        patch = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": data}
         async with self._breaker.request():
-            made = await self._client.merge_patch(CONFIG_MAPS, _name(row), patch, row.namespace)
+            made = await self._client.merge_patch(CONFIG_MAPS, _name(row), patch_of(found, data), row.namespace)
         metrics.WRITES.labels("patch").inc()
         return Written(_version(made), is_new=False)
 
@@ -75,20 +77,17 @@ class GangConfigMaps:
             return False
         if found is None:
             return False
-        metadata = found["metadata"]
         try:
-            async with self._breaker.request():
-                await self._client.delete(
-                    CONFIG_MAPS,
-                    _name(row),
-                    row.namespace,
-                    uid=metadata["uid"],
-                    resource_version=metadata["resourceVersion"],
-                )
+            await self._delete(row, found)
         except NotFoundError:
             return False
-        metrics.WRITES.labels("delete").inc()
         return True
+
+    async def _delete(self, row: GangRow, found: dict[str, Any]) -> None:
+        uid, version = (found["metadata"][one] for one in ("uid", "resourceVersion"))
+        async with self._breaker.request():
+            await self._client.delete(CONFIG_MAPS, _name(row), row.namespace, uid=uid, resource_version=version)
+        metrics.WRITES.labels("delete").inc()
 
     async def _own(self, row: GangRow) -> dict[str, Any] | None:
         try:

@@ -115,7 +115,8 @@ class GangCoordinator:
         except ForeignConfigMapError as error:
             await self._not_configured(row, FOREIGN, str(error))
             self._look_later(row)
-        await self._note_size(row, look)
+        else:
+            await self._note_size(row, look)
         await self._time_out(row, config)
         self._queue_again(row, config, look)
 
@@ -154,7 +155,8 @@ class GangCoordinator:
         return row
 
     async def _time_out(self, row: GangRow, config: GangConfig) -> None:
-        if row.has_timed_out or config.is_complete:
+        """Record once that the gang is not complete in time; where no pod has an address, no check waits yet."""
+        if row.has_timed_out or config.is_complete or not config.peers:
             return
         waited_s = (self._tools.clock() - row.began_at).total_seconds()
         if waited_s >= self._tools.settings.gang_timeout_s():
@@ -202,7 +204,7 @@ class GangCoordinator:
         """Queue the gang for whatever is next: a write, a look, or its time-out."""
         now, now_s, settings = self._tools.clock(), self._queue.now_s(), self._tools.settings
         at_s = [self._progress.looks[row.gang].next_at_s]
-        if size.size is None and size.next_at_s is not None:
+        if size.next_at_s is not None and not config.is_complete:
             at_s.append(size.next_at_s)
         times = [] if row.has_timed_out else [row.began_at + timedelta(seconds=settings.gang_timeout_s())]
         if config_of_row(row) != config and (due := write_at(row, config, settings.pacing)) is not None:

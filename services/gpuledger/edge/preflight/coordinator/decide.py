@@ -78,8 +78,12 @@ def is_too_large(config: GangConfig) -> bool:
 
 
 def size_of(pods: Sequence[GangPod]) -> int | None:
-    """How many pods the gang has, as its pods say; the most, where they differ."""
-    return max((one.size for one in pods if one.size is not None), default=None)
+    """How many pods the gang has, as its pods say that are at their checks; the most, where they differ.
+
+    Those that are done may be left from a gang of this name before.
+    """
+    active = [one for one in pods if not one.is_done] or pods
+    return max((one.size for one in active if one.size is not None), default=None)
 
 
 def source_of(pods: Sequence[GangPod]) -> str:
@@ -116,6 +120,16 @@ def new_config_map(gang: str, namespace: str, data: dict[str, str | None]) -> di
     """The object to create."""
     metadata = {"name": gang_config_map(gang), "namespace": namespace, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
     return {"metadata": metadata, "data": {key: value for key, value in data.items() if value is not None}}
+
+
+def patch_of(config_map: dict[str, Any], data: dict[str, str | None]) -> dict[str, Any]:
+    """The merge patch after which a ConfigMap of this version has these entries and no others.
+
+    What somebody added may be as large as a ConfigMap can be, or have one of our keys among its binary entries.
+    """
+    others = dict.fromkeys(config_map.get("data") or {})
+    patch = {"metadata": {"resourceVersion": config_map["metadata"]["resourceVersion"]}, "data": others | data}
+    return patch | ({"binaryData": None} if config_map.get("binaryData") else {})
 
 
 def is_ours(config_map: dict[str, Any], gang: str) -> bool:

@@ -1,11 +1,11 @@
 """Finds out how many pods a gang has: its pods say it, or the object of its scheduler that its source names.
 
 The object may come after the pods, or never, or be nobody's to read: it is looked for at growing pauses, for as long
-as the gang may take to form. That it is not found keeps nothing else from being done for the gang.
+as pods wait, whose checks are tried again and again. Users change it: so it is read again, more rarely, until the gang
+is complete. That it is not found keeps nothing else from being done for the gang.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Final, NamedTuple
 
 from gpuledger.domain.preflight.gangs import GangObject, object_of, size_in
@@ -25,7 +25,7 @@ LOOKS_BEFORE_NOTED: Final = 3
 class SizeLook(NamedTuple):
     """What was found in a round: the size, or why there is none, after so many looks; the next one is at `next_at_s`.
 
-    `next_at_s` is None where nobody looks again in this round.
+    `next_at_s` is None where there is no object to look at.
     """
 
     round: str
@@ -60,7 +60,8 @@ class GangSizes:
         before = self._looks.get(row.gang)
         if before is None or before.round != row.round:
             before = SizeLook(row.round, next_at_s=self._now_s())
-        if before.size is not None or before.next_at_s is None or before.next_at_s > self._now_s():
+        is_settled = before.size is not None and row.is_complete
+        if is_settled or before.next_at_s is None or before.next_at_s > self._now_s():
             return before
         found = self._looks[row.gang] = await self._look(row, source_of(pods), before)
         return found
@@ -70,13 +71,10 @@ class GangSizes:
         if named is None:
             return before._replace(problem=_no_size(source), next_at_s=None)
         size, problem = await self._read(row, source, named)
-        if size is not None:
-            return SizeLook(row.round, size)
-        looks = before.looks + 1
-        pause_s = self._tools.settings.size_looks.pause_s(looks, self._tools.jitter())
-        ends_at = row.began_at + timedelta(seconds=self._tools.settings.gang_timeout_s())
-        is_over = self._tools.clock() >= ends_at
-        return SizeLook(row.round, None, problem, looks, None if is_over else self._now_s() + pause_s)
+        size = before.size if size is None else size
+        looks, settings = before.looks + 1, self._tools.settings
+        pauses = settings.size_looks if size is None else settings.size_rechecks
+        return SizeLook(row.round, size, problem, looks, self._now_s() + pauses.pause_s(looks, self._tools.jitter()))
 
     async def _read(self, row: GangRow, source: str, named: GangObject) -> tuple[int | None, str]:
         """The size by the object; else what is wrong."""

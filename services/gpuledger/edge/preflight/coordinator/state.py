@@ -1,8 +1,9 @@
 """The gangs whose pods go through preflight checks, folded from the ledger. Pure.
 
 Pods are as watchers see them, gangs as the coordinator has recorded them. A gang forms in rounds: one begins with its
-first pod, and another where a pod comes to a gang that was complete, or leaves it while checks go on. A gang stays
-until it is dissolved, so that whoever leads next knows of the ConfigMap that is to be deleted.
+first pod, and with the first one that has an address, for pods may be queued for hours before any check waits; another
+where a pod comes to a gang that was complete, or leaves it while checks go on. A gang stays until it is dissolved, so
+that whoever leads next knows of the ConfigMap that is to be deleted.
 """
 
 from collections import deque
@@ -177,7 +178,8 @@ def _observed(state: Gangs, fact: Fact, data: PodPreflightObserved) -> None:
     elif data.done and not passed:
         _note(state, fact, gang, lambda row: _breaks_up(state, row, data.uid))
     else:
-        _note(state, fact, gang)
+        begins_to_wait = before.ip is None and data.ip is not None
+        _note(state, fact, gang, lambda row: begins_to_wait and _waits_alone(state, row, data.uid))
 
 
 def _note_failures(state: Gangs, fact: Fact, data: PodPreflightObserved, before: str) -> str:
@@ -213,10 +215,19 @@ def _note(state: Gangs, fact: Fact, gang: str, begins_round: Callable[[GangRow],
 
 
 def _begins_round(state: Gangs, row: GangRow, newcomer: str) -> bool:
-    """Whether a pod comes to a gang that was complete without it, or of which no other pod is left."""
+    """Whether a pod comes to a gang that was complete without it, or of which no other pod is at its checks."""
     if row.is_complete:
         return newcomer not in {one.uid for one in peers_of_text(row.peers)}
-    return all(one.uid == newcomer for one in state.pods(row.gang))
+    pods = state.pods(row.gang)
+    is_alone = all(one.is_done or one.uid == newcomer for one in pods)
+    has_address = any(one.uid == newcomer and one.ip is not None for one in pods)
+    return is_alone or (has_address and _waits_alone(state, row, newcomer))
+
+
+def _waits_alone(state: Gangs, row: GangRow, uid: str) -> bool:
+    """Whether a pod is the first of an incomplete gang whose checks can wait for others: no other has an address."""
+    others = (one for one in state.pods(row.gang) if one.uid != uid and not one.is_done)
+    return not row.is_complete and all(one.ip is None for one in others)
 
 
 def _breaks_up(state: Gangs, row: GangRow, uid: str) -> bool:

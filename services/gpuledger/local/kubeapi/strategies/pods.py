@@ -9,6 +9,7 @@ from datetime import datetime
 from gpuledger.edge.kube.schema.causes import Cause, Object, forbidden
 from gpuledger.local.kubeapi.errors import bad_request, conflict, internal
 from gpuledger.local.kubeapi.resources import Context, timestamp
+from gpuledger.local.kubeapi.strategies import ephemeral_containers
 from gpuledger.local.kubeapi.strategies.core_podchange import update_causes
 from gpuledger.local.kubeapi.strategies.core_podspec import pod_causes
 from gpuledger.local.kubeapi.strategies.core_qos import qos_class
@@ -44,7 +45,10 @@ class PodStrategy(BuiltinStrategy):
         _prioritise(spec)
 
     def prepare_for_update(self, obj: Object, old: Object, subresource: str, context: Context) -> None:
-        """Keep status or spec; a status keeps the class of service."""
+        """Keep what the endpoint does not write; a status keeps the class of service."""
+        if subresource == ephemeral_containers.SUBRESOURCE:
+            ephemeral_containers.with_new_containers(obj, old)
+            return
         super().prepare_for_update(obj, old, subresource, context)
         fill(obj["spec"], {name: old["spec"][name] for name in ("priority", "preemptionPolicy") if name in old["spec"]})
         if subresource == "status":
@@ -55,12 +59,14 @@ class PodStrategy(BuiltinStrategy):
 
     def validate(self, obj: Object) -> list[Cause]:
         """Everything wrong with a new pod."""
-        return [*pod_causes(obj)]
+        return [*pod_causes(obj), *ephemeral_containers.creation_causes(obj)]
 
     def validate_update(self, obj: Object, old: Object, subresource: str) -> list[Cause]:
         """Forbidden changes."""
         if subresource == "status":
             return [*_status_causes(obj, old)]
+        if subresource == ephemeral_containers.SUBRESOURCE:
+            return [*ephemeral_containers.update_causes(obj, old)]
         return [*update_causes(obj, old)] or [*pod_causes(obj, updating=True)]
 
     def spec_changed(self, obj: Object, old: Object) -> bool:
