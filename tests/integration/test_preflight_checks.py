@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -167,6 +168,15 @@ async def test_one_card_has_no_bus_and_is_skipped(machine: Machine, taken: Taken
     assert await machine.run(LOOPBACK) == ExitCode.PASSED
     assert machine.result().outcome == "skipped"
     assert list(taken.only().errorCode) == ["SKIPPED"]
+
+
+async def test_cards_that_cannot_be_listed_are_queried(machine: Machine, taken: Taken) -> None:
+    words: dict[str, Any] = {"--query-gpu=uuid": "\n".join(UUIDS)}
+    machine.has("nvidia-smi", "Invalid option: -L\n", **words)
+    machine.has("all_reduce_perf", perf(20.0))
+    assert await machine.run(LOOPBACK) == ExitCode.PASSED
+    assert machine.calls("nvidia-smi") == ["-L", "--query-gpu=uuid --format=csv,noheader"]
+    assert machine.calls("all_reduce_perf") == ["-b 8 -e 256M -f 2 -g 2"]
 
 
 PART = "  MIG 3g.40gb     Device  0: (UUID: MIG-00000000-0000-0000-0000-00000000000{})\n"

@@ -2,15 +2,18 @@
 
 from typing import Final, NamedTuple
 
-from gpuledger.domain.preflight.errors import CardLostError, NvidiaSmiError
+from gpuledger.domain.preflight.errors import CardLostError, NoCardError, NvidiaSmiError
 from gpuledger.domain.preflight.findings import of_lost_card
-from gpuledger.domain.preflight.nvidia_smi import cards
+from gpuledger.domain.preflight.nvidia_smi import SeenCard, cards
 from gpuledger.preflight.conclusion import CheckConclusion, failed
 from gpuledger.preflight.errors import NotRunError
 from gpuledger.preflight.machine import CheckMachine, Deadline
 
 LIST: Final = ("nvidia-smi", "-L")
 """Lists MIG instances too, which a query of UUIDs does not."""
+
+QUERY: Final = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
+"""What seed 001 asks, for an nvidia-smi whose list cannot be read."""
 
 LIST_MAX_S: Final = 60.0
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -37,16 +40,29 @@ async def visible_cards(here: CheckMachine, deadline: Deadline) -> VisibleCards 
     Raises:
         NotRunError: nvidia-smi is missing, or sees none.
     """
-    output = await here.run(LIST, min(LIST_MAX_S, deadline.left_s), here.environ)
-    if output.code is None:
-        raise NotRunError(f"nvidia-smi did not answer in {LIST_MAX_S:g} s; look at the node's driver.")
     try:
-        found = cards(output.all)
+        found = await _listed(here, deadline)
     except CardLostError as error:
         return failed(of_lost_card(error), named_cards(here))
     except NvidiaSmiError as error:
         raise NotRunError(f"{error}. Look whether this container requests a GPU, and at the node's driver.") from error
     return VisibleCards(tuple(card.uuid for card in found), sum(len(card.parts) for card in found))
+
+
+async def _listed(here: CheckMachine, deadline: Deadline) -> tuple[SeenCard, ...]:
+    try:
+        return cards(await _answer(LIST, here, deadline))
+    except (CardLostError, NoCardError):
+        raise
+    except NvidiaSmiError:
+        return cards(await _answer(QUERY, here, deadline))
+
+
+async def _answer(command: tuple[str, ...], here: CheckMachine, deadline: Deadline) -> str:
+    output = await here.run(command, min(LIST_MAX_S, deadline.left_s), here.environ)
+    if output.code is None:
+        raise NotRunError(f"nvidia-smi did not answer in {LIST_MAX_S:g} s; look at the node's driver.")
+    return output.all
 
 
 async def cards_if_any(here: CheckMachine, deadline: Deadline) -> VisibleCards | CheckConclusion:
