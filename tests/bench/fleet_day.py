@@ -3,7 +3,7 @@
 What is set up once, such as nodes, cards and pools, is a few events a card and not among them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -38,8 +38,13 @@ class Happening(NamedTuple):
 
 def day(cards: int, pods_per_card: int) -> Iterator[Outgoing]:
     """The day's events in the order of their times, numbered by source."""
+    return numbered(_in_order(cards, pods_per_card))
+
+
+def numbered(happenings: Iterable[Happening]) -> Iterator[Outgoing]:
+    """Events as their sources number them."""
     numbers: dict[str, int] = {}
-    for one in _in_order(cards, pods_per_card):
+    for one in happenings:
         number = numbers[one.source] = numbers.get(one.source, 0) + 1
         event_id = derived_id(f"{one.source}#{EPOCH}#{number}", one.data.TYPE, one.subject)
         event = Event(event_id, one.source, one.data.TYPE, one.subject, one.time, one.data, EPOCH, number)

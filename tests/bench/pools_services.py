@@ -35,8 +35,8 @@ from gpuledger.runtime.garbage import short_walks
 from gpuledger.runtime.telemetry import configure_logging
 
 TELL_S = 0.25
-WATCHERS = len(INDEPENDENT_KINDS) + 3
-"""Those, settings, Nodes and components."""
+WATCHERS = len(INDEPENDENT_KINDS) + 4
+"""Those, settings, Nodes, pods with checks and components."""
 
 
 class Report(NamedTuple):

@@ -6,21 +6,18 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
-import psycopg
-
 from bench.all_projections import project, read_once
+from bench.checked_pods import checked_pods
 from bench.fleet_day import day
-from bench.raw import client
 from bench.report import Figure
 from bench.scale_model import DAYS_PER_YEAR, SECONDS_PER_DAY, Costs, Load, capacity
 from bench.servers import unsynced_nats
+from bench.sizes import database_bytes, stream_bytes
 from gpuledger.db.migrate import migrate
 from gpuledger.events.publishing import RULE_VERSIONS, Rule
 from gpuledger.events.rule import RuleEnforced
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import connect_ledger
-from gpuledger.ledger.stream import stream_name
-from gpuledger.local.servers.nats import NatsServer
 from gpuledger.projection.rebuild import rebuild
 from gpuledger.projection.subject_form import SubjectForm
 from gpuledger.tools.archive.store import open_archive
@@ -35,14 +32,18 @@ LOAD = Load("as measured", 20)
 
 
 class ScaleSizes(NamedTuple):
-    """How many cards the fleet has whose day gives the costs, and the one whose day they foretell."""
+    """How many cards the fleet has whose day gives the costs, and the one whose day they foretell.
+
+    `gangs` go through preflight checks, apart from these.
+    """
 
     cards: int = 500
     more_cards: int = 2_000
+    gangs: int = 400
 
 
 FULL = ScaleSizes()
-QUICK = ScaleSizes(8, 16)
+QUICK = ScaleSizes(8, 16, 2)
 
 
 class Day(NamedTuple):
@@ -74,6 +75,9 @@ async def scale(database_url: str, sizes: ScaleSizes = FULL) -> list[Figure]:
     with fresh_database(database_url) as another_url:
         migrate(another_url)
         large = await _day(another_url, sizes.more_cards)
+    with fresh_database(database_url) as another_url:
+        migrate(another_url)
+        of_checks = await checked_pods(another_url, sizes.gangs)
     costs = small.costs()
     foretold = capacity(sizes.more_cards, 1 / DAYS_PER_YEAR, LOAD, costs)
     name, model = f"a day of {sizes.more_cards:,} cards", f"the model, by the costs of {sizes.cards:,} cards"
@@ -90,6 +94,7 @@ async def scale(database_url: str, sizes: ScaleSizes = FULL) -> list[Figure]:
         Figure(f"{name}, tables", large.table_bytes / 1e6, "MB", model, foretold.table_bytes / 1e6, None),
         Figure(f"{name}, projecting", large.projected_s, "s", model, foretold.busy * SECONDS_PER_DAY, None),
         Figure(f"{name}, slowest rebuild", large.slowest_s, "s", model, foretold.rebuild_s, None),
+        *of_checks,
     ]
 
 
@@ -97,12 +102,12 @@ async def _day(database_url: str, cards: int) -> Day:
     with unsynced_nats() as server:
         async with connect_ledger(server.url, name="bench") as ledger:
             recorded = await _record(ledger, cards)
-            log_bytes = await _stream_bytes(server)
+            log_bytes = await stream_bytes(server)
             archive_bytes = await _archive_bytes(ledger)
             read_s = recorded.events / await read_once(ledger, recorded.events)
-            empty_bytes = _database_bytes(database_url)
+            empty_bytes = database_bytes(database_url)
             projected_s = await project(ledger, database_url, await ledger.head())
-            table_bytes = _database_bytes(database_url) - empty_bytes
+            table_bytes = database_bytes(database_url) - empty_bytes
             slowest_s = await _slowest_rebuild_s(ledger, database_url)
     return Day(*recorded, log_bytes, archive_bytes, table_bytes, read_s, projected_s, slowest_s)
 
@@ -141,16 +146,3 @@ async def _slowest_rebuild_s(ledger: Ledger, database_url: str) -> float:
         await rebuild(projection, ledger, database_url)
         took_s.append(perf_counter() - began)
     return max(took_s)
-
-
-async def _stream_bytes(server: NatsServer) -> int:
-    async with client(server.url) as connection:
-        info = await connection.jetstream().stream_info(stream_name(1))
-    return int(info.state.bytes)
-
-
-def _database_bytes(database_url: str) -> int:
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-    assert row is not None, "it answers"
-    return int(row[0])

@@ -13,6 +13,14 @@ SET_UP_EVENTS_PER_CARD: Final = 9
 """Nodes, labels, features, cards, components and their preparation, once, for nodes of eight cards."""
 
 
+CHECKS: Final = 3
+GANG_PODS: Final = 8
+"""The pods with preflight checks whose costs are measured: with so many checks, in gangs of so many."""
+
+CHECKED_LOG_BYTES: Final = 10_100
+CHECKED_TABLE_BYTES: Final = 2_100
+"""What such a pod takes in the stream and in PostgreSQL, measured with 3,200 of them; an archive was not measured."""
+
 SUBJECTS_PER_CARD: Final = 10
 """Those of a card and its part of those of its node; pods, claims and containers share theirs."""
 
@@ -60,6 +68,7 @@ DENSE: Final = Load("inference, dense", 100)
 LOADS: Final = (TRAINING, MIXED, DENSE)
 CARDS: Final = (1_000, 10_000, 100_000)
 YEARS: Final = (1, 5)
+CHECKED_PODS: Final = (1_000, 10_000, 100_000)
 
 
 MEASURED: Final = Costs(
@@ -91,6 +100,25 @@ def capacity(cards: int, years: float, load: Load, costs: Costs) -> Capacity:
         busy=per_s / costs.projected_per_s,
         rebuild_s=events / costs.rebuilt_per_s,
     )
+
+
+def checked_events(checks: int, gang_pods: int) -> float:
+    """The events of a pod that passes its checks at once, with its part of those of its gang (0: it has none).
+
+    It is observed new, with its node, and as each check begins and ends; then it is gone. A gang is configured as its
+    first pod comes and as it is complete, and dissolved.
+    """
+    return 3 + 2 * checks + (3 / gang_pods if gang_pods else 0)
+
+
+def checks_table() -> str:
+    """What pods with preflight checks add in a year, as the page has it."""
+    head = ["pods with checks a day", "events a day", "log in a year", "PostgreSQL in a year"]
+    rows = []
+    for pods in CHECKED_PODS:
+        sizes = [_bytes(pods * DAYS_PER_YEAR * size) for size in (CHECKED_LOG_BYTES, CHECKED_TABLE_BYTES)]
+        rows.append([f"{pods:,}", _count(pods * checked_events(CHECKS, GANG_PODS)), *sizes])
+    return _markdown(head, rows)
 
 
 def events_table() -> str:

@@ -42,6 +42,9 @@ from bench.cluster import ClusterSizes, cluster
 from bench.from_nothing import FULL as FROM_NOTHING
 from bench.from_nothing import QUICK as QUICK_FROM_NOTHING
 from bench.from_nothing import FromNothingSizes, from_nothing
+from bench.gangs import FULL as GANGS
+from bench.gangs import QUICK as QUICK_GANGS
+from bench.gangs import GangSizes, gangs
 from bench.health_reports import FULL as HEALTH_REPORTS
 from bench.health_reports import QUICK as QUICK_HEALTH_REPORTS
 from bench.health_reports import ReportsSizes, health_reports
@@ -112,6 +115,7 @@ class Sizes:
     availability: AvailabilitySizes = AVAILABILITY
     admission: AdmissionSizes = ADMISSION
     preflight: PreflightSizes = PREFLIGHT
+    gangs: GangSizes = GANGS
     pools: PoolsSizes = POOLS
     agents: AgentsSizes = AGENTS
     all_projections: AllProjectionsSizes = ALL_PROJECTIONS
@@ -146,6 +150,7 @@ QUICK = Sizes(
     availability=QUICK_AVAILABILITY,
     admission=QUICK_ADMISSION,
     preflight=QUICK_PREFLIGHT,
+    gangs=QUICK_GANGS,
     pools=QUICK_POOLS,
     agents=QUICK_AGENTS,
     all_projections=QUICK_ALL_PROJECTIONS,
@@ -245,6 +250,10 @@ def _rest(database_url: str) -> None:
     os.sync()
 
 
+async def _preflight(database_url: str, sizes: Sizes) -> list[Figure]:
+    return [*await preflight(sizes.preflight), *await gangs(database_url, sizes.gangs)]
+
+
 def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None, list[Figure]]:
     measures: dict[str, Callable[[], Coroutine[None, None, list[Figure]]]] = {
         "publishing": lambda: publishing(sizes.synced, sizes.unsynced, sizes.rounds),
@@ -254,7 +263,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "kube": lambda: kube(database_url, sizes.kube),
         "availability": lambda: availability(database_url, sizes.availability, sizes.rounds),
         "admission": lambda: admission(sizes.admission),
-        "preflight": lambda: preflight(sizes.preflight),
+        "preflight": lambda: _preflight(database_url, sizes),
         "pools": lambda: pools(database_url, sizes.pools),
         "agents": lambda: agents(database_url, sizes.agents),
         "all-projections": lambda: all_at_once(database_url, sizes.all_projections),

@@ -11,6 +11,7 @@ from typing import Final
 
 from cluster.incident import Incident, values
 from cluster.inventory import inventory
+from cluster.preflight import Preflight, expect_unchecked, preflight_values
 from cluster.tools import Object, StepError, Tools, wait
 from cluster.volumes import LocalVolumes
 
@@ -55,6 +56,7 @@ class Story:
         self._broken: Object = {}
         self._volumes: LocalVolumes | None = None
         self._incident = Incident(tools, image)
+        self._preflight = Preflight(tools, image, RESOURCE)
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """All steps, in order."""
@@ -64,12 +66,17 @@ class Story:
             self.wait_until_all_run,
             self.wait_for_devices,
             self.make_a_pool,
+            self.turn_checks_on,
+            self.go_through_checks,
+            self.fail_a_check,
+            self.check_a_gang,
             self.run_pods,
             self.break_a_card,
             self.recover_the_card,
             self.set_a_node_aside,
             self.remedy_the_node,
             self.give_the_node_back,
+            self.turn_checks_off,
             self.upgrade,
             self.uninstall,
             self.remove_what_remains,
@@ -147,8 +154,30 @@ class Story:
         else:
             raise StepError(f"{PERSON} set {annotation} on all GPUDevices: the policy {POLICY} is not in force")
 
+    def turn_checks_on(self) -> None:
+        """helm upgrades the release: pods of a team's namespace that use GPUs go through preflight checks."""
+        self._upgrade("--set-json", f"preflight={json.dumps(preflight_values(self._image, RESOURCE))}")
+        self._preflight.begin()
+
+    def go_through_checks(self) -> None:
+        """A pod goes through its checks before it starts, and the ledger has what came of each."""
+        self._preflight.pass_checks()
+
+    def fail_a_check(self) -> None:
+        """A check of a pod fails: the pod does not start, and its Event, the ledger and the report say why."""
+        self._preflight.fail_a_check()
+
+    def check_a_gang(self) -> None:
+        """Two pods of a gang find each other by a ConfigMap, go on, and leave no ConfigMap."""
+        self._preflight.meet()
+
+    def turn_checks_off(self) -> None:
+        """helm upgrades the release without preflight checks: pods of the team get none any more."""
+        self._upgrade("--set", "preflight.enabled=false")
+        self._preflight.end()
+
     def run_pods(self) -> None:
-        """A pod with a GPU ends, and another one keeps its GPU."""
+        """A pod with a GPU ends, and another one keeps its GPU; in this namespace nobody checks anything."""
         tools = self._tools
         tools.apply(
             {
@@ -161,6 +190,8 @@ class Story:
         tools.apply(self._pod("ends", PROBE), self._pod("holds", ["python", "-c", HOLD]))
         self._pod_becomes("ends", "Succeeded")
         self._pod_becomes("holds", "Running")
+        for name in ("ends", "holds"):
+            expect_unchecked(tools.one("pod", name, "--namespace", TEAM))
         wait("the pod's log names its GPU", lambda: "" if self._held() else "the log is empty", PODS_S)
         if "H100" not in (text := tools.kubectl("--namespace", TEAM, "logs", "ends")):
             raise StepError(f"the log of the pod that ended is {text!r}")
@@ -199,27 +230,29 @@ class Story:
         self._incident.end()
 
     def upgrade(self) -> None:
-        """helm upgrades the release: all pods are new; devices, workloads and rules are as before."""
+        """helm upgrades the release, with checks: all pods are new; devices, workloads and rules are as before."""
         before = self._tools.one("pod", "holds", "--namespace", TEAM)["metadata"]["uid"]
-        self._tools.helm(
-            *("upgrade", RELEASE, str(CHART), "--reset-then-reuse-values", "--timeout", "5m"),
-            *("--set-string", "podAnnotations.gpuledger-check=upgraded"),
-            timeout_s=HELM_S,
-        )
-        self._rolled_out()
-        self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
-        self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
+        self._upgrade("--set-string", "podAnnotations.gpuledger-check=upgraded", "--set", "preflight.enabled=true")
         after = self._tools.one("pod", "holds", "--namespace", TEAM)
         if (after["metadata"]["uid"], after["status"]["phase"]) != (before, "Running"):
             raise StepError(f"the pod that holds a GPU is {after['status']['phase']} after the upgrade")
         self._incident.rules_are_as_before()
+        self._preflight.leave_one_waiting()
+
+    def _upgrade(self, *options: str) -> None:
+        command = ("upgrade", RELEASE, str(CHART), "--reset-then-reuse-values", "--timeout", "5m", *options)
+        self._tools.helm(*command, timeout_s=HELM_S)
+        self._rolled_out()
+        self._devices_become("Assigned", len(self._nodes) * self._cards_a_node)
+        self._allocatable_become(dict.fromkeys(self._nodes, self._cards_a_node))
 
     def uninstall(self) -> None:
-        """helm uninstalls the release while a pool has devices, and the pool can be deleted."""
+        """helm uninstalls the release while a pool has devices and a pod its checks, and the pool can be deleted."""
         tools = self._tools
         tools.kubectl("delete", "namespace", TEAM, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
         tools.helm("uninstall", RELEASE, "--timeout", "5m", timeout_s=HELM_S)
         print(tools.here("logs", "job/gpuledger-uninstall"))
+        self._preflight.remove()
         tools.kubectl("delete", "clustergpupool", POOL, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
 
     def remove_what_remains(self) -> None:

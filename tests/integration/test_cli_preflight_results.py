@@ -56,6 +56,8 @@ def test_a_pod_is_shown_with_its_attempts_gang_and_what_to_do(cli: Cli) -> None:
     assert "not-configured" in page
     found = cli("preflight", "show", "ml/w-0", "-o", "json").json()
     assert [one["outcome"] for one in found["checks"]] == ["passed", "failed", "failed", "passed"]
+    of_its_time = (found["gangState"]["state"], found["gangState"]["dissolved_at"], found["peers"])
+    assert of_its_time == ("complete", format_time(hour(3)), []), "a gang of that id came later"
 
 
 @pytest.mark.parametrize("name", [("ml/w-1",), ("w-1", "-n", "ml"), ("pod/w-1", "-n", "ml"), ("ml/w-1", "-n", "ml")])

@@ -9,8 +9,8 @@ import pytest
 
 from support.chart import needs_helm
 from support.paths import ROOT
-from support.pods.cluster import pod_cluster
-from support.pods.sandbox import IMAGE, missing
+from support.pods.cluster import missing, pod_cluster
+from support.pods.sandbox import IMAGE
 from support.servers import short_directory
 
 SCRIPT = ROOT / "tests" / "cluster" / "run"

@@ -18,8 +18,7 @@ from gpuledger.runtime.clock import random_secret, system_clock
 from gpuledger.runtime.tasks import end
 from gpuledger.tools.bundled.desired import desired_secrets
 from support.chart import CHART, NAMESPACE, needs_helm
-from support.pods.cluster import pod_cluster
-from support.pods.sandbox import missing
+from support.pods.cluster import missing, pod_cluster
 from support.servers import short_directory
 
 pytestmark = [pytest.mark.long, needs_helm, pytest.mark.skipif(bool(missing()), reason=missing())]

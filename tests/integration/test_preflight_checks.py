@@ -10,8 +10,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from gpuledger.api.preflight import CheckName, Detail, ExitCode, NotRun, Variable
+from gpuledger.api.preflight import CheckName, Detail, ExitCode, GangKey, NotRun, Variable
 from gpuledger.healthreports.healthevents_pb2 import ProcessingStrategy, RecommendedAction
+from gpuledger.preflight import process
+from gpuledger.preflight.conclusion import CheckConclusion
 from gpuledger.preflight.machine import machine_instance_type
 from support.checks import (
     DISCOVERY,
@@ -167,6 +169,30 @@ async def test_one_card_has_no_bus_and_is_skipped(machine: Machine, taken: Taken
     assert list(taken.only().errorCode) == ["SKIPPED"]
 
 
+PART = "  MIG 3g.40gb     Device  0: (UUID: MIG-00000000-0000-0000-0000-00000000000{})\n"
+DIVIDED = "".join(f"{line}\n{PART.format(place)}" for place, line in enumerate(LIST.splitlines(), start=1))
+
+
+@pytest.mark.parametrize("check", [DIAG, LOOPBACK])
+async def test_cards_that_mig_divides_are_skipped(machine: Machine, taken: Taken, check: str) -> None:
+    machine.has("nvidia-smi", DIVIDED)
+    assert await machine.run(check) == ExitCode.PASSED
+    assert taken.outcomes() == ["skipped"]
+    assert "MIG" in machine.result().message
+
+
+async def test_a_check_that_breaks_blames_no_hardware(
+    machine: Machine, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> CheckConclusion:
+        raise KeyError("gbps")
+
+    monkeypatch.setattr(process, "CHECKS", {DIAG: broken})
+    assert await machine.run(DIAG) == ExitCode.NOT_REPORTED
+    assert "KeyError" in machine.result().message
+    assert taken.outcomes() == ["not-reported"]
+
+
 async def test_an_error_of_nccl_has_its_action(machine: Machine, taken: Taken) -> None:
     machine.has("all_reduce_perf", "n: Test NCCL failure common.cu:1005 'internal error - please report'\n", code=3)
     assert await machine.run(LOOPBACK) == ExitCode.FAILED
@@ -237,6 +263,18 @@ async def test_a_gang_that_does_not_form_ends_with_3(
     assert event.metadata[Detail.GANG] == "gang-a"
     assert [one.entityValue for one in event.entitiesImpacted] == list(UUIDS)
     assert machine.result().gang_wait_s == 600.0
+
+
+async def test_the_successor_of_a_pod_whose_gang_has_passed_skips_the_check_at_once(
+    machine: Machine, taken: Taken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpuledger.preflight.allreduce.has_torch", lambda: True)
+    gang = machine.folder / "gang"
+    write_gang(gang, gang_files("pod-0:10.0.0.1", expected=1) | {GangKey.PASSED_COUNT: "7"})
+    machine.environ[Variable.GANG_PATH] = str(gang)
+    assert await machine.run(CheckName.NCCL_ALLREDUCE) == ExitCode.PASSED
+    assert taken.outcomes() == ["skipped"]
+    assert "The other pods of the gang gang-a (7) have passed before this one came" in machine.result().message
 
 
 async def test_a_pod_without_a_gang_skips_the_check_of_gangs(machine: Machine, taken: Taken) -> None:

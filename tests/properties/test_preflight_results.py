@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,11 +18,12 @@ from gpuledger.events.preflight import (
     PodPreflightGone,
     PodPreflightObserved,
     PreflightCheck,
+    PreflightResult,
 )
 from gpuledger.projection.fold import Fold
 from gpuledger.readmodels.projections import PreflightProjection
 from support.events import RecordedFact, folded, log_of, numbered, rows_of
-from support.preflight_results import TYPES, crash_loop, preflights
+from support.preflight_results import TYPES, crash_loop, ended, in_order, preflights
 
 Attempt = tuple[str, str, int]
 
@@ -157,3 +159,12 @@ def test_a_crash_loop_keeps_no_more_than_its_last_attempts_in_memory() -> None:
     assert not any(table.rows for table in fold.state.tables().values())
     (last,) = [row for row in stored["preflight_check"].values() if row.check_name == "bandwidth" and row.attempt == 40]
     assert (last.outcome, last.exit_code) == ("passed", 0)
+
+
+@pytest.mark.parametrize(("exit_code", "outcome"), [(0, "passed"), (1, "failed"), (137, "not-reported")])
+def test_a_check_that_says_it_passed_and_ends_otherwise_has_not_passed(exit_code: int, outcome: str) -> None:
+    """Its pod stays where it is, so that no rate may count it."""
+    check = ended("dcgm-diag", exit_code=exit_code, result=PreflightResult(outcome="passed", message="ok"))
+    events = in_order([("ml/w-0", 0, PodPreflightObserved(uid="u1", checks=(check,)))])
+    (row,) = fold_of(events).state.tables()["preflight_check"].rows.values()
+    assert (row.outcome, row.message) == (outcome, "ok")

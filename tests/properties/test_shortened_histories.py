@@ -10,17 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, HISTORIES, WORKLOAD_ALLOCATIONS
+from gpuledger.domain.fact import Touched
+from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, HISTORIES, PREFLIGHT_CHECKS, WORKLOAD_ALLOCATIONS
 from gpuledger.domain.table import Changes, Table
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
+from gpuledger.events.preflight import PodPreflightGone
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
 from gpuledger.projection.fold_snapshots import buckets
 from gpuledger.projection.fold_snapshots.check import check_snapshots
 from gpuledger.projection.fold_snapshots.reader import FoldSnapshots
-from gpuledger.readmodels.projections import AllocationsProjection, AvailabilityProjection, WorkloadsProjection
+from gpuledger.readmodels.projections import (
+    AllocationsProjection,
+    AvailabilityProjection,
+    PreflightProjection,
+    WorkloadsProjection,
+)
 from properties.test_fold_snapshots import refuse, take_at
 from support.events import (
     GENERATION,
@@ -36,6 +43,7 @@ from support.events import (
     worked,
 )
 from support.fold_snapshots import CountingLedger, MemoryObjects, from_snapshot, from_start, recorded_messages
+from support.preflight_results import crash_loop, preflights
 
 OPERATOR = "/operators/eva"
 SECOND = timedelta(seconds=1)
@@ -44,7 +52,12 @@ LATER = timedelta(days=400)
 
 bounds = st.integers(-1, 10)
 
-SHORTENED: Sequence[Projection] = (AllocationsProjection(), AvailabilityProjection(), WorkloadsProjection())
+SHORTENED: Sequence[Projection] = (
+    AllocationsProjection(),
+    AvailabilityProjection(),
+    PreflightProjection(),
+    WorkloadsProjection(),
+)
 """The projections with histories."""
 
 
@@ -62,8 +75,8 @@ def recorded_later(message: Message) -> Message:
 
 
 def ended_before(row: Any, begins: datetime) -> bool:
-    """Whether a range, or a report that no longer holds, ended before a time."""
-    end = getattr(row, "valid_to", None) or getattr(row, "until", None)
+    """Whether a range, a report that no longer holds, or a pod that is gone, ended before a time."""
+    end = getattr(row, "valid_to", None) or getattr(row, "until", None) or getattr(row, "gone_at", None)
     return end is not None and end < begins
 
 
@@ -82,13 +95,17 @@ class Stored:
     def take(self, messages: Sequence[Message]) -> None:
         batch = self.fold.check_all(messages)
         kept = self.kept()
-        for name, column, value in set(self.fold.touched(batch)):
+        self._read_back(kept, self.fold.touched(batch))
+        for places in self.fold.applied(batch):
+            self._read_back(kept, places)
+        for name, table in self.fold.state.tables().items():
+            self._write(self.rows[name], table, table.take_changes())
+
+    def _read_back(self, kept: Rows, places: Touched) -> None:
+        for name, column, value in set(places):
             table = self.fold.state.tables()[name]
             if table.spec.page_after is None or _with(kept[table.spec.page_after], column, value):
                 table.load(_with(self.rows[name], column, value))
-        self.fold.apply_all_checked(batch)
-        for name, table in self.fold.state.tables().items():
-            self._write(self.rows[name], table, table.take_changes())
 
     def _write(self, rows: dict[Any, Any], table: Table[Any], changes: Changes[Any]) -> None:
         for key in changes.gone:
@@ -148,6 +165,24 @@ def of_all_owners(days: dict[Any, Any]) -> dict[tuple[datetime, str | None], tup
     return {key: both for key, both in sums.items() if any(both)}
 
 
+@given(recorded=preflights, begins=bounds, data=st.data())
+def test_checks_are_those_that_a_fold_of_all_would_keep(
+    recorded: list[RecordedFact], begins: int, data: st.DataObject
+) -> None:
+    """Of pods that were gone before the bound nothing more is heard, as no object comes back."""
+    gone = {one.data.uid for one in recorded if isinstance(one.data, PodPreflightGone) and one.at < begins}
+    facts = [one for one in recorded if one.at < begins or getattr(one.data, "uid", None) not in gone]
+    events = data.draw(st.permutations(numbered(facts)))
+    before, after = events[: (place := data.draw(st.integers(0, len(events))))], events[place:]
+    in_time = [one for one in after if one.time >= hour(begins) or one.data.AGGREGATE == "gang"]
+    expected = rows_of(folded(PreflightProjection(), late_log([*before, *in_time])), positions=False)
+    for name in ("preflight_pod", "preflight_check"):
+        expected[name] = {key: row for key, row in expected[name].items() if not ended_before(row, hour(begins))}
+    mark = shortened(begins, history=PREFLIGHT_CHECKS.name)
+    found = folded(PreflightProjection(), late_log([*before, mark, *after]))
+    assert rows_of(found, positions=False) == expected
+
+
 def left_memory_alike(
     projection: Projection, history: str, facts: list[RecordedFact], begins: list[int], data: st.DataObject
 ) -> None:
@@ -174,6 +209,25 @@ def test_rows_of_workloads_that_left_memory_are_kept_and_dropped_alike(
     left_memory_alike(WorkloadsProjection(), WORKLOAD_ALLOCATIONS.name, facts, begins, data)
 
 
+@given(facts=preflights, begins=st.lists(bounds, min_size=1, max_size=3), data=st.data())
+def test_rows_of_checks_that_left_memory_are_kept_and_dropped_alike(
+    facts: list[RecordedFact], begins: list[int], data: st.DataObject
+) -> None:
+    left_memory_alike(PreflightProjection(), PREFLIGHT_CHECKS.name, facts, begins, data)
+
+
+def test_late_attempts_at_checks_before_the_bound_change_nothing() -> None:
+    """A pod whose earlier attempts left memory long ago, and which goes on: all of it is kept until it is gone."""
+    *loop, gone = crash_loop(3)
+    mark = shortened(4, history=PREFLIGHT_CHECKS.name)
+    stored = Stored(PreflightProjection())
+    for message in late_log([*loop[:-2], mark, *loop[-2:]]):
+        stored.take([message])
+    assert len(stored.kept()["preflight_check"]) == 5
+    late = late_log([*loop, gone, shortened(7, 2, PREFLIGHT_CHECKS.name), loop[1]])
+    assert not rows_of(folded(PreflightProjection(), late))["preflight_check"]
+
+
 @given(facts=allocated, begins=st.lists(bounds, min_size=1, max_size=3), data=st.data())
 def test_of_several_bounds_the_latest_holds(facts: list[RecordedFact], begins: list[int], data: st.DataObject) -> None:
     events = numbered(facts)
@@ -183,9 +237,17 @@ def test_of_several_bounds_the_latest_holds(facts: list[RecordedFact], begins: l
 
 
 @cache
+def whole_log() -> tuple[Message, ...]:
+    """A recorded log behind events of types that are newer than it, all recorded much later."""
+    checks = [*crash_loop(2), *crash_loop(3, uid="u3", first=100)[:-1]]
+    first = [one._replace(recorded_ns=recorded_messages()[0].recorded_ns) for one in log_of(checks)]
+    return tuple(recorded_later(one) for one in (*first, *recorded_messages()))
+
+
+@cache
 def marks() -> list[Message]:
-    """Events that shorten every history, each to the later half of what a recorded log has of it."""
-    messages, found = [recorded_later(one) for one in recorded_messages()], dict[str, list[datetime]]()
+    """Events that shorten every history, each to the later half of what a log has of it."""
+    messages, found = whole_log(), dict[str, list[datetime]]()
     for projection in SHORTENED:
         for table in folded(projection, messages).state.tables().values():
             if table.spec.history:
@@ -199,13 +261,13 @@ def marks() -> list[Message]:
 
 
 def shortened_recording(at: int) -> list[Message]:
-    """A recorded log, in which all histories are shortened at a place."""
-    messages = [recorded_later(one) for one in recorded_messages()]
+    """The log, in which all histories are shortened at a place."""
+    messages = whole_log()
     whole = [*messages[:at], *marks(), *messages[at:]]
     return [one._replace(sequence=sequence) for sequence, one in enumerate(whole, 1)]
 
 
-MESSAGES = len(recorded_messages())
+MESSAGES = len(whole_log())
 each = pytest.mark.parametrize("projection", SHORTENED, ids=lambda projection: projection.name)
 
 

@@ -32,8 +32,8 @@ BACKOFF = Backoff(first_s=0.02, max_s=0.2, healthy_after_s=5.0)
 QUICK_COORDINATOR = CoordinatorSettings(
     requests_per_s=1000.0, requests_burst=1000,
     backoff=BACKOFF, refused_backoff=BACKOFF, restart_backoff=BACKOFF, rechecks=BACKOFF, size_looks=BACKOFF,
-    size_rechecks=BACKOFF,
-    lock_check=LockCheck(interval_s=0.1), ownership_check_s=60.0, refusals_max=3, pacing=Pacing(first_s=0.2),
+    size_rechecks=BACKOFF, lock_check=LockCheck(interval_s=0.1), ownership_check_s=60.0, refusals_max=3,
+    pacing=Pacing(first_s=0.2, settle_s=0.3),
 )  # fmt: skip
 ONE_LOOK = replace(QUICK_COORDINATOR, rechecks=Backoff(first_s=3600.0, max_s=3600.0))
 """For who counts the steps of a coordinator: further looks at the ConfigMaps of all gangs are steps without end."""

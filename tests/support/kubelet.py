@@ -92,6 +92,8 @@ class FakeKubelet:
         """Endpoints that registered and did not answer; one whose agent was killed meanwhile cannot."""
         self.complaints: list[str] = []
         self.held: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+        self.unlisted: set[tuple[str, str, str]] = set()
+        """Init containers, which its list leaves out."""
         self.lists_served = 0
         self.hides_pods = False
         """It began a moment ago, and has not read its pods yet."""
@@ -196,6 +198,7 @@ class FakeKubelet:
     def release(self, pod: str) -> None:
         """The pod's containers are gone, and the plugin gets no notice."""
         self.held = {key: had for key, had in self.held.items() if key[1] != pod}
+        self.unlisted = {key for key in self.unlisted if key[1] != pod}
 
     async def _register(self, request: RegisterRequest, context: Any) -> Empty:
         self.registrations.append(request)
@@ -265,7 +268,8 @@ class FakeKubelet:
         answer = ListPodResourcesResponse()
         if not self.hides_pods:
             answer.pod_resources.add(name="agent", namespace="gpuledger").containers.add(name="agent")
-        for (namespace, pod, container), had in ({} if self.hides_pods else self.held).items():
+        listed = {key: had for key, had in self.held.items() if not self.hides_pods and key not in self.unlisted}
+        for (namespace, pod, container), had in listed.items():
             device_lists = answer.pod_resources.add(name=pod, namespace=namespace).containers.add(name=container)
             device_lists.devices.extend(
                 ContainerDevices(resource_name=name, device_ids=[one]) for name, ids in had.items() for one in ids

@@ -141,7 +141,7 @@ preflights = st.lists(pod_facts | gang_facts, max_size=24, unique_by=_identity)
 """Observations of three pods, two of one name, and what comes of two gangs; they need not be consistent."""
 
 
-def crash_loop(failures: int, *, uid: str = "u1") -> list[Decoded]:
+def crash_loop(failures: int, *, uid: str = "u1", first: int = 1) -> list[Decoded]:
     """A pod whose second check fails so often before it passes; an attempt each hour, and then the pod's end."""
     passed = ended("dcgm-diag", at=0.2)
 
@@ -157,7 +157,7 @@ def crash_loop(failures: int, *, uid: str = "u1") -> list[Decoded]:
     facts.append(seen(failures + 1.999, running))
     facts.append(seen(failures + 2, ended("bandwidth", failures, at=failures + 2), done=True))
     facts.append((failures + 3, PodPreflightGone(uid=uid)))
-    return in_order((PODS[uid], at, data) for at, data in facts)
+    return in_order(((PODS[uid], at, data) for at, data in facts), first=first)
 
 
 def in_order(facts: Iterable[tuple[str, float, Payload]], *, first: int = 1) -> list[Decoded]:

@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.watchers.checked_namespaces import CheckedNamespaces
 from gpuledger.edge.watchers.decide import AnyKind
 from gpuledger.edge.watchers.service import run
 from gpuledger.edge.watchers.watcher import WatcherSettings
@@ -22,6 +23,7 @@ from support.waiting import eventually
 
 HASTY = WatcherSettings(
     components_namespace="default",
+    checked=CheckedNamespaces(frozenset({"default"})),
     audit_interval_s=0.1,
     first_list_s=2.0,
     lock_check=LockCheck(interval_s=0.05),
@@ -31,11 +33,15 @@ HASTY = WatcherSettings(
 
 @asynccontextmanager
 async def watching(
-    client: KubeClient, ledger: Ledger, url: str, followed: FollowedLog | None = None
+    client: KubeClient,
+    ledger: Ledger,
+    url: str,
+    followed: FollowedLog | None = None,
+    settings: WatcherSettings = HASTY,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """The service, as it runs; where `followed` is not given, no rows have to follow the ledger."""
     async with aclosing(followed or FollowedLog((), ledger, url)) as log:
-        task = asyncio.create_task(run(client, ledger, url, log, settings=HASTY))
+        task = asyncio.create_task(run(client, ledger, url, log, settings=settings))
         try:
             yield task
             assert not task.done() or task.result()

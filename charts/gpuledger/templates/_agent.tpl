@@ -173,6 +173,8 @@ it without.
   value: {{ . | quote }}
 - name: GPULEDGER_CONTAINER_LOGS
   value: {{ $agent.healthMonitors.containerLogsDirectory | quote }}
+- name: GPULEDGER_INSTANCE_TYPE_LABEL
+  value: {{ $.Values.preflight.ncclTopology.instanceTypeLabel | quote }}
 {{- end }}
 {{- end }}
 {{- with $agent.extraEnv }}

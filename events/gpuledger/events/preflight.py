@@ -94,13 +94,15 @@ class GangPeer(Payload):
 class GangConfigured(Payload):
     """The service has written the gang's ConfigMap so. Replaces the previous event.
 
-    `expected` is how many pods the gang has, by its `source`; `complete` says whether `peers` has all of them, and
-    `waited_s` how long after its first pod had an address that was. `created` says whether the ConfigMap was new.
+    `expected` is how many pods the gang has, by its `source`, without those that `passed` before and go through no
+    checks any more; `complete` says whether `peers` has all of them, and `waited_s` how long after its first pod had an
+    address that was. `created` says whether the ConfigMap was new.
     """
 
     config_map: Name
     source: Name
     expected: Count
+    passed: Count = 0
     peers: Annotated[tuple[GangPeer, ...], Field(max_length=PEERS_MAX)] = ()
     complete: bool = False
     created: bool = False

@@ -74,6 +74,9 @@ class GangKey(StrEnum):
     """The keys of a gang's ConfigMap, which are the names of files under `GANG_PATH`. A line of `peers` is `pod:ip`."""
 
     EXPECTED_COUNT = "expected_count"
+    """How many pods form the gang: those of it that have not passed yet."""
+    PASSED_COUNT = "passed_count"
+    """How many have, and go through no checks any more; absent: none. NVSentinel's checks do not read it."""
     PEERS = "peers"
     MASTER_ADDRESS = "master_addr"
     MASTER_PORT = "master_port"

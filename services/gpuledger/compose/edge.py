@@ -227,7 +227,7 @@ def _edge(
     work: list[Work] = [watching, writer.run(), nodes.run(), remediator.run()]
     if webhooks is not None:
         work.append(_serve(webhooks))
-    preflight = preflight_service(settings, client, ledger, database_url, followed, parts.cluster)
+    preflight = preflight_service(settings, client, ledger, database_url, followed, watchers.checked.set, parts.cluster)
     if preflight is not None:
         work.append(preflight.run())
     if parts.fleet is not None:

@@ -3,6 +3,7 @@
 Both follow one file. Without it there are no preflight checks: nothing is served, and nothing waits for gangs.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -69,16 +70,20 @@ def preflight_service(
     ledger: Ledger,
     database_url: str,
     followed: FollowedLog,
+    on_namespaces: Callable[[frozenset[str]], None],
     cluster: str | None = None,
 ) -> PreflightService | None:
-    """The service; None where nobody has set it up, or the API server has no way to this process."""
+    """The service; None where nobody has set it up, or the API server has no way to this process.
+
+    `on_namespaces` is called with the namespaces that get checks, each time they may be others.
+    """
     file, bounds = preflight_file(settings), None
     if file is not None:
         bounds = _webhook_settings(settings, file)
     if bounds is None:
         return None
-    webhook = PreflightWebhook(client, ledger.identity.ledger_id, bounds)
-    limits = CoordinatorSettings(gang_timeout_s=webhook.gang_timeout_s)
+    webhook = PreflightWebhook(client, ledger.identity.ledger_id, bounds, on_namespaces=on_namespaces)
+    limits = CoordinatorSettings(gang_timeout_s=webhook.gang_timeout_s, owner=bounds.owner)
     coordinator = PreflightCoordinator(ledger, database_url, client, followed, settings=limits, cluster=cluster)
     return PreflightService(webhook, coordinator)
 
@@ -90,4 +95,5 @@ def _webhook_settings(settings: Settings, file: Path) -> PreflightSettings | Non
     if listen is None:
         log.info("up.no-preflight", reason=f"No checks are injected into pods: {PREFLIGHT_LISTEN} is not set.")
         return None
-    return PreflightSettings(listen=listen, namespace=settings.webhooks.namespace, file=file)
+    namespace, owner = settings.webhooks.namespace, settings.preflight.owner
+    return PreflightSettings(listen=listen, namespace=namespace, file=file, owner=owner)

@@ -24,7 +24,7 @@ class History(NamedTuple):
     """A history, by the name of the table that people read.
 
     `aggregate` is that of the facts which a late one changes, so that those of before its beginning are refused; None
-    where no fact changes what has ended.
+    where no fact changes what has ended, or the fold itself passes over those of before.
     """
 
     name: str
@@ -37,9 +37,11 @@ CONTAINER_ALLOCATIONS: Final = History(
 )
 DEVICE_ALLOCATIONS: Final = History("device_allocation", None, "Which claim held which device.")
 POOL_AVAILABILITY: Final = History("pool_availability", None, "How many devices of a DRA pool were in which state.")
+PREFLIGHT_CHECKS: Final = History("preflight_check", None, "How pods that are gone went through preflight checks.")
 WORKLOAD_ALLOCATIONS: Final = History("allocation", WorkloadScheduled.AGGREGATE, "Which workload held which device.")
 HISTORIES: Final[Mapping[str, History]] = {
-    one.name: one for one in (CONTAINER_ALLOCATIONS, DEVICE_ALLOCATIONS, POOL_AVAILABILITY, WORKLOAD_ALLOCATIONS)
+    one.name: one
+    for one in (CONTAINER_ALLOCATIONS, DEVICE_ALLOCATIONS, POOL_AVAILABILITY, PREFLIGHT_CHECKS, WORKLOAD_ALLOCATIONS)
 }
 
 

@@ -34,8 +34,8 @@ class TableSpec(NamedTuple, Generic[R]):
     Where `adds` names columns, a row is what these have to grow by: whoever writes it adds it to the stored row, and a
     row whose sums are all 0 is none. So it leaves memory at once and is never read back.
 
-    Rows of a `history` retire by one column, the time when they ended, and operators may shorten it: see
-    `Table.shorten`.
+    Rows of a `history` end at the time in `ended_by`, or else in the one column by which they retire, and operators may
+    shorten it: see `Table.shorten`. A row that ended has retired.
 
     Stored rows are kept apart by the month of the column `by_month`, where it names one: a time of the key, so that a
     row never moves. To look for the rows of one value of `page_by` is then a look into each month. Where `page_after`
@@ -51,6 +51,7 @@ class TableSpec(NamedTuple, Generic[R]):
     history: str | None = None
     by_month: str | None = None
     page_after: str | None = None
+    ended_by: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -73,6 +74,8 @@ class TableSpec(NamedTuple, Generic[R]):
     def ends(self) -> str:
         """The column of the time when a row of a history ended."""
         assert self.history is not None, "it is part of a history"
+        if self.ended_by is not None:
+            return self.ended_by
         assert self.retires is not None, "what ended retires"
         (column,) = self.retires
         return column

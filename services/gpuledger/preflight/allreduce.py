@@ -18,6 +18,7 @@ from gpuledger.preflight.allreduce_command import TIMEOUT_S, launch_command, mar
 from gpuledger.preflight.cards import VisibleCards, cards_if_any
 from gpuledger.preflight.conclusion import CheckConclusion, failed, skipped
 from gpuledger.preflight.errors import GangTimeoutError, NotRunError
+from gpuledger.preflight.gang import CompleteGang
 from gpuledger.preflight.gang_files import FormedGang, wait_for_gang
 from gpuledger.preflight.loopback import with_topology
 from gpuledger.preflight.machine import CheckMachine, Deadline
@@ -46,8 +47,18 @@ async def nccl_allreduce_check(settings: CheckSettings, here: CheckMachine) -> C
     except GangTimeoutError as error:
         return _timed_out(error, cards)
     if len(formed.gang.members) == 1:
-        return skipped(f"The gang {formed.gang.id} has one pod, so that there is nobody to reduce with.")
+        return replace(skipped(_alone(formed.gang)), gang_wait_s=formed.waited_s)
     return await _reduce(settings, here, formed, cards)
+
+
+def _alone(gang: CompleteGang) -> str:
+    """Why a pod has nobody to reduce with."""
+    if gang.passed:
+        return (
+            f"The other pods of the gang {gang.id} ({gang.passed}) have passed before this one came, and go through no "
+            "checks any more, so that there is nobody to reduce with."
+        )
+    return f"The gang {gang.id} has one pod, so that there is nobody to reduce with."
 
 
 async def _reduce(
@@ -56,7 +67,7 @@ async def _reduce(
     deadline = Deadline(settings.check_timeout_s, here.monotonic)
     environ = await with_topology(settings.topology, here)
     environ[TIMEOUT_S] = str(margin_s(deadline.left_s))
-    command = launch_command(formed.gang, settings.pod.name, max(1, len(cards.uuids)))
+    command = launch_command(formed.gang, settings.pod.name, cards.processes)
     output = await here.run(command, deadline.left_s, environ)
     concluded = _concluded(output, settings, cards)
     details = {**details_of(formed, settings.pod.name), Detail.TOPOLOGY: environ.get(NCCL_TOPOLOGY, "")}

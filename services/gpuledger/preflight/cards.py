@@ -25,6 +25,11 @@ class VisibleCards(NamedTuple):
     uuids: tuple[str, ...]
     instances: int = 0
 
+    @property
+    def processes(self) -> int:
+        """How many processes a program has that uses all of them; of MIG's instances CUDA shows one alone."""
+        return 1 if self.instances else max(1, len(self.uuids))
+
 
 async def visible_cards(here: CheckMachine, deadline: Deadline) -> VisibleCards | CheckConclusion:
     """The container's cards, or the result of a check that cannot reach one of them.

@@ -17,12 +17,13 @@ class GangMember(NamedTuple):
 
 
 class CompleteGang(NamedTuple):
-    """A gang whose pods are all there, in the order of their ranks."""
+    """A gang whose pods are all there, in the order of their ranks, but for those that have `passed` before."""
 
     id: str
     members: tuple[GangMember, ...]
     master_address: str
     master_port: int
+    passed: int = 0
 
     def rank_of(self, pod: str) -> int:
         """The place of a pod; it is there, because the gang is complete for it."""
@@ -50,7 +51,9 @@ def gang_view(files: Mapping[str, str], pod: str, ip: str) -> GangView:
     if problem:
         return GangView(None, problem, expected, gang_id)
     port = _number(files.get(GangKey.MASTER_PORT, "")) or MASTER_PORT
-    return GangView(CompleteGang(gang_id, members, files[GangKey.MASTER_ADDRESS].strip(), port), "", expected, gang_id)
+    passed = _number(files.get(GangKey.PASSED_COUNT, "")) or 0
+    gang = CompleteGang(gang_id, members, files[GangKey.MASTER_ADDRESS].strip(), port, passed)
+    return GangView(gang, "", expected, gang_id)
 
 
 def _problem(

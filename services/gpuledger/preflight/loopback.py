@@ -31,6 +31,8 @@ async def nccl_loopback_check(settings: CheckSettings, here: CheckMachine) -> Ch
     cards = await visible_cards(here, deadline)
     if isinstance(cards, CheckConclusion):
         return cards
+    if cards.instances:
+        return skipped("The cards are divided by MIG, and a program reaches one instance alone.")
     if len(cards.uuids) < CARDS_MIN:
         return skipped("This container has one card, and no bus between cards to measure.")
     environ = await with_topology(settings.topology, here)

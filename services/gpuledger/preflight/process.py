@@ -102,6 +102,9 @@ async def _concluded(check: str, here: CheckMachine) -> CheckConclusion:
         return CheckConclusion("config-error", str(error), details={Detail.ERROR: error.variable})
     except NotRunError as error:
         return CheckConclusion("not-reported", str(error))
+    except Exception as error:  # noqa: BLE001 - an error of our own would end with 1, which blames hardware
+        _log.exception("the check broke")
+        return CheckConclusion("not-reported", f"The check broke, which is its own fault: {error!r}. Its log has more.")
 
 
 async def _report(check: str, concluded: CheckConclusion, here: CheckMachine, duration_s: float) -> None:

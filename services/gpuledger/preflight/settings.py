@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from gpuledger.api.preflight import GANG_PATH, NotRun, Variable
-from gpuledger.domain.preflight.setting_values import is_address, is_file_name, timeout_s
+from gpuledger.domain.preflight.setting_values import BANDWIDTH_MAX_GBPS, is_address, is_file_name, timeout_s
 from gpuledger.events.health import Strategy
 from gpuledger.preflight.errors import ConfigurationError
 
@@ -210,7 +210,7 @@ def _bandwidth(environ: Mapping[str, str], name: Variable, default_gbps: float) 
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 <= value < math.inf:
+    if not 0 <= value <= BANDWIDTH_MAX_GBPS:
         raise ConfigurationError(name, f"{name} is {text!r}; it is a bandwidth in GB/s, such as 10.0.")
     return value
 

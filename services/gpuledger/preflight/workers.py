@@ -35,6 +35,11 @@ def results_in(text: str) -> list[dict[str, Any]]:
 
 def _json(text: str) -> Any:  # noqa: ANN401 - any value of JSON
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse)
     except ValueError:
         return None
+
+
+def _refuse(word: str) -> None:
+    """Refuse `NaN` and `Infinity`: no comparison with a threshold would find them too low."""
+    raise ValueError(word)

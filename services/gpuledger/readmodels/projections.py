@@ -118,7 +118,7 @@ class PreflightProjection(Projection):
     """Attempts at preflight checks and gangs, from `pod.preflight-*` and `gang.*` events."""
 
     name = "preflight"
-    version = 1
+    version = 2
     specs = PREFLIGHT_SPECS
     handlers = {**preflight.HANDLERS, **gangs.HANDLERS}
     pages = True

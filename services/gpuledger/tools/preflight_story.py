@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from gpuledger.api.preflight import MONITOR
+from gpuledger.api.preflight import MONITOR, ExitCode
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.health.rows import INCIDENT
 from gpuledger.domain.preflight.results_rows import CHECK, GANG, POD, GangState, Outcome, State
@@ -26,7 +26,7 @@ SELECT {", ".join(CHECK.columns)} FROM (
 """  # noqa: S608 - names of columns, and a number
 _GANG: Final = f"""
 SELECT {", ".join(GANG.columns)} FROM gpuledger_live.preflight_gang
-WHERE gang = %(gang)s ORDER BY began_at DESC LIMIT 1
+WHERE gang = %(gang)s AND began_at <= coalesce(%(over_at)s::timestamptz, 'infinity') ORDER BY began_at DESC LIMIT 1
 """  # noqa: S608 - names of columns
 _INCIDENTS: Final = f"""
 SELECT {", ".join(INCIDENT.columns)} FROM gpuledger_live.incident
@@ -68,10 +68,9 @@ class PreflightStory(NamedTuple):
     def situation(self) -> str:
         """What the pod waits for or failed at, and what to do next."""
         latest = {one["check_name"]: one for one in self.attempts}.values()
-        failed = next((one for one in latest if one["outcome"] in _ADVICE), None)
-        if failed is not None:
-            advice = _ADVICE[Outcome(str(failed["outcome"]))].format(node=failed["node"])
-            return f"{failed['check_name']}: {failed['outcome']}. {advice}"
+        failed = [one for one in latest if one["outcome"] in _ADVICE and one["exit_code"] != ExitCode.PASSED]
+        if failed:
+            return f"{failed[0]['check_name']}: {failed[0]['outcome']}. {self._advice(failed[0])}"
         running = next((one for one in latest if one["state"] == State.RUNNING and one["over_at"] is None), None)
         if running is not None and self.gang is not None and self.gang["state"] != GangState.COMPLETE:
             return f"{running['check_name']} runs; its gang is {self.gang['state']}. {self.gang['message']}".rstrip()
@@ -80,6 +79,12 @@ class PreflightStory(NamedTuple):
         if self.pod["over_at"] is not None:
             return "Its checks are over."
         return "It waits for its first check: `kubectl describe pod` says why it does not start."
+
+    def _advice(self, failed: RowDict) -> str:
+        """What to do next about a check that failed."""
+        if failed["outcome"] == Outcome.GANG_TIMEOUT and self.gang is not None and self.gang["message"]:
+            return f"Its gang was not configured. {self.gang['message']}"
+        return _ADVICE[Outcome(str(failed["outcome"]))].format(node=failed["node"])
 
 
 async def preflight_story(backend: Backend, pod: str) -> PreflightStory | None:
@@ -91,14 +96,15 @@ async def preflight_story(backend: Backend, pod: str) -> PreflightStory | None:
         if not found:
             return None
         attempts = await _rows(connection, _ATTEMPTS, CHECK.columns, {"uid": found[0]["uid"]})
-        names = {"gang": attempts[0]["gang"], "node": found[0]["node"]}
-        gangs = await _rows(connection, _GANG, GANG.columns, names)
-        peers = await _rows(connection, _PEERS, ("pod",), names)
+        names = {"gang": attempts[0]["gang"], "node": found[0]["node"], "over_at": found[0]["over_at"]}
+        gang = next(iter(await _rows(connection, _GANG, GANG.columns, names)), None)
+        is_over = gang is not None and gang["dissolved_at"] is not None
+        peers = [] if is_over else await _rows(connection, _PEERS, ("pod",), names)
         incidents = await _rows(connection, _INCIDENTS, INCIDENT.columns, names)
         return PreflightStory(
             found[0],
             attempts,
-            next(iter(gangs), None),
+            gang,
             [str(one["pod"]) for one in peers if one["pod"] != pod],
             incidents,
         )

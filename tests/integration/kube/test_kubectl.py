@@ -343,6 +343,13 @@ async def test_an_administrator_may_act_as_another(kubectl: Kubectl) -> None:
     assert "system:serviceaccounts:default" in await kubectl("auth", "whoami", *other)
 
 
+async def test_debug_adds_an_ephemeral_container(kubectl: Kubectl) -> None:
+    await kubectl("run", "p", "--image=nginx")
+    await kubectl("debug", "p", "--image=busybox", "--container=debugger", "--", "sleep", "60")
+    (found,) = (await kubectl.json("get", "pod", "p"))["spec"]["ephemeralContainers"]
+    assert (found["name"], found["image"], found["command"]) == ("debugger", "busybox", ["sleep", "60"])
+
+
 @pytest.mark.embedded_only("it says what the embedded server does not implement")
 @pytest.mark.parametrize(
     "command",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpuledger.api.kinds import CONFIG_MAPS, NAMESPACES, Resource
+from gpuledger.api.kinds import CONFIG_MAPS, NAMESPACES
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.crds import install
+from gpuledger.edge.kube.owner import CLUSTER_ROLES
 from gpuledger.events.preflight import (
     GangConfigured,
     GangDissolved,
@@ -21,7 +21,6 @@ from gpuledger.runtime.clock import system_clock
 from support.gangs import PASSED, QUICK_COORDINATOR, GangPods, coordinate_until_killed, coordinator, observed
 from support.killing import SteppingClient, Steps
 from support.kube_server import KubeServer
-from support.remediating import remedy_crd
 from support.statuswriting import CountingClient, counting
 from support.waiting import eventually
 
@@ -79,6 +78,18 @@ async def test_a_gang_forms_stays_until_its_last_pod_is_gone_and_is_dissolved(
     assert (first.created, first.complete, first.expected) == (True, False, 2)
     assert (last.created, last.complete, [one.pod for one in last.peers]) == (False, True, ["a", "b"])
     assert last.waited_s is not None
+
+
+@pytest.mark.embedded_only("dependents are collected by a controller")
+async def test_the_config_map_goes_with_the_role_of_the_release(
+    pods: GangPods, migrated_url: str, client: KubeClient
+) -> None:
+    await client.create(CLUSTER_ROLES, {"metadata": {"name": "checks"}, "rules": []})
+    owned = replace(QUICK_COORDINATOR, owner="checks")
+    async with coordinator(pods.ledger, migrated_url, client, owned):
+        await form(pods)
+    await client.delete(CLUSTER_ROLES, "checks")
+    await pods.disappears()
 
 
 async def test_512_pods_form_a_gang_with_at_most_20_writes(
@@ -163,18 +174,6 @@ async def test_a_config_map_of_somebody_else_is_not_touched(
     assert writes(writing)[0] == f"POST {CONFIG_MAPS.path('default')}"
 
 
-async def test_a_pod_that_is_replaced_is_a_peer_no_more(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
-    async with coordinator(pods.ledger, migrated_url, writing):
-        await form(pods)
-        await pods.has_outcome(GangConfigured)
-        await pods.gone(B)
-        await pods.comes(BOTH[0])
-        await pods.pod(B, uid="new", ip="10.0.0.9")
-        await pods.comes(BOTH[0], "b:10.0.0.9")
-
-
 async def test_two_gangs_of_one_name_in_two_namespaces_are_two(
     pods: GangPods, migrated_url: str, writing: CountingClient
 ) -> None:
@@ -249,6 +248,17 @@ async def test_a_gang_that_is_queued_does_not_time_out(
         await pods.has_outcome(GangTimedOut)
 
 
+async def test_a_gang_may_take_longer_than_what_is_history_elsewhere(
+    pods: GangPods, migrated_url: str, writing: CountingClient
+) -> None:
+    """Nothing is recorded about pods that wait, so that their gang times out long after its last fact."""
+    patient = replace(QUICK_COORDINATOR, max_age=timedelta(seconds=0.2), gang_timeout_s=lambda: 2.0)
+    async with coordinator(pods.ledger, migrated_url, writing, patient):
+        await pods.pod(A, ip="10.0.0.1")
+        (timed_out,) = await pods.has_outcome(GangTimedOut)
+    assert timed_out.waited_s >= 2.0
+
+
 async def test_what_was_recorded_long_ago_leads_to_nothing(
     pods: GangPods, migrated_url: str, writing: CountingClient
 ) -> None:
@@ -258,86 +268,6 @@ async def test_what_was_recorded_long_ago_leads_to_nothing(
         await form(pods)
     assert await pods.config_map("old") is None
     assert await pods.outcomes("default/old") == []
-
-
-PODGROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", namespaced=True)
-
-
-OF_PODGROUP: dict[str, Any] = {"gang_size": None, "gang_source": "volcano/train"}
-
-
-async def install_podgroups(pods: GangPods) -> None:
-    crd = remedy_crd(PODGROUPS)
-    crd["spec"]["scope"] = "Namespaced"
-    await install(pods.client, [crd])
-
-
-async def create_podgroup(pods: GangPods, min_member: int) -> None:
-    kind = {"apiVersion": PODGROUPS.api_version, "kind": PODGROUPS.kind}
-    body = kind | {"metadata": {"name": "train", "namespace": "default"}, "spec": {"minMember": min_member}}
-    await pods.client.create(PODGROUPS, body)
-
-
-async def test_the_size_comes_from_the_object_of_the_source(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
-    await install_podgroups(pods)
-    async with coordinator(pods.ledger, migrated_url, writing):
-        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
-        await pods.comes(BOTH[0], expected=None)
-        (unknown,) = await pods.has_outcome(GangNotConfigured)
-        assert unknown.reason == "SizeUnknown"
-        await create_podgroup(pods, 2)
-        await pods.comes(BOTH[0])
-        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
-        await pods.comes(*BOTH)
-
-
-async def test_a_size_that_comes_after_the_time_of_the_gang_counts_as_well(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
-    """The checks are tried again for as long as their pods exist, and so is the look for the size."""
-    await install_podgroups(pods)
-    quick = replace(QUICK_COORDINATOR, gang_timeout_s=lambda: 0.1)
-    async with coordinator(pods.ledger, migrated_url, writing, quick):
-        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
-        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
-        await pods.has_outcome(GangTimedOut)
-        await pods.has_outcome(GangNotConfigured)
-        await create_podgroup(pods, 2)
-        await pods.comes(*BOTH)
-
-
-async def test_a_gang_that_shrinks_while_it_waits_is_complete_with_fewer_pods(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
-    await install_podgroups(pods)
-    await create_podgroup(pods, 3)
-    async with coordinator(pods.ledger, migrated_url, writing):
-        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
-        await pods.pod(B, ip="10.0.0.2", **OF_PODGROUP)
-        await pods.comes(*BOTH, expected="3")
-        await pods.client.merge_patch(PODGROUPS, "train", {"spec": {"minMember": 2}}, "default")
-        await pods.comes(*BOTH)
-
-
-async def test_a_gang_with_two_problems_has_each_recorded_once(
-    pods: GangPods, migrated_url: str, writing: CountingClient
-) -> None:
-    theirs = {"metadata": {"name": "preflight-g", "namespace": "default"}}
-    await pods.client.create(CONFIG_MAPS, theirs)
-    async with coordinator(pods.ledger, migrated_url, writing):
-        await pods.pod(A, ip="10.0.0.1", **OF_PODGROUP)
-        await pods.has_outcome(GangNotConfigured)
-        for number in range(5):
-            await pods.pod(A, ip=f"10.0.1.{number}", **OF_PODGROUP)
-            await pods.pod("default/c", ip=f"10.0.0.{number}", gang="other")
-            await pods.comes(f"c:10.0.0.{number}", gang="other")
-        await pods.client.delete(CONFIG_MAPS, "preflight-g", "default")
-        await pods.comes("a:10.0.1.4", expected=None)
-        await pods.has_outcome(GangNotConfigured, 2)
-    recorded = [one.reason for one in await pods.outcomes() if isinstance(one, GangNotConfigured)]
-    assert recorded == ["ForeignConfigMap", "SizeUnknown"]
 
 
 async def test_a_check_that_failed_is_an_event_of_its_pod_once(

@@ -16,7 +16,8 @@ from gpuledger.api.kinds import (
 )
 from gpuledger.api.preflight import ANNOTATION_INJECTED
 from gpuledger.edge.kube.client import KubeClient
-from gpuledger.edge.kube.errors import AlreadyExistsError, RefusedError, UnavailableError
+from gpuledger.edge.kube.errors import AlreadyExistsError, NotFoundError, RefusedError, UnavailableError
+from gpuledger.edge.kube.owner import CLUSTER_ROLES
 from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.edge.preflight.service import PreflightWebhook
 from gpuledger.edge.preflight.settings import PreflightSettings
@@ -208,6 +209,22 @@ async def test_no_ephemeral_container_has_the_name_of_a_check(client: KubeClient
     assert [one["name"] for one in found["spec"]["ephemeralContainers"]] == ["debugger"]
 
 
+async def test_a_check_of_a_pod_gets_no_other_image(client: KubeClient, tmp_path: Path) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": "training"}})
+    file = tmp_path / "preflight.yaml"
+    file.write_text("checks: [{name: dcgm-diag, image: i}]\nnamespaces: [training]\n")
+    async with webhook(client, file):
+        spec = (await created(client, "training"))["spec"]
+        other = [{**one, "image": "mine"} for one in spec["initContainers"]]
+        with pytest.raises(RefusedError, match="CheckImageFixed"):
+            await client.merge_patch(PODS, "train", {"spec": {"initContainers": other}}, "training")
+        own = [{**one, "image": "mine"} for one in spec["containers"]]
+        labelled = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": own}}
+        stored = await client.merge_patch(PODS, "train", labelled, "training")
+    assert stored["spec"]["containers"][0]["image"] == "mine"
+    assert [one["image"] for one in stored["spec"]["initContainers"]] == ["i"]
+
+
 async def debug(client: KubeClient, namespace: str, *names: str) -> None:
     """What `kubectl debug` writes."""
     containers = [{"name": name, "image": "busybox"} for name in names]
@@ -215,8 +232,28 @@ async def debug(client: KubeClient, namespace: str, *names: str) -> None:
     await client.merge_patch(PODS, "train", patch, namespace, subresource="ephemeralcontainers")
 
 
+@pytest.mark.embedded_only("dependents are collected by a controller")
+async def test_the_webhook_goes_with_the_role_of_the_release(client: KubeClient, tmp_path: Path) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": "training"}})
+    await client.create(CLUSTER_ROLES, {"metadata": {"name": "checks"}, "rules": []})
+    file = tmp_path / "preflight.yaml"
+    file.write_text("checks: [{name: dcgm-diag, image: i}]\nnamespaces: [training]\n")
+    async with webhook(client, file, owner="checks"):
+        assert (await hook_of(client))["failurePolicy"] == "Fail"
+        await client.delete(CLUSTER_ROLES, "checks")
+
+        async def is_gone() -> bool:
+            with suppress(NotFoundError):
+                await client.get(MUTATING, NAME)
+                return False
+            return True
+
+        await eventually(is_gone)
+        assert "initContainers" not in (await created(client, "training"))["spec"]
+
+
 async def hook_of(client: KubeClient) -> dict[str, Any]:
-    hook, _ = (await client.get(MUTATING, NAME))["webhooks"]
+    hook, *_ = (await client.get(MUTATING, NAME))["webhooks"]
     return dict(hook)
 
 

@@ -1,10 +1,12 @@
 """Pods with injected checks on an API server: two watched kinds have one aggregate, and a crash loop floods nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 from gpuledger.api.kinds import PODS
 from gpuledger.api.preflight import ANNOTATION_GANG, ANNOTATION_GANG_SOURCE, ANNOTATION_INJECTED, LABEL_PREFLIGHT
 from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.watchers.checked_namespaces import CheckedNamespaces
 from gpuledger.edge.watchers.resources import pods, preflight_pods
 from gpuledger.events.envelope import decode
 from gpuledger.events.pod import PodObserved
@@ -12,7 +14,7 @@ from gpuledger.events.preflight import PodPreflightObserved
 from gpuledger.ledger.jetstream import JetStreamLedger
 from support.kube_fleet import create
 from support.ledgers import everything
-from support.watching import comes_of, listed_again, lists, watching
+from support.watching import HASTY, comes_of, listed_again, lists, watching
 
 KINDS = (pods.KIND, preflight_pods.KIND)
 UNITS, CHECKS = "pod default/p observed", "pod default/p preflight-observed"
@@ -96,6 +98,25 @@ async def test_both_kinds_go_on_after_a_restart_and_record_nothing_again(
     await client.delete(PODS, "p", "default")
     async with watching(client, ledger, database_url):
         await comes(ledger, [UNITS, "pod default/p gone"], [CHECKS, "pod default/p preflight-gone"])
+
+
+async def test_only_pods_of_namespaces_with_checks_are_recorded_and_then_to_their_end(
+    client: KubeClient, ledger: JetStreamLedger, database_url: str
+) -> None:
+    """A label is nobody's proof: what a pod says elsewhere of checks and gangs, watchers pass over."""
+    checked = CheckedNamespaces()
+    async with watching(client, ledger, database_url, settings=replace(HASTY, checked=checked)):
+        await put_pod(client)
+        await comes(ledger, [UNITS], [])
+        checked.set(frozenset({"default"}))
+        await comes(ledger, [UNITS], [CHECKS])
+        checked.set(frozenset({"elsewhere"}))
+        await show(client, ended(0, 0))
+        await comes(ledger, [UNITS], [CHECKS] * 2)
+        await client.delete(PODS, "p", "default")
+        await comes(ledger, [UNITS, "pod default/p gone"], [*[CHECKS] * 2, "pod default/p preflight-gone"])
+        await put_pod(client)
+        await comes(ledger, [UNITS, "pod default/p gone", UNITS], [*[CHECKS] * 2, "pod default/p preflight-gone"])
 
 
 async def test_the_pod_keeps_its_scheduling_group(client: KubeClient) -> None:

@@ -7,7 +7,7 @@ has, as their service accounts. Tests use it by the kubeconfig alone.
 import asyncio
 import sys
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,11 +19,13 @@ from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
 from support.kube_accounts import config_file
 from support.kube_fleet import create_storage_class
+from support.pods import cgroups, sandbox
+from support.pods.cgroups import PodCgroups
 from support.pods.controllers import Workloads
 from support.pods.finish import finish
 from support.pods.network import PodNetwork, endpoints_of, pod_network, service_names
 from support.pods.node import Node
-from support.pods.pod import RunningPod
+from support.pods.pod import PodPlace, RunningPod
 from support.pods.server import ADMIN_TOKEN, Places, PodServer
 from support.pods.workloads import fits
 
@@ -37,11 +39,19 @@ Object = dict[str, Any]
 class PodCluster:
     """The cluster: its nodes, and the pods that run, by uid."""
 
-    def __init__(self, server: PodServer, places: Places, client: KubeClient, network: PodNetwork, work: Path) -> None:
+    def __init__(
+        self,
+        server: PodServer,
+        places: Places,
+        client: KubeClient,
+        network: PodNetwork,
+        groups: PodCgroups,
+        work: Path,
+    ) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, RunningPod] = {}
         self._server, self._places, self._client = server, places, client
-        self._network, self._work = network, work
+        self._network, self._cgroups, self._work = network, groups, work
         self._workloads = Workloads(client)
         self._ca = b""
         self._api = ("", 0)
@@ -103,16 +113,17 @@ class PodCluster:
         found = {}
         for service in services:
             behind = endpoints_of(service, pods) if service["spec"].get("selector") else []
-            if behind:
-                key = (service["metadata"]["namespace"], service["metadata"]["name"])
-                target = service["spec"]["ports"][0].get("targetPort")
-                found[key] = (behind[0]["status"]["podIP"], _port(behind[0], target))
+            target = service["spec"]["ports"][0].get("targetPort")
+            # Pods of an earlier template may lack a port.
+            places = [(pod["status"]["podIP"], port) for pod in behind if (port := _port(pod, target)) is not None]
+            if places:
+                found[service["metadata"]["namespace"], service["metadata"]["name"]] = places[0]
         self._places.found = found
 
     def _start(self, pod: Object) -> None:
-        files = (self._work / "pods", self._ca, self._issue)
-        node = self.nodes[pod["spec"]["nodeName"]]
-        running = RunningPod(pod, node, self._network, self._client, files, self._api)
+        folder = self._work / "pods"
+        place = PodPlace(self._network, self._cgroups, self._client, folder, self._ca, self._issue, self._api)
+        running = RunningPod(pod, self.nodes[pod["spec"]["nodeName"]], place)
         self.pods[pod["metadata"]["uid"]] = running
         running.task = asyncio.create_task(running.run())
         running.task.add_done_callback(_complain)
@@ -129,11 +140,7 @@ class PodCluster:
     async def _schedule(self, pod: Object) -> None:
         spec = pod["spec"]
         nodes = {one["metadata"]["name"]: one for one in (await self._client.list(NODES)).items}
-        needed: dict[str, int] = {}
-        for container in spec["containers"]:
-            for name, amount in container.get("resources", {}).get("limits", {}).items():
-                if name.startswith(HOLDS_UNITS):
-                    needed[name] = needed.get(name, 0) + int(amount)
+        needed = _units(spec)
         for name, node in self.nodes.items():
             if fits(spec, nodes[name]) and all(node.free(one) >= count for one, count in needed.items()):
                 target = {"apiVersion": "v1", "kind": "Node", "name": name}
@@ -163,11 +170,37 @@ def _has_ended(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 
-def _port(pod: Object, target: Any) -> int:
+def _units(spec: Object) -> dict[str, int]:
+    """The units that a pod needs at a time: all of its containers together, and each init container by itself."""
+    needed: dict[str, int] = {}
+    for container in spec["containers"]:
+        for name, amount in _limits(container):
+            needed[name] = needed.get(name, 0) + amount
+    for container in spec.get("initContainers", []):
+        for name, amount in _limits(container):
+            needed[name] = max(needed.get(name, 0), amount)
+    return needed
+
+
+def _limits(container: Object) -> Iterator[tuple[str, int]]:
+    for name, amount in container.get("resources", {}).get("limits", {}).items():
+        if name.startswith(HOLDS_UNITS):
+            yield name, int(amount)
+
+
+def _port(pod: Object, target: int | str) -> int | None:
+    """The port of a pod, by its number or name; None where it has none of that name."""
+    if isinstance(target, int):
+        return target
     ports = {
         port.get("name"): port["containerPort"] for one in pod["spec"]["containers"] for port in one.get("ports", [])
     }
-    return int(ports.get(target, target))
+    return ports.get(target)
+
+
+def missing() -> str:
+    """Why there can be no such cluster here, and what to do; empty where there can."""
+    return sandbox.missing() or cgroups.missing()
 
 
 @asynccontextmanager
@@ -180,13 +213,16 @@ async def pod_cluster(directory: Path, work: Path, *nodes: str, provisions: bool
     server = PodServer(places)
     async with AsyncExitStack() as stack:
         network = await stack.enter_async_context(pod_network(directory))
+        groups = PodCgroups(network.bridge)
+        await groups.open()
+        stack.push_async_callback(groups.close)
         files = certificates(directory / "tls", network.gateway, system_clock())
         url = await stack.enter_async_context(server.serving(network.gateway, 0, files.server_context()))
         config = config_file(directory, url, ADMIN_TOKEN, files.ca.read_bytes())
         client = await stack.enter_async_context(open_client(config))
         if provisions:
             await create_storage_class(client, "local-path")
-        cluster = PodCluster(server, places, client, network, work)
+        cluster = PodCluster(server, places, client, network, groups, work)
         cluster.serve_at(network.gateway, int(url.rpartition(":")[2]), files.ca.read_bytes())
         for name in nodes:
             await cluster.add_node(name)

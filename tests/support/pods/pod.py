@@ -5,85 +5,60 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiohttp
-import psutil
 
 from gpuledger.api.kinds import PODS
 from gpuledger.edge.kube.client import KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
-from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
+from support.pods.cgroups import PodCgroups
+from support.pods.container import Running, now
 from support.pods.finish import finish
+from support.pods.logs import PodLogs
 from support.pods.mounts import Issuer, PodFiles, expanded
 from support.pods.network import PodNetwork
 from support.pods.node import Node
-from support.pods.sandbox import Container, Mount, image_config, start
+from support.pods.sandbox import Container, Mount, image_config, joining, start
 
 RESTART_AFTER_S: Final = 1.0
 RESTARTS_MAX: Final = 60
 PROBE_EVERY_S: Final = 0.5
 PROBE_MAX_S: Final = 5.0
+FILES_EVERY_S: Final = 3.0
+"""How often volumes are compared with their sources, which a kubelet does once a minute."""
+
 GRACE_MAX_S: Final = 20.0
 
 Object = dict[str, Any]
 
 
-class Running:
-    """A container of a pod, as it runs."""
+class PodPlace(NamedTuple):
+    """What the pods of a cluster share: `folder` is where they lie, `ca` and `api` are the API server's."""
 
-    def __init__(self, spec: Object) -> None:
-        self.spec = spec
-        self.process: asyncio.subprocess.Process | None = None
-        self.container: Container | None = None
-        self.restarts = 0
-        self.code: int | None = None
-        self.ready = False
-
-    @property
-    def lives(self) -> bool:
-        """Whether its process runs."""
-        return self.process is not None and self.process.returncode is None
-
-    def command_pid(self) -> int:
-        """The number of its own process, below those that made its namespaces."""
-        assert self.process is not None, "it was started"
-        children = psutil.Process(self.process.pid).children()
-        assert children, "it starts or ends just now"
-        return children[0].pid
-
-    def status(self) -> Object:
-        """As the API server shows it."""
-        state: Object = {"waiting": {"reason": "ContainerCreating"}}
-        if self.lives:
-            state = {"running": {"startedAt": _now()}}
-        elif self.code is not None:
-            reason = "Completed" if self.code == 0 else "Error"
-            state = {"terminated": {"exitCode": self.code, "reason": reason}}
-        fields = {"name": self.spec["name"], "image": self.spec["image"], "imageID": self.spec["image"]}
-        return {**fields, "ready": self.ready, "restartCount": self.restarts, "state": state}
+    network: PodNetwork
+    cgroups: PodCgroups
+    client: KubeClient
+    folder: Path
+    ca: bytes
+    issue: Issuer
+    api: tuple[str, int]
 
 
 class RunningPod:
     """A pod on a node, until it has ended or is deleted."""
 
-    def __init__(
-        self,
-        pod: Object,
-        node: Node,
-        network: PodNetwork,
-        client: KubeClient,
-        files: tuple[Path, bytes, Issuer],
-        api: tuple[str, int],
-    ) -> None:
+    def __init__(self, pod: Object, node: Node, place: PodPlace) -> None:
         self.pod, self.node = pod, node
         self.name, self.namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        self.uid: str = pod["metadata"]["uid"]
         self.containers = {one["name"]: Running(one) for one in pod["spec"]["containers"]}
         self.init = {one["name"]: Running(one) for one in pod["spec"].get("initContainers", [])}
-        self._network, self._client, self._api = network, client, api
-        self.folder: Path = files[0] / pod["metadata"]["uid"]
-        self._files = PodFiles(pod, self.folder / "volumes", node, client, files[1], files[2])
+        self._place = place
+        self.folder: Path = place.folder / self.uid
+        self._files = PodFiles(pod, self.folder / "volumes", node, place.client, place.ca, place.issue)
+        self._logs = PodLogs(node, self.namespace, self.name, self.uid)
         self._units: dict[str, dict[str, str]] = {}
         self.address = ""
         self.phase = "Pending"
@@ -97,8 +72,9 @@ class RunningPod:
     async def run(self) -> None:
         """Run it until it has ended; cancelled, it is stopped in order."""
         self.folder.mkdir(parents=True)
-        self.address = await self._network.attach(self.pod["metadata"]["uid"])
-        readiness = asyncio.create_task(self._watch_readiness())
+        self._logs.open()
+        self.address = await self._place.network.attach(self.uid)
+        following = [asyncio.create_task(one()) for one in (self._watch_readiness, self._follow_files)]
         try:
             await self._prepared()
             for one in self.init.values():
@@ -110,7 +86,7 @@ class RunningPod:
             failed = any(one.code for one in self.containers.values())
             await self._ended("Failed" if failed else "Succeeded")
         finally:
-            await end([readiness])
+            await end(following)
             await finish(self._stop())
 
     async def _prepared(self) -> None:
@@ -126,45 +102,62 @@ class RunningPod:
         await self._allocate()
         await self.publish()
 
+    async def _follow_files(self) -> None:
+        while True:
+            await asyncio.sleep(FILES_EVERY_S)
+            with suppress(KubeError):
+                await self._files.refresh()
+
     async def _allocate(self) -> None:
-        for one in self.containers.values():
+        """Give all containers their devices; the first one of the pod's own gets those of its init containers again."""
+        kubelet, after = self.node.kubelet, ""
+        for one in [*self.init.values(), *self.containers.values()]:
             limits = one.spec.get("resources", {}).get("limits", {})
-            for resource in limits.keys() & self.node.kubelet.resources.keys():
-                answer = await self.node.kubelet.allocate(
-                    resource, int(limits[resource]), self.name, one.spec["name"], namespace=self.namespace
+            if one.name in self.init:
+                kubelet.unlisted.add((self.namespace, self.name, one.name))
+            for resource in limits.keys() & kubelet.resources.keys():
+                answer = await kubelet.allocate(
+                    resource, int(limits[resource]), self.name, one.name, after=after, namespace=self.namespace
                 )
-                self._units.setdefault(one.spec["name"], {}).update(answer.envs)
+                self._units.setdefault(one.name, {}).update(answer.envs)
+            if limits:
+                after = one.name if one.name in self.init else ""
 
     async def _to_its_end(self, one: Running) -> bool:
         """Run a container until it need not run again; returns whether it succeeded."""
         policy = self.pod["spec"].get("restartPolicy", "Always")
-        is_init = one.spec["name"] in self.init
+        is_init = one.name in self.init
         while True:
-            one.code = await self._once(one)
+            code = await self._once(one)
+            one.ready = is_init and code == 0
             await self.publish()
-            again = policy == "Always" and not (is_init and one.code == 0)
-            again = again or (policy == "OnFailure" and one.code != 0)
+            again = policy == "Always" and not (is_init and code == 0)
+            again = again or (policy == "OnFailure" and code != 0)
             if not again:
-                return one.code == 0
-            one.restarts += 1
-            assert one.restarts <= RESTARTS_MAX, (
-                f"{self.name} ends again and again:\n{self.log(one.spec['name']).read_text()}"
-            )
+                return code == 0
+            assert one.restarts < RESTARTS_MAX, f"{self.name} ends again and again:\n{self.log(one.name).read_text()}"
             await asyncio.sleep(RESTART_AFTER_S)
 
     async def _once(self, one: Running) -> int:
-        name = one.spec["name"]
-        one.container = await self._container(one.spec)
-        with self.log(name).open("ab") as output:
-            one.process = await start(one.container, self.folder / f"{name}.root", output.fileno())
+        one.begin()
+        message = self.folder / f"{one.name}.message"
+        message.write_bytes(b"")
+        message.chmod(0o666)
+        container = await self._container(one, message)
+        with self.log(one.name).open("ab") as output:
+            process = await start(container, self.folder / f"{one.name}.root", output.fileno())
+        one.started(process, container)
+        self._logs.link(one.name, one.id, self.log(one.name))
         await self.publish()
-        return await one.process.wait()
+        code = await process.wait()
+        one.ended(code, message)
+        return code
 
-    async def _container(self, spec: Object) -> Container:
-        host, port = self._api
+    async def _container(self, one: Running, message: Path) -> Container:
+        spec, (host, port) = one.spec, self._place.api
         environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port), "HOSTNAME": self.name}
-        environ |= await self._files.environment(spec, self.address, self._network.gateway)
-        environ |= self._units.get(spec["name"], {})
+        environ |= await self._files.environment(spec, self.address, self._place.network.gateway)
+        environ |= self._units.get(one.name, {})
         pod_rights, rights = self.pod["spec"].get("securityContext") or {}, spec.get("securityContext") or {}
         config = image_config()
         uid = rights.get("runAsUser", pod_rights.get("runAsUser", config["user"]["uid"]))
@@ -172,6 +165,7 @@ class RunningPod:
         group = pod_rights.get("fsGroup")
         command = spec.get("command") or config["args"]
         mounts = await self._files.mounts(spec, environ)
+        mounts += [Mount(self._place.network.hosts, "/etc/hosts", read_only=True), Mount(message, one.message_path)]
         return Container(
             expanded([*command, *spec.get("args", [])], environ),
             environ,
@@ -179,10 +173,11 @@ class RunningPod:
             gid=gid,
             groups=[group] if group is not None else [],
             capabilities=(rights.get("capabilities") or {}).get("add") or [],
-            mounts=[*mounts, Mount(self._network.hosts, "/etc/hosts", read_only=True)],
-            network=self._network.namespace(self.pod["metadata"]["uid"]),
+            mounts=mounts,
+            network=self._place.network.namespace(self.uid),
             shares_pids=bool(self.pod["spec"].get("hostPID")),
             working_dir=spec.get("workingDir", ""),
+            cgroup=self._place.cgroups.make(self.uid, one.id),
         )
 
     async def _watch_readiness(self) -> None:
@@ -228,7 +223,17 @@ class RunningPod:
         pid = str(one.command_pid())
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *("nsenter", "--target", pid, "--mount", "--net", "--pid", f"--root=/proc/{pid}/root", "--"),
+            *(
+                *joining(container.cgroup),
+                "nsenter",
+                "--target",
+                pid,
+                "--mount",
+                "--net",
+                "--pid",
+                f"--root=/proc/{pid}/root",
+                "--",
+            ),
             *("setpriv", "--reuid", str(container.uid), "--regid", str(container.gid), "--clear-groups"),
             *("--inh-caps=-all", "--ambient-caps=-all", f"--bounding-set={bounding}", "--no-new-privs", "--"),
             *("env", "-i", "-C", container.working_dir or image_config()["cwd"]),
@@ -248,27 +253,37 @@ class RunningPod:
     async def publish(self) -> None:
         """Write the pod's status."""
         ready = self.phase == "Running" and all(one.ready for one in self.containers.values())
-        condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": _now()}
+        conditions = {
+            "PodScheduled": True,
+            "Initialized": all(one.code == 0 for one in self.init.values()),
+            "Ready": ready,
+        }
+        waiting = "PodInitializing" if self.init else "ContainerCreating"
         status: Object = {
             "phase": self.phase,
             "message": self.message,
             "podIP": self.address,
             "podIPs": [{"ip": self.address}],
-            "hostIP": self._network.gateway,
+            "hostIP": self._place.network.gateway,
             "startTime": self.pod["metadata"]["creationTimestamp"],
-            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}, condition],
-            "containerStatuses": [one.status() for one in self.containers.values()],
-            "initContainerStatuses": [one.status() for one in self.init.values()],
+            "conditions": [
+                {"type": kind, "status": str(holds), "lastTransitionTime": now()} for kind, holds in conditions.items()
+            ],
+            "containerStatuses": [one.status(waiting) for one in self.containers.values()],
+            "initContainerStatuses": [one.status(waiting) for one in self.init.values()],
         }
         with suppress(NotFoundError):
-            await self._client.merge_patch(PODS, self.name, {"status": status}, self.namespace, subresource="status")
+            await self._place.client.merge_patch(
+                PODS, self.name, {"status": status}, self.namespace, subresource="status"
+            )
 
     async def _stop(self) -> None:
         grace = min(float(self.pod["spec"].get("terminationGracePeriodSeconds", 30)), GRACE_MAX_S)
         for one in [*self.init.values(), *self.containers.values()]:
             await self._stop_container(one, grace)
         self.node.kubelet.release(self.name)
-        await self._network.detach(self.pod["metadata"]["uid"])
+        await self._place.network.detach(self.uid)
+        await self._place.cgroups.remove(self.uid)
 
     async def _stop_container(self, one: Running, grace: float) -> None:
         if one.process is None or not one.lives:
@@ -283,11 +298,8 @@ class RunningPod:
 
     async def remove(self) -> None:
         """Tell the API server that nothing of it runs any more."""
+        self._logs.remove()
         with suppress(KubeError):
             path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
             options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
-            await self._client.send(KubeRequest("delete", "DELETE", path, body=options))
-
-
-def _now() -> str:
-    return system_clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+            await self._place.client.send(KubeRequest("delete", "DELETE", path, body=options))

@@ -1,8 +1,8 @@
 """Runs a command in the unpacked image as a container runtime does, with util-linux alone: root may, others may not.
 
 A container gets the image's root file system read-only, `/proc`, the machine's plain devices, its mounts, a user, a
-bounding set of capabilities, and process numbers of its own unless it shares the machine's. Signals to the process
-group reach the command itself.
+bounding set of capabilities, process numbers of its own unless it shares the machine's, and a cgroup where it is in one
+of a pod. Signals to the process group reach the command itself.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ mount -t tmpfs tmpfs {base}/root/dev -o mode=755
 {devices}
 mkdir {base}/root/dev/shm
 mount -t tmpfs tmpfs {base}/root/dev/shm -o mode=1777
+{device_points}
 {mounts}
 exec chroot {base}/root {command}
 """
@@ -59,7 +60,10 @@ class Mount:
 
 @dataclass(frozen=True)
 class Container:
-    """What to run, and with which rights; `network` is a namespace of `ip netns`, empty for the machine's."""
+    """What to run, and with which rights; `network` is a namespace of `ip netns`, empty for the machine's.
+
+    `cgroup` is a folder of the cgroups, None: it is in the machine's own.
+    """
 
     args: Sequence[str]
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -71,6 +75,7 @@ class Container:
     network: str = ""
     shares_pids: bool = False
     working_dir: str = ""
+    cgroup: Path | None = None
 
 
 @cache
@@ -86,19 +91,28 @@ def command_of(container: Container, base: Path) -> list[str]:
     root = base / "root"
     resolved = [replace(one, target=resolved_in(rootfs, one.target)) for one in container.mounts]
     mounts = sorted(resolved, key=lambda one: one.target)
-    points = [_point(one, root) for one in mounts]
+    points = {
+        is_device: [_point(one, root) for one in mounts if _is_device(one) == is_device] for is_device in (False, True)
+    }
     devices = [f"touch {root}/dev/{name} && mount --bind /dev/{name} {root}/dev/{name}" for name in DEVICES]
     text = _SCRIPT.format(
         base=base,
         rootfs=rootfs,
-        points="\n".join(points),
+        points="\n".join(points[False]),
         devices="\n".join(devices),
+        device_points="\n".join(points[True]),
         mounts="\n".join(_mount(one, root) for one in mounts),
         command=shlex.join(_with_rights(container, config)),
     )
     network = ["ip", "netns", "exec", container.network] if container.network else []
     pids = [] if container.shares_pids else ["--pid", "--kill-child=KILL"]
-    return [*network, "unshare", "--mount", "--propagation", "private", *pids, "--fork", "sh", "-c", text]
+    isolated = [*network, "unshare", "--mount", "--propagation", "private", *pids, "--fork", "sh", "-c", text]
+    return [*joining(container.cgroup), *isolated]
+
+
+def joining(cgroup: Path | None) -> list[str]:
+    """What a command begins with, to be in a cgroup."""
+    return [] if cgroup is None else ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(cgroup / "cgroup.procs")]
 
 
 def resolved_in(rootfs: Path, target: str) -> str:
@@ -130,6 +144,11 @@ def _with_rights(container: Container, config: dict[str, Any]) -> list[str]:
         *(f"{name}={value}" for name, value in environ.items()),
         *container.args,
     ]
+
+
+def _is_device(one: Mount) -> bool:
+    """Whether it lies in the folder that the container gets anew."""
+    return one.target.startswith("/dev/")
 
 
 def _point(one: Mount, root: Path) -> str:

@@ -10,7 +10,8 @@ from gpuledger.edge.preflight.configuration import PreflightConfiguration, read_
 from gpuledger.edge.preflight.settings import SERVICE
 from gpuledger.edge.preflight.webhook_configuration import NAME as WEBHOOK
 from gpuledger.edge.webhooks.settings import SERVICE_PORT
-from gpuledger.runtime.preflight_files import PREFLIGHT_FILE, PREFLIGHT_LISTEN
+from gpuledger.runtime.node_label_settings import INSTANCE_TYPE_LABEL
+from gpuledger.runtime.preflight_files import PREFLIGHT_FILE, PREFLIGHT_LISTEN, PREFLIGHT_OWNER
 from gpuledger.runtime.settings import NAMESPACE as NAMESPACE_VARIABLE
 from support.chart import IMAGE, NAME, NAMESPACE, WITH_SECRET, Manifests, needs_helm, render, template
 
@@ -125,6 +126,7 @@ def test_rights_are_no_more_than_what_the_webhook_needs() -> None:
         ("namespaces", "get"),
         ("mutatingwebhookconfigurations", "create"),
         ("mutatingwebhookconfigurations", "patch", WEBHOOK),
+        ("clusterroles", "get", f"{NAME}-preflight"),
     }
     with_classes = with_preflight(gpuDetection={"deviceClasses": ["gpu.nvidia.com"]})
     found = with_classes.one("ClusterRole", f"{NAME}-preflight")["rules"]
@@ -137,14 +139,32 @@ def test_the_webhook_is_taken_away_before_the_release() -> None:
     assert job["spec"]["template"]["spec"]["containers"][0]["args"][-1] == "preflight"
 
 
+def test_what_it_makes_goes_with_its_role_so_that_turning_it_off_needs_no_job() -> None:
+    made = render(ON)
+    (container,) = pod(made)["containers"]
+    environ = {one["name"]: one.get("value") for one in container["env"]}
+    assert environ[PREFLIGHT_OWNER] in made.names("ClusterRole") - render(WITH_SECRET).names("ClusterRole")
+
+
+def test_agents_and_the_gateway_answer_the_label_that_the_values_name() -> None:
+    made = with_preflight({**IMAGE, "healthGateway": {"enabled": True}}, ncclTopology={"instanceTypeLabel": "machine"})
+    for kind, name in (("DaemonSet", "gpu-node-agent"), ("Deployment", f"{NAME}-gateway")):
+        (container,) = made.one(kind, name)["spec"]["template"]["spec"]["containers"]
+        assert {"name": INSTANCE_TYPE_LABEL, "value": "machine"} in container["env"]
+
+
 @pytest.mark.parametrize(
     "given",
     [
         {"checks": [{"image": "i"}]},
         {"checks": [{"name": "A_b", "image": "i"}]},
+        {"checks": [{"name": "a", "image": "i", "command": ["sh", ""]}]},
+        {"checks": [{"name": "a", "image": "i", "args": ["word"] * 65}]},
+        {"checks": [{"name": "a", "image": "i", "env": [{"name": "1ST"}]}]},
         {"dcgm": {"diagLevel": 3}},
         {"gangDiscovery": {"method": "slurm"}},
         {"webhook": {"failurePolicy": "Maybe"}},
+        {"ncclTopology": {"instanceTypeLabel": "no label"}},
         {"unknown": 1},
     ],
 )

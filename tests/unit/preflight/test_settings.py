@@ -46,6 +46,7 @@ def test_a_duration_is_one_of_go(text: str, seconds: float | None) -> None:
         (Variable.LOOPBACK_THRESHOLD, "fast"),
         (Variable.ALLREDUCE_THRESHOLD, "nan"),
         (Variable.BANDWIDTH_THRESHOLD, "-1"),
+        (Variable.BANDWIDTH_THRESHOLD, "1e12"),
         (Variable.TOPOLOGY_MAPPING, "{"),
         (Variable.TOPOLOGY_MAPPING, '{"p5": "../p5.xml"}'),
         (Variable.TOPOLOGY_FALLBACK, "maybe"),

@@ -49,7 +49,7 @@ PREFLIGHT_CHECKS: Final = Noun(
     CHECK,
     ("pod", "uid", "number", "attempt"),
     "preflight_checks_at",
-    hidden=("observed_at", "position"),
+    hidden=("observed_at", "position", "gone_at"),
     narrowed_by=("node", "namespace", "outcome"),
     ends="over_at",
 )

@@ -34,9 +34,10 @@ BEGIN ATOMIC
         CASE WHEN attempt.end_at <= at THEN attempt.end_at END,
         least(attempt.observed_at, at),
         attempt.position,
-        CASE WHEN attempt.over_at <= at THEN attempt.over_at END
+        CASE WHEN attempt.over_at <= at THEN attempt.over_at END,
+        CASE WHEN attempt.gone_at <= at THEN attempt.gone_at END
     FROM gpuledger_live.preflight_check AS attempt
-    WHERE attempt.first_at <= at;
+    WHERE report.is_kept('preflight_check', at) AND attempt.first_at <= at;
 END;
 
 COMMENT ON FUNCTION report.preflight_checks_at(timestamptz) IS

@@ -60,6 +60,9 @@ _WARNED: Final = re.compile(
 )
 """What NCCL warns of, where nothing names the error. Only warnings: INFO lines are no failures."""
 
+_LOCKED: Final = re.compile(r"Call to ibv_\w{0,20}reg_mr\w{0,20} failed with error Cannot allocate memory")
+"""A process may lock too little memory for RDMA, which its container lacks IPC_LOCK or the runtime a limit for."""
+
 _CONFIGURED: Final = re.compile(
     r"(?i)out of memory|no kernel image|driver version is insufficient|invalid device ordinal"
 )
@@ -69,6 +72,8 @@ _CONFIGURED: Final = re.compile(
 def classify(text: str) -> NcclFailure | None:
     """The error that a log shows; None where it shows none, which is no proof of success."""
     clean = cleaned(text)
+    if (locked := _LOCKED.search(clean)) is not None:
+        return NcclFailure(NcclCode.INVALID_USAGE, message_of(_line(clean, locked.start())))
     found = _NAMED.search(clean) or _WARNED.search(clean)
     if found is None or found.lastgroup is None:
         return None

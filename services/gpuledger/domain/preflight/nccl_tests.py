@@ -11,6 +11,7 @@ from math import inf, isfinite, nan
 from typing import Final, NamedTuple
 
 from gpuledger.domain.preflight.nccl_errors import NcclFailure, classify, classify_failure
+from gpuledger.domain.preflight.setting_values import BANDWIDTH_MAX_GBPS
 from gpuledger.domain.preflight.text import cleaned
 
 LARGEST: Final = 3
@@ -114,11 +115,17 @@ def _row(words: Sequence[str], layout: Sequence[str]) -> SizeResult | None:
         return None
     columns = list(zip(layout, words[-len(layout) :], strict=True))
     printed = [word for name, word in columns if name == "busbw" and word != NOT_MEASURED]
-    busbw = [nan if word.lstrip("+-") in _NO_NUMBERS else _number(word) for word in printed]
+    busbw = [_bandwidth(word) for word in printed]
     if None in busbw or not busbw:
         return None
     wrong = sum(_wrong(word) for name, word in columns if name == "#wrong")
     return SizeResult(_size(words[begin]), min((one for one in busbw if one is not None), key=_order), wrong)
+
+
+def _bandwidth(word: str) -> float | None:
+    """NaN for what no bus can carry; None for what is no value of a table."""
+    value = nan if word.lstrip("+-") in _NO_NUMBERS else _number(word)
+    return nan if value is not None and value > BANDWIDTH_MAX_GBPS else value
 
 
 def _order(busbw_gbps: float) -> float:

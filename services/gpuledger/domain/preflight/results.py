@@ -3,6 +3,9 @@
 An observation says of each check how far its present attempt is, and where it runs, how the one before it ended. Of
 each attempt the latest observation counts, so rows do not depend on the order of recording. Observations that come in
 order need the last attempts alone; others leave memory, and are read back for a late one.
+
+A pod and its attempts end as history together, when its object is gone. Where that was shortened, facts of before count
+no more.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,6 +46,10 @@ _OUTCOMES: Final[Mapping[int, CheckOutcome]] = {
 """Of checks that leave no result, by exit code; any other one blames no hardware."""
 
 
+PASSING: Final = frozenset[CheckOutcome](("passed", "skipped"))
+"""Outcomes of checks that end with 0."""
+
+
 class _Seen(NamedTuple):
     """What an observation says of an attempt: columns of `PreflightAttempt`."""
 
@@ -66,7 +73,7 @@ def touched(state: Preflight, fact: Fact, data: PodPreflightObserved | PodPrefli
     if data.uid is None:
         return ()
     pod = state.pod.get(data.uid)
-    if pod is not None and pod.over_at is None and _is_next(pod, fact):
+    if pod is not None and pod.over_at is None and _is_next(pod, fact) and isinstance(data, PodPreflightObserved):
         return ()
     return _rows_of(data.uid)
 
@@ -76,10 +83,17 @@ def _is_next(pod: PreflightPod, fact: Fact) -> bool:
     return all(at is None or at < fact.event.time for at in (pod.observed_at, pod.gone_at))
 
 
+def _counts(state: Preflight, fact: Fact) -> bool:
+    """Whether a fact is of a time since which the history is kept."""
+    return state.pod.begins is None or fact.event.time >= state.pod.begins
+
+
 def _observed(state: Preflight, fact: Fact, data: PodPreflightObserved) -> None:
+    if not _counts(state, fact):
+        return
     pod = state.pod.get(data.uid)
     seen = dict(_seen_of(data))
-    if pod is not None and (not _is_next(pod, fact) or _has_left(state, data.uid, seen)):
+    if pod is not None and (not _is_next(pod, fact) or pod.gone_at is not None or _has_left(state, data.uid, seen)):
         _require(state, pod)
     more = sum(_put_attempt(state, fact, data, key, one) for key, one in seen.items())
     pod = _with_observation(pod or _new_pod(fact, data.uid), fact, data)
@@ -87,11 +101,11 @@ def _observed(state: Preflight, fact: Fact, data: PodPreflightObserved) -> None:
 
 
 def _gone(state: Preflight, fact: Fact, data: PodPreflightGone) -> None:
-    """The end of a pod's object; a fact that names no object is about none of them."""
-    if data.uid is None:
+    """The end of a pod's object, and of all its attempts; a fact that names no object is about none of them."""
+    if data.uid is None or not _counts(state, fact):
         return
     pod = state.pod.get(data.uid)
-    if pod is not None and not _is_next(pod, fact):
+    if pod is not None:
         _require(state, pod)
     pod = pod or _new_pod(fact, data.uid)
     if pod.gone_at is None or _is_newer(fact, pod.gone_at, pod.gone_position):
@@ -123,7 +137,7 @@ def _with_observation(pod: PreflightPod, fact: Fact, data: PodPreflightObserved)
 
 
 def _put_pod(state: Preflight, pod: PreflightPod) -> None:
-    """Put a pod, and say of its attempts in memory whether they are over; an observation behind its end undoes that."""
+    """Put a pod, and say of its attempts in memory when they were over; an observation behind its end undoes that."""
     observed_at, gone_at = pod.observed_at, pod.gone_at
     if observed_at is not None and gone_at is not None:
         same = observed_at == gone_at and is_after(pod.observed_position, pod.gone_position)
@@ -135,7 +149,7 @@ def _put_pod(state: Preflight, pod: PreflightPod) -> None:
     following: dict[str, datetime] = {}
     for row in attempts:
         next_at = following.get(row.check_name)
-        settled = _settled(row, over_at if next_at is None else next_at)
+        settled = _settled(row, over_at if next_at is None else next_at)._replace(gone_at=pod.gone_at)
         if settled != row:
             state.check.put(settled)
         following[row.check_name] = row.first_at if next_at is None else min(next_at, row.first_at)
@@ -175,8 +189,13 @@ def _has_end(check: PreflightCheck) -> bool:
 
 
 def _end_of(check: PreflightCheck, number: int) -> _Seen:
-    """How an attempt ended, as the check reported it, or else as Kubernetes has it."""
+    """How an attempt ended, as the check reported it, or else as Kubernetes has it.
+
+    A check that left word that it passed and then ended otherwise has not passed: its pod does not go on.
+    """
     result = check.result or PreflightResult(outcome=_outcome_of(check.exit_code))
+    is_refuted = result.outcome in PASSING and bool(check.exit_code)
+    outcome = _outcome_of(check.exit_code) if is_refuted else result.outcome
     started_at, ended_at = _stored(check.started_at), _stored(check.ended_at)
     duration_us = scaled(result.duration_s, MICROSECONDS_PER_S)
     if duration_us is None and started_at is not None and ended_at is not None:
@@ -184,7 +203,7 @@ def _end_of(check: PreflightCheck, number: int) -> _Seen:
     return _Seen(
         number,
         State.ENDED.value,
-        result.outcome,
+        outcome,
         check.exit_code,
         check.reason,
         CODES_SEPARATOR.join(result.codes),
@@ -234,7 +253,7 @@ def _attempt(fact: Fact, data: PodPreflightObserved, key: _Key, seen: _Seen) -> 
     namespace = pod.partition("/")[0]
     gang = None if data.gang is None else f"{namespace}/{data.gang}"
     number, *columns = seen
-    last = (time, fact.sequence, None)
+    last = (time, fact.sequence, None, None)
     running_at, end_at = (time if seen.state == state else None for state in (State.RUNNING, State.ENDED))
     return PreflightAttempt._make(
         (data.uid, *key, number, pod, namespace, data.node, gang, *columns, time, running_at, end_at, *last)

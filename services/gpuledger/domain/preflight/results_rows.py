@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import TableState
+from gpuledger.domain.histories import PREFLIGHT_CHECKS
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.events.position import Offset
 
@@ -84,7 +85,7 @@ class PreflightAttempt(NamedTuple):
 
     `first_at`, `running_at` and `end_at` are the times of the first observations of it, of it running, and of its end;
     `observed_at` and `position` are those of the last one. `over_at` is when the next attempt was first observed, or
-    else when the pod was over.
+    else when the pod was over; `gone_at` is that of the pod, with which all its attempts end as history.
     """
 
     uid: str
@@ -113,6 +114,7 @@ class PreflightAttempt(NamedTuple):
     observed_at: datetime
     position: Offset
     over_at: datetime | None
+    gone_at: datetime | None
 
 
 class PreflightGang(NamedTuple):
@@ -163,7 +165,13 @@ class PreflightGangEvent(NamedTuple):
 
 
 POD: TableSpec[PreflightPod] = TableSpec(
-    "preflight_pod", PreflightPod, ("uid",), retires=("over_at",), page_by=("uid",)
+    "preflight_pod",
+    PreflightPod,
+    ("uid",),
+    retires=("over_at",),
+    page_by=("uid",),
+    history=PREFLIGHT_CHECKS.name,
+    ended_by="gone_at",
 )
 CHECK: TableSpec[PreflightAttempt] = TableSpec(
     "preflight_check",
@@ -171,6 +179,8 @@ CHECK: TableSpec[PreflightAttempt] = TableSpec(
     ("uid", "check_name", "attempt"),
     retires=("over_at",),
     page_by=("uid",),
+    history=PREFLIGHT_CHECKS.name,
+    ended_by="gone_at",
 )
 GANG: TableSpec[PreflightGang] = TableSpec(
     "preflight_gang", PreflightGang, ("gang", "began_at"), retires=("dissolved_at",), page_by=("gang",)

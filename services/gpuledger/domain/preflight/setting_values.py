@@ -6,6 +6,7 @@ from typing import Final
 from gpuledger.domain.preflight.durations import seconds_of
 
 TIMEOUT_MAX_S: Final = 24 * 3600.0
+BANDWIDTH_MAX_GBPS: Final = 1e6
 PORT_MAX: Final = 65_535
 
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?):([0-9]{1,5})")

@@ -57,10 +57,10 @@ def take_results(pods: CheckedPods, attempts: Attempts, reports: Sequence[Report
         pods.close(attempts[check], digests[check])
 
 
-def note_result(pods: CheckedPods, data: Payload) -> None:
-    """Note what another replica has recorded."""
+def note_result(pods: CheckedPods, data: Payload, at: datetime) -> None:
+    """Note what another replica has recorded, and when it was reported."""
     if isinstance(data, NodeHealthReported) and data.monitor == MONITOR and data.reporter and lets_pass(data):
-        pods.close_recorded(data.reporter, data.check, digest(data))
+        pods.close_recorded(data.reporter, data.check, digest(data), at)
 
 
 def lets_pass(data: NodeHealthReported) -> bool:

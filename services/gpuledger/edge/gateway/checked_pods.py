@@ -97,17 +97,23 @@ class CheckedPods:
         if len(self._closed) > CLOSED_MAX:
             self._closed.popitem(last=False)
 
-    def close_recorded(self, pod: str, container: str, digest: str) -> None:
-        """Note a report of that kind that another replica has recorded, as far as the pod is known here."""
+    def close_recorded(self, pod: str, container: str, digest: str, at: datetime) -> None:
+        """Note a report of that kind and time that another replica has recorded, as far as the pod is known here."""
         data = self._pods.get(pod)
         for check in () if data is None else data.checks:
             if data is not None and check_container(check.name) == container:
-                self.close(_attempt(data.uid, check), (digest,))
+                self.close(_attempt_at(data.uid, check, at), (digest,))
 
 
 def _attempt(uid: str, check: PreflightCheck) -> CheckAttempt:
     """The run of a check that may report: behind a failed end the next one."""
     return CheckAttempt(uid, check.name, check.attempt + _has_failed(check))
+
+
+def _attempt_at(uid: str, check: PreflightCheck, at: datetime) -> CheckAttempt:
+    """The run of a check that reported at a time, which may be the one whose failed end is known already."""
+    has_ended = _has_failed(check) and check.ended_at is not None and at <= check.ended_at
+    return CheckAttempt(uid, check.name, check.attempt) if has_ended else _attempt(uid, check)
 
 
 def _has_passed(check: PreflightCheck) -> bool:

@@ -37,6 +37,6 @@ class Recall(FollowedEvents):
         try:
             event = with_payload(parse(message.data))
             self._recorder.recall(event)
-            note_result(self._pods, event.data)
+            note_result(self._pods, event.data, event.time)
         except EventError as error:
             log.warning("gateway.not-recalled", subject=message.subject, reason=str(error))

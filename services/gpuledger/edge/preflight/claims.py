@@ -37,10 +37,12 @@ def references(pod: Object) -> Iterator[ClaimReference]:
 def device_classes(document: Object) -> frozenset[str]:
     """The DeviceClasses that a ResourceClaim or a ResourceClaimTemplate requests; any of `firstAvailable` counts.
 
-    Those of requests with `adminAccess` do not: such devices may be in use by others, whom a check would disturb.
+    One with `adminAccess` counts for nothing: its devices may be in use by others, whom a check would disturb.
     """
     inner = mapping(document, "spec", "spec")
     requests = items(inner or mapping(document, "spec"), "devices", "requests")
+    if any(one.get("adminAccess") is True for request in requests for one in (mapping(request, "exactly"), request)):
+        return frozenset()
     return frozenset(name for request in requests for name in _classes(mapping(request)))
 
 
@@ -48,5 +50,5 @@ def _classes(request: Object) -> Iterator[str]:
     alternatives = [mapping(request, "exactly"), *map(mapping, items(request, "firstAvailable")), request]
     for one in alternatives:
         name = one.get("deviceClassName")
-        if isinstance(name, str) and name and one.get("adminAccess") is not True:
+        if isinstance(name, str) and name:
             yield name

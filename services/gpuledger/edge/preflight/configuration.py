@@ -14,7 +14,13 @@ from pydantic_core import ErrorDetails
 
 from gpuledger.api.preflight import GANG_CHECKS, NCCL_CHECKS, CheckName, NotRun
 from gpuledger.domain.preflight.gangs import GangDiscovery, GangMethod
-from gpuledger.domain.preflight.setting_values import TIMEOUT_MAX_S, is_address, is_file_name, timeout_s
+from gpuledger.domain.preflight.setting_values import (
+    BANDWIDTH_MAX_GBPS,
+    TIMEOUT_MAX_S,
+    is_address,
+    is_file_name,
+    timeout_s,
+)
 from gpuledger.domain.quantities import parse_quantity
 from gpuledger.edge.preflight.errors import ConfigurationError
 from gpuledger.events.preflight import CHECKS_MAX
@@ -67,8 +73,11 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 """HOST:PORT; empty: there is none."""
 
 Amount = Annotated[str | int | float, AfterValidator(_checked_quantity)]
-Bandwidth = Annotated[float, Field(ge=0, le=1e6)]
+Bandwidth = Annotated[float, Field(ge=0, le=BANDWIDTH_MAX_GBPS)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
+Word = Annotated[str, Field(min_length=1)]
+"""Of a command, which may be a whole program: only the file as a whole is bounded."""
+
 ResourcePattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9./_*?-]{1,316}$")]
 ClassName = Annotated[str, Field(pattern=r"^[A-Za-z0-9./_-]{1,253}$")]
 Names = Annotated[tuple[Text, ...], Field(max_length=NAMES_MAX)]
@@ -104,7 +113,7 @@ class Check(_Part):
 
     name: Annotated[str, Field(pattern=CHECK_NAME_PATTERN)]
     image: Text
-    command: Annotated[tuple[Text, ...], Field(max_length=64)] = ()
+    command: Annotated[tuple[Word, ...], Field(max_length=64)] = ()
     args: Annotated[tuple[str, ...], Field(max_length=64)] = ()
     env: Annotated[tuple[EnvVariable, ...], Field(max_length=NAMES_MAX)] = ()
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"

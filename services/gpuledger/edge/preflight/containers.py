@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from gpuledger.api.preflight import GANG_PATH, CheckName, Variable, check_container
-from gpuledger.edge.kube.objects import mapping
+from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.preflight.configuration import Check, PreflightConfiguration
 from gpuledger.edge.preflight.connection import Connection
 from gpuledger.edge.preflight.devices import Devices, PodContainers
@@ -20,6 +20,7 @@ from gpuledger.edge.preflight.sizes import compute_resources
 from gpuledger.edge.webhooks.serving.review import Object
 
 GANG_VOLUME: Final = "gpuledger-gang"
+LOCKING: Final = "IPC_LOCK"
 
 _FIELDS: Final = (
     (Variable.POD_NAME, "metadata.name"),
@@ -64,7 +65,7 @@ def container_of(check: Check, around: Surroundings, configuration: PreflightCon
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
         "imagePullPolicy": check.image_pull_policy,
-        "securityContext": _security(around),
+        "securityContext": _security(around, locks_memory=bool(networks) and _locks_memory(around)),
     }
 
 
@@ -135,21 +136,32 @@ def _resources(check: Check, around: Surroundings, networks: Devices) -> dict[st
     return {name: value for name, value in given.items() if value}
 
 
-def _security(around: Surroundings) -> dict[str, Any]:
-    """No rights at all; without root where the whole pod is, so that it stays within what its namespace allows."""
+def _security(around: Surroundings, *, locks_memory: bool) -> dict[str, Any]:
+    """No rights but to lock memory where the pod may; without root where the whole pod is, as its namespace may demand.
+
+    Of processes that are not root the kernel takes what capabilities are added.
+    """
     context: dict[str, Any] = {
-        "capabilities": {"drop": ["ALL"]},
+        "capabilities": {"drop": ["ALL"], **({"add": [LOCKING]} if locks_memory else {})},
         "privileged": False,
         "allowPrivilegeEscalation": False,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     containers = around.containers.all
+    user = _effective(containers[0], around.pod, "runAsUser") if containers else None
     if all(_effective(one, around.pod, "runAsNonRoot") is True for one in containers):
         context["runAsNonRoot"] = True
-        user = _effective(containers[0], around.pod, "runAsUser") if containers else None
         if isinstance(user, int) and user > 0:
             context["runAsUser"] = user
+    elif locks_memory and not user:
+        context["runAsUser"] = 0
     return context
+
+
+def _locks_memory(around: Surroundings) -> bool:
+    """Whether a container of the pod may lock memory, without which RDMA cannot register any."""
+    contexts = [mapping(one, "securityContext") for one in around.containers.all]
+    return any(one.get("privileged") is True or LOCKING in items(one, "capabilities", "add") for one in contexts)
 
 
 def _effective(container: Object, pod: Object, field: str) -> object:

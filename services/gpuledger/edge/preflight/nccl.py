@@ -8,6 +8,7 @@ a variable refers to as `$(NAME)` is put into its place.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Any, Final, NamedTuple
 
 from gpuledger.api.preflight import Variable
@@ -20,6 +21,14 @@ SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the folder itself, which NCCL 
 NEVER_TAKEN: Final = frozenset({TOPOLOGY, "NCCL_COMM_ID", *Variable})
 """The topology file, which comes with its mount; the address at which the workload's own processes meet; and the
 settings of checks, which are not the workload's to choose."""
+
+PROGRAM_FOLDERS: Final = (
+    "/bin", "/dev", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf.d", "/etc/ld.so.preload", "/etc/ssl",
+    "/lib", "/lib32", "/lib64", "/opt/gpuledger", "/proc", "/run/gpuledger", "/run/secrets", "/sbin", "/sys",
+    "/tmp", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/bin", "/usr/local/cuda", "/usr/local/lib",  # noqa: S108
+    "/usr/local/nvidia", "/usr/local/sbin", "/usr/sbin", "/var/run/gpuledger", "/var/run/secrets",
+)  # fmt: skip
+"""Where images have programs and what these trust. A volume of the pod there would run, and report, as the check."""
 
 FILE_NAMES: Final = ("*FILE*", "*PATH*", "*DIR*", "*PLUGIN*", "*_PREFIX*")
 """Variables that may name files, in capitals, for values that stand elsewhere."""
@@ -57,17 +66,23 @@ def nccl_settings(containers: Sequence[Object], patterns: Sequence[str], volumes
 
 def _taken(container: Object, patterns: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The variables of a container that fit a pattern. Of one name the last holds."""
-    found: dict[str, dict[str, Any]] = {}
-    values: dict[str, str | None] = {}
+    values, found = _values(container), {}
     for variable in map(mapping, items(container, "env")):
         name = str(variable.get("name"))
-        values[name] = value = _value(variable, values)
-        found.pop(name, None)
+        value = values[name]
         if matches(name, patterns) and name not in NEVER_TAKEN and not _names_file(name, value, variable):
             found[name] = (
                 _copied(variable) if value in (None, variable.get("value", "")) else {"name": name, "value": value}
             )
     return found
+
+
+def _values(container: Object) -> dict[str, str | None]:
+    """The values of a container's variables, None where one stands elsewhere. Of one name the last holds."""
+    values: dict[str, str | None] = {}
+    for variable in map(mapping, items(container, "env")):
+        values[str(variable.get("name"))] = _value(variable, values)
+    return values
 
 
 def _value(variable: Object, before: Mapping[str, str | None]) -> str | None:
@@ -94,19 +109,28 @@ def _copied(variable: Object) -> dict[str, Any]:
 def _topologies(containers: Iterable[Object]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The topology files of containers that mount a volume with it, each with that mount."""
     for container in containers:
-        named = [one.get("value") for one in map(mapping, items(container, "env")) if one.get("name") == TOPOLOGY]
-        path = named[-1] if named else None
-        if isinstance(path, str) and path.startswith("/"):
+        path = _values(container).get(TOPOLOGY)
+        if path is not None and path.startswith("/"):
             mount = _mount_of(PurePosixPath(path), items(container, "volumeMounts"))
             if mount is not None:
                 yield path, mount
 
 
 def _mount_of(path: PurePosixPath, mounts: Iterable[object]) -> dict[str, Any] | None:
-    """The innermost mount that holds a path; None where its folder depends on the container's own variables."""
+    """The innermost mount that holds a path.
+
+    None where its folder depends on the container's own variables, or has programs of the check's image.
+    """
     holding = [one for one in map(mapping, mounts) if path.is_relative_to(str(one.get("mountPath")))]
     inner = max(holding, key=lambda one: len(str(one.get("mountPath"))), default=None)
-    return None if inner is None or "subPathExpr" in inner else _read_only(inner)
+    if inner is None or "subPathExpr" in inner or _covers_programs(str(inner.get("mountPath"))):
+        return None
+    return _read_only(inner)
+
+
+def _covers_programs(mount: str) -> bool:
+    place = PurePosixPath(normpath(mount))
+    return any(place.is_relative_to(one) or PurePosixPath(one).is_relative_to(place) for one in PROGRAM_FOLDERS)
 
 
 def _read_only(mount: Object) -> dict[str, Any]:

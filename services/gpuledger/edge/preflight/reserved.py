@@ -11,6 +11,7 @@ from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.webhooks.serving.review import Object
 
 REASON: Final = "ReservedContainerName"
+REASON_IMAGE: Final = "CheckImageFixed"
 EPHEMERAL: Final = "ephemeralContainers"
 
 
@@ -24,6 +25,22 @@ def denial(names: tuple[str, ...]) -> str:
     return (
         f"The containers {', '.join(names)} have names of preflight checks: in this namespace only those may begin "
         f"with {CHECK_PREFIX}. Give them other names."
+    )
+
+
+def checks_with_another_image(new: Object, old: Object) -> tuple[str, ...]:
+    """The checks of a pod that an update gives another image, which would run, and report, as the check."""
+    before = {one.get("name"): one.get("image") for one in map(mapping, items(old, "spec", "initContainers"))}
+    after = map(mapping, items(new, "spec", "initContainers"))
+    found = (str(one.get("name")) for one in after if one.get("image") != before.get(one.get("name")))
+    return tuple(name for name in found if name.startswith(CHECK_PREFIX))
+
+
+def denial_of_images(names: tuple[str, ...]) -> str:
+    """What to do about them."""
+    return (
+        f"An update may not change the images of {', '.join(names)}, which are preflight checks. Change the "
+        "configuration of checks, and create the pod anew."
     )
 
 

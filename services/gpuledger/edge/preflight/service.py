@@ -5,6 +5,7 @@ the pod's namespace and claims. It answers nothing before it has a configuration
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 import structlog
@@ -20,13 +21,20 @@ from gpuledger.edge.preflight.injection import PodFindings, inject, names_in, ne
 from gpuledger.edge.preflight.lookups import Lookups
 from gpuledger.edge.preflight.metrics import CONNECTIONS_REFUSED, EXPIRES, INJECTIONS, LATENCY, LEFT_OUT, UNDER_WAY
 from gpuledger.edge.preflight.patch import pod_patch
-from gpuledger.edge.preflight.reserved import REASON, denial, names_of_checks
+from gpuledger.edge.preflight.reserved import (
+    REASON,
+    REASON_IMAGE,
+    checks_with_another_image,
+    denial,
+    denial_of_images,
+    names_of_checks,
+)
 from gpuledger.edge.preflight.settings import PreflightSettings
 from gpuledger.edge.preflight.webhook_configuration import EPHEMERAL_PLURAL, MUTATE_PATH, webhook_configuration
 from gpuledger.edge.webhooks.certificates.authority import Pair, Profile
 from gpuledger.edge.webhooks.certificates.rotation import CertificateRotation, KeptWebhooks, ServedCertificate
 from gpuledger.edge.webhooks.configuration import Configuration, WebhookTarget
-from gpuledger.edge.webhooks.serving.review import ALLOWED, CREATE, AdmissionRequest, AdmissionResponse
+from gpuledger.edge.webhooks.serving.review import ALLOWED, CREATE, UPDATE, AdmissionRequest, AdmissionResponse
 from gpuledger.edge.webhooks.serving.server import ReviewServer, ServerMetrics
 from gpuledger.edge.webhooks.settings import WebhookAddress
 from gpuledger.runtime.backoff import Jitter, system_jitter
@@ -66,7 +74,9 @@ class PreflightWebhook:
         *,
         clock: Clock = system_clock,
         jitter: Jitter = system_jitter,
+        on_namespaces: Callable[[frozenset[str]], None] = lambda _names: None,
     ) -> None:
+        """`on_namespaces` is called with the namespaces that get checks, each time they may be others."""
         self._client = client
         self._ledger_id = ledger_id
         self._settings = settings
@@ -78,6 +88,7 @@ class PreflightWebhook:
         self._rotation: CertificateRotation | None = None
         self._file = ConfigurationFile(settings.file, settings.file_poll_s, self._changed)
         self._url: str | None = None
+        self._on_namespaces = on_namespaces
 
     @property
     def configuration(self) -> PreflightConfiguration | None:
@@ -111,7 +122,13 @@ class PreflightWebhook:
         async with self._server.serving(self._certificate.context, {MUTATE_PATH: self._mutate}) as url:
             self._url = url
             address = self._settings.address or WebhookAddress(url=url)
-            hooks = KeptWebhooks(PREFLIGHT_TLS_SECRET, address, lambda pair: self._configured(address, pair), PROFILE)
+            hooks = KeptWebhooks(
+                PREFLIGHT_TLS_SECRET,
+                address,
+                lambda pair: self._configured(address, pair),
+                PROFILE,
+                self._settings.owner,
+            )
             self._rotation = CertificateRotation(
                 self._client, self._ledger_id, self._certificate, hooks, self._settings, self._clock, self._jitter
             )
@@ -125,12 +142,12 @@ class PreflightWebhook:
             return None
         covers = in_force.configuration.covers(request.namespace, self._settings.namespace)
         is_creation = request.operation == CREATE and not request.subresource
-        if request.plural != PODS.plural or not covers or not (is_creation or request.subresource == EPHEMERAL_PLURAL):
+        if request.plural != PODS.plural or not covers or request.subresource not in ("", EPHEMERAL_PLURAL):
             INJECTIONS.labels("not-covered").inc()
             return ALLOWED
-        if names := names_of_checks(request.new, names_in(in_force.configuration)):
+        if (refused := _refusal(request, in_force.configuration)) is not None:
             INJECTIONS.labels("refused").inc()
-            return AdmissionResponse(REASON, denial(names))
+            return refused
         return await self._reviewed(request, in_force) if is_creation else ALLOWED
 
     async def _reviewed(self, request: AdmissionRequest, in_force: InForce) -> AdmissionResponse:
@@ -159,8 +176,20 @@ class PreflightWebhook:
         return [webhook_configuration(configuration, target, self._settings)]
 
     def _changed(self) -> None:
+        configuration, home = self.configuration, self._settings.namespace
+        if configuration is not None:
+            self._on_namespaces(frozenset(one for one in configuration.namespaces if configuration.covers(one, home)))
         if self._rotation is not None:
             self._rotation.rotate_soon()
+
+
+def _refusal(request: AdmissionRequest, configuration: PreflightConfiguration) -> AdmissionResponse | None:
+    """Why a pod may not be so; an update of a pod itself can change no names."""
+    if request.operation == UPDATE and not request.subresource:
+        changed = checks_with_another_image(request.new, request.old)
+        return AdmissionResponse(REASON_IMAGE, denial_of_images(changed)) if changed else None
+    names = names_of_checks(request.new, names_in(configuration))
+    return AdmissionResponse(REASON, denial(names)) if names else None
 
 
 def _observe(_request: AdmissionRequest, seconds: float) -> None:

@@ -16,7 +16,8 @@ class PreflightSettings(ServingSettings):
 
     `address` None stands for the address that it listens on, for API servers on the same machine. What it looks up for
     a review, it waits for no longer than `lookup_timeout_s`, and keeps for `found_s`, or `missing_s` where there is
-    none: `lookups_kept_max` objects at most, and asks for `lookups_at_once_max` at a time.
+    none: `lookups_kept_max` objects at most, and asks for `lookups_at_once_max` at a time. The webhook configuration
+    goes with the ClusterRole `owner`, if any.
     """
 
     address: WebhookAddress | None = field(default_factory=lambda: WebhookAddress(SERVICE))
@@ -27,3 +28,4 @@ class PreflightSettings(ServingSettings):
     lookups_kept_max: int = 16_384
     found_s: float = 5.0
     missing_s: float = 1.0
+    owner: str | None = None

@@ -18,6 +18,7 @@ from gpuledger.edge.webhooks.configuration import MUTATING, Configuration, Webho
 NAME: Final = "gpuledger-preflight"
 HOOK: Final = "preflight.gpuledger.io"
 EPHEMERAL_HOOK: Final = "ephemeral.preflight.gpuledger.io"
+IMAGES_HOOK: Final = "images.preflight.gpuledger.io"
 EPHEMERAL_PLURAL: Final = "ephemeralcontainers"
 """Of pods: what `kubectl debug` writes."""
 
@@ -64,6 +65,8 @@ def _hooks(
     later["rules"][0]["resources"] = [f"{PODS.plural}/{EPHEMERAL_PLURAL}"]
     condition = f"has(object.spec.{EPHEMERAL}) && {_has_reserved(f'object.spec.{EPHEMERAL}')}"
     yield later | {"matchConditions": [{"name": "has-a-name-of-checks", "expression": condition}]}
+    changes = {"matchConditions": [{"name": "changes-an-image-of-checks", "expression": _CHANGES_IMAGES}]}
+    yield webhook(IMAGES_HOOK, target, PODS, ["UPDATE"], MUTATE_PATH, settings) | common | changes
 
 
 def _may_use_gpus(preflight: PreflightConfiguration) -> str:
@@ -79,6 +82,13 @@ def _may_use_gpus(preflight: PreflightConfiguration) -> str:
 
 
 _LISTS: Final = ("containers", "initContainers")
+
+_CHANGES_IMAGES: Final = (
+    f"has(object.spec.initContainers) && object.spec.initContainers.exists(c, c.name.startsWith('{CHECK_PREFIX}') && "
+    "!(has(oldObject.spec.initContainers) && "
+    "oldObject.spec.initContainers.exists(o, o.name == c.name && o.image == c.image)))"
+)
+"""In CEL: whether a check of a pod gets another image, the one field of init containers that an update may change."""
 
 
 def _has_reserved(containers: str) -> str:

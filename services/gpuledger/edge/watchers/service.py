@@ -1,8 +1,9 @@
 """The `watchers` service: records what people, drivers and kubelets change in the cluster about its GPUs.
 
 One instance records at a time; the others wait for its lock. It records only into the log that the projections' rows
-follow, and waits while that is another one. All watchers run side by side. One setting affects another watcher: which
-label says that a node is managed, so the Nodes are listed again whenever the ledger has another label.
+follow, and waits while that is another one. All watchers run side by side. Two settings affect other watchers: which
+label says that a node is managed, so the Nodes are listed again whenever the ledger has another label; and which
+namespaces get preflight checks, so that pods with checks are.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from gpuledger.db.engine import DATABASE_TRANSIENT
 from gpuledger.db.locks import WATCHERS_LOCK, while_locked
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.watchers import metrics
-from gpuledger.edge.watchers.decide import AnyKind
+from gpuledger.edge.watchers.decide import AnyKind, LastRecord
 from gpuledger.edge.watchers.journal import Journal, Listener
 from gpuledger.edge.watchers.journal_rows import journal_layout
 from gpuledger.edge.watchers.resources import (
@@ -62,7 +63,6 @@ INDEPENDENT_KINDS: Final = (
     gpupools.KIND,
     gpupools.CLUSTER_KIND,
     pods.KIND,
-    preflight_pods.KIND,
     namespaces.KIND,
 )
 """Kinds whose watchers depend on no other kind."""
@@ -128,6 +128,7 @@ class AllWatchers:
         self._snapshots: list[Snapshots] = []
         self._settings = self._journal(self._module, self._in_force.listen)
         self._nodes = self._journal(nodes.kind(self._in_force.label_key))
+        self._checked = self._journal(preflight_pods.KIND)
         kinds = (*INDEPENDENT_KINDS, components.kind(context.settings.components_namespace))
         self._independent = [(kind, self._journal(kind)) for kind in kinds]
         self._has_run = False
@@ -152,6 +153,7 @@ class AllWatchers:
             await run_until_one_ends(
                 settings.run(),
                 self._watch_nodes(settings.listed),
+                self._watch_checked(),
                 *(Watcher(kind, journal, self._context).run() for kind, journal in self._independent),
                 *(snapshots.run() for snapshots in self._snapshots),
             )
@@ -159,7 +161,7 @@ class AllWatchers:
             metrics.active(False)
 
     async def _confirm_journals(self) -> None:
-        journals = (self._settings, self._nodes, *(journal for _, journal in self._independent))
+        journals = (self._settings, self._nodes, self._checked, *(journal for _, journal in self._independent))
         anchors = [journal.anchor for journal in journals if journal.anchor is not None]
         await self._ledger.confirm(max(anchors, key=lambda anchor: order(anchor.sequence), default=None))
 
@@ -177,6 +179,18 @@ class AllWatchers:
             key = self._in_force.label_key
             watcher = Watcher(nodes.kind(key), self._nodes, self._context)
             await run_until_one_ends(watcher.run(), self._in_force.differs(key))
+
+    async def _watch_checked(self) -> None:
+        """List the pods with checks again whenever others are the namespaces that get checks."""
+        checked = self._context.settings.checked
+        while True:
+            names = checked.names
+            kind = preflight_pods.kind(names, self._last_of_checked)
+            watcher = Watcher(kind, self._checked, self._context)
+            await run_until_one_ends(watcher.run(), checked.differ(names))
+
+    def _last_of_checked(self, pod: str) -> LastRecord | None:
+        return self._checked.recorded.get(pod)
 
 
 class SettingsInForce:

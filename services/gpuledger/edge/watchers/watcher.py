@@ -21,6 +21,7 @@ from gpuledger.edge.kube.client import KubeClient, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, RefusedError
 from gpuledger.edge.kube.reflector import ChangeBatch, Changed, Interrupted, Listed, Reflector
 from gpuledger.edge.watchers.api_discovery import cluster_of, first_served
+from gpuledger.edge.watchers.checked_namespaces import CheckedNamespaces
 from gpuledger.edge.watchers.decide import (
     AnyKind,
     LastRecord,
@@ -78,7 +79,8 @@ class WatcherSettings:
     module's setting `inventory.resyncPeriod`. The Nodes wait for a first list of the settings for `first_list_s`, and
     then use those in the ledger. Components run in `components_namespace`; pods in other namespaces do not count,
     whoever created them. `module` are the module's settings as the installation gives them; those of a ModuleConfig
-    take precedence. `is_scaled`: the status writer scales the Deployments that we run in.
+    take precedence. `is_scaled`: the status writer scales the Deployments that we run in. `checked` are the namespaces
+    whose pods get preflight checks; of other pods nothing about checks is recorded.
     """
 
     audit_interval_s: float | None = None
@@ -89,6 +91,7 @@ class WatcherSettings:
     components_namespace: str = NAMESPACE
     module: Mapping[str, Any] = field(default_factory=dict)
     is_scaled: bool = False
+    checked: CheckedNamespaces = field(default_factory=CheckedNamespaces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from gpuledger.db.engine import AsyncConnection
+from gpuledger.domain.histories import PREFLIGHT_CHECKS
 from gpuledger.domain.preflight.pod_checks import PodChecks
 from gpuledger.domain.preflight.results_rows import CHECK, GANG, PreflightAttempt, PreflightGang
 from gpuledger.domain.table import TableSpec
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, read
+from gpuledger.tools.queries.rows import check_kept
 
 ATTEMPTS_MAX: Final = 256
 """Attempts of a pod that are read, the latest of them."""
@@ -32,11 +34,17 @@ WHERE gang = %(gang)s AND over_at IS NULL AND uid <> %(uid)s ORDER BY pod, uid, 
 
 
 async def pod_checks(backend: Backend, pod: str, at: datetime | None = None) -> PodChecks | None:
-    """The checks of the latest pod of a name, NAMESPACE/NAME, by then; None where none with checks was seen."""
+    """The checks of the latest pod of a name, NAMESPACE/NAME, by then; None where none with checks was seen.
+
+    Raises:
+        RequestError: the time is not kept.
+    """
     await bring_current(backend, named_projections(["preflight"]))
     checks, gangs = _NOW if at is None else _THEN
 
     async def ask(connection: AsyncConnection) -> PodChecks | None:
+        if at is not None:
+            await check_kept(connection, "preflight", PREFLIGHT_CHECKS, at)
         values: dict[str, Any] = {"pod": pod, "at": at}
         found = await _rows(connection, CHECK, checks, _ATTEMPTS.format(checks=checks, limit=ATTEMPTS_MAX), values)
         attempts = tuple(map(PreflightAttempt._make, found))

@@ -15,7 +15,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from gpuledger.db.json_columns import read_json_as_text
 from gpuledger.domain.devices.fold import SLOT
-from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, History
+from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, PREFLIGHT_CHECKS, History
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.table import R, TableSpec
 from gpuledger.events.position import Offset
@@ -57,7 +57,10 @@ CHANGED_IN: Mapping[str, ChangedIn] = {
 """By the function that gives the rows at a time: a row differs between two moments only where one lies between."""
 
 
-HISTORY_OF: Mapping[str, History] = {"container_allocations_at": CONTAINER_ALLOCATIONS}
+HISTORY_OF: Mapping[str, History] = {
+    "container_allocations_at": CONTAINER_ALLOCATIONS,
+    "preflight_checks_at": PREFLIGHT_CHECKS,
+}
 """By the function that gives the rows at a time: the history that it looks into, if operators may shorten that."""
 
 
@@ -251,8 +254,18 @@ async def _select(
 
 async def _check_kept(connection: AsyncConnection[Any], source: RowSource, at: datetime) -> None:
     history = HISTORY_OF.get(source.at or "")
-    since = None if history is None else await kept_since(connection, source.projection, history.name)
-    if history is not None and since is not None and at < since:
+    if history is not None:
+        await check_kept(connection, source.projection, history, at)
+
+
+async def check_kept(connection: AsyncConnection[Any], projection: str, history: History, at: datetime) -> None:
+    """Return if a projection keeps a history of a time.
+
+    Raises:
+        RequestError: an operator has shortened it.
+    """
+    since = await kept_since(connection, projection, history.name)
+    if since is not None and at < since:
         what = f"An operator has shortened {history.name}: it is kept since {since.isoformat()}"
         raise RequestError(what, "Ask the log itself, with `gpuledger sql --at`")
 

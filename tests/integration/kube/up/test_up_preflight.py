@@ -1,6 +1,7 @@
 """`gpuledger up` with preflight checks: the file that a variable names is enough."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from gpuledger.api.preflight import ANNOTATION_GANG, ANNOTATION_INJECTED, LABEL_
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from support.servers import short_directory
-from support.up import Up, running_up
+from support.up import Up, gpuledger, running_up
 from support.waiting import eventually
 
 pytestmark = pytest.mark.embedded_only("`gpuledger up` brings its own API server")
@@ -63,6 +64,35 @@ async def _goes_through_its_checks(up: Up, client: KubeClient) -> None:
     document = up.health().document["preflight"]
     assert isinstance(document, dict)
     assert document["coordinator"]["state"] == "writing"
+    await _means_nothing_elsewhere(up, client)
+
+
+async def _means_nothing_elsewhere(up: Up, client: KubeClient) -> None:
+    """A pod that calls itself one with checks, and of the same gang, in a namespace that gets none."""
+    await client.create(NAMESPACES, {"metadata": {"name": "elsewhere"}})
+    pretending = pod("train-1")
+    pretending["metadata"] |= {
+        "namespace": "elsewhere",
+        "labels": {LABEL_PREFLIGHT: "true"},
+        "annotations": {ANNOTATION_INJECTED: "dcgm-diag", ANNOTATION_GANG: "mine"},
+    }
+    pretending["spec"]["initContainers"] = [{"name": "preflight-dcgm-diag", "image": "mine"}]
+    await client.create(PODS, pretending)
+    for name in ("train-2", "train-3"):  # what is recorded of these comes behind what would be of that one
+        await client.create(PODS, pod(name))
+
+    async def are_listed() -> bool:
+        return {"training/train-2", "training/train-3"} <= set(await asyncio.to_thread(_listed, up))
+
+    await eventually(are_listed)
+    assert all(one.startswith("training/") for one in await asyncio.to_thread(_listed, up))
+    with pytest.raises(NotFoundError):
+        await client.get(CONFIG_MAPS, gang_config_map("mine"), "elsewhere")
+
+
+def _listed(up: Up) -> list[str]:
+    """The pods with checks that the ledger has."""
+    return [one["pod"] for one in json.loads(gpuledger(up.data_dir, "preflight", "list", "-A", "-o", "json").stdout)]
 
 
 def _answers(up: Up) -> bool:

@@ -232,7 +232,7 @@ async def test_a_card_that_fails_sets_its_node_aside_until_the_check_passes(node
 
 @torch
 @pytest.mark.usefixtures("master_port")
-async def test_two_pods_of_a_gang_find_each_other_and_reduce_together(node: Node) -> None:
+async def test_two_pods_of_a_gang_reduce_together_and_the_successor_of_one_waits_for_nobody(node: Node) -> None:
     marks = {"labels": {"job": "llama", "size": "2"}, "annotations": {ANNOTATION_CHECKS: "nccl-allreduce"}}
     pods = [await node.create(name, **marks) for name in ("llama-0", "llama-1")]
     ran = await asyncio.gather(*map(node.run, pods))
@@ -243,6 +243,12 @@ async def test_two_pods_of_a_gang_find_each_other_and_reduce_together(node: Node
         "bus bandwidth of 2 ranks over gloo"
     }
     assert {(one["gangState"]["state"], one["gangState"]["found"]) for one in found} == {("complete", 2)}
-    for name in ("llama-0", "llama-1"):
+    await node.cluster.delete("training/llama-1")
+    ran_late = await node.run(await node.create("llama-2", **marks))
+    assert exit_codes(ran_late) == [ExitCode.PASSED]
+    late = await node.outcomes("llama-2", "skipped")
+    assert "(1) have passed before this one came" in late["checks"][0]["message"]
+    assert (late["gangState"]["expected"], late["gangState"]["timed_out_at"]) == (1, None)
+    for name in ("llama-0", "llama-2"):
         await node.cluster.delete(f"training/{name}")
     await eventually(node.has_no_gangs)

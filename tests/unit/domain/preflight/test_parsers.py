@@ -157,6 +157,12 @@ def test_cards_of_nvidia_smi() -> None:
         ("8388608 2 float sum -1 1 2 12.5 N/A 1 2 11.5 N/A 20", "0 OK", Verdict.PASSED, []),
         ("8388608 2 float sum -1 1 2 12.5 0 N/A N/A N/A N/A 20", "0 OK", Verdict.PASSED, []),
         ("8388608 2 float sum -1 1 2 nan 0 1 2 12.5 0 20", "0 OK", Verdict.FAILED, ["NCCL_UNKNOWN_ERROR"]),
+        (
+            "8388608 2 float sum -1 1 2 99999999999999 0 1 2 99999999999999 0 20",
+            "0 OK",
+            Verdict.FAILED,
+            ["NCCL_UNKNOWN_ERROR"],
+        ),
         ("8388608 2 float sum -1 1 2 12.5 nan 1 2 12.5 0 20", "0 OK", Verdict.FAILED, ["NCCL_WRONG_RESULT"]),
     ],
 )
@@ -205,6 +211,15 @@ def test_errors_of_nccl(line: str, code: NcclCode, fatal: bool, action: str) -> 
     failure = nccl_errors.classify_failure(f"noise\n{line}\n")
     assert failure == (code, "" if code is NcclCode.UNKNOWN else line)
     assert nccl_finding(*failure)[:3] == (code, fatal, action)
+
+
+def test_memory_that_must_not_be_locked_blames_no_hardware() -> None:
+    log = (
+        "n:1:2 [0] transport/net_ib.cc:9 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n"
+    )
+    failure = nccl_errors.classify(f"{log}n: Test NCCL failure a.cu:1 'unhandled system error'\n")
+    assert failure is not None
+    assert (failure.code, "ibv_reg_mr" in failure.evidence) == (NcclCode.INVALID_USAGE, True)
 
 
 def test_the_root_cause_of_torchrun() -> None:

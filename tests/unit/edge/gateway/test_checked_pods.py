@@ -62,9 +62,16 @@ def test_a_check_that_is_tried_again_may_report_although_watchers_record_only_it
     pods = observed(check(state="ended", exit_code=1, ended_at=START), check("b", "waiting", started_at=None))
     again = FIRST._replace(attempt=1)
     assert pods.reporting(POD, START + timedelta(minutes=6)) == {"preflight-dcgm-diag": again}
-    pods.close_recorded(POD.name, "preflight-dcgm-diag", "passed")
+    pods.close_recorded(POD.name, "preflight-dcgm-diag", "passed", START + timedelta(minutes=6))
     with pytest.raises(ReportDeniedError):
         pods.refuse_after_result(again, {"failed"})
+
+
+def test_a_report_of_a_run_that_failed_closes_no_later_run() -> None:
+    """Such as that of the cards that are healthy where another one fails, which a replica recalls when it starts."""
+    pods = observed(check(state="ended", exit_code=1, ended_at=START))
+    pods.close_recorded(POD.name, "preflight-dcgm-diag", "others", START - timedelta(seconds=1))
+    pods.refuse_after_result(FIRST._replace(attempt=1), {"passed"})
 
 
 def test_what_watchers_make_of_a_crash_loop_lets_each_attempt_report() -> None:
@@ -77,7 +84,8 @@ def test_what_watchers_make_of_a_crash_loop_lets_each_attempt_report() -> None:
         "name": "train-0", "namespace": "team-a", "uid": "u1", "labels": {LABEL_PREFLIGHT: "true"},
         "annotations": {ANNOTATION_INJECTED: "dcgm-diag"},
     }  # fmt: skip
-    obj = {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": {"initContainerStatuses": [status]}}
+    spec = {"nodeName": "n1", "initContainers": [{"name": status["name"]}]}
+    obj = {"metadata": metadata, "spec": spec, "status": {"initContainerStatuses": [status]}}
     pods = CheckedPods()
     pods.observe(POD.name, preflight_pods.KIND.combine([preflight_pods.read(obj).content]))
     assert pods.reporting(POD, START) == {"preflight-dcgm-diag": FIRST._replace(attempt=1)}
@@ -103,8 +111,8 @@ def test_a_check_that_may_pass_only_repeats_its_result_until_it_is_restarted() -
 
 def test_what_another_replica_has_taken_closes_a_check_as_well() -> None:
     pods = observed(check(), check("other"))
-    pods.close_recorded(POD.name, "preflight-dcgm-diag", "passed")
-    pods.close_recorded("team-a/unknown", "preflight-dcgm-diag", "passed")
+    pods.close_recorded(POD.name, "preflight-dcgm-diag", "passed", START)
+    pods.close_recorded("team-a/unknown", "preflight-dcgm-diag", "passed", START)
     with pytest.raises(ReportDeniedError):
         pods.refuse_after_result(FIRST, {"failed"})
     pods.refuse_after_result(FIRST._replace(check="other"), {"failed"})

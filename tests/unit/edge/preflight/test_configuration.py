@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpuledger.api.preflight import Variable
 from gpuledger.edge.preflight.configuration import read_configuration
@@ -88,6 +89,13 @@ def test_a_duration_that_is_taken_here_is_taken_by_checks(text: str) -> None:
     assert found.check_timeout == text
     environ: dict[str, str] = {Variable.CHECK_TIMEOUT: found.check_timeout, Variable.SOCKET: "unix:///health.sock"}
     assert read_check_settings(environ).check_timeout_s > 0
+
+
+def test_a_command_may_be_a_whole_program() -> None:
+    program = "print('checked')\n" * 1_000
+    given = {"checks": [{"name": "mine", "image": "i", "command": ["python", "-c", program]}]}
+    (check,) = read_configuration(yaml.safe_dump(given).encode(), "preflight.yaml").checks
+    assert check.command[2] == program
 
 
 def test_system_namespaces_and_our_own_never_get_checks() -> None:

@@ -19,6 +19,7 @@ from gpuledger.edge.preflight.coordinator.decide import (
     is_too_large,
     new_config_map,
     size_of,
+    size_of_row,
     write_at,
 )
 from gpuledger.edge.preflight.coordinator.state import GangRow, Gangs, GangsProjection
@@ -33,7 +34,7 @@ from gpuledger.events.preflight import (
 )
 from gpuledger.projection.fold import Fold
 from support.events import GENERATION, START, event, message
-from support.gangs import PASSED, observed
+from support.gangs import PASSED, WAITING, observed
 from support.snapshots import reloaded
 
 GANG = "default/g"
@@ -83,8 +84,9 @@ class Log:
         config = self.config()
         assert config is not None
         data = GangConfigured(
-            config_map="m", source="s", expected=config.expected, peers=config.peers, complete=config.is_complete
-        )
+            config_map="m", source="s", expected=config.expected, passed=config.passed, peers=config.peers,
+            complete=config.is_complete,
+        )  # fmt: skip
         self.record(GANG, data, at)
 
 
@@ -154,14 +156,86 @@ def test_a_pod_that_leaves_others_at_their_checks_begins_a_round(log: Log, how: 
         assert (names(config), config.is_complete) == (["a", "b"], True)
 
 
-def test_a_pod_that_comes_to_a_gang_that_has_passed_waits_for_others(log: Log) -> None:
-    complete(log)
-    for name in ("a", "b"):
-        log.pod(name, ip="10.0.0.1", checks=[PASSED], done=True)
-    log.pod("c", ip="10.0.0.3")
+def all_passed(log: Log, size: int = 3) -> Log:
+    """A gang whose pods have passed, of which the last one is gone then."""
+    pods = {f"p{number}": f"10.0.0.{number}" for number in range(size)}
+    for name, ip in pods.items():
+        log.pod(name, ip=ip, gang_size=size)
+    log.write()
+    for name, ip in pods.items():
+        log.pod(name, ip=ip, gang_size=size, checks=[PASSED], done=True)
+    log.gone(f"p{size - 1}")
+    return log
+
+
+def shown(config: GangConfig | None) -> tuple[list[str], int, int, bool]:
+    assert config is not None
+    return names(config), config.expected, config.passed, config.is_complete
+
+
+def test_the_successor_of_a_pod_of_a_gang_that_has_passed_waits_for_none_of_the_others(log: Log) -> None:
+    all_passed(log).pod("q", gang_size=3)
+    assert shown(log.config()) == ([], 1, 2, False)
+    log.pod("q", ip="10.0.0.9", gang_size=3)
+    assert shown(log.config()) == (["q"], 1, 2, True)
+    log.write()
+    assert log.config() == config_of_row(log.row())
+    data = data_of("g", log.config() or GangConfig((), 0, is_complete=False))
+    assert (data["expected_count"], data["passed_count"], data["master_addr"]) == ("1", "2", "10.0.0.9")
+
+
+def test_several_successors_go_through_their_checks_together(log: Log) -> None:
+    all_passed(log, 4).gone("p2")
+    log.pod("q", ip="10.0.0.8", gang_size=4)
+    assert shown(log.config()) == (["q"], 2, 2, False)
+    log.pod("r", ip="10.0.0.9", gang_size=4)
+    assert shown(log.config()) == (["q", "r"], 2, 2, True)
+    log.write()
+    log.pod("q", ip="10.0.0.8", gang_size=4, checks=[PASSED], done=True)
+    assert log.config() == config_of_row(log.row()), "who has passed stays a peer of the other one"
+
+
+def test_a_successor_does_not_wait_for_a_pod_that_ended_and_stays_as_an_object(log: Log) -> None:
+    all_passed(log).pod("p2", ip="10.0.0.2", gang_size=3, checks=[PASSED], done=True)
+    log.pod("q", ip="10.0.0.9", gang_size=3)
+    assert shown(log.config()) == (["q"], 1, 2, True)
+
+
+def test_a_gang_that_is_replaced_as_a_whole_is_complete_with_all_of_its_new_pods(log: Log) -> None:
+    all_passed(log)
+    for name in ("q", "r", "s"):
+        log.pod(name, gang_size=3)
+    assert shown(log.config()) == ([], 3, 0, False)
+    for name in ("p0", "p1"):
+        log.gone(name)
+    for number, name in enumerate(("q", "r", "s")):
+        log.pod(name, ip=f"10.0.1.{number}", gang_size=3)
+    assert shown(log.config()) == (["q", "r", "s"], 3, 0, True)
+
+
+def test_successors_are_written_once_nothing_was_recorded_for_a_while(log: Log) -> None:
+    all_passed(log).pod("q", ip="10.0.0.9", gang_size=3)
     config = log.config()
     assert config is not None
-    assert (names(config), config.expected, config.is_complete) == (["c"], 2, False)
+    assert write_at(log.row(), config, Pacing(settle_s=7.0)) == log.row().fact_recorded_at + 7 * SECOND
+
+
+def test_who_has_passed_is_not_waited_for_by_one_whose_gang_broke_up(log: Log) -> None:
+    for name, ip in (("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")):
+        log.pod(name, ip=ip, gang_size=3)
+    log.write()
+    log.pod("a", ip="10.0.0.1", gang_size=3, checks=[PASSED], done=True)
+    log.gone("b")
+    assert shown(log.config()) == (["c"], 2, 1, False)
+    log.pod("b", uid="new", ip="10.0.0.9", gang_size=3)
+    assert shown(log.config()) == (["b", "c"], 2, 1, True)
+
+
+def test_the_size_of_a_gang_is_what_its_config_map_expects_and_what_has_passed(log: Log) -> None:
+    all_passed(log).pod("q", ip="10.0.0.9", gang_size=3)
+    log.write()
+    assert size_of_row(log.row()) == 3
+    assert size_of_row(log.row()._replace(expected=0, passed=0)) is None
 
 
 def test_a_gang_is_over_with_its_dissolution_unless_a_pod_has_come_meanwhile(log: Log) -> None:
@@ -201,6 +275,23 @@ def test_a_gang_that_comes_again_beside_pods_that_are_done_begins_anew(log: Log)
     config = log.config()
     assert config is not None
     assert (names(config), config.expected, config.is_complete) == (["b", "c"], 2, True)
+
+
+def test_a_pod_whose_checks_run_once_more_waits_for_none_that_has_passed(log: Log) -> None:
+    """Its node was restarted, so that the kubelet begins with its init containers again."""
+    complete(log)
+    for name in ("a", "b"):
+        log.pod(name, ip="10.0.0.1", checks=[PASSED], done=True)
+    first = log.row().round
+    log.pod("b", ip="10.0.0.9", checks=[WAITING | {"attempt": 1}])
+    config = log.config()
+    assert config is not None
+    assert (names(config), config.expected, config.passed, config.is_complete) == (["b"], 1, 1, True)
+    assert log.row().round != first
+    log.pod("a", ip="10.0.0.8", checks=[WAITING | {"attempt": 1}])
+    config = log.config()
+    assert config is not None
+    assert (names(config), config.expected, config.passed, config.is_complete) == (["a", "b"], 2, 0, True)
 
 
 def test_the_time_of_a_gang_that_is_queued_begins_with_the_first_address(log: Log) -> None:

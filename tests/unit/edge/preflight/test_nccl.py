@@ -73,3 +73,38 @@ def test_of_one_name_the_last_holds_and_of_containers_the_first() -> None:
     second = {"env": [{"name": "NCCL_DEBUG", "value": "TRACE"}, {"name": "NCCL_ALGO", "value": "Ring"}]}
     found = nccl_settings([first, second], PATTERNS, []).env
     assert found == ({"name": "NCCL_DEBUG", "value": "WARN"}, {"name": "NCCL_ALGO", "value": "Ring"})
+
+
+def test_the_topology_files_path_may_refer_to_another_variable() -> None:
+    env = [{"name": "TYPE", "value": "p5"}, {"name": "NCCL_TOPO_FILE", "value": "/topologies/$(TYPE).xml"}]
+    mount = {"name": "topologies", "mountPath": "/topologies"}
+    found = nccl_settings([{"env": env, "volumeMounts": [mount]}], PATTERNS, [])
+    assert found.env == ({"name": "NCCL_TOPO_FILE", "value": "/topologies/p5.xml"},)
+    assert found.mounts == ({**mount, "readOnly": True},)
+
+
+def with_topology(mount: str, file: str) -> dict[str, Any]:
+    env = [{"name": "NCCL_TOPO_FILE", "value": file}]
+    return {"env": env, "volumeMounts": [{"name": "mine", "mountPath": mount}]}
+
+
+@pytest.mark.parametrize(
+    ("mount", "file"),
+    [
+        ("/opt/microsoft", "/opt/microsoft/ndv5-topo.xml"),
+        ("/etc/nccl/topo.xml", "/etc/nccl/topo.xml"),
+        ("/usr/local/gib/configs", "/usr/local/gib/configs/topo.xml"),
+        ("/var/run/nvidia-topologyd/", "/var/run/nvidia-topologyd/virtualTopology.xml"),
+    ],
+)
+def test_a_topology_file_of_a_folder_of_its_own_comes_along(mount: str, file: str) -> None:
+    assert [one["mountPath"] for one in nccl_settings([with_topology(mount, file)], PATTERNS, []).mounts] == [mount]
+
+
+@pytest.mark.parametrize(
+    "mount",
+    ["/", "/usr", "/usr/local", "/usr/bin/", "/opt", "/opt/gpuledger/bin", "/opt/x/../gpuledger", "/tmp", "/tmp/a",
+     "/etc", "/etc/ld.so.preload", "/lib64", "/var", "/run/gpuledger", "/proc/self"],
+)  # fmt: skip
+def test_no_volume_of_a_pod_takes_the_place_of_a_checks_programs(mount: str) -> None:
+    assert nccl_settings([with_topology(mount, f"{mount.rstrip('/')}/topo.xml")], PATTERNS, []) == ((), ())

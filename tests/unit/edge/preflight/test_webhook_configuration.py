@@ -38,7 +38,11 @@ def is_sent(pod: dict[str, Any], namespace: str = "training", text: bytes = TEXT
 def test_api_servers_accept_it() -> None:
     found = configured()
     assert MutatingConfigurationStrategy().validate(found) == []
-    assert [hook["rules"][0]["resources"] for hook in found["webhooks"]] == [["pods"], ["pods/ephemeralcontainers"]]
+    assert [hook["rules"][0]["resources"] for hook in found["webhooks"]] == [
+        ["pods"],
+        ["pods/ephemeralcontainers"],
+        ["pods"],
+    ]
     for hook in found["webhooks"]:
         assert hook["failurePolicy"] == "Fail"
         assert hook["timeoutSeconds"] > PreflightSettings().review_timeout_s > PreflightSettings().lookup_timeout_s

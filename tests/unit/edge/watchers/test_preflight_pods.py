@@ -15,6 +15,7 @@ from gpuledger.api.preflight import (
     ANNOTATION_INJECTED,
     LABEL_PREFLIGHT,
 )
+from gpuledger.edge.watchers.decide import LastRecord
 from gpuledger.edge.watchers.resources import preflight_pods
 from gpuledger.events.preflight import (
     CHECKS_MAX,
@@ -32,6 +33,7 @@ GANG = {ANNOTATION_GANG: "g-1", ANNOTATION_GANG_SOURCE: "volcano/g", ANNOTATION_
 
 
 def pod(checks: str = "dcgm-diag", *statuses: Json, annotations: Json | None = None, **status: Any) -> Json:
+    names = [name.strip() for name in checks.split(",")]
     return {
         "metadata": {
             "name": "p",
@@ -40,7 +42,7 @@ def pod(checks: str = "dcgm-diag", *statuses: Json, annotations: Json | None = N
             "labels": {LABEL_PREFLIGHT: "true"},
             "annotations": {ANNOTATION_INJECTED: checks, **(annotations or {})},
         },
-        "spec": {"nodeName": "w1"},
+        "spec": {"nodeName": "w1", "initContainers": [{"name": f"preflight-{name}"} for name in names if name]},
         "status": {"podIP": "10.0.0.1", "phase": "Pending", "initContainerStatuses": list(statuses)} | status,
     }
 
@@ -75,6 +77,27 @@ def observed(obj: Json) -> PodPreflightObserved:
 def check(obj: Json) -> PreflightCheck:
     (found,) = observed(obj).checks
     return found
+
+
+def test_only_pods_of_namespaces_with_checks_count_and_those_that_were_recorded_before() -> None:
+    last = LastRecord(b"1", "u", datetime.fromisoformat(STARTED))
+    for namespaces, record, is_followed in (
+        (["ns"], None, True),
+        ([], None, False),
+        (["other"], last, True),
+        ([], last._replace(uid="before"), False),
+        ([], last._replace(digest=None), False),
+    ):
+        kind = preflight_pods.kind(namespaces, {"ns/p": record}.get)
+        assert (kind.read(pod()).subject == "ns/p") is is_followed, (namespaces, record)
+
+
+def test_a_label_alone_makes_no_pod_with_checks() -> None:
+    for marked in (pod(), pod("dcgm-diag,nccl-allreduce", annotations=GANG)):
+        marked["spec"]["initContainers"] = [{"name": "preflight-other"}, {"name": "own"}]
+        part = preflight_pods.read(marked)
+        assert part.subject is None
+        assert "has none of those that it names" in part.problems[0]
 
 
 def test_a_pod_is_observed_with_its_gang() -> None:
@@ -130,7 +153,6 @@ def test_a_crash_loop_is_one_fact_for_each_attempt() -> None:
         (pod("dcgm-diag,bandwidth", container(ended(0)), container(ended(0), name="bandwidth")), True),
         (pod("dcgm-diag", container(ended(1)), phase="Failed"), True),
         (pod("dcgm-diag", container(RUNNING), phase="Succeeded"), True),
-        (pod(""), True),
     ],
 )
 def test_a_pod_is_done_once_no_check_will_run(obj: Json, is_done: bool) -> None:
@@ -198,7 +220,7 @@ statuses = an_object(name=st.just("preflight-a"), state=states, lastState=states
         labels=st.just({LABEL_PREFLIGHT: "true"}),
         annotations=a_map(texts) | st.just({ANNOTATION_INJECTED: "a,b", **GANG}),
     ),
-    spec=an_object(nodeName=texts),
+    spec=an_object(nodeName=texts, initContainers=st.just([{"name": "preflight-a"}]) | a_list(texts)),
     status=an_object(podIP=texts, phase=texts, initContainerStatuses=a_list(statuses)),
 )
 def test_any_object_is_read_and_recorded(metadata: Any, spec: Any, status: Any) -> None:

@@ -10,6 +10,7 @@ from gpuledger.api.preflight import gang_config_map
 from gpuledger.edge.kube.circuit_breaker import CircuitBreaker
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import NotFoundError
+from gpuledger.edge.kube.owner import owned
 from gpuledger.edge.preflight.coordinator import metrics
 from gpuledger.edge.preflight.coordinator.decide import has_all, is_ours, new_config_map, patch_of
 from gpuledger.edge.preflight.coordinator.state import GangRow
@@ -29,11 +30,12 @@ class Written(NamedTuple):
 
 
 class GangConfigMaps:
-    """The ConfigMaps of gangs in a cluster. Every method raises `KubeError`."""
+    """The ConfigMaps of gangs in a cluster, which go with the ClusterRole `owner`. Every method raises `KubeError`."""
 
-    def __init__(self, client: KubeClient, breaker: CircuitBreaker) -> None:
+    def __init__(self, client: KubeClient, breaker: CircuitBreaker, owner: str | None = None) -> None:
         self._client = client
         self._breaker = breaker
+        self._owner = owner
 
     async def write(self, row: GangRow, data: Data) -> Written:
         """Have the ConfigMap of a gang have these entries.
@@ -48,8 +50,9 @@ class GangConfigMaps:
             await self._delete(row, found)
             found = None
         if found is None:
+            config_map = new_config_map(row.id, row.namespace, data)
             async with self._breaker.request():
-                made = await self._client.create(CONFIG_MAPS, new_config_map(row.id, row.namespace, data))
+                made = await self._client.create(CONFIG_MAPS, await owned(self._client, config_map, self._owner))
             metrics.WRITES.labels("create").inc()
             return Written(_version(made), is_new=True)
         async with self._breaker.request():

@@ -24,6 +24,7 @@ from gpuledger.edge.preflight.coordinator.decide import (
     data_of,
     is_history,
     is_too_large,
+    size_of_row,
     source_of,
     write_at,
 )
@@ -57,7 +58,7 @@ class GangCoordinator:
         self._gangs = gangs
         self._queue = queue
         self._tools = tools
-        self._config_maps = GangConfigMaps(tools.client, tools.breaker)
+        self._config_maps = GangConfigMaps(tools.client, tools.breaker, tools.settings.owner)
         self._sizes = GangSizes(tools, queue.now_s)
         self._progress = GangProgress()
         self._failures: dict[str, int] = {}
@@ -99,10 +100,10 @@ class GangCoordinator:
         if not pods:
             await self._dissolve(row)
             return
-        if is_history(row, self._tools.clock(), self._tools.settings.max_age):
+        if self._is_history(row):
             return
         look = await self._sizes.find(row, pods)
-        config = config_of(row, pods, look.size or row.expected or None)
+        config = config_of(row, pods, look.size or size_of_row(row))
         if config is None:
             return
         self._count(row.gang, "complete" if config.is_complete else "forming")
@@ -144,6 +145,7 @@ class GangCoordinator:
             config_map=gang_config_map(row.id),
             source=source_of(pods) or "-",
             expected=config.expected,
+            passed=config.passed,
             peers=config.peers,
             complete=config.is_complete,
             created=written.is_new or row.configured_at is None,
@@ -181,12 +183,16 @@ class GangCoordinator:
         """Delete the ConfigMap of a gang without pods, and record that it is over."""
         if self._progress.is_dissolved(row):
             return
-        is_old = is_history(row, self._tools.clock(), self._tools.settings.max_age)
-        may_be_there = row.configured_at is not None or not is_old
+        may_be_there = row.configured_at is not None or not self._is_history(row)
         removed = may_be_there and await self._config_maps.delete(row)
         await self._record(row, GangDissolved(removed=removed))
         self._progress.dissolved(row)
         self._count(row.gang, None)
+
+    def _is_history(self, row: GangRow) -> bool:
+        """Whether its pods may be others by now; nothing is recorded about pods that wait, however long they may."""
+        max_age = max(self._tools.settings.max_age, timedelta(seconds=2 * self._tools.settings.gang_timeout_s()))
+        return is_history(row, self._tools.clock(), max_age)
 
     async def _record(self, row: GangRow, data: Payload, part: str = "") -> None:
         cause = GangCause(row.gang, row.fact, row.fact_at, row.correlation)

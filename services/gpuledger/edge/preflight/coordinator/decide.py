@@ -29,26 +29,36 @@ AT_ONCE: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class GangConfig(NamedTuple):
-    """What a gang's ConfigMap is to have; `expected` is 0 where nobody says how many pods the gang has."""
+    """What a gang's ConfigMap is to have; `expected` is 0 where nobody says how many pods the gang has.
+
+    `passed` pods of the gang have passed before, and go through no checks any more; `expected` leaves them out.
+    """
 
     peers: tuple[GangPeer, ...]
     expected: int
     is_complete: bool
+    passed: int = 0
 
 
 class Pacing(NamedTuple):
-    """The pause before the second write of an incomplete gang, which doubles with each, and how many there may be."""
+    """The pause before the second write of an incomplete gang, which doubles with each, and how many there may be.
+
+    A gang that is complete but for pods that have passed before is written once nothing was recorded of its pods for
+    `settle_s`: where all of them are replaced, the others of the old ones are still on their way out.
+    """
 
     first_s: float = 2.0
     partial_writes_max: int = 15
+    settle_s: float = 30.0
 
 
 def config_of(row: GangRow, pods: Sequence[GangPod], size: int | None) -> GangConfig | None:
     """What the ConfigMap is to have; None where no pod is left that would read it, so that it stays as it is.
 
     Pods that have passed stay peers of a gang that was complete with them, for those that are still at it; all others
-    that are done are stale. Pods beyond the size that its source says count as soon as they have a node: the checks of
-    all of them go through one communicator.
+    that are done are stale. Those that had passed before the round never come to their checks again, so that nobody
+    waits for them. Pods beyond the size that its source says count as soon as they have a node: the checks of all of
+    them go through one communicator.
     """
     active = [one for one in pods if not one.is_done]
     if not active:
@@ -58,15 +68,27 @@ def config_of(row: GangRow, pods: Sequence[GangPod], size: int | None) -> GangCo
     members = [one for one in pods if not one.is_done or (stays and one.has_passed and one.uid in uids)]
     peers = tuple(GangPeer(pod=one.name, uid=one.uid, ip=one.ip, node=one.node) for one in members if one.ip)
     placed = sum(one.node is not None for one in members)
-    expected = 0 if size is None else max(size, placed)
-    return GangConfig(peers, expected, is_complete=0 < expected <= len(peers))
+    passed = row.passed if stays else _passed_before(pods, members, size)
+    expected = 0 if size is None else max(size - passed, placed)
+    return GangConfig(peers, expected, 0 < expected <= len(peers), passed)
+
+
+def _passed_before(pods: Sequence[GangPod], members: Sequence[GangPod], size: int | None) -> int:
+    """How many of the pods that a gang has beside its members need not come, because so many have passed."""
+    passed = sum(one.has_passed for one in pods)
+    return 0 if size is None else max(0, min(passed, size - len(members)))
 
 
 def config_of_row(row: GangRow) -> GangConfig | None:
     """What the ConfigMap has, as the ledger has it; None where it was never written."""
     if row.configured_at is None:
         return None
-    return GangConfig(peers_of_text(row.peers), row.expected, row.is_complete)
+    return GangConfig(peers_of_text(row.peers), row.expected, row.is_complete, row.passed)
+
+
+def size_of_row(row: GangRow) -> int | None:
+    """How many pods the gang has, as far as its ConfigMap says; None where that does not."""
+    return row.expected + row.passed or None
 
 
 def is_too_large(config: GangConfig) -> bool:
@@ -93,6 +115,8 @@ def source_of(pods: Sequence[GangPod]) -> str:
 
 def write_at(row: GangRow, config: GangConfig, pacing: Pacing) -> datetime | None:
     """When a ConfigMap that has something else is to be written; None: not before something else changes."""
+    if config.is_complete and config.passed:
+        return row.fact_recorded_at + timedelta(seconds=pacing.settle_s)
     if config.is_complete or row.configured_at is None or not row.writes:
         return AT_ONCE
     if row.writes > pacing.partial_writes_max:
@@ -110,6 +134,7 @@ def data_of(gang: str, config: GangConfig) -> dict[str, str | None]:
     return {
         GangKey.GANG_ID.value: gang,
         GangKey.EXPECTED_COUNT.value: str(config.expected) if config.expected else None,
+        GangKey.PASSED_COUNT.value: str(config.passed) if config.passed else None,
         GangKey.PEERS.value: "".join(f"{one.pod}:{one.ip}\n" for one in config.peers),
         GangKey.MASTER_ADDRESS.value: config.peers[0].ip if config.peers else None,
         GangKey.MASTER_PORT.value: str(MASTER_PORT),

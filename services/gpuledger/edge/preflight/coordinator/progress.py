@@ -36,8 +36,9 @@ class GangProgress:
             written = None
         if written is not None:
             row = row._replace(
-                peers=written.peers, expected=written.expected, is_complete=written.is_complete,
-                configured_at=written.configured_at, writes=written.writes, serial=written.serial,
+                peers=written.peers, expected=written.expected, passed=written.passed,
+                is_complete=written.is_complete, configured_at=written.configured_at, writes=written.writes,
+                serial=written.serial,
             )  # fmt: skip
         return row._replace(has_timed_out=row.has_timed_out or self._timed_out.get(row.gang) == row.round)
 
@@ -52,8 +53,8 @@ class GangProgress:
     def configured(self, row: GangRow, config: GangConfig, at: datetime) -> GangRow:
         """A write was recorded; returns the gang as it is now."""
         self._written[row.gang] = row = row._replace(
-            peers=text_of_peers(config.peers), expected=config.expected, is_complete=config.is_complete,
-            configured_at=at, writes=row.writes + 1, serial=row.serial + 1, problem="",
+            peers=text_of_peers(config.peers), expected=config.expected, passed=config.passed,
+            is_complete=config.is_complete, configured_at=at, writes=row.writes + 1, serial=row.serial + 1, problem="",
         )  # fmt: skip
         self._problems.pop(row.gang, None)
         return row

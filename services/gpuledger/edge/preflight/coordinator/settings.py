@@ -20,7 +20,8 @@ class CoordinatorSettings(EffectSettings):
     round. `rechecks` are the pauses between two looks at the ConfigMap of a gang whose pods are at their checks,
     `size_looks` those between two looks for the object that says how many pods a gang has, and `size_rechecks` those
     between two looks whether it still says so. `events_waiting_max` bounds the Kubernetes Events about failed checks
-    that wait to be written, and `event_age_max_s` how old a failure may be to become one.
+    that wait to be written, and `event_age_max_s` how old a failure may be to become one. ConfigMaps go with the
+    ClusterRole `owner`, if any.
     """
 
     requests_per_s: float = 50.0
@@ -34,3 +35,4 @@ class CoordinatorSettings(EffectSettings):
     events_waiting_max: int = 2_000
     events_tried_max: int = 5
     event_age_max_s: float = 600.0
+    owner: str | None = None

@@ -2,12 +2,12 @@
 
 Pods are as watchers see them, gangs as the coordinator has recorded them. A gang forms in rounds: one begins with its
 first pod, and with the first one that has an address, for pods may be queued for hours before any check waits; another
-where a pod comes to a gang that was complete, or leaves it while checks go on. A gang stays until it is dissolved, so
-that whoever leads next knows of the ConfigMap that is to be deleted.
+where a pod comes to a gang that was complete, begins its checks once more, or leaves it while checks go on. A gang
+stays until it is dissolved, so that whoever leads next knows of the ConfigMap that is to be deleted.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from sys import intern
 from typing import Final, NamedTuple
@@ -65,7 +65,8 @@ class GangRow(NamedTuple):
     """A gang. `fact` is the newest fact about its pods: the id of its event, and when it happened and was recorded.
 
     `round` is the id of the fact that the round began with. `peers` is a JSON array of what the ConfigMap has, with
-    `expected` (0: nobody says it) and `is_complete`; `configured_at` is None as long as it was never written.
+    `expected` (0: nobody says it), `passed` (so many had passed before) and `is_complete`; `configured_at` is None as
+    long as it was never written.
     `writes` are those of the round, `serial` those of the gang. `problem` is why it cannot be configured.
     """
 
@@ -78,6 +79,7 @@ class GangRow(NamedTuple):
     correlation: str
     peers: str = NOBODY
     expected: int = 0
+    passed: int = 0
     is_complete: bool = False
     configured_at: datetime | None = None
     writes: int = 0
@@ -122,6 +124,13 @@ class Gangs(TableState):
     def pods(self, gang: str) -> list[GangPod]:
         """Its pods, in the order of their names, which is that of ranks."""
         return sorted(self.gang_pod.where("gang", gang), key=lambda one: one.name)
+
+    def active(self, gang: str, besides: str) -> Iterator[GangPod]:
+        """Its pods at their checks besides one with a UID, in no order; whoever needs only one stops at the first."""
+        for key in self.gang_pod.by["gang"].get(gang):
+            pod = self.gang_pod.rows[key]
+            if pod.uid != besides and not pod.is_done:
+                yield pod
 
     def touch(self, gang: str) -> None:
         """Something about a gang was recorded."""
@@ -174,9 +183,12 @@ def _observed(state: Gangs, fact: Fact, data: PodPreflightObserved) -> None:
     if not gang:
         return
     if before is None:
-        _note(state, fact, gang, lambda row: _begins_round(state, row, data.uid))
+        _note(state, fact, gang, lambda row: _begins_round(state, row, data.uid, has_address=data.ip is not None))
     elif data.done and not passed:
         _note(state, fact, gang, lambda row: _breaks_up(state, row, data.uid))
+    elif before.is_done and not data.done:
+        # Its checks run once more, as after a restart of its node: it finds no peer at theirs.
+        _note(state, fact, gang, lambda row: row.is_complete)
     else:
         begins_to_wait = before.ip is None and data.ip is not None
         _note(state, fact, gang, lambda row: begins_to_wait and _waits_alone(state, row, data.uid))
@@ -214,27 +226,24 @@ def _note(state: Gangs, fact: Fact, gang: str, begins_round: Callable[[GangRow],
     state.touch(gang)
 
 
-def _begins_round(state: Gangs, row: GangRow, newcomer: str) -> bool:
+def _begins_round(state: Gangs, row: GangRow, newcomer: str, *, has_address: bool) -> bool:
     """Whether a pod comes to a gang that was complete without it, or of which no other pod is at its checks."""
     if row.is_complete:
         return newcomer not in {one.uid for one in peers_of_text(row.peers)}
-    pods = state.pods(row.gang)
-    is_alone = all(one.is_done or one.uid == newcomer for one in pods)
-    has_address = any(one.uid == newcomer and one.ip is not None for one in pods)
+    is_alone = next(state.active(row.gang, newcomer), None) is None
     return is_alone or (has_address and _waits_alone(state, row, newcomer))
 
 
 def _waits_alone(state: Gangs, row: GangRow, uid: str) -> bool:
     """Whether a pod is the first of an incomplete gang whose checks can wait for others: no other has an address."""
-    others = (one for one in state.pods(row.gang) if one.uid != uid and not one.is_done)
-    return not row.is_complete and all(one.ip is None for one in others)
+    return not row.is_complete and all(one.ip is None for one in state.active(row.gang, uid))
 
 
 def _breaks_up(state: Gangs, row: GangRow, uid: str) -> bool:
     """Whether a pod leaves a complete gang, or ends in it, while others are at their checks."""
     if not row.is_complete or uid not in {one.uid for one in peers_of_text(row.peers)}:
         return False
-    return any(not one.is_done and one.uid != uid for one in state.pods(row.gang))
+    return next(state.active(row.gang, uid), None) is not None
 
 
 def _new_round(row: GangRow, began: str, began_at: datetime) -> GangRow:
@@ -250,8 +259,8 @@ def _configured(state: Gangs, fact: Fact, data: GangConfigured) -> None:
     peers = text_of_peers(data.peers)
     state.gang.put(
         row._replace(
-            peers=peers, expected=data.expected, is_complete=data.complete, configured_at=fact.event.time,
-            writes=row.writes + 1, serial=row.serial + 1, problem="",
+            peers=peers, expected=data.expected, passed=data.passed, is_complete=data.complete,
+            configured_at=fact.event.time, writes=row.writes + 1, serial=row.serial + 1, problem="",
         )
     )  # fmt: skip
     state.touch(row.gang)
@@ -302,7 +311,7 @@ class GangsProjection(Projection):
     """Folds the gangs, which stay in memory, and in snapshots."""
 
     name = "gangs"
-    version = 1
+    version = 2
     specs = ()
     handlers = HANDLERS
     state_class = Gangs

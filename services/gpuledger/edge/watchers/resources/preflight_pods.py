@@ -1,10 +1,13 @@
 """Pods with injected preflight checks, as facts: how far each check is, and which gang the pod belongs to. Pure.
 
+Anybody may label a pod. So one counts only where a webhook keeps others from using the names and marks of checks, and
+with the init containers of the checks that it names; what was recorded once is followed to its end.
 A check that fails is tried again for as long as its pod exists. Between two failed ends nothing is recorded, so that a
 crash loop makes one fact for each attempt, and no more.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -21,7 +24,7 @@ from gpuledger.api.preflight import (
     check_container,
 )
 from gpuledger.edge.kube.objects import items, mapping, time_of
-from gpuledger.edge.watchers.decide import Object, ObjectPart, WatchedKind
+from gpuledger.edge.watchers.decide import LastRecord, Object, ObjectPart, WatchedKind
 from gpuledger.edge.watchers.fields import (
     FieldReader,
     is_storable,
@@ -40,11 +43,31 @@ from gpuledger.events.preflight import (
     PreflightResult,
 )
 
+Find = Callable[[str], LastRecord | None]
+"""Gives the last record of a pod, by `<namespace>/<name>`."""
+
 INJECTED: Final = "true"
 ENDED: Final = ("Succeeded", "Failed")
 EXIT_CODE_MAX: Final = 2**31 - 1
 RESULT_CHARS_MAX: Final = 4096
 """How much of a termination message the kubelet keeps."""
+
+
+def kind(namespaces: Collection[str], find: Find) -> WatchedKind[PodPreflightObserved]:
+    """Pods of these namespaces, and those that were recorded before; `find` has the last record of each."""
+
+    def read_followed(obj: Object) -> ObjectPart:
+        namespace = text(mapping(obj, "metadata").get("namespace"))
+        subject = namespaced_name(obj)
+        if namespace in namespaces or (subject is not None and _is_recorded(find(subject), uid_of(obj))):
+            return read(obj)
+        return skipped(obj)
+
+    return replace(KIND, read=read_followed)
+
+
+def _is_recorded(last: LastRecord | None, uid: str) -> bool:
+    return last is not None and last.digest is not None and last.uid == uid
 
 
 def read(obj: Object) -> ObjectPart:
@@ -57,6 +80,8 @@ def read(obj: Object) -> ObjectPart:
         return skipped(obj, "it has no namespace or no name")
     annotations = mapping(metadata, "annotations")
     checks = list(_checks(obj, annotations, reader))
+    if not checks:
+        return skipped(obj, "it is labelled as a pod with preflight checks, and has none of those that it names")
     content = {
         "uid": uid_of(obj),
         "node": reader.text(mapping(obj, "spec"), "nodeName"),
@@ -109,12 +134,17 @@ def _checks(obj: Object, annotations: Mapping[str, Any], reader: FieldReader) ->
     names = [name for one in injected.split(",") if (name := one.strip())] if isinstance(injected, str) else []
     if len(names) > CHECKS_MAX:
         reader.note(f"it has {len(names)} checks; only {CHECKS_MAX} of them are recorded")
-    found = {text(one.get("name")): one for one in map(mapping, items(obj, "status", "initContainerStatuses"))}
+    there = _by_name(obj, "spec", "initContainers")
+    found = _by_name(obj, "status", "initContainerStatuses")
     for name in names[:CHECKS_MAX]:
-        if text(name) is None:
+        if text(name) is None or check_container(name) not in there:
             reader.reject(ANNOTATION_INJECTED, name)
         else:
             yield _check(name, found.get(check_container(name), {}))
+
+
+def _by_name(obj: Object, *path: str) -> dict[str | None, Mapping[str, Any]]:
+    return {text(one.get("name")): one for one in map(mapping, items(obj, *path))}
 
 
 def _check(name: str, status: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from prometheus_client import Gauge
 from gpuledger.api.kinds import CA_SECRET, Resource
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, UnclaimedClusterError
+from gpuledger.edge.kube.owner import owned
 from gpuledger.edge.kube.ownership import confirm_owner
 from gpuledger.edge.webhooks.certificates.authority import WEBHOOKS, Pair, Profile, authority_at, expires_at, serving_at
 from gpuledger.edge.webhooks.certificates.secrets import stored_pair
@@ -65,12 +66,16 @@ class ServedCertificate:
 
 
 class KeptWebhooks(NamedTuple):
-    """The webhooks of a service: the Secret of their certificate, and their configurations for an authority."""
+    """The webhooks of a service: the Secret of their certificate, and their configurations for an authority.
+
+    The configurations go with the ClusterRole `owner`; None: they stay until somebody deletes them.
+    """
 
     secret: str
     address: WebhookAddress
     configurations: Callable[[Pair], list[Configuration]]
     profile: Profile = WEBHOOKS
+    owner: str | None = None
 
 
 class CertificateRotation:
@@ -111,7 +116,7 @@ class CertificateRotation:
         if self._certificate.shown is None:
             self._certificate.show(serving)
         for resource, configuration in self._hooks.configurations(authority):
-            await self._client.apply(resource, configuration, force=True)
+            await self._client.apply(resource, await owned(self._client, configuration, self._hooks.owner), force=True)
         self._certificate.show(serving)
         self.rounds += 1
 
