@@ -6,11 +6,15 @@ import pytest
 
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDecommissioned, NodeRegistered
+from gpuledger.events.position import Offset
 from gpuledger.events.slot import SlotDeclared
+from gpuledger.ledger.api import Outgoing
 from gpuledger.ledger.errors import PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection import writer
+from gpuledger.projection.checkpoint import Checkpoint
 from gpuledger.projection.runner import Runner
+from gpuledger.projection.store import ProjectionStore
 from gpuledger.runtime.clock import system_clock
 from support.deciders import AWAY_AT_MOST, AWAY_MAX, AwayProjection
 from support.events import event
@@ -30,6 +34,30 @@ async def test_decisions_are_published_and_taken_back(ledger: JetStreamLedger, u
     assert len(table(url, "away")) == 5
     assert not execute(url, "SELECT * FROM gpuledger.outbox")
     await assert_true(ledger, url, [AwayProjection()])
+
+
+async def test_the_outbox_is_asked_for_what_is_ready_only_behind_a_decision(
+    ledger: JetStreamLedger, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ready = list[Offset](), ProjectionStore.ready
+
+    async def counting(store: ProjectionStore, ours: Checkpoint) -> dict[str, Outgoing]:
+        asked.append(ours.position)
+        return await ready(store, ours)
+
+    monkeypatch.setattr(ProjectionStore, "ready", counting)
+    async with running(Runner(AwayProjection(), ledger, url, settings=QUICK)):
+        head = await publish(ledger, [registered(1), registered(2)]) + AWAY_MAX
+        await reaches(url, "away", head)
+        before = len(asked)
+        for number in range(3, 6):  # nobody else may be away
+            head = await publish(ledger, [registered(number)])
+            await reaches(url, "away", head)
+        assert len(asked) == before
+        back = event(SlotDeclared(node="n1"), "s1", number=6)
+        await reaches(url, "away", await publish(ledger, [back]) + 1)
+        assert len(asked) > before
+    assert [one.subject for one in await decided(ledger)] == ["n1", "n2", "n3"]
 
 
 @pytest.mark.parametrize(("fails", "attempts"), [("before", 2), ("behind", 1)])

@@ -84,6 +84,7 @@ class RowWriter:
         self._settled = False
         self._own = OwnEvents(context.projection.source, ORIGIN)
         self._idle_ticks = 0
+        self._may_have_ready = True
         self._sweep = HistorySweep(store)
 
     @classmethod
@@ -155,6 +156,7 @@ class RowWriter:
     async def _commit(self, batch: Sequence[Checked]) -> None:
         """Write what changed, and publish what was decided."""
         metrics = self._context.metrics
+        self._may_have_ready = self._may_have_ready or bool(self._fold.decided)
         with metrics.flushing():
             await self._flush()
         metrics.committed(
@@ -191,6 +193,8 @@ class RowWriter:
     async def publish_decisions(self) -> None:
         """Publish the decisions that are ready in the outbox; repeating it after a crash repeats the same ids.
 
+        Only this writer puts any there, or whoever swaps the rows, which fences it: so it asks only behind a decision.
+
         Raises:
             DecisionRefusedError: no attempt will ever succeed.
             WriterFencedError: the rows are not as this writer left them; it publishes for nobody any more.
@@ -205,8 +209,10 @@ class RowWriter:
             await self._publish_ready()
             await self._follow_last_leader()
             self._fold.renumber(*await self._store.release_held(self.checkpoint))
-            self._settled = True
-        await self._publish_ready()
+            self._settled = self._may_have_ready = True
+        if self._may_have_ready:
+            await self._publish_ready()
+            self._may_have_ready = False
 
     async def _follow_last_leader(self) -> None:
         """Begin another epoch, if the last leader in the log would close the one that was begun.
