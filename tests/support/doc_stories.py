@@ -152,6 +152,7 @@ PREFLIGHT: Final = Story(
         Expected("kubectl get mutatingwebhookconfigurations", shows=r"gpuledger-preflight"),
         Expected("kubectl get pods -n training -w", shows=r"trainer-1 .* Init:CrashLoopBackOff "),
         Expected("gpuledger preflight show", shows=r"(?s)nccl-loopback +0 +ended +failed +1 +NCCL_SYSTEM_ERROR"),
+        Expected("gpuledger why pod", shows=r"check nccl-allreduce .*; training/trainer-1 failed at nccl-loopback"),
         Expected("gpuledger incident list", shows=r" preflight-nccl-loopback .* true +NCCL_SYSTEM_ERROR "),
         Expected("kubectl get nodes", shows=r"SchedulingDisabled"),
         Expected("kubectl get pods -n training    ", shows=r"(?s)(trainer-\d +1/1 +Running .*){3}"),

@@ -101,10 +101,13 @@ class PodChecks(NamedTuple):
         timeout = self.gang_timeouts.get(attempt.check_name)
         return None if timeout is None or attempt.started_at is None else attempt.started_at + timeout
 
+    def needs_gang(self, attempt: PreflightAttempt) -> bool:
+        """Whether a check goes on only with the other pods of the gang at it."""
+        return attempt.gang is not None and attempt.check_name in (self.gang_timeouts or GANG_CHECKS)
+
     def _waits_for_gang(self, running: PreflightAttempt) -> bool:
-        is_of_gangs = running.check_name in (self.gang_timeouts or GANG_CHECKS)
         is_complete = self.gang is not None and self.gang.state == GangState.COMPLETE
-        return running.gang is not None and is_of_gangs and not is_complete
+        return self.needs_gang(running) and not is_complete
 
 
 def has_passed(one: PreflightAttempt) -> bool:

@@ -51,15 +51,16 @@ def _not_started(found: PodChecks, one: PreflightAttempt) -> str:
 
 
 def _runs(found: PodChecks, one: PreflightAttempt) -> str:
-    return f"{_progress(found)}its preflight check {one.check_name} runs{_where(one)}"
+    """All pods of a complete gang are there, and yet one of them may never come to the check of all."""
+    held_up = _held_up_words(found) if found.needs_gang(one) else ""
+    return f"{_progress(found)}its preflight check {one.check_name} runs{_where(one)}{held_up}"
 
 
 def _waits_for_gang(found: PodChecks, one: PreflightAttempt) -> str:
     until = found.gives_up_at(one)
     end = "" if until is None else f" and gives up at {_time(until)}"
-    held_up = "".join(f"; {words}" for words in _held_up(found))
     waits = f"its preflight check {one.check_name} waits for its gang {one.gang}{_where(one)}{end}"
-    return f"{_progress(found)}{waits}: {_gang_words(found.gang)}{held_up}"
+    return f"{_progress(found)}{waits}: {_gang_words(found.gang)}{_held_up_words(found)}"
 
 
 def _failed(found: PodChecks, one: PreflightAttempt) -> str:
@@ -81,9 +82,8 @@ def _not_reported(found: PodChecks, one: PreflightAttempt) -> str:
 def _gang_timed_out(found: PodChecks, one: PreflightAttempt) -> str:
     waited = "" if one.gang_wait_us is None else f" after {one.gang_wait_us / MICROSECONDS_PER_S:g} s"
     gang = "" if one.gang is None else f" {one.gang}"
-    held_up = "".join(f"; {words}" for words in _held_up(found))
     gave_up = f"its preflight check {one.check_name} gave its gang{gang} up{waited}"
-    return f"{gave_up}: {_gang_words(found.gang)}{held_up}{_again(one)}"
+    return f"{gave_up}: {_gang_words(found.gang)}{_held_up_words(found)}{_again(one)}"
 
 
 def _gang_words(gang: PreflightGang | None) -> str:
@@ -96,6 +96,10 @@ def _gang_words(gang: PreflightGang | None) -> str:
     if not gang.expected:
         return f"{gang.found or 0} pods are there, and nothing says how many it has"
     return f"{gang.found or 0} of {gang.expected} pods are there"
+
+
+def _held_up_words(found: PodChecks) -> str:
+    return "".join(f"; {words}" for words in _held_up(found))
 
 
 def _held_up(found: PodChecks) -> Iterator[str]:

@@ -128,6 +128,15 @@ def test_a_complete_gang_is_not_waited_for() -> None:
     assert PodChecks((allreduce(),), gang(3, complete=True)).stage is Stage.RUNNING
 
 
+def test_a_pod_of_a_complete_gang_that_cannot_come_is_named() -> None:
+    failed = ended("failed", 1)._replace(uid="u1", pod="ml/w-1", gang=GANG)
+    found = PodChecks((allreduce(),), gang(3, complete=True), (failed,))
+    runs = f"its preflight check nccl-allreduce runs on node n1 since {hour(1).isoformat()}"
+    assert checks_words(found) == f"{runs}; ml/w-1 failed at dcgm-diag"
+    alone = PodChecks((attempt(state="running", started_at=hour(1)),), gang(3, complete=True), (failed,))
+    assert "ml/w-1" not in checks_words(alone)
+
+
 def test_which_checks_are_of_gangs_their_containers_say() -> None:
     other = allreduce(check_name="fabric")
     assert PodChecks((other,), gang(2)).stage is Stage.RUNNING
