@@ -32,6 +32,7 @@ def pods() -> Iterator[list[Machine]]:
         for place in (0, 1):
             pod = Machine(Path(stack.enter_context(short_directory())))
             pod.with_python()
+            pod.has("nvidia-smi", "No devices were found\n", code=6)
             write_gang(pod.folder / "gang", gang_files("pod-0:127.0.0.1", "pod-1:127.0.0.1", port=port))
             pod.environ |= {
                 Variable.POD_NAME: f"pod-{place}",
@@ -39,6 +40,7 @@ def pods() -> Iterator[list[Machine]]:
                 Variable.GANG_PATH: str(pod.folder / "gang"),
                 Variable.CHECK_TIMEOUT: "60s",
                 Variable.ALLREDUCE_THRESHOLD: "0",
+                "CUDA_VISIBLE_DEVICES": "",
                 "GLOO_SOCKET_IFNAME": "lo",
                 "OMP_NUM_THREADS": "1",
             }
