@@ -95,6 +95,7 @@ async def here(root: Path) -> AsyncIterator[tuple[Gateways, dict[str, str]]]:
         )
 
 
+@pytest.mark.long
 @pytest.mark.one_stream("the role may not put what partitions record into the log")
 async def test_reports_survive_kills_and_none_acts_twice(here: tuple[Gateways, dict[str, str]]) -> None:
     place, environ = here

@@ -86,6 +86,7 @@ async def ended(program: Program) -> None:
     await eventually(is_over)
 
 
+@pytest.mark.long
 async def test_killed_at_random_moments_it_loses_nothing_that_it_had_on_disk(
     clean_nats_url: str, folder: Path, children: Children
 ) -> None:

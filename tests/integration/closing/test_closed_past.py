@@ -45,6 +45,7 @@ EVENTS = 1_100
 MORE = 40
 
 
+@pytest.mark.long
 async def test_the_past_is_read_from_the_archive_once_the_stream_is_gone(
     servers: Servers, location: str, cli: Run
 ) -> None:

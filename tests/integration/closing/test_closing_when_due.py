@@ -48,6 +48,7 @@ async def test_it_is_closed_by_itself_once_that_is_due(servers: Servers, locatio
         assert await close_generation(servers, archive, SILENT, month_later, policy) is None
 
 
+@pytest.mark.long
 @ALSO_4
 async def test_up_closes_what_is_due_in_a_process_of_its_own(servers: Servers, location: str) -> None:
     service = ClosingService(servers.nats_url, servers.database_url, ArchiveSettings(location, "1GiB"))

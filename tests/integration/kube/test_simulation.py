@@ -211,6 +211,7 @@ async def test_a_cordoned_node_gets_no_more_pods(client: KubeClient) -> None:
     assert node not in scheduled
 
 
+@pytest.mark.long
 async def test_pods_that_wait_come_to_no_cordoned_node_when_the_fleet_goes_on(client: KubeClient) -> None:
     ledger, busy = MemoryLedger(), Rates(load=3, duration_median_s=60, failures_per_1000_node_days=0)
     clock = FastClock(60)
