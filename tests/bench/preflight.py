@@ -189,7 +189,7 @@ async def _allow() -> None:
 async def _decide(kubeconfig: Path, file: Path) -> None:
     """Inject checks until killed."""
     async with open_client(kubeconfig) as client, _running(client, file) as webhook:
-        (hook, _) = (await client.get(MUTATING, NAME))["webhooks"]
+        hook, *_ = (await client.get(MUTATING, NAME))["webhooks"]
         _greet(webhook.health().url or "", base64.b64decode(hook["clientConfig"]["caBundle"]))
         await asyncio.Event().wait()
 
