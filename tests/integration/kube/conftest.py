@@ -19,6 +19,7 @@ from support.chart import IMAGE
 from support.chart_cluster import Cluster, cluster_for_helm
 from support.cli import Cli, Run, aside
 from support.embedded_kube import EmbeddedKube
+from support.gangs import GangPods
 from support.inventory_decisions import Decided
 from support.killing import SteppingClient
 from support.kube_equipped import equipped_client
@@ -152,6 +153,14 @@ def values(clean_nats_url: str, database_url: str) -> dict[str, Any]:
 @pytest.fixture
 async def maintainer(ledger: JetStreamLedger, client: KubeClient) -> Maintainer:
     found = Maintainer(ledger, client)
+    await found.claim()
+    return found
+
+
+@pytest.fixture
+async def pods(ledger: JetStreamLedger, client: KubeClient) -> GangPods:
+    """The pods of gangs in a cluster that is the ledger's."""
+    found = GangPods(ledger, client)
     await found.claim()
     return found
 

@@ -1,36 +1,17 @@
 """How many pods a gang has, by an object on an API server that comes late, changes, or never comes."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from gpuledger.api.kinds import CONFIG_MAPS, Resource
-from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import install
 from gpuledger.events.preflight import GangNotConfigured, GangTimedOut
-from gpuledger.ledger.jetstream import JetStreamLedger
 from support.gangs import QUICK_COORDINATOR, GangPods, coordinator
-from support.kube_server import KubeServer
 from support.remediating import remedy_crd
-from support.statuswriting import CountingClient, counting
+from support.statuswriting import CountingClient
 
 A, B = "default/a", "default/b"
 BOTH = ("a:10.0.0.1", "b:10.0.0.2")
-
-
-@pytest.fixture
-async def pods(ledger: JetStreamLedger, client: KubeClient) -> GangPods:
-    found = GangPods(ledger, client)
-    await found.claim()
-    return found
-
-
-@pytest.fixture
-async def writing(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingClient]:
-    async with counting(kube.kubeconfig) as found:
-        yield found
 
 
 PODGROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", namespaced=True)

@@ -1,6 +1,5 @@
 """The coordinator of gangs on an API server: each gang has its ConfigMap with few writes, and no other is touched."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,6 @@ from gpuledger.events.preflight import (
     GangNotConfigured,
     GangTimedOut,
 )
-from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
 from support.gangs import PASSED, QUICK_COORDINATOR, GangPods, coordinate_until_killed, coordinator, observed
 from support.killing import SteppingClient, Steps
@@ -28,19 +26,6 @@ A, B = "default/a", "default/b"
 BOTH = ("a:10.0.0.1", "b:10.0.0.2")
 STEPS = 6
 """The service asks whose the cluster is, looks, creates the ConfigMap, and records that: two each."""
-
-
-@pytest.fixture
-async def pods(ledger: JetStreamLedger, client: KubeClient) -> GangPods:
-    found = GangPods(ledger, client)
-    await found.claim()
-    return found
-
-
-@pytest.fixture
-async def writing(kube: KubeServer, client: KubeClient) -> AsyncIterator[CountingClient]:
-    async with counting(kube.kubeconfig) as found:
-        yield found
 
 
 def writes(client: CountingClient) -> list[str]:

@@ -1,21 +1,11 @@
 """Pods that come late to a gang on an API server: for whom they wait, and who waits for them."""
 
-import pytest
 
-from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.preflight import GangConfigured, GangTimedOut
-from gpuledger.ledger.jetstream import JetStreamLedger
 from support.gangs import PASSED, GangPods, coordinator
 
 A, B = "default/a", "default/b"
 BOTH = ("a:10.0.0.1", "b:10.0.0.2")
-
-
-@pytest.fixture
-async def pods(ledger: JetStreamLedger, client: KubeClient) -> GangPods:
-    found = GangPods(ledger, client)
-    await found.claim()
-    return found
 
 
 async def form(pods: GangPods) -> None:
