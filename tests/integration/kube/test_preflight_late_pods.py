@@ -1,6 +1,5 @@
 """Pods that come late to a gang on an API server: for whom they wait, and who waits for them."""
 
-
 from gpuledger.events.preflight import GangConfigured, GangTimedOut
 from support.gangs import PASSED, GangPods, coordinator
 
