@@ -27,6 +27,7 @@ from gpuledger.events import (
     remediation,
     rule,
     settings,
+    sharing,
     slice,  # noqa: A004 - the aggregate's name
     slot,
     source,
@@ -55,6 +56,7 @@ __all__ = [
     "remediation",
     "rule",
     "settings",
+    "sharing",
     "slice",
     "slot",
     "source",

@@ -85,6 +85,8 @@ class SourceKind(StrEnum):
     REMEDIATION = "remediation"
     REMEDIATOR = "remediator"
     PREFLIGHT = "preflight"
+    SHARING = "sharing"
+    EXTENDER = "extender"
 
 
 class Authority(Enum):
@@ -187,6 +189,8 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.REMEDIATION,
         SourceKind.REMEDIATOR,
         SourceKind.PREFLIGHT,
+        SourceKind.SHARING,
+        SourceKind.EXTENDER,
         SourceKind.WATCHERS,
     ),
     Authority.OWN_SOURCE,

@@ -49,6 +49,8 @@ OURS = {
     SourceKind.REMEDIATION,
     SourceKind.REMEDIATOR,
     SourceKind.PREFLIGHT,
+    SourceKind.SHARING,
+    SourceKind.EXTENDER,
 }
 SOURCES = {
     SourceKind.AGENTS: "/nodes/n1/agent",
