@@ -36,7 +36,7 @@ class Strategy(StrEnum):
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
     FRAGMENTATION = "FragmentationGradientDescent"
-    """The node where a placement adds least to the GPUs that pods of the expected mix cannot use (Weng et al., 2023)."""
+    """Where a placement adds least to the GPUs that pods of the expected mix cannot use (Weng et al., 2023)."""
 
 
 class SharingNames(NamedTuple):
