@@ -124,7 +124,7 @@ class TypeRequest(NamedTuple):
     """
 
     type: str
-    count: int
+    number: int
     per_device: Amounts
     shared: bool
     hint: Hint = Hint()
