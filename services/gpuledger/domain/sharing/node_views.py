@@ -4,7 +4,7 @@ A cluster has many nodes that are alike. Whether a request fits, and its score, 
 and what is used of them, so a result that was computed of one node holds for all nodes in the same state.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from operator import is_not
 from typing import Final, NamedTuple
@@ -90,6 +90,15 @@ class NodeViews:
             self._refresh(view)
         return view
 
+    def named(self, names: Iterable[str]) -> list[tuple[str, NodeView | None]]:
+        """Nodes as they are now, by name."""
+        found = []
+        for name in names:
+            node, view = self._nodes.get(name), self._views.get(name)
+            is_current = view is not None and view.node is node and view.version == view.node.version
+            found.append((name, view if is_current else self.of(name)))
+        return found
+
     def all(self) -> list[NodeView]:
         """All nodes as they are now, in the order of the mapping."""
         views = list(self._views.values())
@@ -112,7 +121,8 @@ class NodeViews:
 
     def _refresh(self, view: NodeView) -> None:
         view.refresh()
-        self.gpu_memory = max(self.gpu_memory, *[one.device.resources.get(GPU_MEMORY, 0) for one in view.gpus], 0)
+        memory = [one.device.resources.get(GPU_MEMORY, 0) for one in view.gpus]
+        self.gpu_memory = max(self.gpu_memory, *memory, 0)
         key = view.key()
         state = self._states.get(key)
         if state is None:

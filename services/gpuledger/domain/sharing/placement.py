@@ -68,18 +68,19 @@ class Placement:
     def fits(self, request: PodRequest, names: Iterable[str]) -> dict[str, Refusal | None]:
         """By node why the pod cannot have the devices that it asks for there; None: it can."""
         pod = asked(request)
-        return {name: NOT_SHARED if view is None else self._refusal(pod, view) for name, view in self._named(names)}
+        return self._refusals_of(pod, self._named(names))
 
     def scores(self, request: PodRequest, names: Iterable[str], strategy: str) -> dict[str, int]:
         """By node how good it is for the pod, 0 to 100; a node where it does not fit gets 0."""
-        pod, ranking = asked(request), self._ranking(strategy)
-        ranks, misfits = dict[str, int](), dict[str, int]()
-        for name, view in self._named(names):
-            if view is None or self._refusal(pod, view) is not None:
-                misfits[name] = 0
-            else:
-                ranks[name] = self._rank(pod, view, strategy, ranking)
-        return {**ranking.scores(ranks), **misfits}
+        pod, ranking, views = asked(request), self._ranking(strategy), self._named(names)
+        refusals = self._refusals_of(pod, views)
+        key = (pod.key, strategy)
+        known, ranks = self._ranks.of(key), {}
+        for name, view in views:
+            if view is not None and refusals[name] is None:
+                rank = known.get(view.state)
+                ranks[name] = self._ranks.put(key, view.state, ranking.rank(view, pod)) if rank is None else rank
+        return {**dict.fromkeys(refusals, 0), **ranking.scores(ranks)}
 
     def allocation(
         self, request: PodRequest, name: str, strategy: str, *, preempted: Set[str] = NOBODY
@@ -116,7 +117,7 @@ class Placement:
         return Choice(view.node.name, allocation)
 
     def _named(self, names: Iterable[str]) -> list[tuple[str, NodeView | None]]:
-        found = [(name, self._views.of(name)) for name in names]
+        found = self._views.named(names)
         self._forget_old_states()
         return found
 
@@ -137,17 +138,19 @@ class Placement:
             self._ranks.forget()
         return ranking
 
+    def _refusals_of(self, pod: Asked, views: Iterable[tuple[str, NodeView | None]]) -> dict[str, Refusal | None]:
+        known = self._refusals.of(pod.key)
+        return {
+            name: NOT_SHARED if view is None else known[view.state] if view.state in known else self._refusal(pod, view)
+            for name, view in views
+        }
+
     def _refusal(self, pod: Asked, view: NodeView) -> Refusal | None:
         known = self._refusals.of(pod.key)
         if view.state in known:
             return known[view.state]
         result = allocate(view.node, pod.request, _FITS)
         return self._refusals.put(pod.key, view.state, result if isinstance(result, Refusal) else None)
-
-    def _rank(self, pod: Asked, view: NodeView, strategy: str, ranking: Ranking) -> int:
-        key = (pod.key, strategy)
-        rank = self._ranks.of(key).get(view.state)
-        return self._ranks.put(key, view.state, ranking.rank(view, pod)) if rank is None else rank
 
     def _choice_rank(self, pod: Asked, view: NodeView, ranking: Ranking) -> int:
         node = view.node

@@ -7,6 +7,9 @@ from typing import Final, Generic, TypeVar
 RESULTS_MAX: Final = 400_000
 """So many results are remembered; then those of the requests that were not met for the longest time are forgotten."""
 
+REQUESTS_MAX: Final = 4_096
+"""Of so many requests anything is remembered."""
+
 V = TypeVar("V")
 
 
@@ -25,7 +28,8 @@ class Results(Generic[V]):
         """What is remembered of a request, by state, to read; `put` adds to it."""
         found = self._requests.get(request)
         if found is None:
-            return {}
+            found = self._requests[request] = {}
+            self._keep_bounds()
         self._requests.move_to_end(request)
         return found
 
@@ -34,12 +38,15 @@ class Results(Generic[V]):
         of_request = self._requests.setdefault(request, {})
         self._count += state not in of_request
         of_request[state] = result
-        while self._count > self._max:
-            _, oldest = self._requests.popitem(last=False)
-            self._count -= len(oldest)
+        self._keep_bounds()
         return result
 
     def forget(self) -> None:
         """Forget everything."""
         self._requests.clear()
         self._count = 0
+
+    def _keep_bounds(self) -> None:
+        while self._count > self._max or len(self._requests) > REQUESTS_MAX:
+            _, oldest = self._requests.popitem(last=False)
+            self._count -= len(oldest)
