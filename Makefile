@@ -111,9 +111,9 @@ test-partitions: $(STAMP) ## Run the integration tests on ledgers of 4 partition
 	$(RUN) pytest -q -rs --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --partitions $(PARTITIONS) \
 		$(NOT_PARTITIONED:%=--ignore=tests/integration/%) tests/integration
 
-vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
+vectors: $(STAMP) ## Compare with recorded verdicts of real allocators in DIR, a folder of .jsonl files: of DRA, of shared GPUs
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }
-	PYTHONPATH=tests $(RUN) python -m support.dra_vectors "$(DIR)"
+	PYTHONPATH=tests $(RUN) python -m support.vectors "$(DIR)"
 
 recordings: $(STAMP) ## Read the outputs of others' tools in DIR, a folder with one folder per tool
 	@test -d "$(DIR)" || { echo "Say which folder: make recordings DIR=path/to/folder"; exit 2; }
