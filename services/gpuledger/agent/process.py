@@ -25,6 +25,7 @@ from gpuledger.agent.health.part import HealthMonitor
 from gpuledger.agent.health.severity import parse_classes
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.metrics import AgentMetrics
+from gpuledger.agent.node_shares import AllocatedDevicesFollower, SharedDevicesFollower
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES
 from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
@@ -114,7 +115,14 @@ def _parts(
     exporter = ExporterMonitor(
         node, scraper(settings.exporter_url), clock=system_clock, has_cards=lambda: board.state.has_cards
     )
-    pods = PodResources(node, board, outbox, clock=system_clock, socket=settings.kubelet.directory / POD_RESOURCES)
+    pods = PodResources(
+        node,
+        board,
+        outbox,
+        clock=system_clock,
+        socket=settings.kubelet.directory / POD_RESOURCES,
+        names=settings.kubelet.names,
+    )
     health = HealthMonitor(
         calls,
         board,
@@ -129,8 +137,16 @@ def _parts(
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
         health,
         DesiredDevices(node, board, outbox, connection.connect),
+        SharedDevicesFollower(node, board, outbox, connection.connect),
+        AllocatedDevicesFollower(node, board, outbox, connection.connect),
         PoolSetup(calls, board, outbox, clock=system_clock),
-        DevicePlugin(board, _plugin_settings(settings.kubelet), counts, on_allocated=pods.on_allocated),
+        DevicePlugin(
+            board,
+            _plugin_settings(settings.kubelet),
+            counts,
+            on_allocated=pods.on_allocated,
+            list_pods=pods.list_pods,
+        ),
         pods,
         exporter,
     )
@@ -161,7 +177,8 @@ def _gateway(
 
 def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
     injection = DeviceInjection(kubelet.allocate, kubelet.cdi_kind)
-    return PluginSettings(kubelet.directory / PLUGINS, injection, kubelet.cdi_dirs if injection.by_cdi else ())
+    cdi_folders = kubelet.cdi_dirs if injection.by_cdi else ()
+    return PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
 
 
 @asynccontextmanager
