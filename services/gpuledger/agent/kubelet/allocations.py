@@ -1,9 +1,9 @@
 """Reads the kubelet's list of pods: which containers hold GPUs, which units are in use, and what changed. Pure.
 
-The kubelet lists every container of every device plugin; only those of GPUs become facts. Of a shared device the fact
-names the device alone: how much of it a container has is the pod's allocation, and a hundred ids say no more. Names that are invalid or too
-long, and entries beyond the bounds of an event, are left out. Whoever applies the recorded facts in order has the last
-list; a list that may be incomplete ends nothing.
+The kubelet lists every container of every device plugin; only those of GPUs become facts. Of a shared GPU a fact names
+the card alone: how much of it a container has is in its pod's allocation, and a hundred ids say no more. Names that are
+invalid or too long, and entries beyond the bounds of an event, are left out. Whoever applies the recorded facts in
+order has the last list; a list that may be incomplete ends nothing.
 """
 
 from collections.abc import Iterable, Mapping

@@ -96,13 +96,13 @@ class PodResources(BasePart):
         if self._board.state.in_use is not None:
             self._board.put(in_use=_union(self._board.state.in_use, {resource: ids}))
 
-    async def list_pods(self) -> ListPodResourcesResponse:
-        """The kubelet's pods and what their containers have, now.
+    async def list_pods(self) -> tuple[FileIdentity | None, ListPodResourcesResponse]:
+        """Which kubelet there is, its pods and what their containers have, now.
 
         Raises:
             KubeletError: the kubelet does not answer.
         """
-        return await self._call()
+        return identity_of(self._socket), await self._call()
 
     async def run(self, record: Recorder) -> None:
         """Poll and record until cancelled."""

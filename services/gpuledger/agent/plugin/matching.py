@@ -1,12 +1,12 @@
 """Which pod an Allocate request is for, which does not say so, and what its container gets. Pure.
 
 The kubelet admits one pod at a time. It lists every pod that it has, also the one that it is about to admit; so the
-request is for a container that requests as many units, of a pod that the kubelet lists without them. What remains
-uncertain gets nothing: a container must never see a GPU of another pod.
+request is for a container that requests as many units, of a pod that the kubelet lists without them. It also lists pods
+that have ended or that it rejected: those were answered, or leave open which pod it is. What remains open gets nothing:
+a container must never see a GPU of another pod.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesResponse
@@ -74,18 +74,16 @@ def listed_pods(response: ListPodResourcesResponse, names: SharingNames) -> List
 def match(
     call: ShareCall, pods: Iterable[PodShare], listed: ListedPods, answered: frozenset[Answered]
 ) -> ShareMatch | NoMatch:
-    """The container that a request is for.
+    """The container that a request is for; not one that was answered before, whose pod has ended or was rejected.
 
-    Of two pods of one name the later one in the list counts. A container that was answered before comes after all
-    others: its pod was rejected for another reason, or the kubelet has lost its memory.
+    Of two pods of one name the later one in the list counts.
     """
     by_name = {(pod.namespace, pod.pod): pod for pod in pods}
     asking = [(pod, one) for pod in by_name.values() if (one := _container(call, pod, listed, answered)) is not None]
     if not asking:
         return _nobody(call, by_name.values())
-    fresh = [(pod, one) for pod, one in asking if Answered(pod.uid, one.name, call.resource) not in answered]
     try:
-        found = [ShareMatch(pod, one, environment_of(pod, one)) for pod, one in fresh or asking]
+        found = [ShareMatch(pod, one, environment_of(pod, one)) for pod, one in asking]
     except UnnamedGpuError as error:
         return NoMatch(str(error), passing=False)
     if any(each.environment != found[0].environment for each in found):
@@ -135,15 +133,15 @@ def _container(
     if has is None:
         return None
     is_past_init = any(has.get(one.name) for one in pod.containers if not one.init)
-    asking = [
+    asking = (
         one
         for one in _in_order(pod.containers)
         if one.requests.get(call.resource) == call.number
         and call.resource not in has.get(one.name, ())
         and not (one.init and is_past_init)
-    ]
-    fresh = (one for one in asking if Answered(pod.uid, one.name, call.resource) not in answered)
-    return next(chain(fresh, asking), None)
+        and Answered(pod.uid, one.name, call.resource) not in answered
+    )
+    return next(asking, None)
 
 
 def _in_order(containers: Sequence[ContainerShare]) -> Sequence[ContainerShare]:

@@ -11,6 +11,7 @@ from typing import Final
 from gpuledger.agent.board import Board
 from gpuledger.agent.errors import KubeletError, NoShareError
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesResponse
+from gpuledger.agent.kubelet.sockets import FileIdentity
 from gpuledger.agent.plugin.allocate import ContainerAllocation, DeviceInjection, cdi_devices_of
 from gpuledger.agent.plugin.matching import (
     Answered,
@@ -32,8 +33,8 @@ LOOKS_MAX: Final = 25
 LOOK_PERIOD_S: Final = 0.2
 """The pause between two looks; all of them take five seconds."""
 
-ListPods = Callable[[], Awaitable[ListPodResourcesResponse]]
-"""Asks the kubelet for its pods; raises KubeletError."""
+ListPods = Callable[[], Awaitable[tuple[FileIdentity | None, ListPodResourcesResponse]]]
+"""Asks the kubelet for its pods, and says which kubelet that is; raises KubeletError."""
 
 
 class ShareAnswers:
@@ -48,6 +49,7 @@ class ShareAnswers:
         self._injection = injection
         self._sleep = sleep
         self._answered: frozenset[Answered] = frozenset()
+        self._kubelet: FileIdentity | None = None
         self._answering = asyncio.Lock()
 
     async def preference(self, call: ShareCall) -> tuple[str, ...]:
@@ -84,10 +86,13 @@ class ShareAnswers:
 
     async def _look(self, call: ShareCall) -> ShareMatch | NoMatch:
         try:
-            listed = listed_pods(await self._list_pods(), self.names)
+            kubelet, pods = await self._list_pods()
         except KubeletError as error:
             return NoMatch(f"The kubelet does not say which pods it has: {error}")
-        return match(call, self._board.state.allocated, listed, self._answered)
+        if kubelet != self._kubelet:
+            # It may have lost its memory, and then asks for everybody again.
+            self._kubelet, self._answered = kubelet, frozenset()
+        return match(call, self._board.state.allocated, listed_pods(pods, self.names), self._answered)
 
     def _type_of(self, call: ShareCall) -> str:
         shared = self._board.state.shared
