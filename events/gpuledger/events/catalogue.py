@@ -27,6 +27,7 @@ from gpuledger.events import (
     remediation,
     rule,
     settings,
+    shares,
     sharing,
     slice,  # noqa: A004 - the aggregate's name
     slot,
@@ -56,6 +57,7 @@ __all__ = [
     "remediation",
     "rule",
     "settings",
+    "shares",
     "sharing",
     "slice",
     "slot",
