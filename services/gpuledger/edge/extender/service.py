@@ -1,13 +1,13 @@
 """The extender: only its leader answers kube-scheduler, from a fold of the ledger, and reserves devices and binds pods."""
 
 import asyncio
-import ssl
 from typing import NamedTuple
 
 from gpuledger.db.locks import EXTENDER_LOCK
 from gpuledger.edge.effects.service import EffectService
 from gpuledger.edge.extender import metrics
 from gpuledger.edge.extender.binder import Binder
+from gpuledger.edge.extender.certificate import ExtenderCertificate
 from gpuledger.edge.extender.cluster import PodWriter
 from gpuledger.edge.extender.demand import SeenPods
 from gpuledger.edge.extender.holdings import Holdings
@@ -142,10 +142,13 @@ class Extender:
     """The extender with its HTTP server, which also serves while another process leads, and then refuses."""
 
     def __init__(
-        self, leadership: ExtenderLeadership, settings: ExtenderSettings, context: ssl.SSLContext | None = None
+        self,
+        leadership: ExtenderLeadership,
+        settings: ExtenderSettings,
+        certificate: ExtenderCertificate | None = None,
     ) -> None:
         self._leadership = leadership
-        self._context = context
+        self._certificate = certificate
         self._server = ExtenderServer(leadership.leader, settings)
         self._url: asyncio.Future[str] | None = None
 
@@ -163,10 +166,12 @@ class Extender:
         Raises:
             ListenError: the address cannot be listened on.
         """
-        async with self._server.serving(self._context) as url:
+        certificate = self._certificate
+        async with self._server.serving(None if certificate is None else certificate.context) as url:
             if not self._listening().done():
                 self._listening().set_result(url)
-            await run_until_one_fails([self._leadership.run()])
+            following = [] if certificate is None else [certificate.run()]
+            await run_until_one_fails([self._leadership.run(), *following])
 
     def _listening(self) -> "asyncio.Future[str]":
         if self._url is None:
