@@ -148,6 +148,7 @@ class Scheduler:
 
     async def fits(self, pod: Object, *nodes: str) -> list[str]:
         """The nodes that pass filter, once what the test recorded has come to the extender: some do."""
+
         async def are_there() -> bool:
             return bool((await self.filter(pod, *nodes))["NodeNames"])
 

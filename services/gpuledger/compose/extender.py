@@ -114,7 +114,9 @@ class ExtenderProcess:
         """
         servers = self._settings.servers
         if servers is None:
-            raise SettingsError("Set NATS_URL and DATABASE_URL: the extender runs beside the servers of an installation.")
+            raise SettingsError(
+                "Set NATS_URL and DATABASE_URL: the extender runs beside the servers of an installation."
+            )
         kubeconfig = Path(self._settings.kubeconfig) if self._settings.kubeconfig else None
         watched = watched_files(servers.nats_identity, servers.database_url)
         async with open_client(kubeconfig) as client, serving(self._settings.metrics_listen, self.health) as url:
@@ -132,9 +134,7 @@ class ExtenderProcess:
                 self._trouble = str(error)
             await asyncio.sleep(retries.pause_s())
 
-    async def _serve(
-        self, client: KubeClient, servers: Servers, retries: Retries, say: Callable[[str], None]
-    ) -> None:
+    async def _serve(self, client: KubeClient, servers: Servers, retries: Retries, say: Callable[[str], None]) -> None:
         async with (
             connect_ledger(servers.nats_url, name="extender", identity=servers.nats_identity) as ledger,
             aclosing(FollowedLog(all_projections(), ledger, servers.database_url)) as followed,

@@ -59,7 +59,9 @@ def read_extender_options(environ: Mapping[str, str]) -> ExtenderOptions:
 def _tls(environ: Mapping[str, str]) -> ExtenderTls | None:
     certificate, key, authority = (environ.get(one) for one in (EXTENDER_CERTIFICATE, EXTENDER_KEY, EXTENDER_CLIENT_CA))
     if bool(certificate) is not bool(key) or (authority and not certificate):
-        raise SettingsError(f"Set {EXTENDER_CERTIFICATE} and {EXTENDER_KEY} together, and {EXTENDER_CLIENT_CA} with them.")
+        raise SettingsError(
+            f"Set {EXTENDER_CERTIFICATE} and {EXTENDER_KEY} together, and {EXTENDER_CLIENT_CA} with them."
+        )
     if not certificate or not key:
         return None
     return ExtenderTls(Path(certificate), Path(key), Path(authority) if authority else None)

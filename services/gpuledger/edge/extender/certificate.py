@@ -19,7 +19,7 @@ log = structlog.get_logger("gpuledger.extender")
 
 
 class ExtenderCertificate:
-    """The certificate; connections get the newest one from `context`, and need one of the clients' authority, if any."""
+    """The certificate: connections get the newest from `context`, and need one of the clients' authority, if any."""
 
     def __init__(self, files: ExtenderTls, *, check_interval_s: float = CHECK_INTERVAL_S) -> None:
         """Raises SettingsError where the files cannot be used."""

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 from gpuledger.api.kinds import PODS
 from gpuledger.api.sharing import SharingNames
+from gpuledger.edge.extender.pods import SchedulablePod, read_pod
 from gpuledger.edge.kube.circuit_breaker import CircuitBreaker
 from gpuledger.edge.kube.client import KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import InvalidError, NotFoundError, UnavailableError
-from gpuledger.edge.extender.pods import SchedulablePod, read_pod
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpuledger.domain.sharing.model import Refusal
 from gpuledger.edge.extender.wire import SCORE_MAX, FilterResult, PreemptionArgs, Victims
 
+
 def filter_result(names: Sequence[str], refusals: Mapping[str, Refusal | None]) -> FilterResult:
     """The nodes that fit, in the order that they came in, and the reasons of the others.
 

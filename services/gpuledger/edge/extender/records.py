@@ -43,9 +43,7 @@ class ReservationRecords:
         self._new_id = new_id
         self._awaited: dict[str, tuple[str, bool, asyncio.Future[None]]] = {}
 
-    async def reserve(
-        self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, strategy: str
-    ) -> None:
+    async def reserve(self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, strategy: str) -> None:
         """Return once the ledger has the reservation, and the fold has it from there.
 
         Raises:
@@ -69,9 +67,7 @@ class ReservationRecords:
 
     async def released(self, reservation: OpenReservation, reason: str, message: str) -> None:
         """Return once the ledger has that the pod does not get the devices, and the fold has it from there."""
-        data = PodDevicesReleased(
-            uid=reservation.uid, node=reservation.node, reason=reason, message=truncated(message)
-        )
+        data = PodDevicesReleased(uid=reservation.uid, node=reservation.node, reason=reason, message=truncated(message))
         folded = self._await(reservation.uid, reservation.event, is_open=False)
         await self._record(reservation, data)
         await folded
@@ -87,9 +83,7 @@ class ReservationRecords:
                     future.set_result(None)
 
     async def _record(self, reservation: OpenReservation, data: Payload) -> None:
-        cause = ReservationCause(
-            reservation.pod, reservation.event, reservation.reserved_at, reservation.correlation
-        )
+        cause = ReservationCause(reservation.pod, reservation.event, reservation.reserved_at, reservation.correlation)
         await self._recorder.record(cause, data)
 
     def _await(self, uid: str, event: str, *, is_open: bool) -> "asyncio.Future[None]":

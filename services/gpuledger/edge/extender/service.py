@@ -1,4 +1,4 @@
-"""The extender: only its leader answers kube-scheduler, from a fold of the ledger, and reserves devices and binds pods."""
+"""The extender: its leader answers kube-scheduler, from a fold of the ledger; it reserves devices and binds pods."""
 
 import asyncio
 from typing import NamedTuple
@@ -76,9 +76,7 @@ class ExtenderEffects:
         """Begin to answer, and settle what is open: the state is folded to the head of the log."""
         holdings = Holdings(self.state)
         verbs = Verbs(holdings, self._seen, self._tools.settings)
-        binder = Binder(
-            self.state, holdings, self._records, self._settler, self._writer, self._seen, self._tools
-        )
+        binder = Binder(self.state, holdings, self._records, self._settler, self._writer, self._seen, self._tools)
         self._parts = _Parts(holdings, verbs, binder)
         self._settler.begin(holdings)
         self._measure()

@@ -28,12 +28,11 @@ class ExtenderSettings(EffectSettings):
     last one has started, or `in_flight_max_s` after its binding: where the node's device plugin gives devices out,
     nothing else says for which pod it is called.
 
-    What another process has reserved is settled once it is older than `predecessor_max_s`, when that process works on it
-    no more. A request is answered within `answer_timeout_s`; a pod that is not bound within `attempt_max_s` is undone. Of what is
-    written to Kubernetes, no request takes longer than `request_timeout_s`. At most `binds_at_once_max` pods are bound
-    at a time, and `binds_waiting_max` wait for that. Pods are remembered from filter to bind, `pods_kept_max` of them.
-    Reservations whose outcome is open are looked at by
-    `settlers_max` workers, and again after `settle_backoff`.
+    What another process has reserved is settled once it is older than `predecessor_max_s`: by then that process works
+    on it no more. A request is answered within `answer_timeout_s`, and a pod that is not bound within `attempt_max_s`
+    is undone. No request to Kubernetes takes longer than `request_timeout_s`. At most `binds_at_once_max` pods are
+    bound at a time, of `binds_waiting_max`. Pods are remembered from filter to bind, `pods_kept_max` of them.
+    Reservations whose outcome is open are looked at by `settlers_max` workers, and again after `settle_backoff`.
     """
 
     requests_per_s: float = 2_000.0

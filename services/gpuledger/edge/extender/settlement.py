@@ -31,7 +31,7 @@ class Settlement(NamedTuple):
 def settlement(
     uid: str, node: str, reserved: Allocation, pod: SchedulablePod | None, names: SharingNames
 ) -> Settlement:
-    """What becomes of the reservation of a pod, by its UID, on a node; `pod` is the one of its name, None: there is none.
+    """What becomes of a reservation on a node for the pod of a UID; `pod` is the one of its name, None: there is none.
 
     The annotation counts as ours where it gives the same amounts of the same devices.
     """

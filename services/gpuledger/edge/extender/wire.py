@@ -7,8 +7,8 @@ same. Pods and nodes are core/v1 objects. Scores go from 0 to `SCORE_MAX`.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from gpuledger.edge.kube.objects import items, mapping
 from gpuledger.edge.extender.errors import ArgumentsError
+from gpuledger.edge.kube.objects import items, mapping
 
 SCORE_MAX: Final = 10
 """What upstream calls MaxExtenderPriority; the scheduler weights and scales it."""

@@ -160,16 +160,18 @@ async def test_the_best_node_gets_the_greatest_score(
     async with scheduling(sharing.ledger, migrated_url, writing) as scheduler:
         await scheduler.fits(holder, "n1")
         assert await scheduler.bind(holder, "n1") == ""
-        await eventually(lambda: _are_both(scheduler.fits(pod, "n1", "n2")))
+
+        async def are_both() -> bool:
+            return len((await scheduler.filter(pod, "n1", "n2"))["NodeNames"]) == 2
+
+        await eventually(are_both)
         scores = await scheduler.prioritize(pod, "n1", "n2", "plain")
     assert scores["n2"] == 10
     assert 0 < scores["n1"] < 10
     assert scores["plain"] == 0
 
 
-async def test_one_pod_a_node_is_in_flight(
-    sharing: SharingCluster, migrated_url: str, writing: CountingClient
-) -> None:
+async def test_one_pod_a_node_is_in_flight(sharing: SharingCluster, migrated_url: str, writing: CountingClient) -> None:
     await sharing.share("n1", 2)
     first, second = await sharing.create("a", **HALF), await sharing.create("b", **HALF)
     one_a_node = replace(QUICK_EXTENDER, one_in_flight=True)
@@ -211,10 +213,6 @@ async def test_what_no_scheduler_sends_is_refused(
         for verb, document in (("filter", {"Nodes": None}), ("bind", {"PodName": "a"}), ("preempt", []), ("filter", 7)):
             answer = await scheduler.ask(verb, document)
             assert (answer.status, "Send what kube-scheduler sends" in answer.body) == (400, True), verb
-
-
-async def _are_both(fits: "asyncio.Future[list[str]]") -> bool:
-    return len(await fits) == 2
 
 
 async def _bind_by_hand(sharing: SharingCluster, name: str, node: str) -> None:

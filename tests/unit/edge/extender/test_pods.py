@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from gpuledger.api.sharing import SharingNames
+from gpuledger.domain.sharing.model import PodRequest, Refusal
 from gpuledger.edge.extender.demand import SeenPods, demand_of
 from gpuledger.edge.extender.pods import SchedulablePod, read_pod
-from gpuledger.domain.sharing.model import PodRequest, Refusal
 
 NAMES = SharingNames("example.com")
 

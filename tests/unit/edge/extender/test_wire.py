@@ -33,7 +33,9 @@ NODES = [{"metadata": {"name": name, "labels": {"zone": name}}} for name in ("n1
         ({"Pod": POD, "Nodes": None, "NodeNames": None}, (), ()),
     ],
 )
-def test_arguments_name_nodes_or_have_them(document: Any, names: tuple[str, ...], nodes: tuple[Any, ...] | None) -> None:
+def test_arguments_name_nodes_or_have_them(
+    document: Any, names: tuple[str, ...], nodes: tuple[Any, ...] | None
+) -> None:
     args = read_args(document)
     assert (args.pod, args.names, args.nodes) == (POD, names, nodes)
 
