@@ -134,7 +134,7 @@ class NodeViews:
 
 
 def share_of(free: Amounts) -> int:
-    """How much of a GPU is free for pods, in percent: the least of its percentages; 0 of one that has nothing to give."""
+    """How much of a GPU is free for pods, in percent: the least of its percentages; 0 if it has nothing to give."""
     return min([free[name] for name in SHARES if name in free], default=0)
 
 

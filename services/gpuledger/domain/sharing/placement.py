@@ -75,10 +75,10 @@ class Placement:
         pod, ranking, views = asked(request), self._ranking(strategy), self._named(names)
         refusals = self._refusals_of(pod, views)
         key = (pod.key, strategy)
-        known, ranks = self._ranks.of(key), {}
+        remembered, ranks = self._ranks.of(key), {}
         for name, view in views:
             if view is not None and refusals[name] is None:
-                rank = known.get(view.state)
+                rank = remembered.get(view.state)
                 ranks[name] = self._ranks.put(key, view.state, ranking.rank(view, pod)) if rank is None else rank
         return {**dict.fromkeys(refusals, 0), **ranking.scores(ranks)}
 
@@ -139,16 +139,20 @@ class Placement:
         return ranking
 
     def _refusals_of(self, pod: Asked, views: Iterable[tuple[str, NodeView | None]]) -> dict[str, Refusal | None]:
-        known = self._refusals.of(pod.key)
+        remembered = self._refusals.of(pod.key)
         return {
-            name: NOT_SHARED if view is None else known[view.state] if view.state in known else self._refusal(pod, view)
+            name: NOT_SHARED
+            if view is None
+            else remembered[view.state]
+            if view.state in remembered
+            else self._refusal(pod, view)
             for name, view in views
         }
 
     def _refusal(self, pod: Asked, view: NodeView) -> Refusal | None:
-        known = self._refusals.of(pod.key)
-        if view.state in known:
-            return known[view.state]
+        remembered = self._refusals.of(pod.key)
+        if view.state in remembered:
+            return remembered[view.state]
         result = allocate(view.node, pod.request, _FITS)
         return self._refusals.put(pod.key, view.state, result if isinstance(result, Refusal) else None)
 
