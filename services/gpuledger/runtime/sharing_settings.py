@@ -30,4 +30,4 @@ def read_sharing_names(environ: Mapping[str, str]) -> SharingNames:
         raise SettingsError(
             f"{SHARING_DOMAIN}={domain!r} is no DNS name; give one such as {DOMAIN} or gpu.example.com."
         )
-    return SharingNames(domain)
+    return SharingNames(domain, environ.get(SHARING_SCHEDULER) or None)
