@@ -98,9 +98,7 @@ def half(name: str, minor: int) -> PodShare:
 
 def visible(minors: Sequence[int], share: AllocatedDevice) -> dict[str, str]:
     """The variables of a container that has a part of these cards."""
-    limits = {
-        f"CUDA_DEVICE_MEMORY_LIMIT_{place}": str(share.resources["gpu-memory"]) for place in range(len(minors))
-    }
+    limits = {f"CUDA_DEVICE_MEMORY_LIMIT_{place}": str(share.resources["gpu-memory"]) for place in range(len(minors))}
     cards = {"NVIDIA_VISIBLE_DEVICES": ",".join(f"GPU-{minor}" for minor in minors)}
     return cards | limits | {"CUDA_DEVICE_SM_LIMIT": str(share.resources["gpu-core"])}
 
@@ -236,7 +234,7 @@ async def test_cdi_names_beside_the_limits(kubelet: FakeKubelet, root: Path) -> 
         given = await kubelet.allocate(CORE, 50, "a")
         assert [one.name for one in given.cdi_devices] == ["nvidia.com/gpu=GPU-1"]
         assert set(given.envs) == {"CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_SM_LIMIT"}
-        with pytest.raises(grpc.aio.AioRpcError, match="No CDI specification names nvidia.com/gpu=GPU-0"):
+        with pytest.raises(grpc.aio.AioRpcError, match=r"No CDI specification names nvidia\.com/gpu=GPU-0"):
             await kubelet.allocate(CORE, 50, "b")
 
 

@@ -71,6 +71,6 @@ def pod_share(
         namespace="default",
         pod=name,
         requests=amounts(total),
-        containers=containers or (container("main", **total),),
+        containers=containers or (ContainerShare(name="main", requests=amounts(total)),),
         allocation={"gpu": tuple(devices), **more},
     )

@@ -69,7 +69,7 @@ class NodeList(NamedTuple, Generic[ListT]):
 
 
 class ListFollower(BasePart, Generic[ListT]):
-    """Follows one list; see `gpuledger.agent.part.Part`. `refused` counts the events that were no list for this node."""
+    """Follows one list; see `gpuledger.agent.part.Part`. `refused` counts the events that were no such list."""
 
     stuck_after_s = STUCK_REFRESHES * REFRESH_S
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, cast, get_args
 from urllib.parse import urlsplit
 
-from gpuledger.api.sharing import SharingNames
+from gpuledger.api.sharing import DEFAULT_NAMES, SharingNames
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.runtime.node_label_settings import DEFAULT_INSTANCE_TYPE_LABEL, read_instance_type_label
 from gpuledger.runtime.settings import (
@@ -76,7 +76,7 @@ class KubeletSettings:
     allocate: Strategy = "env"
     cdi_kind: str = DEFAULT_CDI_KIND
     cdi_dirs: tuple[Path, ...] = tuple(map(Path, DEFAULT_CDI_DIRS.split(":")))
-    names: SharingNames = SharingNames()
+    names: SharingNames = DEFAULT_NAMES
 
 
 @dataclass(frozen=True, slots=True)

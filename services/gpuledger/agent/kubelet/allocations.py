@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from gpuledger.agent.kubelet.podresources_pb2 import ContainerDevices, ContainerResources, ListPodResourcesResponse
 from gpuledger.agent.part import AgentFact
 from gpuledger.agent.setup.offers import unit_base
-from gpuledger.api.sharing import GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED, SharingNames
+from gpuledger.api.sharing import DEFAULT_NAMES, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED, SharingNames
 from gpuledger.events.allocation import (
     RESOURCE_GROUPS,
     RESOURCES_MAX,
@@ -56,7 +56,7 @@ def changes(
 
 
 def allocations(
-    node: str, pods: ListPodResourcesResponse, names: SharingNames = SharingNames()
+    node: str, pods: ListPodResourcesResponse, names: SharingNames = DEFAULT_NAMES
 ) -> Mapping[str, AllocationObserved]:
     """The containers that hold GPUs or claims, by the id of their allocation."""
     found: dict[str, AllocationObserved] = {}

@@ -21,7 +21,7 @@ from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesRequest, Li
 from gpuledger.agent.kubelet.rpc import LIST_POD_RESOURCES, call
 from gpuledger.agent.kubelet.sockets import FileIdentity, identity_of
 from gpuledger.agent.part import BasePart, Recorder, StateStore
-from gpuledger.api.sharing import SharingNames
+from gpuledger.api.sharing import DEFAULT_NAMES, SharingNames
 from gpuledger.runtime.clock import Clock, Sleep
 
 POLL_PERIOD_S: Final = 10.0
@@ -69,7 +69,7 @@ class PodResources(BasePart):
         *,
         clock: Clock,
         socket: Path,
-        names: SharingNames = SharingNames(),
+        names: SharingNames = DEFAULT_NAMES,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.lists = 0

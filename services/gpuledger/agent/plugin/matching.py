@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesResponse
 from gpuledger.api.sharing import GPU, SharingNames
-from gpuledger.domain.sharing.container_env import ContainerPart, UnnamedGpuError, container_environment
-from gpuledger.domain.sharing.model import Allocated, Allocation, Amounts
+from gpuledger.domain.sharing.container_env import UnnamedGpuError, container_environment
+from gpuledger.domain.sharing.container_parts import part_of
+from gpuledger.domain.sharing.model import Allocated, Allocation
 from gpuledger.events.shares import PodShare
 from gpuledger.events.sharing import ContainerShare
 
@@ -88,7 +89,7 @@ def match(
         return NoMatch(str(error), passing=False)
     if any(each.environment != found[0].environment for each in found):
         return NoMatch(
-            f"{_named(each.pod for each in found)} all wait for {call.number} of {call.resource}, on different devices, "
+            f"{_named(each.pod for each in found)} all wait for {call.number} of {call.resource} on different devices, "
             "and the kubelet does not say for which of them it asks. This passes when one of them is gone."
         )
     return found[0]
@@ -100,8 +101,7 @@ def environment_of(pod: PodShare, container: ContainerShare) -> dict[str, str]:
     Raises:
         UnnamedGpuError: the allocation leaves open which GPU it means, or how much of it.
     """
-    part = ContainerPart(container.requests, pod.requests, _before(pod, container))
-    return container_environment(allocation_of(pod), part=part)
+    return container_environment(allocation_of(pod), part=part_of(pod, container))
 
 
 def allocation_of(pod: PodShare) -> Allocation:
@@ -146,17 +146,6 @@ def _container(
 
 def _in_order(containers: Sequence[ContainerShare]) -> Sequence[ContainerShare]:
     return sorted(containers, key=lambda one: not one.init)
-
-
-def _before(pod: PodShare, container: ContainerShare) -> Amounts:
-    """What the containers before this one request that run at the same time."""
-    total: dict[str, int] = {}
-    for one in pod.containers if not container.init else ():
-        if one == container:
-            break
-        for resource, amount in one.requests.items() if not one.init else ():
-            total[resource] = total.get(resource, 0) + amount
-    return total
 
 
 def _nobody(call: ShareCall, pods: Iterable[PodShare]) -> NoMatch:

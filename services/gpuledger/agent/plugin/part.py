@@ -20,13 +20,13 @@ from gpuledger.agent.kubelet.sockets import remove_leftovers
 from gpuledger.agent.part import Recorder
 from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.cdi import CdiFolders
-from gpuledger.agent.plugin.resource import POLL_PERIOD_S, STREAM_END_POLLS, PluginResource
 from gpuledger.agent.plugin.device_list import ListedUnit, device_lists, invalid_ids
+from gpuledger.agent.plugin.resource import POLL_PERIOD_S, STREAM_END_POLLS, PluginResource
 from gpuledger.agent.plugin.service import OnAllocated, PluginContext, PluginCounts, PluginService
 from gpuledger.agent.plugin.share_answers import ListPods, ShareAnswers
 from gpuledger.agent.plugin.share_service import ShareService
 from gpuledger.agent.plugin.share_units import share_lists
-from gpuledger.api.sharing import SharingNames
+from gpuledger.api.sharing import DEFAULT_NAMES, SharingNames
 from gpuledger.runtime.clock import Sleep
 
 STUCK_AFTER_S: Final = 60.0
@@ -49,7 +49,7 @@ class PluginSettings:
     folder: Path
     injection: DeviceInjection = field(default_factory=DeviceInjection)
     cdi_folders: tuple[Path, ...] = ()
-    names: SharingNames = SharingNames()
+    names: SharingNames = DEFAULT_NAMES
 
 
 class DevicePlugin:

@@ -1,4 +1,4 @@
-"""What containers get of shared devices: finds out which pod the kubelet is admitting, and waits a little for its share.
+"""What containers get of shared devices: finds out which pod the kubelet is admitting, and waits for its share.
 
 The kubelet may ask before the ledger's list has come, so a request waits for it, within a bound: the kubelet admits no
 other pod meanwhile. A request that nobody can place fails, and the pod with it.

@@ -1,7 +1,8 @@
-"""The device plugin service of one resource of shared devices: as with pools, but what a container gets was decided
-before, for its pod, and the kubelet's choice of ids only counts."""
+"""The device plugin service of one resource of shared devices.
 
-import grpc.aio
+It differs from that of a pool's units: what a container gets was decided for its pod before, and the ids that the
+kubelet chooses only count.
+"""
 
 from gpuledger.agent.errors import UnknownUnitError
 from gpuledger.agent.kubelet.deviceplugin_pb2 import (
@@ -42,12 +43,14 @@ class ShareService(PluginService):
 
     async def _allocated(self, request: AllocateRequest) -> AllocateResponse:
         return AllocateResponse(
-            container_responses=[container_response(await self._of_container(one)) for one in request.container_requests]
+            container_responses=[
+                container_response(await self._of_container(one)) for one in request.container_requests
+            ]
         )
 
     async def _of_container(self, one: ContainerAllocateRequest) -> ContainerAllocation:
-        known = {listed.unit.id for listed in self.units}
-        unknown = sorted(set(one.devices_ids) - known)
+        offered = {listed.unit.id for listed in self.units}
+        unknown = sorted(set(one.devices_ids) - offered)
         if unknown or not one.devices_ids:
             raise UnknownUnitError(f"There are no units {', '.join(unknown[:5])}; ListAndWatch lists them all.")
         cdi = self._context.cdi if self._context.injection.by_cdi else None

@@ -5,7 +5,6 @@ admission adds. Ids carry no NUMA node: the scheduler has chosen the devices, an
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 from gpuledger.agent.board import BoardState, DeviceUnit
 from gpuledger.agent.hardware.api import CardFacts

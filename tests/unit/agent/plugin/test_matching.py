@@ -41,7 +41,7 @@ def test_the_pod_that_the_kubelet_lists_without_units() -> None:
     pods = [half("a", 0), half("b", 1)]
     assert cards_of(match(HALF, pods, listed("b", a=("gpu-core",)), NOBODY)) == "GPU-1"
     assert cards_of(match(HALF, pods, listed("a"), NOBODY)) == "GPU-0"
-    assert cards_of(match(HALF, pods, listed("a", b=("gpu-memory-ratio",)) | listed(a=("gpu-core",)), NOBODY)) == "GPU-1"
+    assert cards_of(match(HALF, pods, listed(a=("gpu-core",), b=("gpu-memory-ratio",)), NOBODY)) == "GPU-1"
 
 
 @pytest.mark.parametrize(
