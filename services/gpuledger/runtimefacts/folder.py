@@ -75,7 +75,7 @@ class FactsFolder:
         """
         with _translated(self._facts):
             try:
-                found = os.listdir(self._facts)
+                found = [path.name for path in self._facts.iterdir()]
             except FileNotFoundError:
                 return []
         return sorted(name for name in found if name.endswith(SUFFIX) and name[:_DIGITS].isdigit())

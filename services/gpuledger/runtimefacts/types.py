@@ -32,7 +32,7 @@ def read_node_document(document: Any) -> tuple[NodeDevicesShared | None, NodeDev
     if document is None:
         return None, None
     if not isinstance(document, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004 - as pydantic's errors
+        raise ValueError("it is no JSON object")
     shared, allocated = document.get(SHARED), document.get(ALLOCATED)
     return (
         None if shared is None else NodeDevicesShared.model_validate(shared),
