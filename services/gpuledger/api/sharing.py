@@ -10,6 +10,9 @@ from typing import Final, NamedTuple
 DOMAIN: Final = "kooperator"
 """The domain of an installation that sets no other."""
 
+SCHEDULER: Final = "gpuledger-scheduler"
+"""The `schedulerName` of the scheduler that comes with an installation, where that sets no other."""
+
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 """The one resource whose name has no domain of ours: whole GPUs, as NVIDIA's device plugin names them."""
 
