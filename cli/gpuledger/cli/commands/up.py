@@ -122,10 +122,8 @@ def up(
     if has_edge:
         check_module(settings)
         check_fleet(settings, fleet_options)
-    options = UpOptions(
-        address, has_edge, fleet_options, kube, take_over, services, export, read_sharing_names(os.environ),
-        read_extender_options(os.environ),
-    )
+    sharing, extender = read_sharing_names(os.environ), read_extender_options(os.environ)
+    options = UpOptions(address, has_edge, fleet_options, kube, take_over, services, export, sharing, extender)
     show = partial(_show_endpoints, settings)
     work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_unless_closed))
     with short_walks():

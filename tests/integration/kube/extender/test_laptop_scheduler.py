@@ -1,8 +1,7 @@
-"""The scheduler of a laptop asks the extender over HTTP, says why a pod waits, and starts and ends pods as a kubelet."""
+"""The scheduler of a laptop asks the extender over HTTP, says why a pod waits, and is the kubelet of its pods."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-
 
 from gpuledger.api.kinds import EVENTS, NODES, PODS
 from gpuledger.api.sharing import SCHEDULER
@@ -43,7 +42,9 @@ async def reason_of(client: KubeClient, name: str) -> str:
     """Why the pod has no node, as its condition says."""
     pod = await client.get(PODS, name, "default")
     conditions = pod["status"].get("conditions") or ()
-    return next((one["message"] for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), "")
+    return next(
+        (one["message"] for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), ""
+    )
 
 
 async def test_a_pod_without_room_says_why_and_runs_once_another_is_gone(

@@ -144,4 +144,3 @@ class SharingScheduler:
         if problem != self._problem:
             log.info("simulation.scheduler-waits", reason=problem)
         self._problem = problem
-
