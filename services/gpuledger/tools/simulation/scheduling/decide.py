@@ -1,4 +1,4 @@
-"""What kube-scheduler decides beside its extender, as far as a laptop needs it: which nodes may take a pod, and the best.
+"""What kube-scheduler decides beside its extender, for a laptop: which nodes may take a pod, and the best one.
 
 It is no second scheduler: shared devices are the extender's matter alone. Pure.
 """
