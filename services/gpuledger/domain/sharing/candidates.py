@@ -18,7 +18,6 @@ from gpuledger.domain.sharing.model import (
     NodeState,
     PodRequest,
     Refusal,
-    Scope,
     TypeRequest,
     VirtualFunction,
 )
@@ -152,12 +151,12 @@ def in_order(scored: Iterable[tuple[FittingDevice, int]], preferred: Set[int] = 
     return [one for one, _ in order]
 
 
-def insufficient(
-    offer: Offer, asked: TypeRequest, candidates: Sequence[FittingDevice], within: Scope | None = None
-) -> Refusal:
-    """Too few devices have room, or too few that are near enough. Evicting other pods may help."""
+def insufficient(offer: Offer, asked: TypeRequest, candidates: Sequence[FittingDevice], where: str = "") -> Refusal:
+    """Too few devices have room, or too few that are `where` they have to be. Evicting other pods may help."""
     each = ", ".join(f"{resource} {amount}" for resource, amount in sorted(asked.per_device.items()))
-    near = "" if within is None else f" within one {within}"
+    if asked.hint.vf_selector is not None:
+        each += " and a virtual function"
+    near = f" {where}" if where else ""
     return Refusal(
         f"Insufficient {asked.type} devices: {asked.number}{near} with {each} each asked for, "
         f"{len(candidates)} of {len(offer.devices(asked.type))} have room."

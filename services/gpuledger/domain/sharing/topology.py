@@ -52,16 +52,17 @@ def nearest(offer: Offer, asked: TypeRequest, candidates: Sequence[FittingDevice
 
 def within(devices: Sequence[Device], scope: Scope | None) -> bool:
     """Whether these devices are in one scope of that kind; None: they need not be."""
-    if scope in {None, Scope.NODE} or (scope is Scope.DEVICE and len(devices) == 1):
+    if scope is Scope.DEVICE:
+        return len(devices) == 1
+    depth = 0 if scope is None else _DEPTHS[scope]
+    if not depth:
         return True
-    if scope is Scope.DEVICE or any(one.topology is None for one in devices):
-        return False
-    return len({_place(one, _DEPTHS[scope]) for one in devices}) == 1
+    return all(one.topology is not None for one in devices) and len({_place(one, depth) for one in devices}) == 1
 
 
 def _depths(required: Scope | None) -> list[int]:
-    """Where to search, the deepest first: no wider than the required scope. A device is in one switch."""
-    least = _DEPTHS[Scope.PCIE] if required is Scope.DEVICE else _DEPTHS[required or Scope.NODE]
+    """Where to search, the deepest first: no wider than the required scope. One device is in any scope."""
+    least = 0 if required is None else _DEPTHS.get(required, 0)
     return [depth for depth in _DEPTHS.values() if depth >= least]
 
 
