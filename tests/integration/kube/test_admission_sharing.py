@@ -62,7 +62,7 @@ async def test_the_seeds_manifests_have_requests_alone(in_force: Api, requests: 
     """Without the webhook the API server refuses them: extended resources need limits."""
     others = {"cpu": "4", "memory": "8Gi"}
     is_whole = "nvidia.com/gpu" in requests
-    spec = {"schedulerName": "sharing-scheduler"} if is_whole else {}
+    spec: Json = {"schedulerName": "sharing-scheduler"} if is_whole else {}
     found = await in_force.made(PATH, pod("p", requests | others, **spec))
     resources = found["spec"]["containers"][0]["resources"]
     number = {"kooperator/gpu.shared": str(max(1, int(split["kooperator/gpu-core"]) // 100))} if split else {}

@@ -1,13 +1,16 @@
 """Pods that ask for shared devices: what becomes of them, and every refusal, by table."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.rules.decide import decide
+from gpuledger.edge.admission.rules.sharing import asks_for_shares
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.admission.webhook_configuration import configurations
 from gpuledger.edge.webhooks.configuration import MUTATING, VALIDATING
@@ -21,6 +24,7 @@ from gpuledger.local.kubeapi.strategies.webhook_configurations import (
 )
 from gpuledger.local.kubeapi.webhook_matching import matched_review
 from support.admission import MASTER, PRODUCT, USER, Json, review
+from support.paths import ROOT
 
 ACCOUNT = "system:serviceaccount:gpus:extender"
 NAMES = SharingNames("gpus.example", "sharing-scheduler", ACCOUNT)
@@ -229,6 +233,26 @@ def test_whoever_leaves_the_allocation_alone_may_change_the_rest() -> None:
     new, old = of_allocation("{}"), of_allocation("{}")
     new["metadata"]["labels"] = {"a": "b"}
     assert decide(review("pods", new, old, operation=UPDATE), AdmissionCache(HOME, NAMES)) == AdmissionResponse()
+
+
+PAGE = (ROOT / "docs" / "sharing.md").read_text()
+MANIFESTS = [
+    one
+    for block in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for one in yaml.safe_load_all(block)
+    if isinstance(one, dict) and one.get("kind") == "Pod"
+]
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda one: one["metadata"]["name"])
+def test_the_pods_of_the_page_are_admitted(manifest: Json) -> None:
+    names = SharingNames(scheduler="gpuledger-scheduler")
+    assert asks_for_shares(manifest, names)
+    assert all(one.keys() - {"cpu", "memory"} for one in resources_of(admitted(manifest, names)))
+
+
+def resources_of(after: Json) -> list[Json]:
+    return [one["resources"]["limits"] for one in after["spec"]["containers"] if "resources" in one]
 
 
 POD = KindVersion("", "v1", "Pod", "pods")
