@@ -34,6 +34,7 @@ from gpuledger.agent.part import Part
 from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.plugin.service import PluginCounts
+from gpuledger.agent.runtime_facts import RuntimeFacts
 from gpuledger.agent.settings import AgentSettings, KubeletSettings, NatsSettings, read_agent_settings
 from gpuledger.agent.setup.part import PoolSetup
 from gpuledger.agent.shared_connection import SharedConnection
@@ -45,6 +46,7 @@ from gpuledger.runtime.settings import SettingsError
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 from gpuledger.runtime.telemetry_http import ListenError, serving
+from gpuledger.runtimefacts.folder import FactsFolder
 
 OK, FAILED, USAGE, BUSY = 0, 1, 2, 5
 """Exit codes, with the meaning that they have for every command."""
@@ -90,6 +92,7 @@ async def _work(settings: AgentSettings) -> None:
         parts = (
             *_parts(settings, rules, calls, board, outbox, connection, counts),
             *_gateway(settings, board, outbox, reports, connection),
+            *_runtime_facts(settings, outbox),
         )
         supervisor = Supervisor(settings.node, parts, outbox)
         stack.enter_context(AgentMetrics(board, outbox, counts, reports).registered())
@@ -173,6 +176,12 @@ def _gateway(
         monotonic=time.monotonic,
     )
     return (gateway,)
+
+
+def _runtime_facts(settings: AgentSettings, outbox: Outbox) -> tuple[Part, ...]:
+    """The part that records what a runtime proxy leaves, where the settings name the folder for that."""
+    folder = settings.runtime_proxy
+    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder)),)
 
 
 def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:

@@ -39,6 +39,7 @@ CONTAINER_LOGS: Final = "GPULEDGER_CONTAINER_LOGS"
 PREFLIGHT_NAMESPACES: Final = "GPULEDGER_PREFLIGHT_NAMESPACES"
 SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
 SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
+RUNTIME_PROXY_DIR: Final = "GPULEDGER_RUNTIME_PROXY_DIR"
 
 NATS_SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 EXPORTER_SCHEMES: Final = frozenset({"http", "https"})
@@ -106,7 +107,10 @@ class SpoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """All settings of an agent; `health.classes` parses `xid_classes`."""
+    """All settings of an agent; `health.classes` parses `xid_classes`.
+
+    `runtime_proxy` is the folder that the node's runtime proxy shares; None: there is no such proxy.
+    """
 
     node: str
     nats: NatsSettings
@@ -118,6 +122,7 @@ class AgentSettings:
     health: HealthSettings
     spool: SpoolSettings
     xid_classes: str
+    runtime_proxy: Path | None = None
 
 
 def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
@@ -140,6 +145,7 @@ def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
         _health(environ),
         _spool(environ),
         environ.get(XID_CLASSES, ""),
+        Path(folder).absolute() if (folder := environ.get(RUNTIME_PROXY_DIR)) else None,
     )
 
 
