@@ -68,6 +68,5 @@ async def test_a_list_after_a_restart_has_what_watchers_saw_and_no_pod_that_is_g
     async with scheduling(sharing.ledger, migrated_url, writing, RESTARTED) as scheduler:
         await bound(scheduler, sharing, "new", "n1")
     last = (await lists(sharing, "n1"))[-1]
-    assert {pod.pod: pod.requests for pod in last.pods} == dict.fromkeys(
-        ("seen", "new"), {"gpu-core": 50, "gpu-memory-ratio": 50}
-    )
+    asked = {"gpu-core": 50, "gpu-memory-ratio": 50}
+    assert {pod.pod: pod.requests for pod in last.pods} == {"seen": asked, "new": asked}
