@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import structlog
 
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODES
+from gpuledger.api.sharing import SharingNames
 from gpuledger.compose.preflight import PreflightService, preflight_service
 from gpuledger.compose.preflight_example import place_example
 from gpuledger.edge.admission.service import AdmissionService
@@ -109,7 +110,7 @@ class EdgeParts(NamedTuple):
     """What the edge works with: a ledger and database, an embedded API server if it needs one, and a fleet if any.
 
     `warn` shows a line to the user. `cluster` names a real cluster in messages. `takes_over`: the user wants the
-    cluster to belong to this ledger, whoever has it.
+    cluster to belong to this ledger, whoever has it. `sharing` are the names of what is about sharing.
     """
 
     ledger: Ledger
@@ -119,6 +120,7 @@ class EdgeParts(NamedTuple):
     warn: Callable[[str], None]
     cluster: str | None = None
     takes_over: bool = False
+    sharing: SharingNames = SharingNames()
 
 
 @asynccontextmanager
@@ -222,6 +224,7 @@ def _edge(
         components_namespace=settings.components.namespace,
         module=settings.module,
         is_scaled=bool(settings.deployments),
+        sharing=parts.sharing,
     )
     watching = watch(client, ledger, database_url, followed, settings=watchers)
     work: list[Work] = [watching, writer.run(), nodes.run(), remediator.run()]

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
 from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
@@ -110,7 +111,7 @@ class UpOptions(NamedTuple):
 
     `joins_cluster`: the user wants the real cluster that the settings lead to. `takes_over`: the user wants the cluster
     to belong to this ledger, whoever has it. `only`: what runs in this process, the rest in others (empty: all of it).
-    `export`: where events are exported to; None: nowhere.
+    `export`: where events are exported to; None: nowhere. `sharing`: the names of what is about sharing.
     """
 
     listen: str
@@ -120,6 +121,7 @@ class UpOptions(NamedTuple):
     takes_over: bool = False
     only: frozenset[str] = frozenset()
     export: ExportSettings | None = None
+    sharing: SharingNames = SharingNames()
 
     @property
     def exports(self) -> bool:
@@ -175,7 +177,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         if options.has_edge:
             named = str(cluster) if cluster else None
             parts = EdgeParts(supervision.ledger, servers.database_url, local.kube, options.fleet, reports.warn, named)
-            parts = parts._replace(takes_over=options.takes_over)
+            parts = parts._replace(takes_over=options.takes_over, sharing=options.sharing)
             edge = await stack.enter_async_context(kube_edge(settings, parts))
             remember(settings, cluster)
         exporter = _exporter(options, servers, ledger)

@@ -18,6 +18,7 @@ from gpuledger.runtime.export_settings import EXPORT as EXPORT_SETTINGS
 from gpuledger.runtime.export_settings import read_export_settings
 from gpuledger.runtime.garbage import seldom_collected, short_walks
 from gpuledger.runtime.settings import Settings, read_settings
+from gpuledger.runtime.sharing_settings import read_sharing_names
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
@@ -120,7 +121,9 @@ def up(
     if has_edge:
         check_module(settings)
         check_fleet(settings, fleet_options)
-    options = UpOptions(address, has_edge, fleet_options, kube, take_over, services, export)
+    options = UpOptions(
+        address, has_edge, fleet_options, kube, take_over, services, export, read_sharing_names(os.environ)
+    )
     show = partial(_show_endpoints, settings)
     work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_unless_closed))
     with short_walks():

@@ -33,6 +33,7 @@ from gpuledger.edge.watchers.resources import (
     nodes,
     pods,
     preflight_pods,
+    sharing_nodes,
     slices,
     taintrules,
 )
@@ -129,7 +130,11 @@ class AllWatchers:
         self._settings = self._journal(self._module, self._in_force.listen)
         self._nodes = self._journal(nodes.kind(self._in_force.label_key))
         self._checked = self._journal(preflight_pods.KIND)
-        kinds = (*INDEPENDENT_KINDS, components.kind(context.settings.components_namespace))
+        kinds = (
+            *INDEPENDENT_KINDS,
+            components.kind(context.settings.components_namespace),
+            sharing_nodes.kind(context.settings.sharing),
+        )
         self._independent = [(kind, self._journal(kind)) for kind in kinds]
         self._has_run = False
 

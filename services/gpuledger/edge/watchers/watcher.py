@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 
 from gpuledger.api.kinds import NAMESPACE, Resource
+from gpuledger.api.sharing import SharingNames
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError, RefusedError
@@ -80,7 +81,8 @@ class WatcherSettings:
     then use those in the ledger. Components run in `components_namespace`; pods in other namespaces do not count,
     whoever created them. `module` are the module's settings as the installation gives them; those of a ModuleConfig
     take precedence. `is_scaled`: the status writer scales the Deployments that we run in. `checked` are the namespaces
-    whose pods get preflight checks; of other pods nothing about checks is recorded.
+    whose pods get preflight checks; of other pods nothing about checks is recorded. `sharing` are the names of what is
+    about sharing.
     """
 
     audit_interval_s: float | None = None
@@ -92,6 +94,7 @@ class WatcherSettings:
     module: Mapping[str, Any] = field(default_factory=dict)
     is_scaled: bool = False
     checked: CheckedNamespaces = field(default_factory=CheckedNamespaces)
+    sharing: SharingNames = field(default_factory=SharingNames)
 
 
 @dataclass(frozen=True, slots=True)
