@@ -31,6 +31,7 @@ TORCH_DIR := .torch
 PROTOS := schemas/gpuledger/schemas/proto
 KUBELET := services/gpuledger/agent/kubelet
 REPORTS := services/gpuledger/healthreports
+RUNTIME_PROXY := services/gpuledger/runtimeproxy
 
 # Each of the many processes of a run would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -89,11 +90,13 @@ schemas: $(STAMP) ## Regenerate the JSON Schemas of events and the structure of 
 	$(RUN) python -m gpuledger.events.catalogue schemas/gpuledger/schemas/events
 	$(RUN) python -m gpuledger.local.kubeapi.builtin
 
-protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs and of health monitors from their .proto files
+protos: $(STAMP) ## Regenerate the messages of the kubelet's APIs, of container runtimes and of health monitors from their .proto files
 	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(KUBELET) --pyi_out=$(KUBELET) \
 		deviceplugin.proto podresources.proto
 	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(REPORTS) --pyi_out=$(REPORTS) \
 		healthevents.proto nodeinformation.proto
+	$(RUN) python -m grpc_tools.protoc --proto_path=$(PROTOS) --python_out=$(RUNTIME_PROXY) --pyi_out=$(RUNTIME_PROXY) \
+		cri.proto
 
 bench: $(STAMP) ## Measure; prints one table and writes bench-results.json
 	$(RUN) python tests/bench/main.py
@@ -108,9 +111,9 @@ test-partitions: $(STAMP) ## Run the integration tests on ledgers of 4 partition
 	$(RUN) pytest -q -rs --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --partitions $(PARTITIONS) \
 		$(NOT_PARTITIONED:%=--ignore=tests/integration/%) tests/integration
 
-vectors: $(STAMP) ## Compare with the verdicts of a real allocator in DIR, a folder of .jsonl files
+vectors: $(STAMP) ## Compare with recorded verdicts of real allocators in DIR, a folder of .jsonl files: of DRA, of shared GPUs
 	@test -d "$(DIR)" || { echo "Say which folder: make vectors DIR=path/to/folder"; exit 2; }
-	PYTHONPATH=tests $(RUN) python -m support.dra_vectors "$(DIR)"
+	PYTHONPATH=tests $(RUN) python -m support.vectors "$(DIR)"
 
 recordings: $(STAMP) ## Read the outputs of others' tools in DIR, a folder with one folder per tool
 	@test -d "$(DIR)" || { echo "Say which folder: make recordings DIR=path/to/folder"; exit 2; }

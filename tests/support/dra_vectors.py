@@ -1,10 +1,9 @@
-"""Checks availability against verdicts of a real allocator, one cluster state a line; as a program it takes a folder.
+"""Checks availability against verdicts of a real allocator, one cluster state a line.
 
 The objects go the way that they go in the product: read by the watchers into payloads, and from these into the domain.
 """
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
@@ -23,8 +22,6 @@ from gpuledger.domain.quantities import parse_quantity
 from gpuledger.edge.watchers.resources import claims, slices, taintrules
 from gpuledger.events.claim import ClaimAllocated
 from support.dra_capacity import free_of, remaining
-
-FAILURES_SHOWN_MAX = 20
 
 
 class State(NamedTuple):
@@ -133,22 +130,3 @@ def _plain(expected: Any) -> Any:
     if isinstance(expected, dict):
         return {key: _plain(value) for key, value in expected.items()}
     return parse_quantity(expected).nanos if isinstance(expected, str) else expected
-
-
-def main(folder: Path) -> int:
-    """Check a folder; the exit code is 0 where all agree."""
-    passed = failed = 0
-    for vector in vectors(folder):
-        found = differences(vector)
-        if not found:
-            passed += 1
-            continue
-        failed += 1
-        if failed <= FAILURES_SHOWN_MAX:
-            print(vector["name"], *found, sep="\n  ")
-    print(f"{passed} passed, {failed} failed")
-    return int(failed > 0 or passed == 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

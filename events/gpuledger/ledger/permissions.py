@@ -1,9 +1,9 @@
 """Permissions on a NATS server, of agents and of every other role, as data and as text for its configuration. Pure.
 
 An agent gets the least that `gpuledger.ledger.edge` needs, for one node only: with its credentials one can write in its
-name, read the devices that pools desire of it and the node's labels, and learn whether names share a subject. Of the
-other roles, only those that are for it may create, alter, purge or delete a stream. `docs/agent-credentials.md` and
-`docs/service-credentials.md` explain each line.
+name, read the devices that pools desire of it, its shared devices and what pods hold of them, and the node's labels,
+and learn whether names share a subject. Of the other roles, only those that are for it may create, alter, purge or
+delete a stream. `docs/agent-credentials.md` and `docs/service-credentials.md` explain each line.
 """
 
 import json
@@ -12,8 +12,11 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gpuledger.events.node import NodeDevicesWanted, NodeLabelled
+from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import Rule, SourceKind
 from gpuledger.events.rule import rule_subject
+from gpuledger.events.shares import NodeDevicesAllocated
+from gpuledger.events.sharing import NodeDevicesShared
 from gpuledger.events.subjects import NODE, ROOT, SERVICE, escape
 from gpuledger.ledger.partitions import ANY_PART, ORDER_ROOT
 
@@ -89,6 +92,9 @@ class Role(StrEnum):
     PREFLIGHT = "preflight"
     """`gpuledger serve preflight`: records what becomes of gangs, and reads."""
 
+    EXTENDER = "extender"
+    """`gpuledger serve extender`: records which pods get which devices, and reads."""
+
     READER = "reader"
     """A person who reads: `get`, `log tail`, `verify`."""
 
@@ -158,7 +164,17 @@ def inbox_prefix(node: str) -> str:
 
 def desired_devices_subject(node: str) -> str:
     """The subject of a node's desired devices (`NodeDevicesWanted`)."""
-    return _desired(escape(node))
+    return _of_node(NodeDevicesWanted, escape(node))
+
+
+def shared_devices_subject(node: str) -> str:
+    """The subject of the devices that a node shares (`NodeDevicesShared`)."""
+    return _of_node(NodeDevicesShared, escape(node))
+
+
+def allocated_devices_subject(node: str) -> str:
+    """The subject of what pods hold of a node's shared devices (`NodeDevicesAllocated`)."""
+    return _of_node(NodeDevicesAllocated, escape(node))
 
 
 def node_labels_subject(node: str) -> str:
@@ -171,9 +187,9 @@ def written_filter(node: str) -> str:
     return _written_by(escape(node))
 
 
-def desired_devices_filter() -> str:
-    """What matches the subjects of all nodes' desired devices."""
-    return _desired("*")
+def node_list_filters() -> tuple[str, ...]:
+    """What matches the subjects of all nodes' lists that agents follow."""
+    return _lists("*")
 
 
 def node_labels_filter() -> str:
@@ -228,7 +244,7 @@ def exported_services() -> tuple[tuple[str, str], ...]:
     """Subjects of the ledger's account that answer agents, each with its name in the agents' account."""
     written = _in_any_part(_written_by("*"))
     read = (
-        direct_get("*", _desired("*")),
+        *(direct_get("*", one) for one in _lists("*")),
         direct_get("*", _labels("*")),
         direct_get("*", SHARED_SUBJECTS_SUBJECT),
         _READ_ORDER,
@@ -238,7 +254,7 @@ def exported_services() -> tuple[tuple[str, str], ...]:
 
 def exported_streams() -> tuple[str, ...]:
     """Subjects of the ledger's account that agents may listen to in theirs; permissions confine each to its own."""
-    return _in_any_part(_desired("*"))
+    return tuple(subject for one in _lists("*") for subject in _in_any_part(one))
 
 
 def _written(*services: str) -> tuple[str, ...]:
@@ -263,6 +279,7 @@ _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.SERVICES: (*_written(*SERVICE_KINDS), _PUT_IN_ORDER),
     Role.GATEWAY: _written(SourceKind.GATEWAYS),
     Role.PREFLIGHT: _written(SourceKind.PREFLIGHT),
+    Role.EXTENDER: _written(SourceKind.EXTENDER),
     Role.READER: (),
     Role.IMPORTER: _written("import"),
     Role.SKIPPER: _written(SourceKind.OPERATORS),
@@ -278,17 +295,17 @@ def _user_text(user: str, permissions: Permissions) -> str:
 
 
 def _permissions(token: str) -> Permissions:
-    desired = _desired(token)
+    lists = _lists(token)
     return Permissions(
         publish=(
             *_in_any_part(_written_by(token)),
             *STREAM_NAMES,
-            direct_get("*", desired),
+            *(direct_get("*", one) for one in lists),
             direct_get("*", _labels(token)),
             direct_get("*", SHARED_SUBJECTS_SUBJECT),
             _READ_ORDER,
         ),
-        subscribe=(f"{_inbox(token)}.>", *_in_any_part(desired)),
+        subscribe=(f"{_inbox(token)}.>", *(subject for one in lists for subject in _in_any_part(one))),
     )
 
 
@@ -296,13 +313,16 @@ def _written_by(token: str) -> str:
     return f"{ROOT}.{NODE}.{token}.>"
 
 
-def _desired(token: str) -> str:
-    model = NodeDevicesWanted
-    return f"{model.PUBLISH_RULE.reserved_prefixes[0]}{model.AGGREGATE}.{token}.{model.EVENT}"
+def _lists(token: str) -> tuple[str, ...]:
+    """The subjects of the lists that a node's agent follows."""
+    return tuple(_of_node(model, token) for model in (NodeDevicesWanted, NodeDevicesShared, NodeDevicesAllocated))
 
 
 def _labels(token: str) -> str:
-    model = NodeLabelled
+    return _of_node(NodeLabelled, token)
+
+
+def _of_node(model: type[Payload], token: str) -> str:
     return f"{model.PUBLISH_RULE.reserved_prefixes[0]}{model.AGGREGATE}.{token}.{model.EVENT}"
 
 

@@ -41,9 +41,10 @@ class Strategy(StrEnum):
 
 
 class SharingNames(NamedTuple):
-    """The full names under one domain."""
+    """The full names under one domain, and the name of the scheduler that places pods on shared devices, if any."""
 
     domain: str = DOMAIN
+    scheduler: str | None = None
 
     def resource(self, short: str) -> str:
         """The extended resource: `kooperator/gpu-core`; `nvidia.com/gpu` is as it is."""

@@ -19,7 +19,11 @@ from gpuledger.ledger.edge import connect_edge
 from gpuledger.ledger.errors import ClosingError, GenerationError, LedgerUnavailableError, PublishError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.partitions import in_partition, partition_of
-from gpuledger.ledger.permissions import desired_devices_subject
+from gpuledger.ledger.permissions import (
+    allocated_devices_subject,
+    desired_devices_subject,
+    shared_devices_subject,
+)
 from gpuledger.ledger.sequencer import Sequencer
 from gpuledger.ledger.single import all_streams
 from gpuledger.projection.replay import skipped_positions
@@ -253,9 +257,13 @@ async def killed_before(*_: object) -> bool:
 async def test_an_agent_finds_its_orders_and_publishes_in_the_next_generation(servers: Servers, location: str) -> None:
     node = "gpu-01.example.com"
     order = Outgoing(desired_devices_subject(node), "order", b"its orders")
+    shares = Outgoing(shared_devices_subject(node), "shares", b"its shares")
+    pods = Outgoing(allocated_devices_subject(node), "pods", b"its pods")
     skip = Position(1, 1)
     async with opened(servers) as ledger:
-        await ledger.publish_many([order, Outgoing(desired_devices_subject("other"), "other", b"of another")])
+        await ledger.publish_many(
+            [order, shares, pods, Outgoing(desired_devices_subject("other"), "other", b"of another")]
+        )
         await skip_positions(ledger, [(skip, "a test")])
         async with connect_edge(servers.nats_url, name="agent", node=node) as edge:
             before = await edge.newest(order.subject)
@@ -268,6 +276,8 @@ async def test_an_agent_finds_its_orders_and_publishes_in_the_next_generation(se
             assert newest is not None
             assert (newest.data, edge.generation) == (order.data, 2)
             assert is_after(newest.sequence, before.sequence)
+            carried = [await edge.newest(one.subject) for one in (shares, pods)]
+            assert [one and one.data for one in carried] == [shares.data, pods.data]
         await close_again(servers, ledger, location)
         assert await skipped_positions(ledger) == [skip]
         repeats = [one for one in await everything(ledger) if one.subject == order.subject]

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from gpuledger.events.errors import SubjectError
 from gpuledger.events.node import NodeDevicesWanted, NodeLabelled
 from gpuledger.events.publishing import SourceKind
+from gpuledger.events.shares import NodeDevicesAllocated
+from gpuledger.events.sharing import NodeDevicesShared
 from gpuledger.events.subjects import parse_subject, subject_of
 from gpuledger.ledger.memory import matcher
 from gpuledger.ledger.permissions import (
@@ -14,6 +16,7 @@ from gpuledger.ledger.permissions import (
     STREAM_CHANGES,
     Role,
     agent_permissions,
+    allocated_devices_subject,
     desired_devices_subject,
     exports_text,
     imports_text,
@@ -22,6 +25,7 @@ from gpuledger.ledger.permissions import (
     permissions_text,
     role_permissions,
     role_text,
+    shared_devices_subject,
     templated_permissions,
     user_name,
     user_text,
@@ -39,6 +43,8 @@ def test_the_permissions_of_a_node() -> None:
             "$JS.API.STREAM.NAMES",
             "$JS.LEDGER.API.STREAM.NAMES",
             "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
+            "$JS.API.DIRECT.GET.*.ledger.svc.sharing.node.gpu-01%2Eexample%2Ecom.devices-shared",
+            "$JS.API.DIRECT.GET.*.ledger.svc.extender.node.gpu-01%2Eexample%2Ecom.devices-allocated",
             "$JS.API.DIRECT.GET.*.ledger.svc.watchers.node.gpu-01%2Eexample%2Ecom.labelled",
             "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced",
             "$JS.API.DIRECT.GET.*.order.*",
@@ -47,6 +53,10 @@ def test_the_permissions_of_a_node() -> None:
             "_INBOX_node.gpu-01%2Eexample%2Ecom.>",
             "ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
             "part.*.ledger.svc.pools.node.gpu-01%2Eexample%2Ecom.devices-wanted",
+            "ledger.svc.sharing.node.gpu-01%2Eexample%2Ecom.devices-shared",
+            "part.*.ledger.svc.sharing.node.gpu-01%2Eexample%2Ecom.devices-shared",
+            "ledger.svc.extender.node.gpu-01%2Eexample%2Ecom.devices-allocated",
+            "part.*.ledger.svc.extender.node.gpu-01%2Eexample%2Ecom.devices-allocated",
         ),
     )
 
@@ -54,6 +64,15 @@ def test_the_permissions_of_a_node() -> None:
 def test_what_pools_publish_is_what_the_agent_may_read() -> None:
     published = subject_of("/services/pools", NodeDevicesWanted.AGGREGATE, "w.1", NodeDevicesWanted.EVENT)
     assert desired_devices_subject("w.1") == published
+
+
+def test_lists_of_shared_devices_are_what_the_agent_may_read() -> None:
+    shared = subject_of("/services/sharing", "node", "w.1", NodeDevicesShared.EVENT)
+    allocated = subject_of("/services/extender", "node", "w.1", NodeDevicesAllocated.EVENT)
+    assert (shared_devices_subject("w.1"), allocated_devices_subject("w.1")) == (shared, allocated)
+    for subject in (shared, allocated):
+        assert may_publish("w.1", f"$JS.API.DIRECT.GET.LEDGER_1.{subject}")
+        assert may_hear("w.1", subject)
 
 
 def test_what_watchers_record_of_a_nodes_labels_is_what_the_agent_may_read() -> None:
@@ -82,7 +101,9 @@ def test_no_node_may_do_anything_of_anothers(node: str, other: str) -> None:
     assert not may_publish(node, "order.1")
     assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{desired_devices_subject(other)}")
     assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{node_labels_subject(other)}")
-    assert not may_hear(node, desired_devices_subject(other))
+    for subject in (desired_devices_subject(other), shared_devices_subject(other), allocated_devices_subject(other)):
+        assert not may_publish(node, f"$JS.API.DIRECT.GET.LEDGER_1.{subject}")
+        assert not may_hear(node, subject)
     assert not may_hear(node, f"part.0.{desired_devices_subject(other)}")
     assert not may_hear(node, f"{inbox_prefix(other)}.x")
 
@@ -111,6 +132,8 @@ def test_the_text_of_a_user() -> None:
         '      "$JS.API.STREAM.NAMES"\n'
         '      "$JS.LEDGER.API.STREAM.NAMES"\n'
         '      "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.w1.devices-wanted"\n'
+        '      "$JS.API.DIRECT.GET.*.ledger.svc.sharing.node.w1.devices-shared"\n'
+        '      "$JS.API.DIRECT.GET.*.ledger.svc.extender.node.w1.devices-allocated"\n'
         '      "$JS.API.DIRECT.GET.*.ledger.svc.watchers.node.w1.labelled"\n'
         '      "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced"\n'
         '      "$JS.API.DIRECT.GET.*.order.*"\n'
@@ -119,6 +142,10 @@ def test_the_text_of_a_user() -> None:
         '      "_INBOX_node.w1.>"\n'
         '      "ledger.svc.pools.node.w1.devices-wanted"\n'
         '      "part.*.ledger.svc.pools.node.w1.devices-wanted"\n'
+        '      "ledger.svc.sharing.node.w1.devices-shared"\n'
+        '      "part.*.ledger.svc.sharing.node.w1.devices-shared"\n'
+        '      "ledger.svc.extender.node.w1.devices-allocated"\n'
+        '      "part.*.ledger.svc.extender.node.w1.devices-allocated"\n'
         "    ] }\n"
         "  }\n"
         "}"
@@ -133,11 +160,17 @@ def test_the_text_of_the_accounts() -> None:
         '  { service: "part.*.ledger.node.*.>", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.STREAM.NAMES", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
+        '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.sharing.node.*.devices-shared", accounts: [AGENTS] }\n'
+        '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.extender.node.*.devices-allocated", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.watchers.node.*.labelled", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.ledger.svc.sources.rule.shared-subjects.enforced", accounts: [AGENTS] }\n'
         '  { service: "$JS.API.DIRECT.GET.*.order.*", accounts: [AGENTS] }\n'
         '  { stream: "ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
         '  { stream: "part.*.ledger.svc.pools.node.*.devices-wanted", accounts: [AGENTS] }\n'
+        '  { stream: "ledger.svc.sharing.node.*.devices-shared", accounts: [AGENTS] }\n'
+        '  { stream: "part.*.ledger.svc.sharing.node.*.devices-shared", accounts: [AGENTS] }\n'
+        '  { stream: "ledger.svc.extender.node.*.devices-allocated", accounts: [AGENTS] }\n'
+        '  { stream: "part.*.ledger.svc.extender.node.*.devices-allocated", accounts: [AGENTS] }\n'
         "]"
     )
     assert '"$JS.API.STREAM.NAMES" }, to: "$JS.LEDGER.API.STREAM.NAMES" }' in imports_text()
@@ -154,6 +187,7 @@ def test_services_record_under_their_own_names_alone() -> None:
     [
         (Role.GATEWAY, ["ledger.svc.gateways.>"]),
         (Role.PREFLIGHT, ["ledger.svc.preflight.>"]),
+        (Role.EXTENDER, ["ledger.svc.extender.>"]),
         (Role.READER, []),
         (Role.IMPORTER, ["ledger.svc.import.>"]),
         (Role.SKIPPER, ["ledger.svc.operators.>"]),

@@ -200,7 +200,8 @@ class NodeState:
                 used = self.used.setdefault(kind, {}).setdefault(one.minor, {})
                 for resource, amount in one.resources.items():
                     used[resource] = used.get(resource, 0) + amount
-                self.functions_held.setdefault((kind, one.minor), set()).update(vf.bus_id for vf in one.functions)
+                if one.functions:
+                    self.functions_held.setdefault((kind, one.minor), set()).update(vf.bus_id for vf in one.functions)
         self.version += 1
 
     def release(self, pod: str) -> None:
@@ -210,11 +211,31 @@ class NodeState:
             return
         for kind, devices in allocation.items():
             for one in devices:
-                used = self.used[kind][one.minor]
-                for resource, amount in one.resources.items():
-                    used[resource] -= amount
-                self.functions_held[kind, one.minor].difference_update(vf.bus_id for vf in one.functions)
+                self._let_go(kind, one)
         self.version += 1
+
+    def _let_go(self, kind: str, one: Allocated) -> None:
+        """Subtract what a pod held, and leave no zeros behind. A function that another pod holds as well stays held."""
+        of_type = self.used.get(kind, {})
+        used = of_type.get(one.minor, {})
+        for resource, amount in one.resources.items():
+            used[resource] = used.get(resource, 0) - amount
+            if not used[resource]:
+                del used[resource]
+        if not used:
+            of_type.pop(one.minor, None)
+        if not of_type:
+            self.used.pop(kind, None)
+        if one.functions:
+            self._let_go_functions(kind, one.minor)
+
+    def _let_go_functions(self, kind: str, minor: int) -> None:
+        devices = (one for held in self.holders.values() for one in held.get(kind, ()) if one.minor == minor)
+        still = {vf.bus_id for one in devices for vf in one.functions}
+        if still:
+            self.functions_held[kind, minor] = still
+        else:
+            self.functions_held.pop((kind, minor), None)
 
     def free(self, kind: str, minor: int) -> dict[str, int]:
         """What is left of a device, never below 0; nothing of one that is unhealthy or gone."""

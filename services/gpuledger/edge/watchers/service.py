@@ -34,6 +34,7 @@ from gpuledger.edge.watchers.resources import (
     pods,
     preflight_pods,
     sharing_nodes,
+    sharing_pods,
     slices,
     taintrules,
 )
@@ -134,6 +135,7 @@ class AllWatchers:
             *INDEPENDENT_KINDS,
             components.kind(context.settings.components_namespace),
             sharing_nodes.kind(context.settings.sharing),
+            sharing_pods.kind(context.settings.sharing),
         )
         self._independent = [(kind, self._journal(kind)) for kind in kinds]
         self._has_run = False

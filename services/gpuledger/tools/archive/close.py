@@ -44,7 +44,7 @@ from gpuledger.ledger.errors import GenerationError
 from gpuledger.ledger.identity import LedgerIdentity
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.ledger.partition_size import log_size
-from gpuledger.ledger.permissions import desired_devices_filter
+from gpuledger.ledger.permissions import node_list_filters
 from gpuledger.ledger.stream import stream_info, stream_name
 from gpuledger.projection.replay import SKIPS, skipped_positions
 from gpuledger.runtime.clock import Clock, system_clock
@@ -293,9 +293,9 @@ def _message_id(generation: int, number: int) -> str:
 async def carried_messages(closed: Ledger) -> list[Message]:
     """What agents and services ask the log for, wherever it stands in it, in the order of the log.
 
-    Agents ask for their newest orders, and whether names share a subject. Services read the positions that operators
-    skip, deciders look for their own last event, and who applies rules for those in force. Every fold passes over
-    repeats, by their numbers.
+    Agents ask for the newest lists about their nodes, and whether names share a subject. Services read the positions
+    that operators skip, deciders look for their own last event, and who applies rules for those in force. Every fold
+    passes over repeats, by their numbers.
     """
     behind = closed.identity.behind
     skipped = set(await skipped_positions(closed))
@@ -303,8 +303,9 @@ async def carried_messages(closed: Ledger) -> list[Message]:
     async for message in _each(closed, behind, rule_subject(Rule.SHARED_SUBJECTS)):
         if closed.generations.position(message.sequence) not in skipped:
             found[message.data] = message
-    orders = {message.subject: message async for message in _each(closed, behind, desired_devices_filter())}
-    found |= {message.data: message for message in orders.values()}
+    for lists in node_list_filters():
+        newest = {message.subject: message async for message in _each(closed, behind, lists)}
+        found |= {message.data: message for message in newest.values()}
     decisions = [source_filter(one.source) for one in all_projections() if one.decides]
     for asked in (*decisions, *DOCUMENT_SUBJECTS):
         last = await closed.last_sequence(asked)

@@ -12,7 +12,7 @@ from gpuledger.api.kinds import DEVICE_CLASSES, PODS, RESOURCE_CLAIM_TEMPLATES, 
 from gpuledger.edge.kube.client import KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import RefusedError
 from gpuledger.edge.kube.objects import items, mapping
-from gpuledger.edge.watchers.resources.pods import ENDED
+from gpuledger.edge.watchers.resources.container_requests import ENDED
 from gpuledger.tools.cluster import object_or_none
 
 NO_CONSUMER: Final = "no pod refers to it, and Kubernetes allocates a claim only for a pod that does"

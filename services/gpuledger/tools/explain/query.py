@@ -14,7 +14,8 @@ from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.domain.preflight.pod_checks import PodChecks
 from gpuledger.edge.kube.client import Object
 from gpuledger.edge.watchers.fields import FieldReader
-from gpuledger.edge.watchers.resources.pods import ENDED, requests_of
+from gpuledger.edge.watchers.resources.container_requests import ENDED
+from gpuledger.edge.watchers.resources.pods import requests_of
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.explain.consumers import claims_of
 from gpuledger.tools.explain.pools import PodState

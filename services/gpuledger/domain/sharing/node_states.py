@@ -1,0 +1,79 @@
+"""Keeps a `NodeState` for each node that shares devices, in step with the fold of who holds what. Pure."""
+
+from gpuledger.domain.sharing.model import NodeState
+from gpuledger.domain.sharing.partition_tables import table_of
+from gpuledger.domain.sharing.rows import NO_ALLOCATION
+from gpuledger.domain.sharing.state import Sharing, TouchedSharing
+from gpuledger.domain.sharing.texts import allocation_of, devices_of
+
+
+class NodeStates:
+    """The nodes that share devices, by name, as of the last `refresh`.
+
+    It costs as much as there are changes. What a pod holds of a node that is gone or shares nothing is kept aside, and
+    counts as soon as the node shares devices again.
+    """
+
+    def __init__(self, state: Sharing) -> None:
+        self.nodes: dict[str, NodeState] = {}
+        self._state = state
+        self._held: dict[str, tuple[str, str]] = {}
+        self._holders: dict[str, dict[str, None]] = {}
+        self._apply(state.follow())
+
+    def refresh(self) -> TouchedSharing:
+        """Follow what was folded since the last call; returns the nodes whose states changed, and the pods."""
+        touched = self._state.take_touched()
+        return self._apply(touched)
+
+    def _apply(self, touched: TouchedSharing) -> TouchedSharing:
+        nodes = dict.fromkeys(touched.nodes)
+        for node in touched.nodes:
+            self._set_node(node)
+        for uid in touched.pods:
+            nodes.update(dict.fromkeys(self._set_pod(uid)))
+        return TouchedSharing(tuple(nodes), touched.pods)
+
+    def _set_node(self, name: str) -> None:
+        row = self._state.shared_node.get(name)
+        if row is None or not row.present:
+            self.nodes.pop(name, None)
+            return
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = NodeState(name)
+            for uid in self._holders.get(name, ()):
+                node.hold(uid, allocation_of(self._held[uid][1]))
+        node.partition_policy, node.partitions = row.partition_policy, table_of(None, row.model)
+        node.set_devices(devices_of(row.devices))
+
+    def _set_pod(self, uid: str) -> list[str]:
+        """Follow what a pod holds; returns the nodes that this changes."""
+        row, before = self._state.shared_pod.get(uid), self._held.get(uid)
+        now = None
+        if row is not None and row.node is not None and row.allocation != NO_ALLOCATION:
+            now = (row.node, row.allocation)
+        if now == before:
+            return []
+        if before is not None:
+            self._release(uid, before[0])
+        if now is not None:
+            self._hold(uid, *now)
+        return [one[0] for one in (before, now) if one is not None]
+
+    def _release(self, uid: str, name: str) -> None:
+        del self._held[uid]
+        holders = self._holders[name]
+        del holders[uid]
+        if not holders:
+            del self._holders[name]
+        node = self.nodes.get(name)
+        if node is not None:
+            node.release(uid)
+
+    def _hold(self, uid: str, name: str, allocation: str) -> None:
+        self._held[uid] = (name, allocation)
+        self._holders.setdefault(name, {})[uid] = None
+        node = self.nodes.get(name)
+        if node is not None:
+            node.hold(uid, allocation_of(allocation))

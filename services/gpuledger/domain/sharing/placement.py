@@ -1,0 +1,165 @@
+"""Where pods fit, how good each node is, and which one is best: over many nodes, and remembered. Pure.
+
+The extender, simulations and what-if questions decide with this. A result holds for every node in the same state, so a
+cluster of 1,000 nodes costs few decisions per kind of pod, and after a placement one more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Final, NamedTuple
+
+from gpuledger.api.sharing import Strategy
+from gpuledger.domain.sharing.allocation import allocate
+from gpuledger.domain.sharing.machines import NO_NEEDS, Machine, Needs
+from gpuledger.domain.sharing.mix import ExpectedPods
+from gpuledger.domain.sharing.model import Allocation, NodeState, PodRequest, Refusal
+from gpuledger.domain.sharing.node_views import NodeView, NodeViews
+from gpuledger.domain.sharing.ranked import MISFIT, RankedNodes
+from gpuledger.domain.sharing.results import Results
+from gpuledger.domain.sharing.scores import WEIGHTS, Scoring
+from gpuledger.domain.sharing.strategies import NOBODY, Asked, Gradient, Ranking, Scored, asked
+from gpuledger.domain.sharing.tasks import task_of
+
+NOT_SHARED: Final = Refusal("the node shares no devices", unresolvable=True)
+
+_FITS: Final = Scoring(Strategy.MINOR_ORDER)
+
+
+class Choice(NamedTuple):
+    """The node for a pod, and what it gets of the node's devices."""
+
+    node: str
+    allocation: Allocation
+
+
+def first(places: Sequence[int]) -> int:
+    """Of equally good nodes, the first one."""
+    return places[0]
+
+
+class Placement:
+    """Places pods on nodes, whose states others change: it follows `nodes` and the version of each.
+
+    `expected` is the mix of pods for fragmentation gradient descent; `note` adds to it. `others` are strategies besides
+    those of `api.sharing`.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeState],
+        *,
+        weights: Mapping[str, int] = WEIGHTS,
+        expected: ExpectedPods | None = None,
+        others: Mapping[str, Ranking] | None = None,
+    ) -> None:
+        self.expected = ExpectedPods() if expected is None else expected
+        self._views = NodeViews(nodes)
+        self._strategies: dict[str, Ranking] = {one: Scored(Scoring(one, weights)) for one in Strategy}
+        self._strategies[Strategy.FRAGMENTATION] = Gradient(self.expected)
+        self._strategies.update(others or {})
+        self._refusals: Results[Refusal | None] = Results()
+        self._ranks: Results[int] = Results()
+        self._ranked = RankedNodes()
+        self._bases: dict[str, object] = {}
+
+    def note(self, request: PodRequest, needs: Needs = NO_NEEDS) -> None:
+        """A pod has come: more of its kind are to be expected."""
+        self.expected.see(task_of(request, needs, self._views.gpu_memory))
+
+    def fits(self, request: PodRequest, names: Iterable[str]) -> dict[str, Refusal | None]:
+        """By node why the pod cannot have the devices that it asks for there; None: it can."""
+        pod = asked(request)
+        return self._refusals_of(pod, self._named(names))
+
+    def scores(self, request: PodRequest, names: Iterable[str], strategy: str) -> dict[str, int]:
+        """By node how good it is for the pod, 0 to 100; a node where it does not fit gets 0."""
+        pod, ranking, views = asked(request), self._ranking(strategy), self._named(names)
+        refusals = self._refusals_of(pod, views)
+        key = (pod.key, strategy)
+        remembered, ranks = self._ranks.of(key), {}
+        for name, view in views:
+            if view is not None and refusals[name] is None:
+                rank = remembered.get(view.state)
+                ranks[name] = self._ranks.put(key, view.state, ranking.rank(view, pod)) if rank is None else rank
+        return {**dict.fromkeys(refusals, 0), **ranking.scores(ranks)}
+
+    def allocation(
+        self, request: PodRequest, name: str, strategy: str, *, preempted: Set[str] = NOBODY
+    ) -> Allocation | Refusal:
+        """What the pod gets of a node's devices, or why nothing; what the `preempted` pods hold counts as free."""
+        view = self._views.of(name)
+        if view is None:
+            return NOT_SHARED
+        return self._ranking(strategy).allocation(view, asked(request), preempted)
+
+    def choose(
+        self,
+        request: PodRequest,
+        strategy: str,
+        *,
+        needs: Needs = NO_NEEDS,
+        tie: Callable[[Sequence[int]], int] = first,
+    ) -> Choice | None:
+        """The best of all nodes and what the pod gets there; None: it fits nowhere. `tie` picks among the best ones.
+
+        CPU and memory count on a `Machine`.
+        """
+        pod, ranking = asked(request, needs), self._ranking(strategy)
+        views = self._current()
+        ranks = self._ranked.update(
+            (pod.key, needs, strategy), ranking.basis, views, lambda view: self._choice_rank(pod, view, ranking)
+        )
+        best = max(ranks, default=MISFIT)
+        if best == MISFIT:
+            return None
+        view = views[tie([place for place, rank in enumerate(ranks) if rank == best])]
+        allocation = ranking.allocation(view, pod, NOBODY)
+        assert not isinstance(allocation, Refusal), "the pod fits on the node"
+        return Choice(view.node.name, allocation)
+
+    def _named(self, names: Iterable[str]) -> list[tuple[str, NodeView | None]]:
+        found = self._views.named(names)
+        self._forget_old_states()
+        return found
+
+    def _current(self) -> list[NodeView]:
+        views = self._views.all()
+        self._forget_old_states()
+        return views
+
+    def _forget_old_states(self) -> None:
+        if self._views.take_renumbered():
+            self._refusals.forget()
+            self._ranks.forget()
+
+    def _ranking(self, strategy: str) -> Ranking:
+        ranking = self._strategies[strategy]
+        if self._bases.get(strategy) is not ranking.basis:
+            self._bases[strategy] = ranking.basis
+            self._ranks.forget()
+        return ranking
+
+    def _refusals_of(self, pod: Asked, views: Iterable[tuple[str, NodeView | None]]) -> dict[str, Refusal | None]:
+        remembered = self._refusals.of(pod.key)
+        return {
+            name: NOT_SHARED
+            if view is None
+            else remembered[view.state]
+            if view.state in remembered
+            else self._refusal(pod, view)
+            for name, view in views
+        }
+
+    def _refusal(self, pod: Asked, view: NodeView) -> Refusal | None:
+        remembered = self._refusals.of(pod.key)
+        if view.state in remembered:
+            return remembered[view.state]
+        result = allocate(view.node, pod.request, _FITS)
+        return self._refusals.put(pod.key, view.state, result if isinstance(result, Refusal) else None)
+
+    def _choice_rank(self, pod: Asked, view: NodeView, ranking: Ranking) -> int:
+        node = view.node
+        if isinstance(node, Machine) and node.refusal_of(pod.needs) is not None:
+            return MISFIT
+        if pod.request.types and self._refusal(pod, view) is not None:
+            return MISFIT
+        return ranking.rank(view, pod)

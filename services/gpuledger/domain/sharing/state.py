@@ -1,0 +1,80 @@
+"""The state of shared devices: what nodes share, and which pods hold what. Pure.
+
+Whoever needs `NodeState`s in step with it follows what changes: see `gpuledger.domain.sharing.node_states`.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from gpuledger.domain.fact import TableState
+from gpuledger.domain.sharing.rows import SHARED_NODE, SHARED_POD, SharedNode, SharedPod
+from gpuledger.domain.table import Table
+
+GONE_PODS_MAX: Final = 10_000
+"""How many pods that are gone stay in a state whose rows are never written: late facts about them change nothing."""
+
+
+class TouchedSharing(NamedTuple):
+    """The names of nodes and the UIDs of pods about which something changed, in the order of the changes."""
+
+    nodes: tuple[str, ...]
+    pods: tuple[str, ...]
+
+
+class Sharing(TableState):
+    """What nodes share, and the pods that ask for it or hold it."""
+
+    def __init__(self) -> None:
+        self.shared_node: Table[SharedNode] = Table(SHARED_NODE)
+        self.shared_pod: Table[SharedPod] = Table(SHARED_POD)
+        self._touched: tuple[dict[str, None], dict[str, None]] | None = None
+
+    def put_node(self, row: SharedNode) -> None:
+        """Take in what a node shares now."""
+        self.shared_node.put(row)
+        if self._touched is not None:
+            self._touched[0][row.node] = None
+
+    def put_pod(self, row: SharedPod) -> None:
+        """Take in how a pod is now."""
+        self.shared_pod.put(row)
+        if self._touched is not None:
+            self._touched[1][row.uid] = None
+
+    def follow(self) -> TouchedSharing:
+        """Begin to note what changes, for `take_touched`; returns all that is there."""
+        self._touched = ({}, {})
+        return TouchedSharing(tuple(self.shared_node.rows), tuple(self.shared_pod.rows))
+
+    def take_touched(self) -> TouchedSharing:
+        """What changed since the last call, or since `follow`, which comes first."""
+        assert self._touched is not None, "somebody follows"
+        nodes, pods = self._touched
+        self._touched = ({}, {})
+        return TouchedSharing(tuple(nodes), tuple(pods))
+
+
+class SharingInMemory(Sharing):
+    """The state of a fold whose rows are never written: of the pods that are gone, it forgets all but the last ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for table in (self.shared_node, self.shared_pod):
+            table.never_written()
+        self._gone: deque[str] | None = None
+
+    def put_pod(self, row: SharedPod) -> None:
+        """Take in how a pod is now; the pods that were gone first leave memory."""
+        super().put_pod(row)
+        if row.over_at is None:
+            return
+        if self._gone is None:
+            over_at = {uid: one.over_at for uid, one in self.shared_pod.rows.items() if one.over_at is not None}
+            self._gone = deque(sorted(over_at, key=lambda uid: (over_at[uid], uid)))
+        else:
+            self._gone.append(row.uid)
+        while len(self._gone) > GONE_PODS_MAX:
+            uid = self._gone.popleft()
+            over = self.shared_pod.get(uid)
+            if over is not None and over.over_at is not None:
+                self.shared_pod.delete(uid)

@@ -1,0 +1,155 @@
+"""How nodes that fit are compared, and which of a node's devices a pod gets, by strategy. Pure.
+
+Ranks are whole numbers; the higher is better, and they are comparable between nodes for one request alone.
+"""
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Final, NamedTuple, Protocol
+
+from gpuledger.api.sharing import GPU, Strategy
+from gpuledger.domain.sharing.allocation import allocate
+from gpuledger.domain.sharing.conversion import completed
+from gpuledger.domain.sharing.machines import NO_NEEDS, Machine, Needs
+from gpuledger.domain.sharing.mix import ExpectedPods
+from gpuledger.domain.sharing.model import Allocated, Allocation, Hint, PodRequest, Refusal, TypeRequest
+from gpuledger.domain.sharing.node_views import FreeGpu, NodeView, share_of
+from gpuledger.domain.sharing.request_keys import Key, key_of
+from gpuledger.domain.sharing.scores import SCORE_MAX, Scoring, node_score, normalized
+
+NOBODY: Final[Set[str]] = frozenset()
+
+
+class Asked(NamedTuple):
+    """What a pod asks for, prepared for comparisons; `share_of_one` is its request if it is a part of any one GPU."""
+
+    request: PodRequest
+    needs: Needs
+    key: Key
+    share_of_one: TypeRequest | None
+
+
+def asked(request: PodRequest, needs: Needs = NO_NEEDS) -> Asked:
+    """Prepare a request."""
+    return Asked(request, needs, key_of(request), _share_of_one(request))
+
+
+def _share_of_one(request: PodRequest) -> TypeRequest | None:
+    if len(request.types) != 1 or request.partition or request.designated is not None:
+        return None
+    [one] = request.types
+    is_plain = one.hint == Hint() and request.joint is None and request.numa_nodes is None
+    return one if is_plain and one.type == GPU and one.number == 1 and one.shared else None
+
+
+class Ranking(Protocol):
+    """A strategy. Ranks hold as long as `basis` is the same object."""
+
+    @property
+    def basis(self) -> object:
+        """What ranks depend on, besides node and request."""
+        ...
+
+    def rank(self, view: NodeView, pod: Asked) -> int:
+        """How good the node is for the pod, which fits on it."""
+        ...
+
+    def allocation(self, view: NodeView, pod: Asked, preempted: Set[str]) -> Allocation | Refusal:
+        """Which devices the pod gets on the node."""
+        ...
+
+    def scores(self, ranks: Mapping[str, int]) -> dict[str, int]:
+        """The ranks of nodes, by name, as scores from 0 to 100."""
+        ...
+
+
+class Scored:
+    """The strategies whose nodes and devices have scores: see `gpuledger.domain.sharing.scores`."""
+
+    basis = None
+
+    def __init__(self, scoring: Scoring) -> None:
+        self._scoring = scoring
+
+    def rank(self, view: NodeView, pod: Asked) -> int:
+        """The node's score."""
+        return node_score(view.node, pod.request, self._scoring)
+
+    def allocation(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
+        """The devices of the best scores."""
+        return allocate(view.node, pod.request, self._scoring, preempted=preempted)
+
+    def scores(self, ranks: Mapping[str, int]) -> dict[str, int]:
+        """The best node gets 100."""
+        return normalized(ranks)
+
+
+class Gradient:
+    """Fragmentation gradient descent: where, and on which GPU, the fragment for the expected pods grows least."""
+
+    def __init__(self, expected: ExpectedPods) -> None:
+        self._expected = expected
+        self._scoring = Scoring(Strategy.FRAGMENTATION)
+
+    @property
+    def basis(self) -> object:
+        """The mix in force."""
+        return self._expected.fragmentation
+
+    def rank(self, view: NodeView, pod: Asked) -> int:
+        """By how much the best placement on the node makes its fragment smaller."""
+        if pod.share_of_one is None:
+            return self._decrease(view, pod, _after(view, self._plain(view, pod)))
+        return max([self._decrease(view, pod, after) for _, after in _choices(view, pod.share_of_one)])
+
+    def allocation(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
+        """The GPU whose share adds least to the fragment; several whole ones are as good as any others."""
+        if pod.share_of_one is None or preempted:
+            return self._plain(view, pod, preempted)
+        choices = [
+            (self._decrease(view, pod, after), -one.place, one) for one, after in _choices(view, pod.share_of_one)
+        ]
+        if not choices:
+            return self._plain(view, pod)
+        _, _, best = max(choices)
+        only = Allocated(best.device.minor, completed(pod.share_of_one.per_device, best.device.resources))
+        return allocate(view.node, pod.request._replace(designated={GPU: (only,)}), self._scoring)
+
+    def scores(self, ranks: Mapping[str, int]) -> dict[str, int]:
+        """100 for the steepest descent alone, so that it stays the best one when scores are made coarser."""
+        best, worst = max(ranks.values(), default=0), min(ranks.values(), default=0)
+        below, span = SCORE_MAX - SCORE_MAX // 10 - 1, max(1, best - worst)
+        return {name: SCORE_MAX if one == best else below * (one - worst) // span for name, one in ranks.items()}
+
+    def _plain(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
+        if not pod.request.types:
+            return {}
+        return allocate(view.node, pod.request, self._scoring, preempted=preempted)
+
+    def _decrease(self, view: NodeView, pod: Asked, after: list[int]) -> int:
+        node = view.node
+        cpu = node.cpu_milli if isinstance(node, Machine) else None
+        left = None if cpu is None else cpu - pod.needs.cpu_milli
+        return self._expected.fragmentation.decrease(view.shares, after, cpu, left)
+
+
+def _choices(view: NodeView, asked_for: TypeRequest) -> Iterator[tuple[FreeGpu, list[int]]]:
+    """GPUs that have room, one of those that are alike, and all shares after a placement there."""
+    for one in view.gpus:
+        taken = completed(asked_for.per_device, one.device.resources)
+        if all(one.free.get(name, 0) >= amount for name, amount in taken.items()):
+            after = list(view.shares)
+            after[one.place] = share_of({name: free - taken.get(name, 0) for name, free in one.free.items()})
+            yield one, after
+
+
+def _after(view: NodeView, allocation: Allocation | Refusal) -> list[int]:
+    """The free shares of the node's GPUs after an allocation."""
+    after = list(view.shares)
+    if isinstance(allocation, Refusal):
+        return after
+    taken = {one.minor: one.resources for one in allocation.get(GPU, ())}
+    for place, minor in enumerate(view.node.devices.get(GPU, ())):
+        if minor in taken:
+            free = view.node.free(GPU, minor)
+            after[place] = share_of({name: left - taken[minor].get(name, 0) for name, left in free.items()})
+    return after
