@@ -10,6 +10,9 @@ from typing import Final, NamedTuple
 DOMAIN: Final = "kooperator"
 """The domain of an installation that sets no other."""
 
+SCHEDULER: Final = "gpuledger-scheduler"
+"""The `schedulerName` of the scheduler that comes with an installation, where that sets no other."""
+
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 """The one resource whose name has no domain of ours: whole GPUs, as NVIDIA's device plugin names them."""
 
@@ -40,10 +43,15 @@ class Strategy(StrEnum):
 
 
 class SharingNames(NamedTuple):
-    """The full names under one domain, and the name of the scheduler that places pods on shared devices, if any."""
+    """The full names under one domain, and two names of an installation.
+
+    `scheduler` places pods on shared devices, None: no scheduler of its own; `account` is the user that writes their
+    annotations, None: any of the product.
+    """
 
     domain: str = DOMAIN
     scheduler: str | None = None
+    account: str | None = None
 
     def resource(self, short: str) -> str:
         """The extended resource: `kooperator/gpu-core`; `nvidia.com/gpu` is as it is."""
