@@ -10,6 +10,9 @@ from typing import Final, NamedTuple
 DOMAIN: Final = "kooperator"
 """The domain of an installation that sets no other."""
 
+SCHEDULER: Final = "gpuledger-scheduler"
+"""The `schedulerName` of the scheduler that comes with an installation, where that sets no other."""
+
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 """The one resource whose name has no domain of ours: whole GPUs, as NVIDIA's device plugin names them."""
 
@@ -111,6 +114,9 @@ class SharingNames(NamedTuple):
         """The label of nodes whose cards are offered for sharing: `enabled`, and no pool or DRA driver has them."""
         return f"node.{self.domain}/gpu-sharing"
 
+
+DEFAULT_NAMES: Final = SharingNames()
+"""The names of an installation that sets no domain."""
 
 SHARING_ENABLED: Final = "enabled"
 """The value of `SharingNames.sharing` that gives a node's cards to sharing."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from gpuledger.api.sharing import SharingNames
+from gpuledger.api.sharing import SCHEDULER, SharingNames
 from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
 from gpuledger.edge.extender.certificate import ExtenderCertificate
 from gpuledger.edge.extender.service import Extender, ExtenderLeadership
@@ -56,6 +56,11 @@ def extender_service(
     certificate = None if options.tls is None else ExtenderCertificate(options.tls)
     leadership = ExtenderLeadership(ledger, database_url, client, followed, settings=bounds, cluster=cluster)
     return Extender(leadership, bounds, certificate)
+
+
+def local_names(names: SharingNames) -> SharingNames:
+    """The names beside an embedded API server, where a scheduler of ours places pods whatever the settings say."""
+    return names if names.scheduler is not None else names._replace(scheduler=SCHEDULER)
 
 
 def extender_settings(options: ExtenderOptions, names: SharingNames, listen: str | None = None) -> ExtenderSettings:
