@@ -18,13 +18,14 @@ from gpuledger.agent.exporter import ExporterMonitor, scraper
 from gpuledger.agent.gateway.part import HealthGateway
 from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.hardware.calls import HardwareCalls
-from gpuledger.agent.hardware.factory import open_hardware
+from gpuledger.agent.hardware.factory import open_hardware, open_nics
 from gpuledger.agent.hardware.kernel_log_reader import read_kernel_log
 from gpuledger.agent.health.card import Rules
 from gpuledger.agent.health.part import HealthMonitor
 from gpuledger.agent.health.severity import parse_classes
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.metrics import AgentMetrics
+from gpuledger.agent.nic_discovery import NicDiscovery
 from gpuledger.agent.node_shares import AllocatedDevicesFollower, SharedDevicesFollower
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES
 from gpuledger.agent.outbox.entry import QueueBounds
@@ -139,9 +140,8 @@ def _parts(
     return (
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
         health,
-        DesiredDevices(node, board, outbox, connection.connect),
-        SharedDevicesFollower(node, board, outbox, connection.connect),
-        AllocatedDevicesFollower(node, board, outbox, connection.connect),
+        _nics(settings),
+        *_followers(node, board, outbox, connection),
         PoolSetup(calls, board, outbox, clock=system_clock),
         DevicePlugin(
             board,
@@ -152,6 +152,20 @@ def _parts(
         ),
         pods,
         exporter,
+    )
+
+
+def _nics(settings: AgentSettings) -> NicDiscovery:
+    read = partial(asyncio.to_thread, open_nics(settings.hardware))
+    return NicDiscovery(settings.node, read, clock=system_clock, monotonic=time.monotonic)
+
+
+def _followers(node: str, board: Board, outbox: Outbox, connection: SharedConnection[EdgeLedger]) -> tuple[Part, ...]:
+    """The parts that follow what services decide about the node."""
+    return (
+        DesiredDevices(node, board, outbox, connection.connect),
+        SharedDevicesFollower(node, board, outbox, connection.connect),
+        AllocatedDevicesFollower(node, board, outbox, connection.connect),
     )
 
 
