@@ -27,6 +27,7 @@ RECORDED = {
     Role.SERVICES: tuple(f"ledger.svc.{kind}" for kind in SERVICE_KINDS),
     Role.GATEWAY: (f"ledger.svc.{SourceKind.GATEWAYS}",),
     Role.PREFLIGHT: (f"ledger.svc.{SourceKind.PREFLIGHT}",),
+    Role.EXTENDER: (f"ledger.svc.{SourceKind.EXTENDER}",),
     Role.READER: (),
     Role.IMPORTER: ("ledger.svc.import",),
     Role.SKIPPER: (f"ledger.svc.{SourceKind.OPERATORS}",),

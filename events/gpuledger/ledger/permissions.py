@@ -92,6 +92,9 @@ class Role(StrEnum):
     PREFLIGHT = "preflight"
     """`gpuledger serve preflight`: records what becomes of gangs, and reads."""
 
+    EXTENDER = "extender"
+    """`gpuledger serve extender`: records which pods get which devices, and reads."""
+
     READER = "reader"
     """A person who reads: `get`, `log tail`, `verify`."""
 
@@ -276,6 +279,7 @@ _WRITE: Final[Mapping[Role, tuple[str, ...]]] = {
     Role.SERVICES: (*_written(*SERVICE_KINDS), _PUT_IN_ORDER),
     Role.GATEWAY: _written(SourceKind.GATEWAYS),
     Role.PREFLIGHT: _written(SourceKind.PREFLIGHT),
+    Role.EXTENDER: _written(SourceKind.EXTENDER),
     Role.READER: (),
     Role.IMPORTER: _written("import"),
     Role.SKIPPER: _written(SourceKind.OPERATORS),

@@ -30,13 +30,21 @@ STATUSWRITER_LOCK = "statuswriter"
 NODEWRITER_LOCK = "nodewriter"
 REMEDIATOR_LOCK = "remediator"
 PREFLIGHT_LOCK = "preflight-coordinator"
+EXTENDER_LOCK = "extender"
 EXPORT_LOCK = "export"
 """Who exports events holds this one."""
 
 SNAPSHOTS_LOCK = "fold-snapshots"
 """Who takes snapshots of folds, or deletes some, holds this one."""
 
-EDGE_LOCKS = (WATCHERS_LOCK, STATUSWRITER_LOCK, NODEWRITER_LOCK, REMEDIATOR_LOCK, PREFLIGHT_LOCK)
+EDGE_LOCKS = (
+    WATCHERS_LOCK,
+    STATUSWRITER_LOCK,
+    NODEWRITER_LOCK,
+    REMEDIATOR_LOCK,
+    PREFLIGHT_LOCK,
+    EXTENDER_LOCK,
+)
 """The locks of the services beside a cluster that have one active instance."""
 
 STANDBY_INTERVAL_S = 1.0

@@ -18,10 +18,12 @@ import structlog
 
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODES
 from gpuledger.api.sharing import SharingNames
+from gpuledger.compose.extender import extender_service, local_names, run_extender
 from gpuledger.compose.preflight import PreflightService, preflight_service
 from gpuledger.compose.preflight_example import place_example
 from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings
+from gpuledger.edge.extender.service import Extender
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import AlreadyExistsError
@@ -38,6 +40,7 @@ from gpuledger.edge.watchers.watcher import WatcherSettings
 from gpuledger.ledger.api import Ledger
 from gpuledger.projection.followed_log import FollowedLog
 from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.extender_settings import ExtenderOptions
 from gpuledger.runtime.own_pod import own_namespaces
 from gpuledger.runtime.settings import (
     ADMISSION_LISTEN,
@@ -54,6 +57,7 @@ from gpuledger.tools.queries.backend import all_projections
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec, SimulationError
 from gpuledger.tools.simulation.resume import leftover_nodes
 from gpuledger.tools.simulation.schedule import Pace
+from gpuledger.tools.simulation.scheduling.scheduler import SharingScheduler
 from gpuledger.tools.simulation.service import run as simulate
 
 EMBEDDED_LISTEN = "127.0.0.1:0"
@@ -102,6 +106,7 @@ class Edge(NamedTuple):
     remediator: Remediator
     webhooks: AdmissionService | None
     preflight: PreflightService | None
+    extender: Extender | None
     work: list[Work]
     followed: FollowedLog
 
@@ -121,6 +126,7 @@ class EdgeParts(NamedTuple):
     cluster: str | None = None
     takes_over: bool = False
     sharing: SharingNames = SharingNames()
+    extender: ExtenderOptions = ExtenderOptions()
 
 
 @asynccontextmanager
@@ -209,6 +215,7 @@ def _edge(
     kubeconfig: Path | None, client: KubeClient, parts: EdgeParts, settings: Settings, followed: FollowedLog
 ) -> Edge:
     ledger, database_url = parts.ledger, parts.database_url
+    sharing = parts.sharing if settings.has_cluster else local_names(parts.sharing)
     limits = StatusWriterSettings(
         components=settings.components,
         deployments=settings.deployments,
@@ -219,12 +226,12 @@ def _edge(
     nodes = NodeWriter(ledger, database_url, client, followed, settings=aside, cluster=parts.cluster)
     bounds = RemediatorSettings()
     remediator = Remediator(ledger, database_url, client, followed, settings=bounds, cluster=parts.cluster)
-    webhooks = _webhooks(settings, ledger, client, database_url)
+    webhooks = _webhooks(settings, parts, client)
     watchers = WatcherSettings(
         components_namespace=settings.components.namespace,
         module=settings.module,
         is_scaled=bool(settings.deployments),
-        sharing=parts.sharing,
+        sharing=sharing,
     )
     watching = watch(client, ledger, database_url, followed, settings=watchers)
     work: list[Work] = [watching, writer.run(), nodes.run(), remediator.run()]
@@ -233,9 +240,16 @@ def _edge(
     preflight = preflight_service(settings, client, ledger, database_url, followed, watchers.checked.set, parts.cluster)
     if preflight is not None:
         work.append(preflight.run())
+    extender = extender_service(
+        settings, parts.extender, sharing, client, ledger, database_url, followed, parts.cluster
+    )
+    if extender is not None:
+        work.append(run_extender(extender))
     if parts.fleet is not None:
         work.append(_simulate(parts.fleet, client, parts, followed))
-    return Edge(kubeconfig, writer, nodes, remediator, webhooks, preflight, work, followed)
+        if extender is not None and sharing.scheduler is not None:
+            work.append(SharingScheduler(client, extender.url, sharing.scheduler, system_clock).run())
+    return Edge(kubeconfig, writer, nodes, remediator, webhooks, preflight, extender, work, followed)
 
 
 def untouched_namespaces(settings: Settings) -> tuple[str, ...]:
@@ -258,11 +272,12 @@ async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, f
     )
 
 
-def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient, database_url: str) -> AdmissionService | None:
+def _webhooks(settings: Settings, parts: EdgeParts, client: KubeClient) -> AdmissionService | None:
     """The webhooks, where the API server can reach them."""
     if not settings.has_cluster:
-        bounds = AdmissionSettings(listen=EMBEDDED_LISTEN, address=None)
-        return AdmissionService(ledger, client, bounds, database_url=database_url)
+        names = local_names(parts.sharing)
+        bounds = AdmissionSettings(listen=EMBEDDED_LISTEN, address=None, sharing=names)
+        return AdmissionService(parts.ledger, client, bounds, database_url=parts.database_url)
     listen, namespace = settings.webhooks.listen, settings.webhooks.namespace
     if listen is None:
         log.info(
@@ -271,8 +286,8 @@ def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient, database_u
             f"Service for them, and sets {ADMISSION_LISTEN}.",
         )
         return None
-    bounds = AdmissionSettings(listen=listen, namespace=namespace)
-    return AdmissionService(ledger, client, bounds, database_url=database_url)
+    bounds = AdmissionSettings(listen=listen, namespace=namespace, sharing=parts.sharing)
+    return AdmissionService(parts.ledger, client, bounds, database_url=parts.database_url)
 
 
 async def _serve(webhooks: AdmissionService) -> None:

@@ -39,6 +39,7 @@ from gpuledger.ledger.errors import ClosingError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.export_settings import ExportSettings
+from gpuledger.runtime.extender_settings import ExtenderOptions
 from gpuledger.runtime.settings import ANONYMOUS, NatsIdentity, Settings
 from gpuledger.runtime.tasks import Work, run_until_one_fails
 from gpuledger.runtime.telemetry_http import Health, serving
@@ -122,6 +123,7 @@ class UpOptions(NamedTuple):
     only: frozenset[str] = frozenset()
     export: ExportSettings | None = None
     sharing: SharingNames = SharingNames()
+    extender: ExtenderOptions = ExtenderOptions()
 
     @property
     def exports(self) -> bool:
@@ -177,7 +179,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         if options.has_edge:
             named = str(cluster) if cluster else None
             parts = EdgeParts(supervision.ledger, servers.database_url, local.kube, options.fleet, reports.warn, named)
-            parts = parts._replace(takes_over=options.takes_over, sharing=options.sharing)
+            parts = parts._replace(takes_over=options.takes_over, sharing=options.sharing, extender=options.extender)
             edge = await stack.enter_async_context(kube_edge(settings, parts))
             remember(settings, cluster)
         exporter = _exporter(options, servers, ledger)
@@ -324,6 +326,7 @@ def health_of(supervision: Supervision, edge: Edge | None, exporter: Exporter | 
         document["remediator"] = edge.remediator.health()._asdict()
         document["admission"] = webhooks._asdict() if webhooks else None
         document["preflight"] = _preflight(edge.preflight)
+        document["extender"] = edge.extender.health()._asdict() if edge.extender else None
     if exported is not None:
         document["export"] = exported._asdict()
     return Health(status == OK, document)

@@ -78,6 +78,15 @@ class OutcomeRecorder:
         """Return once the ledger has all of them, each of another intent, in this order; raises as `record`."""
         await self._record([self._message(intent, outcome, "") for intent, outcome in outcomes])
 
+    async def record_first(self, subject: str, fact: Payload, event_id: str) -> None:
+        """Return once the ledger has an event that follows from no other, under the caller's id; raises as `record`."""
+        await self.record_together([(subject, fact, event_id)])
+
+    async def record_together(self, facts: Iterable[tuple[str, Payload, str]]) -> None:
+        """As `record_first`, of several events, which are published together in this order."""
+        now = self._clock()
+        await self._record([self._outgoing(event_id, subject, now, fact) for subject, fact, event_id in facts])
+
     async def _record(self, messages: Sequence[Outgoing]) -> None:
         self._waiting |= dict.fromkeys(messages)
         async with self._publishing:
@@ -86,20 +95,23 @@ class OutcomeRecorder:
                 await self._publish(waiting)
 
     def _message(self, intent: RecordedIntent, outcome: Payload, part: str) -> Outgoing:
-        self._number += 1
         subject = f"{intent.node}/{part}" if part else intent.node
-        event = Event(
-            derived_id(intent.intent, outcome.TYPE, subject),
-            f"/services/{self._service}",
-            outcome.TYPE,
-            intent.node,
-            max(self._clock(), intent.time),
-            outcome,
-            self._epoch,
-            self._number,
-            intent.intent,
-            intent.correlation,
-        )
+        event_id = derived_id(intent.intent, outcome.TYPE, subject)
+        time = max(self._clock(), intent.time)
+        return self._outgoing(event_id, intent.node, time, outcome, intent.intent, intent.correlation)
+
+    def _outgoing(
+        self,
+        event_id: str,
+        subject: str,
+        time: datetime,
+        data: Payload,
+        cause: str | None = None,
+        correlation: str | None = None,
+    ) -> Outgoing:
+        self._number += 1
+        source = f"/services/{self._service}"
+        event = Event(event_id, source, data.TYPE, subject, time, data, self._epoch, self._number, cause, correlation)
         return Outgoing(nats_subject_of(event), self._new_id(), encode(event))
 
     async def _publish(self, messages: list[Outgoing]) -> None:

@@ -187,6 +187,7 @@ def test_services_record_under_their_own_names_alone() -> None:
     [
         (Role.GATEWAY, ["ledger.svc.gateways.>"]),
         (Role.PREFLIGHT, ["ledger.svc.preflight.>"]),
+        (Role.EXTENDER, ["ledger.svc.extender.>"]),
         (Role.READER, []),
         (Role.IMPORTER, ["ledger.svc.import.>"]),
         (Role.SKIPPER, ["ledger.svc.operators.>"]),

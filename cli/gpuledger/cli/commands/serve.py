@@ -1,5 +1,6 @@
-"""`gpuledger serve`: NATS and PostgreSQL as the chart's pods run them, in the foreground."""
+"""`gpuledger serve`: NATS, PostgreSQL and the extender as the chart's pods run them, in the foreground."""
 
+import os
 import platform
 import tempfile
 from pathlib import Path
@@ -16,7 +17,9 @@ from gpuledger.local.pods.patroni import PodPatroni
 from gpuledger.local.pods.patroni_config import member_of
 from gpuledger.local.pods.postgres import PodPostgres
 from gpuledger.local.pods.postgres_pod import PostgresOptions, link_programs
-from gpuledger.runtime.settings import DEFAULT_NAMESPACE
+from gpuledger.runtime.extender_settings import read_extender_options
+from gpuledger.runtime.settings import DEFAULT_NAMESPACE, read_settings
+from gpuledger.runtime.sharing_settings import read_sharing_names
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 
@@ -77,6 +80,21 @@ def postgres(
         _run(PodPatroni(options, member_of(name or platform.node(), tuple(peer), namespace)))
     else:
         _run(PodPostgres(options))
+
+
+@app.command("extender")
+def extender() -> None:
+    """Run the extender of kube-scheduler, which gives pods their shared devices.
+
+    Settings come from the environment; docs/sharing.md describes them.
+    """
+    from gpuledger.compose.extender import ExtenderProcess  # noqa: PLC0415 - takes a second to import
+
+    configure_logging()
+    process = ExtenderProcess(
+        read_settings(os.environ), read_extender_options(os.environ), read_sharing_names(os.environ)
+    )
+    run(run_until_stopped(process.run(message_unless_closed), message_unless_closed))
 
 
 def _folder(given: Path | None) -> Path:

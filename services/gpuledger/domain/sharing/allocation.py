@@ -5,6 +5,7 @@ order, and what was chosen for one type is not reconsidered for another.
 """
 
 from collections.abc import Sequence, Set
+from typing import Final
 
 from gpuledger.api.sharing import GPU
 from gpuledger.domain.sharing import joint, topology
@@ -15,6 +16,9 @@ from gpuledger.domain.sharing.requests import on_devices
 from gpuledger.domain.sharing.scores import Scoring
 from gpuledger.domain.sharing.usage import usage_of
 
+_SEVERAL_SHARES: Final = "shares of several GPUs cannot be kept near each other"
+_PLACES_UNKNOWN: Final = "the node does not say where all of its GPUs are"
+
 Chosen = list[FittingDevice] | Refusal
 
 
@@ -23,7 +27,8 @@ def allocate(
 ) -> Allocation | Refusal:
     """What the pod gets on the node, by type of device, or why it gets nothing.
 
-    What the `preempted` pods hold, by their UIDs, counts as free.
+    What the `preempted` pods hold, by their UIDs, counts as free. Whether a pod fits depends on the strategy only with
+    SamePCIe: the strategy chooses the GPUs whose switches have to give NICs.
     """
     offer = Offer(node, usage_of(node, preempted), request, scoring)
     found: dict[str, list[FittingDevice]] = {}
@@ -58,31 +63,36 @@ def _first(offer: Offer, asked: TypeRequest, candidates: Sequence[FittingDevice]
 
 def _gpus(offer: Offer, asked: TypeRequest, candidates: Sequence[FittingDevice]) -> Chosen:
     """A partition of linked GPUs, where the node or the pod has to do with them, or else GPUs near each other."""
+    scope = asked.hint.required_scope
+    if scope is Scope.DEVICE and asked.number > 1:
+        return _never_within(scope, f"{asked.number} are asked for")
     partitioned = partition(offer, asked, candidates)
     if partitioned is not None:
         return partitioned
-    scope = asked.hint.required_scope
     if topology.has_tree(offer, asked):
         nearest = topology.nearest(offer, asked, candidates)
-        return insufficient(offer, asked, candidates, scope) if nearest is None else nearest
-    if scope in {None, Scope.NODE} or (scope is Scope.DEVICE and asked.number == 1):
-        return _first(offer, asked, candidates)
-    why = "only whole GPUs can be kept in one" if asked.shared else "the places of the node's GPUs are not known"
+        return insufficient(offer, asked, candidates, f"within one {scope}") if nearest is None else nearest
+    if scope in {Scope.PCIE, Scope.NUMA}:
+        several = asked.shared and asked.number > 1
+        return _never_within(scope, _SEVERAL_SHARES if several else _PLACES_UNKNOWN)
+    return _first(offer, asked, candidates)
+
+
+def _never_within(scope: Scope, why: str) -> Refusal:
     return Refusal(f"Insufficient gpu devices within one {scope}: {why}.", unresolvable=True)
 
 
 def _near(
     offer: Offer, asked: TypeRequest, candidates: Sequence[FittingDevice], found: dict[str, list[FittingDevice]]
 ) -> Chosen:
-    """Devices at the switches of those of the first joint type."""
+    """Devices at the switches of those of the leading joint type."""
     rule = offer.request.joint
     assert rule is not None
-    switches = joint.switches_of(found[rule.types[0]])
-    if rule.same_pcie:
-        candidates = [one for one in candidates if one.switch in switches]
+    leaders = found[joint.leading(rule)]
+    switches = joint.switches_of(leaders)
     chosen = joint.near(asked, joint.by_switch(ranked(offer, asked, candidates), switches), switches)
-    if len(chosen) < asked.number or (rule.same_pcie and not joint.at_every_switch(chosen, switches)):
-        return insufficient(offer, asked, candidates, Scope.PCIE)
+    if rule.same_pcie and not joint.same_switches(chosen, leaders):
+        return insufficient(offer, asked, candidates, "at the PCIe switches of the other devices")
     return chosen
 
 

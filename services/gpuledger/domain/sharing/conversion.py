@@ -26,6 +26,7 @@ def completed(amounts: Amounts, total: Amounts) -> Amounts:
     if not memory or (GPU_MEMORY in amounts) == (GPU_MEMORY_RATIO in amounts):
         return amounts
     if GPU_MEMORY in amounts:
-        ratio = memory_to_ratio(amounts[GPU_MEMORY], memory)
-        return {**amounts, GPU_MEMORY_RATIO: ratio} if ratio else amounts
-    return {**amounts, GPU_MEMORY: ratio_to_memory(amounts[GPU_MEMORY_RATIO], memory)}
+        follows = {GPU_MEMORY_RATIO: memory_to_ratio(amounts[GPU_MEMORY], memory)}
+    else:
+        follows = {GPU_MEMORY: ratio_to_memory(amounts[GPU_MEMORY_RATIO], memory)}
+    return amounts if 0 in follows.values() else {**amounts, **follows}

@@ -6,48 +6,55 @@ some (Koordinator does the same; see the vectors of sharing, Choice of devices).
 
 from collections.abc import Iterable, Sequence
 
+from gpuledger.api.sharing import GPU
 from gpuledger.domain.sharing.candidates import FittingDevice
 from gpuledger.domain.sharing.hints import APPLY_FOR_ALL
-from gpuledger.domain.sharing.model import PodRequest, TypeRequest
+from gpuledger.domain.sharing.model import JointAllocate, PodRequest, TypeRequest
 
 
 def in_order(request: PodRequest) -> Sequence[TypeRequest]:
-    """The types in the order in which they are decided: the first of the joint ones before all others."""
+    """The types in the order in which they are decided: the leading one of the joint types before all others."""
     if request.joint is None:
         return request.types
-    first = request.joint.types[0]
+    first = leading(request.joint)
     return sorted(request.types, key=lambda one: one.type != first)
 
 
+def leading(joint: JointAllocate) -> str:
+    """The type by whose devices those of the other joint types go: GPUs, or else the first one."""
+    return GPU if GPU in joint.types else joint.types[0]
+
+
 def is_joint(request: PodRequest, asked: TypeRequest) -> bool:
-    """Whether the type's devices go by those of the first joint type, of which the pod asks for some."""
+    """Whether the type's devices go by those of the leading joint type, of which the pod asks for some."""
     joint = request.joint
     return (
         joint is not None
-        and asked.type in joint.types[1:]
+        and asked.type in joint.types
+        and asked.type != leading(joint)
         and asked.hint.allocate_strategy != APPLY_FOR_ALL
-        and request.of(joint.types[0]) is not None
+        and request.of(leading(joint)) is not None
     )
 
 
-def switches_of(chosen: Iterable[FittingDevice]) -> list[str]:
-    """The PCIe switches of devices, each once."""
-    return sorted({one.switch for one in chosen if one.switch is not None})
+def switches_of(devices: Iterable[FittingDevice]) -> list[str]:
+    """The PCIe switches of devices, each once, as far as they are known."""
+    return sorted({one.switch for one in devices if one.switch is not None})
 
 
 def near(asked: TypeRequest, order: Sequence[FittingDevice], switches: Sequence[str]) -> list[FittingDevice]:
     """The first candidates: as many as are asked for, and more where more of the switches have one.
 
-    Each gives the whole amount. With too few candidates fewer are returned than are asked for.
+    Each gives the whole amount. `order` has those of `by_switch`, as many as are asked for at least.
     """
     at_switches = {one.switch for one in order} & set(switches)
     return list(order[: max(asked.number, len(at_switches))])
 
 
-def at_every_switch(chosen: Iterable[FittingDevice], switches: Sequence[str]) -> bool:
-    """Whether these are at all of the switches, and at no other (SamePCIe)."""
-    found = {one.switch for one in chosen}
-    return bool(switches) and found == set(switches)
+def same_switches(chosen: Iterable[FittingDevice], leaders: Iterable[FittingDevice]) -> bool:
+    """Whether these are at all switches of the leading type's devices, and at no other (SamePCIe)."""
+    switches = {one.switch for one in leaders}
+    return None not in switches and {one.switch for one in chosen} == switches
 
 
 def by_switch(order: Sequence[FittingDevice], switches: Sequence[str]) -> list[FittingDevice]:

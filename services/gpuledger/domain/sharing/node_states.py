@@ -1,6 +1,7 @@
 """Keeps a `NodeState` for each node that shares devices, in step with the fold of who holds what. Pure."""
 
 from gpuledger.domain.sharing.model import NodeState
+from gpuledger.domain.sharing.partition_tables import table_of
 from gpuledger.domain.sharing.rows import NO_ALLOCATION
 from gpuledger.domain.sharing.state import Sharing, TouchedSharing
 from gpuledger.domain.sharing.texts import allocation_of, devices_of
@@ -43,7 +44,7 @@ class NodeStates:
             node = self.nodes[name] = NodeState(name)
             for uid in self._holders.get(name, ()):
                 node.hold(uid, allocation_of(self._held[uid][1]))
-        node.partition_policy = row.partition_policy
+        node.partition_policy, node.partitions = row.partition_policy, table_of(None, row.model)
         node.set_devices(devices_of(row.devices))
 
     def _set_pod(self, uid: str) -> list[str]:

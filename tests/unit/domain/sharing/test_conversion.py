@@ -34,6 +34,7 @@ def test_memory_as_ratio(memory: int, total: int, ratio: int) -> None:
         ),
         pytest.param({GPU_MEMORY: 1, GPU_MEMORY_RATIO: 9}, TOTAL, {GPU_MEMORY: 1, GPU_MEMORY_RATIO: 9}, id="given"),
         pytest.param({GPU_MEMORY: 1}, TOTAL, {GPU_MEMORY: 1}, id="a ratio of 0 is left out"),
+        pytest.param({GPU_MEMORY_RATIO: 1}, {GPU_MEMORY: 99}, {GPU_MEMORY_RATIO: 1}, id="memory of 0 is left out"),
         pytest.param({GPU_CORE: 10}, TOTAL, {GPU_CORE: 10}, id="neither"),
         pytest.param({GPU_MEMORY_RATIO: 50}, {GPU_MEMORY_RATIO: 100}, {GPU_MEMORY_RATIO: 50}, id="no memory there"),
         pytest.param({RDMA: 1}, {RDMA: 100}, {RDMA: 1}, id="another type"),

@@ -7,6 +7,7 @@ import pytest
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.sharing.folds import HANDLERS
 from gpuledger.domain.sharing.node_states import NodeStates
+from gpuledger.domain.sharing.partition_tables import LINKED_EIGHT, Table
 from gpuledger.domain.sharing.rows import SharedPod
 from gpuledger.domain.sharing.state import GONE_PODS_MAX, Sharing, SharingInMemory
 from gpuledger.events.envelope import Decoded
@@ -127,6 +128,12 @@ def test_node_states_follow_what_is_folded() -> None:
         }
     assert [one.nodes for one in touched] == [("n1",)] * 7
     assert touched[1].pods == ("u1",)
+
+
+@pytest.mark.parametrize(("model", "table"), [("H100", LINKED_EIGHT), ("T4", {})])
+def test_node_states_know_how_gpus_of_a_model_are_linked(model: str, table: Table) -> None:
+    node = NodeStates(state_of(story((NODE, 0, shared(gpu(0), model=model))))).nodes[NODE]
+    assert node.partitions == table
 
 
 def test_pods_that_are_gone_leave_a_memory_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,53 @@
+"""Decides what kube-scheduler gets as answers about a pod and its candidate nodes. Pure.
+
+What fits where is a matter of `domain.sharing`; this puts it into the terms of the scheduler.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpuledger.domain.sharing.model import Refusal
+from gpuledger.edge.extender.wire import SCORE_MAX, FilterResult, PreemptionArgs, Victims
+
+
+def filter_result(names: Sequence[str], refusals: Mapping[str, Refusal | None]) -> FilterResult:
+    """The nodes that fit, in the order that they came in, and the reasons of the others.
+
+    `refusals` has None for a node that fits.
+    """
+    fits: list[str] = []
+    failed: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
+    for name in names:
+        refusal = refusals[name]
+        if refusal is None:
+            fits.append(name)
+        else:
+            (unresolvable if refusal.unresolvable else failed)[name] = refusal.reason
+    return FilterResult(fits, failed, unresolvable)
+
+
+def refused_everywhere(names: Iterable[str], refusal: Refusal) -> FilterResult:
+    """No node takes the pod, because of what the pod itself asks for."""
+    return FilterResult((), {}, dict.fromkeys(names, refusal.reason))
+
+
+def priorities(names: Iterable[str], scores: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Scores of 0 to 100 as the scheduler takes them: the best nodes get `SCORE_MAX`, and only they.
+
+    As upstream's normalization does, the best becomes the greatest score (vectors, op `normalize`); the others are
+    rounded down, so that no worse node ties with it. A node without a score gets 0.
+    """
+    chosen = [(name, max(0, scores.get(name, 0))) for name in names]
+    best = max((score for _, score in chosen), default=0)
+    if best == 0:
+        return [(name, 0) for name, _ in chosen]
+    return [(name, score * SCORE_MAX // best) for name, score in chosen]
+
+
+def helped(args: PreemptionArgs, refusals: Mapping[str, Refusal | None]) -> dict[str, Victims]:
+    """The nodes where the pod fits once their victims are gone, with all that the scheduler chose.
+
+    `refusals` are those with the victims' devices free. A victim is needed for what the scheduler itself counts, so
+    none is spared; where losing them does not help, nobody is evicted.
+    """
+    return {node: one for node, one in args.victims.items() if refusals[node] is None}

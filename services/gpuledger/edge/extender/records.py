@@ -1,0 +1,93 @@
+"""Records what the extender does: a reservation, and what came of it; and waits until the fold has it.
+
+A reservation holds as of its place in the log: where two processes ever reserve the same devices, the log's order says
+who came first, and the fold shows it to both.
+"""
+
+import asyncio
+from datetime import datetime
+from typing import NamedTuple
+
+from gpuledger.domain.sharing.model import Allocation, NodeState
+from gpuledger.edge.extender import metrics
+from gpuledger.edge.extender.node_shares import NodeShares, recorded
+from gpuledger.edge.extender.pods import SchedulablePod
+from gpuledger.edge.extender.state import ExtenderState, OpenReservation
+from gpuledger.edge.extender.wire import BindingArgs
+from gpuledger.edge.outcomes import OutcomeRecorder
+from gpuledger.events.payload import Payload, truncated
+from gpuledger.events.sharing import PodDevicesBound, PodDevicesReleased, PodDevicesReserved
+from gpuledger.runtime.clock import NewId, random_id
+
+
+class ReservationCause(NamedTuple):
+    """A reservation as what an outcome follows from; `node` is what outcomes are about, the pod."""
+
+    node: str
+    intent: str
+    time: datetime
+    correlation: str
+
+
+class ReservationRecords:
+    """Records reservations and their outcomes; `folded` is to be called after each batch of the fold."""
+
+    def __init__(self, state: ExtenderState, recorder: OutcomeRecorder, new_id: NewId = random_id) -> None:
+        self._state = state
+        self._recorder = recorder
+        self._new_id = new_id
+        self._shares = NodeShares(state)
+        self._awaited: dict[str, tuple[str, bool, asyncio.Future[None]]] = {}
+
+    async def reserve(
+        self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, strategy: str, node: NodeState
+    ) -> None:
+        """Return once the ledger has the reservation, and the fold has it from there.
+
+        With it goes what all pods hold of the node, for the node's agent, which is to know it before its kubelet asks.
+
+        Raises:
+            EventRefusedError: the ledger will never take it.
+        """
+        event_id = self._new_id()
+        data = PodDevicesReserved(
+            uid=args.uid,
+            node=args.node,
+            requests=dict(pod.amounts),
+            allocation=recorded(allocation),
+            strategy=strategy,
+        )
+        folded = self._await(args.uid, event_id, is_open=True)
+        shares = self._shares.of(node, pod)
+        await self._recorder.record_together([(args.pod, data, event_id), (args.node, shares, self._new_id())])
+        await folded
+
+    async def bound(self, reservation: OpenReservation) -> None:
+        """Return once the ledger has that the pod is bound."""
+        await self._record(reservation, PodDevicesBound(uid=reservation.uid, node=reservation.node))
+
+    async def released(self, reservation: OpenReservation, reason: str, message: str) -> None:
+        """Return once the ledger has that the pod does not get the devices, and the fold has it from there."""
+        data = PodDevicesReleased(uid=reservation.uid, node=reservation.node, reason=reason, message=truncated(message))
+        folded = self._await(reservation.uid, reservation.event, is_open=False)
+        await self._record(reservation, data)
+        await folded
+        metrics.UNDONE.labels(reason).inc()
+
+    def folded(self) -> None:
+        """Tell those who wait what the fold has now."""
+        for uid, (event, is_open, future) in list(self._awaited.items()):
+            found = self._state.open(uid)
+            if (found is not None and found.event == event) is is_open:
+                del self._awaited[uid]
+                if not future.done():
+                    future.set_result(None)
+
+    async def _record(self, reservation: OpenReservation, data: Payload) -> None:
+        cause = ReservationCause(reservation.pod, reservation.event, reservation.reserved_at, reservation.correlation)
+        await self._recorder.record(cause, data)
+
+    def _await(self, uid: str, event: str, *, is_open: bool) -> "asyncio.Future[None]":
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited[uid] = (event, is_open, future)
+        return future
