@@ -18,13 +18,15 @@ from gpuledger.agent.exporter import ExporterMonitor, scraper
 from gpuledger.agent.gateway.part import HealthGateway
 from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.hardware.calls import HardwareCalls
-from gpuledger.agent.hardware.factory import open_hardware
+from gpuledger.agent.hardware.factory import open_hardware, open_nics
 from gpuledger.agent.hardware.kernel_log_reader import read_kernel_log
 from gpuledger.agent.health.card import Rules
 from gpuledger.agent.health.part import HealthMonitor
 from gpuledger.agent.health.severity import parse_classes
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.metrics import AgentMetrics
+from gpuledger.agent.nic_discovery import NicDiscovery
+from gpuledger.agent.node_shares import AllocatedDevicesFollower, SharedDevicesFollower
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES
 from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
@@ -91,7 +93,7 @@ async def _work(settings: AgentSettings) -> None:
         parts = (
             *_parts(settings, rules, calls, board, outbox, connection, counts),
             *_gateway(settings, board, outbox, reports, connection),
-            *_runtime_facts(settings, outbox),
+            *_runtime_facts(settings, board, outbox),
         )
         supervisor = Supervisor(settings.node, parts, outbox)
         stack.enter_context(AgentMetrics(board, outbox, counts, reports).registered())
@@ -117,7 +119,14 @@ def _parts(
     exporter = ExporterMonitor(
         node, scraper(settings.exporter_url), clock=system_clock, has_cards=lambda: board.state.has_cards
     )
-    pods = PodResources(node, board, outbox, clock=system_clock, socket=settings.kubelet.directory / POD_RESOURCES)
+    pods = PodResources(
+        node,
+        board,
+        outbox,
+        clock=system_clock,
+        socket=settings.kubelet.directory / POD_RESOURCES,
+        names=settings.kubelet.names,
+    )
     health = HealthMonitor(
         calls,
         board,
@@ -131,9 +140,23 @@ def _parts(
     return (
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
         health,
+        NicDiscovery(
+            node,
+            partial(asyncio.to_thread, open_nics(settings.hardware)),
+            clock=system_clock,
+            monotonic=time.monotonic,
+        ),
         DesiredDevices(node, board, outbox, connection.connect),
+        SharedDevicesFollower(node, board, outbox, connection.connect),
+        AllocatedDevicesFollower(node, board, outbox, connection.connect),
         PoolSetup(calls, board, outbox, clock=system_clock),
-        DevicePlugin(board, _plugin_settings(settings.kubelet), counts, on_allocated=pods.on_allocated),
+        DevicePlugin(
+            board,
+            _plugin_settings(settings.kubelet),
+            counts,
+            on_allocated=pods.on_allocated,
+            list_pods=pods.list_pods,
+        ),
         pods,
         exporter,
     )
@@ -162,15 +185,16 @@ def _gateway(
     return (gateway,)
 
 
-def _runtime_facts(settings: AgentSettings, outbox: Outbox) -> tuple[Part, ...]:
+def _runtime_facts(settings: AgentSettings, board: Board, outbox: Outbox) -> tuple[Part, ...]:
     """The part that records what a runtime proxy leaves, where the settings name the folder for that."""
     folder = settings.runtime_proxy
-    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder)),)
+    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder), board),)
 
 
 def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
     injection = DeviceInjection(kubelet.allocate, kubelet.cdi_kind)
-    return PluginSettings(kubelet.directory / PLUGINS, injection, kubelet.cdi_dirs if injection.by_cdi else ())
+    cdi_folders = kubelet.cdi_dirs if injection.by_cdi else ()
+    return PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, cast, get_args
 from urllib.parse import urlsplit
 
+from gpuledger.api.sharing import DEFAULT_NAMES, SharingNames
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.runtime.node_label_settings import DEFAULT_INSTANCE_TYPE_LABEL, read_instance_type_label
 from gpuledger.runtime.settings import (
@@ -18,6 +19,7 @@ from gpuledger.runtime.settings import (
     SettingsError,
     read_nats_identity,
 )
+from gpuledger.runtime.sharing_settings import read_sharing_names
 
 NODE_NAME: Final = "NODE_NAME"
 """A DaemonSet sets it from its pod's `spec.nodeName`."""
@@ -69,12 +71,13 @@ class NatsSettings:
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """Where the kubelet is, and how containers get their devices."""
+    """Where the kubelet is, how containers get their devices, and what shares of devices are called."""
 
     directory: Path = Path(DEFAULT_KUBELET_DIR)
     allocate: Strategy = "env"
     cdi_kind: str = DEFAULT_CDI_KIND
     cdi_dirs: tuple[Path, ...] = tuple(map(Path, DEFAULT_CDI_DIRS.split(":")))
+    names: SharingNames = DEFAULT_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +203,7 @@ def _kubelet(environ: Mapping[str, str]) -> KubeletSettings:
         cast("Strategy", strategy),
         environ.get(CDI_KIND) or DEFAULT_CDI_KIND,
         tuple(Path(one) for one in dirs.split(":") if one),
+        read_sharing_names(environ),
     )
 
 
