@@ -140,15 +140,8 @@ def _parts(
     return (
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
         health,
-        NicDiscovery(
-            node,
-            partial(asyncio.to_thread, open_nics(settings.hardware)),
-            clock=system_clock,
-            monotonic=time.monotonic,
-        ),
-        DesiredDevices(node, board, outbox, connection.connect),
-        SharedDevicesFollower(node, board, outbox, connection.connect),
-        AllocatedDevicesFollower(node, board, outbox, connection.connect),
+        _nics(settings),
+        *_followers(node, board, outbox, connection),
         PoolSetup(calls, board, outbox, clock=system_clock),
         DevicePlugin(
             board,
@@ -159,6 +152,20 @@ def _parts(
         ),
         pods,
         exporter,
+    )
+
+
+def _nics(settings: AgentSettings) -> NicDiscovery:
+    read = partial(asyncio.to_thread, open_nics(settings.hardware))
+    return NicDiscovery(settings.node, read, clock=system_clock, monotonic=time.monotonic)
+
+
+def _followers(node: str, board: Board, outbox: Outbox, connection: SharedConnection[EdgeLedger]) -> tuple[Part, ...]:
+    """The parts that follow what services decide about the node."""
+    return (
+        DesiredDevices(node, board, outbox, connection.connect),
+        SharedDevicesFollower(node, board, outbox, connection.connect),
+        AllocatedDevicesFollower(node, board, outbox, connection.connect),
     )
 
 
