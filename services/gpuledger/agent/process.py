@@ -18,7 +18,7 @@ from gpuledger.agent.exporter import ExporterMonitor, scraper
 from gpuledger.agent.gateway.part import HealthGateway
 from gpuledger.agent.gateway.service import ReportCounts
 from gpuledger.agent.hardware.calls import HardwareCalls
-from gpuledger.agent.hardware.factory import open_hardware
+from gpuledger.agent.hardware.factory import open_hardware, open_nics
 from gpuledger.agent.hardware.kernel_log_reader import read_kernel_log
 from gpuledger.agent.health.card import Rules
 from gpuledger.agent.health.part import HealthMonitor
@@ -26,6 +26,7 @@ from gpuledger.agent.health.severity import parse_classes
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.node_shares import AllocatedDevicesFollower, SharedDevicesFollower
+from gpuledger.agent.nic_discovery import NicDiscovery
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES
 from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
@@ -139,6 +140,12 @@ def _parts(
     return (
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
         health,
+        NicDiscovery(
+            node,
+            partial(asyncio.to_thread, open_nics(settings.hardware)),
+            clock=system_clock,
+            monotonic=time.monotonic,
+        ),
         DesiredDevices(node, board, outbox, connection.connect),
         SharedDevicesFollower(node, board, outbox, connection.connect),
         AllocatedDevicesFollower(node, board, outbox, connection.connect),

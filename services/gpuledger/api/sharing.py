@@ -4,6 +4,7 @@ All of them contain the domain of one setting, so code works with short names (`
 Kubernetes objects asks `SharingNames` for the full ones (`kooperator/gpu-core`).
 """
 
+import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -120,3 +121,11 @@ DEFAULT_NAMES: Final = SharingNames()
 
 SHARING_ENABLED: Final = "enabled"
 """The value of `SharingNames.sharing` that gives a node's cards to sharing."""
+
+_LABEL_VALUE_MAX: Final = 63
+_NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def label_value(text: str) -> str:
+    """A text as a Kubernetes label may have it, as GPU feature discovery writes a model: `NVIDIA-H100-80GB-HBM3`."""
+    return _NOT_IN_LABELS.sub("-", text)[:_LABEL_VALUE_MAX].strip("-._")
