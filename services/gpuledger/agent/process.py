@@ -25,8 +25,8 @@ from gpuledger.agent.health.part import HealthMonitor
 from gpuledger.agent.health.severity import parse_classes
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.metrics import AgentMetrics
-from gpuledger.agent.node_shares import AllocatedDevicesFollower, SharedDevicesFollower
 from gpuledger.agent.nic_discovery import NicDiscovery
+from gpuledger.agent.node_shares import AllocatedDevicesFollower, SharedDevicesFollower
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES
 from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
@@ -146,17 +146,12 @@ def _parts(
             clock=system_clock,
             monotonic=time.monotonic,
         ),
-        DesiredDevices(node, board, outbox, connection.connect),
-        SharedDevicesFollower(node, board, outbox, connection.connect),
-        AllocatedDevicesFollower(node, board, outbox, connection.connect),
-        PoolSetup(calls, board, outbox, clock=system_clock),
-        DevicePlugin(
-            board,
-            _plugin_settings(settings.kubelet),
-            counts,
-            on_allocated=pods.on_allocated,
-            list_pods=pods.list_pods,
+        *(
+            follower(node, board, outbox, connection.connect)
+            for follower in (DesiredDevices, SharedDevicesFollower, AllocatedDevicesFollower)
         ),
+        PoolSetup(calls, board, outbox, clock=system_clock),
+        _plugin(settings.kubelet, board, counts, pods),
         pods,
         exporter,
     )
@@ -191,10 +186,11 @@ def _runtime_facts(settings: AgentSettings, outbox: Outbox) -> tuple[Part, ...]:
     return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder)),)
 
 
-def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
+def _plugin(kubelet: KubeletSettings, board: Board, counts: PluginCounts, pods: PodResources) -> DevicePlugin:
     injection = DeviceInjection(kubelet.allocate, kubelet.cdi_kind)
     cdi_folders = kubelet.cdi_dirs if injection.by_cdi else ()
-    return PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
+    settings = PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
+    return DevicePlugin(board, settings, counts, on_allocated=pods.on_allocated, list_pods=pods.list_pods)
 
 
 @asynccontextmanager
