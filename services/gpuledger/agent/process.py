@@ -143,13 +143,7 @@ def _parts(
         _nics(settings),
         *_followers(node, board, outbox, connection),
         PoolSetup(calls, board, outbox, clock=system_clock),
-        DevicePlugin(
-            board,
-            _plugin_settings(settings.kubelet),
-            counts,
-            on_allocated=pods.on_allocated,
-            list_pods=pods.list_pods,
-        ),
+        _plugin(settings.kubelet, board, counts, pods),
         pods,
         exporter,
     )
@@ -198,10 +192,11 @@ def _runtime_facts(settings: AgentSettings, board: Board, outbox: Outbox) -> tup
     return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder), board),)
 
 
-def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
+def _plugin(kubelet: KubeletSettings, board: Board, counts: PluginCounts, pods: PodResources) -> DevicePlugin:
     injection = DeviceInjection(kubelet.allocate, kubelet.cdi_kind)
     cdi_folders = kubelet.cdi_dirs if injection.by_cdi else ()
-    return PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
+    settings = PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
+    return DevicePlugin(board, settings, counts, on_allocated=pods.on_allocated, list_pods=pods.list_pods)
 
 
 @asynccontextmanager
