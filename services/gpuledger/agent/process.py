@@ -140,20 +140,32 @@ def _parts(
     return (
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
         health,
-        NicDiscovery(
-            node,
-            partial(asyncio.to_thread, open_nics(settings.hardware)),
-            clock=system_clock,
-            monotonic=time.monotonic,
-        ),
-        *(
-            follower(node, board, outbox, connection.connect)
-            for follower in (DesiredDevices, SharedDevicesFollower, AllocatedDevicesFollower)
-        ),
+        _nics(settings),
+        *_followers(node, board, outbox, connection),
         PoolSetup(calls, board, outbox, clock=system_clock),
-        _plugin(settings.kubelet, board, counts, pods),
+        DevicePlugin(
+            board,
+            _plugin_settings(settings.kubelet),
+            counts,
+            on_allocated=pods.on_allocated,
+            list_pods=pods.list_pods,
+        ),
         pods,
         exporter,
+    )
+
+
+def _nics(settings: AgentSettings) -> NicDiscovery:
+    read = partial(asyncio.to_thread, open_nics(settings.hardware))
+    return NicDiscovery(settings.node, read, clock=system_clock, monotonic=time.monotonic)
+
+
+def _followers(node: str, board: Board, outbox: Outbox, connection: SharedConnection[EdgeLedger]) -> tuple[Part, ...]:
+    """The parts that follow what services decide about the node."""
+    return (
+        DesiredDevices(node, board, outbox, connection.connect),
+        SharedDevicesFollower(node, board, outbox, connection.connect),
+        AllocatedDevicesFollower(node, board, outbox, connection.connect),
     )
 
 
@@ -186,11 +198,10 @@ def _runtime_facts(settings: AgentSettings, outbox: Outbox) -> tuple[Part, ...]:
     return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder)),)
 
 
-def _plugin(kubelet: KubeletSettings, board: Board, counts: PluginCounts, pods: PodResources) -> DevicePlugin:
+def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
     injection = DeviceInjection(kubelet.allocate, kubelet.cdi_kind)
     cdi_folders = kubelet.cdi_dirs if injection.by_cdi else ()
-    settings = PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
-    return DevicePlugin(board, settings, counts, on_allocated=pods.on_allocated, list_pods=pods.list_pods)
+    return PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
 
 
 @asynccontextmanager
