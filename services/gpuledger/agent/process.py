@@ -93,7 +93,7 @@ async def _work(settings: AgentSettings) -> None:
         parts = (
             *_parts(settings, rules, calls, board, outbox, connection, counts),
             *_gateway(settings, board, outbox, reports, connection),
-            *_runtime_facts(settings, board, outbox),
+            *_runtime_facts(settings, outbox),
         )
         supervisor = Supervisor(settings.node, parts, outbox)
         stack.enter_context(AgentMetrics(board, outbox, counts, reports).registered())
@@ -143,7 +143,13 @@ def _parts(
         _nics(settings),
         *_followers(node, board, outbox, connection),
         PoolSetup(calls, board, outbox, clock=system_clock),
-        _plugin(settings.kubelet, board, counts, pods),
+        DevicePlugin(
+            board,
+            _plugin_settings(settings.kubelet),
+            counts,
+            on_allocated=pods.on_allocated,
+            list_pods=pods.list_pods,
+        ),
         pods,
         exporter,
     )
@@ -186,17 +192,16 @@ def _gateway(
     return (gateway,)
 
 
-def _runtime_facts(settings: AgentSettings, board: Board, outbox: Outbox) -> tuple[Part, ...]:
+def _runtime_facts(settings: AgentSettings, outbox: Outbox) -> tuple[Part, ...]:
     """The part that records what a runtime proxy leaves, where the settings name the folder for that."""
     folder = settings.runtime_proxy
-    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder), board),)
+    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder)),)
 
 
-def _plugin(kubelet: KubeletSettings, board: Board, counts: PluginCounts, pods: PodResources) -> DevicePlugin:
+def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
     injection = DeviceInjection(kubelet.allocate, kubelet.cdi_kind)
     cdi_folders = kubelet.cdi_dirs if injection.by_cdi else ()
-    settings = PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
-    return DevicePlugin(board, settings, counts, on_allocated=pods.on_allocated, list_pods=pods.list_pods)
+    return PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
 
 
 @asynccontextmanager
