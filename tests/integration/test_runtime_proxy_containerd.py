@@ -132,14 +132,13 @@ async def test_answers_of_a_real_runtime_are_the_same_with_and_without_the_proxy
         ]
         for method, request, response in questions:
             assert await node.call(method, request, response) == await directly.call(method, request, response), method
-        for method in ("Exec", "Attach"):
-            request = (
-                cri.ExecRequest(container_id=container, cmd=["env"], stdout=True)
-                if method == "Exec"
-                else cri.AttachRequest(container_id=container, stdout=True)
-            )
-            found = await node.call(method, request, cri.ExecResponse if method == "Exec" else cri.AttachResponse)
-            assert found.url.startswith("http://"), "a URL of the runtime's own, which nobody proxies"
+        execution = cri.ExecRequest(container_id=container, cmd=["env"], stdout=True)
+        attaching = cri.AttachRequest(container_id=container, stdout=True)
+        urls = [
+            (await node.call("Exec", execution, cri.ExecResponse)).url,
+            (await node.call("Attach", attaching, cri.AttachResponse)).url,
+        ]
+        assert all(url.startswith("http://") for url in urls), "of the runtime's own server, which nobody proxies"
         errors = []
         for one in (node, directly):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
