@@ -1,4 +1,4 @@
-"""A real containerd behind the proxy: pods run, containers see their pod's GPUs, and everything else is as without it."""
+"""A real containerd behind the proxy: containers see their pod's GPUs, and everything else is as without it."""
 
 import asyncio
 import json
