@@ -59,6 +59,8 @@ class SharingInMemory(Sharing):
 
     def __init__(self) -> None:
         super().__init__()
+        # A table that pages rows in notes every key that it deletes, for whoever writes it.
+        self.shared_pod = Table(SHARED_POD._replace(retires=None, page_by=()))
         for table in (self.shared_node, self.shared_pod):
             table.never_written()
         self._gone: deque[str] | None = None
