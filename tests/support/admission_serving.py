@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.admission.service import AdmissionService
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.kube.client import KubeClient
@@ -67,13 +68,16 @@ class Webhooks:
 
 
 @asynccontextmanager
-async def webhooks(client: KubeClient, ledger: MemoryLedger | None = None, **more: Any) -> AsyncIterator[Webhooks]:
+async def webhooks(
+    client: KubeClient, ledger: MemoryLedger | None = None, sharing: SharingNames | None = None, **more: Any
+) -> AsyncIterator[Webhooks]:
     """Webhooks that are configured in an API server of their ledger; `more` are arguments of the service."""
     with suppress(AlreadyExistsError):
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
     ledger = ledger or MemoryLedger()
     await claim(client, owner(ledger.identity.ledger_id, system_clock()), "of the test")
-    settings = AdmissionSettings(listen="127.0.0.1:0", address=None, certificates_check_s=CHECK_S)
+    names = sharing or SharingNames()
+    settings = AdmissionSettings(listen="127.0.0.1:0", address=None, certificates_check_s=CHECK_S, sharing=names)
     admission = AdmissionService(ledger, client, settings, **more)
     running = asyncio.create_task(admission.run())
     try:

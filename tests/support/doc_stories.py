@@ -200,6 +200,12 @@ NOT_RUN: Final = (
         "tests/integration/test_auth_callout.py and its neighbours run them on real servers, in each mode",
         frozenset({"Service account tokens", "Operator mode"}),
     ),
+    NotRun(
+        "docs/sharing.md",
+        "kubectl label node",
+        "tests/integration/kube/test_sharing_nodes.py labels Nodes of an API server, and looks at what follows",
+        frozenset({"Giving a node's cards to sharing"}),
+    ),
     NotRun("docs/agent-credentials.md", "nsc ", "a program of NATS, which is not here"),
     NotRun(
         INSTALLING,

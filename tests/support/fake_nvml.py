@@ -110,6 +110,12 @@ class FakeNvml(FakeHealth):
     def nvmlDeviceGetSerial(self, handle: Any) -> Any:
         return self._supported(self._card(handle).serial)
 
+    def nvmlDeviceGetMinorNumber(self, handle: Any) -> int:
+        return self.cards.index(self._card(handle))
+
+    def nvmlDeviceGetModuleId(self, handle: Any, moduleId: Any = None) -> int:
+        return self.cards.index(self._card(handle)) + 1
+
     def nvmlDeviceGetName(self, handle: Any) -> str:
         return self._card(handle).name
 

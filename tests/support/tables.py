@@ -43,6 +43,7 @@ from gpuledger.domain.preflight import results_rows as preflight
 from gpuledger.domain.quarantine import rows as quarantine
 from gpuledger.domain.remediation import rows as remediation
 from gpuledger.domain.seals import chain as seals
+from gpuledger.domain.sharing import offered_rows as sharing
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import Sum, TableSpec
 from gpuledger.domain.workloads import allocations
@@ -69,6 +70,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "health": quarantine.SPECS,
     "maintenance": maintenance.SPECS,
     "remediation": remediation.SPECS,
+    "sharing": sharing.SPECS,
     "index": event_index.SPECS,
 }
 """Each projection's tables."""
@@ -128,6 +130,7 @@ ADDED = {
     "gpu_device.inventory_id": "",
     "inventory_nfd.surveyed": "0",
     "pool_node.aside": "false",
+    "pool_node.shares": "false",
     "maintenance_request.drain": "",
     "maintenance_request.drain_result": "",
     "node_fault.codes": "",

@@ -37,6 +37,7 @@ Uuid = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9._:/-]{{1,{UUID_LE
 PciAddress = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]$")]
 PciId = Annotated[str, StringConstraints(pattern=r"^(0x)?[0-9A-Fa-f]{4}$")]
 ReportId = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Minor = Annotated[int, Field(ge=0, le=2**31 - 1)]
 PciClass = Annotated[str, StringConstraints(pattern=r"^(0x)?[0-9A-Fa-f]{4,6}$")]
 
 
@@ -72,13 +73,17 @@ class Card(Hardware):
 
     `nvlink_peers` are the PCI addresses at the other ends of its NVLinks (cards or switches), `pci_path` those of the
     bridges between the processor and the card, beginning at the processor. `mig_enabled` is None if the card does not
-    support MIG, or its mode is unknown.
+    support MIG, or its mode is unknown. `minor` is the driver's number of it (`/dev/nvidia<minor>`), `module_id` its
+    place on its board, and `socket` the processor beside it.
     """
 
     pci_address: PciAddress
     pci_vendor: PciId
     pci_device: PciId
     numa_node: Count | None = None
+    socket: Count | None = None
+    minor: Minor | None = None
+    module_id: Count | None = None
     pci_path: Annotated[tuple[Name, ...], Field(max_length=PCI_PATH_MAX)] = ()
     nvlink_peers: Annotated[tuple[Name, ...], Field(max_length=LINKS_MAX)] = ()
     mig_enabled: bool | None = None

@@ -6,7 +6,7 @@ else in percent of a device. A pod's id is `<namespace>/<name>`.
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from gpuledger.events.payload import Count, Name, Payload, Text
 from gpuledger.events.publishing import BY_WATCHERS, SourceKind, by_service
@@ -78,6 +78,8 @@ class NodeDevicesShared(Payload):
     """All devices that the node offers for sharing, unhealthy ones too. Replaces the previous event.
 
     `not_shared` are its other cards. `model` is that of its GPUs. Without `enabled` the node shares nothing (any more).
+    `labelled_at` is since when the node has the label that this follows from, or has it no more: then pools may have a
+    card that this event does not offer.
     """
 
     enabled: bool = True
@@ -85,6 +87,7 @@ class NodeDevicesShared(Payload):
     not_shared: Annotated[tuple[NotSharedCard, ...], Field(max_length=SHARED_DEVICES_MAX)] = ()
     model: Name | None = None
     partition_policy: Literal["Honor", "Prefer"] | None = None
+    labelled_at: AwareDatetime | None = None
 
 
 class AllocatedDevice(Payload):

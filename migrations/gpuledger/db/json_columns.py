@@ -44,6 +44,8 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "remediation_quarantined": ("devices",),
     "remediation_fault": ("rulesets",),
     "remediation": ("faults",),
+    "sharing_hardware": ("cards", "nics"),
+    "sharing_offer": ("offer",),
 }
 """By table. None of them are `device_allocation.consumed`, `maintenance_request.drain`, and `node_fault.codes`,
 `remediation_fault.codes` and `remediation_fault.cleared`: they may be empty texts.

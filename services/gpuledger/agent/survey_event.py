@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from gpuledger.agent.hardware.api import CardFacts, Survey
+from gpuledger.agent.hardware.api import CardFacts, NicFacts, Survey
 from gpuledger.domain.mig.geometry import Instance
 from gpuledger.events.device import (
     LINKS_MAX,
@@ -20,12 +20,14 @@ from gpuledger.events.device import (
     PROFILES_MAX,
     Card,
     MigInstance,
+    Minor,
     PciAddress,
     PciClass,
     PciId,
     Uuid,
 )
 from gpuledger.events.node import CARDS_PER_NODE_MAX, NodeDevicesObserved
+from gpuledger.events.node_sharing import FUNCTIONS_PER_NIC_MAX, NICS_PER_NODE_MAX, Nic, NodeNicsObserved
 from gpuledger.events.payload import NAME_LENGTH_MAX, Count
 
 T = TypeVar("T")
@@ -42,6 +44,31 @@ def survey_event(survey: Survey, warn: Warn) -> NodeDevicesObserved:
         driver_version=_name(survey.driver_version, "driver version", warn),
         cuda_version=_name(survey.cuda_version, "CUDA version", warn),
         driver_missing=survey.driver_missing,
+    )
+
+
+def nics_event(nics: Sequence[NicFacts], warn: Warn) -> NodeNicsObserved:
+    """The event of a node's NICs; warns of each value that it cannot hold as it is."""
+    found = [nic for nic in (_nic(facts, warn) for facts in nics) if nic is not None]
+    return NodeNicsObserved(nics=_first(found, NICS_PER_NODE_MAX, "NICs", warn))
+
+
+def _nic(facts: NicFacts, warn: Warn) -> Nic | None:
+    place = _fitting(PciAddress, facts.address, "PCI address", warn)
+    name = _name(facts.name, f"name of {place}", warn)
+    if place is None or name is None:
+        return None
+    fitting = (_fitting(PciAddress, each, f"virtual function of {place}", warn) for each in facts.functions)
+    functions = [each for each in fitting if each is not None]
+    path = _names(facts.pci_path, f"PCI path of {place}", warn)
+    return Nic(
+        name=name,
+        pci_address=place,
+        active=facts.active,
+        numa_node=_fitting(Count, facts.numa_node, f"NUMA node of {place}", warn),
+        socket=_fitting(Count, facts.socket, f"processor of {place}", warn),
+        pci_path=_first(path, PCI_PATH_MAX, f"PCI path of {place}", warn),
+        functions=_first(functions, FUNCTIONS_PER_NIC_MAX, f"virtual functions of {place}", warn),
     )
 
 
@@ -70,6 +97,9 @@ def _card(facts: CardFacts, warn: Warn) -> Card | None:
         mig_capable=_mig_capable(facts),
         mig_profiles=_first(list(profiles), PROFILES_MAX, f"MIG profiles of {place}", warn) or None,
         numa_node=_fitting(Count, facts.numa_node, f"NUMA node of {place}", warn),
+        socket=_fitting(Count, facts.socket, f"processor of {place}", warn),
+        minor=_fitting(Minor, facts.minor, f"minor number of {place}", warn),
+        module_id=_fitting(Count, facts.module_id, f"module of {place}", warn),
         pci_path=_first(path, PCI_PATH_MAX, f"PCI path of {place}", warn),
         nvlink_peers=_first(peers, LINKS_MAX, f"NVLinks of {place}", warn),
         mig_enabled=facts.mig_enabled,

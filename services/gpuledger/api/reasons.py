@@ -104,6 +104,19 @@ class AssignmentReason(StrEnum):
     POOL_GONE = "PoolGone"
     NOT_MATCHING = "NoLongerMatching"
     DRIFT = "Drift"
+    LEFT_TO_SHARING = "LeftToSharing"
+
+
+class NotSharedReason(StrEnum):
+    """Why a card of a node that shares its cards is not offered."""
+
+    IN_POOL = "InPool"
+    PUBLISHED = "PublishedForDRA"
+    IGNORED = "IgnoredByLabel"
+    NOT_MANAGED = "NodeNotManaged"
+    UNIDENTIFIED = "NotIdentified"
+    MIG = "MIGEnabled"
+    NOT_LEFT = "NotLeftByPools"
 
 
 class PoolReason(StrEnum):

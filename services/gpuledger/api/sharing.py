@@ -4,6 +4,7 @@ All of them contain the domain of one setting, so code works with short names (`
 Kubernetes objects asks `SharingNames` for the full ones (`kooperator/gpu-core`).
 """
 
+import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -43,10 +44,15 @@ class Strategy(StrEnum):
 
 
 class SharingNames(NamedTuple):
-    """The full names under one domain, and the name of the scheduler that places pods on shared devices, if any."""
+    """The full names under one domain, and two names of an installation.
+
+    `scheduler` places pods on shared devices, None: no scheduler of its own; `account` is the user that writes their
+    annotations, None: any of the product.
+    """
 
     domain: str = DOMAIN
     scheduler: str | None = None
+    account: str | None = None
 
     def resource(self, short: str) -> str:
         """The extended resource: `kooperator/gpu-core`; `nvidia.com/gpu` is as it is."""
@@ -110,5 +116,16 @@ class SharingNames(NamedTuple):
         return f"node.{self.domain}/gpu-sharing"
 
 
+DEFAULT_NAMES: Final = SharingNames()
+"""The names of an installation that sets no domain."""
+
 SHARING_ENABLED: Final = "enabled"
 """The value of `SharingNames.sharing` that gives a node's cards to sharing."""
+
+_LABEL_VALUE_MAX: Final = 63
+_NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def label_value(text: str) -> str:
+    """A text as a Kubernetes label may have it, as GPU feature discovery writes a model: `NVIDIA-H100-80GB-HBM3`."""
+    return _NOT_IN_LABELS.sub("-", text)[:_LABEL_VALUE_MAX].strip("-._")

@@ -226,7 +226,7 @@ def _edge(
     nodes = NodeWriter(ledger, database_url, client, followed, settings=aside, cluster=parts.cluster)
     bounds = RemediatorSettings()
     remediator = Remediator(ledger, database_url, client, followed, settings=bounds, cluster=parts.cluster)
-    webhooks = _webhooks(settings, ledger, client, database_url)
+    webhooks = _webhooks(settings, parts, client)
     watchers = WatcherSettings(
         components_namespace=settings.components.namespace,
         module=settings.module,
@@ -272,11 +272,12 @@ async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, f
     )
 
 
-def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient, database_url: str) -> AdmissionService | None:
+def _webhooks(settings: Settings, parts: EdgeParts, client: KubeClient) -> AdmissionService | None:
     """The webhooks, where the API server can reach them."""
     if not settings.has_cluster:
-        bounds = AdmissionSettings(listen=EMBEDDED_LISTEN, address=None)
-        return AdmissionService(ledger, client, bounds, database_url=database_url)
+        names = local_names(parts.sharing)
+        bounds = AdmissionSettings(listen=EMBEDDED_LISTEN, address=None, sharing=names)
+        return AdmissionService(parts.ledger, client, bounds, database_url=parts.database_url)
     listen, namespace = settings.webhooks.listen, settings.webhooks.namespace
     if listen is None:
         log.info(
@@ -285,8 +286,8 @@ def _webhooks(settings: Settings, ledger: Ledger, client: KubeClient, database_u
             f"Service for them, and sets {ADMISSION_LISTEN}.",
         )
         return None
-    bounds = AdmissionSettings(listen=listen, namespace=namespace)
-    return AdmissionService(ledger, client, bounds, database_url=database_url)
+    bounds = AdmissionSettings(listen=listen, namespace=namespace, sharing=parts.sharing)
+    return AdmissionService(parts.ledger, client, bounds, database_url=parts.database_url)
 
 
 async def _serve(webhooks: AdmissionService) -> None:

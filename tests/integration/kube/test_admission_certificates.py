@@ -47,7 +47,7 @@ async def secret_of(client: KubeClient, name: str) -> dict[str, bytes]:
 async def bundles_of(client: KubeClient) -> set[bytes]:
     found = [await client.get(resource, NAME) for resource in (MUTATING, VALIDATING)]
     hooks = [hook for one in found for hook in one["webhooks"]]
-    assert len(hooks) == 8
+    assert len(hooks) == 11
     return {base64.b64decode(hook["clientConfig"].get("caBundle", "")) for hook in hooks}
 
 

@@ -154,7 +154,7 @@ async def test_the_webhooks_are_called_through_their_service_and_keep_nobody_els
         await eventually(partial(_is_refused, admin))
         assert edge.webhooks is not None
         assert edge.webhooks.health().is_ready
-        (hook,) = (await admin.get(MUTATING, WEBHOOKS))["webhooks"]
+        hook, _ = (await admin.get(MUTATING, WEBHOOKS))["webhooks"]
         where = {key: hook["clientConfig"]["service"][key] for key in ("name", "namespace")}
         assert where == {"name": SERVICE, "namespace": NAMESPACE}
     assert await _refusal(admin, _pod("plain", "cpu")) == ""

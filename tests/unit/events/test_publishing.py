@@ -84,6 +84,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/deciders/health": {SourceKind.HEALTH},
     "services/gpuledger/deciders/maintenance": {SourceKind.MAINTENANCE},
     "services/gpuledger/deciders/remediation": {SourceKind.REMEDIATION},
+    "services/gpuledger/deciders/sharing": {SourceKind.SHARING},
     "services/gpuledger/tools/log_restore.py": {SourceKind.OPERATORS},
     "services/gpuledger/tools/quarantine": {SourceKind.OPERATORS},
     "services/gpuledger/tools/remediation": {SourceKind.OPERATORS},

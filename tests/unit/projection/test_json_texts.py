@@ -7,7 +7,7 @@ import pytest
 
 from gpuledger.db.json_columns import JSON_COLUMNS
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
-from gpuledger.events.device import DeviceMarked, Hardware
+from gpuledger.events.device import Card, DeviceMarked, Hardware
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.maintenance import (
     Drain,
@@ -19,11 +19,13 @@ from gpuledger.events.maintenance import (
     OwnedDrain,
 )
 from gpuledger.events.node import NodeLabelled, WantedDevice
+from gpuledger.events.node_sharing import Nic
 from gpuledger.events.pool import PoolDefined
 from gpuledger.events.position import number_of
 from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.events.remediation import RemediationRulesApplied, TreatedFault
 from gpuledger.events.rule import RuleEnforced
+from gpuledger.events.sharing import NodeDevicesShared
 from gpuledger.events.slice import DeviceClassDefined, SlicePublished, TaintRuleSet
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
@@ -33,6 +35,7 @@ from support.dra_facts import allocated, availability_of, fact_at
 from support.events import event, message
 from support.fold_snapshots import CountingLedger, recorded_messages
 from support.maintenance import MaintenanceLog, observed, requested
+from support.offering import labelled
 from support.quarantine import OWNER, QuarantineLog, rules
 from support.remediation import RemediationLog, fault
 
@@ -40,6 +43,7 @@ STORED = (
     QuarantineRulesApplied,
     *(RemediationRulesApplied, TreatedFault),
     *(SlicePublished, ClaimRequested, ClaimAllocated, DeviceClassDefined, TaintRuleSet),
+    *(NodeDevicesShared, Card, Nic),
     *(NodeLabelled, DeviceMarked, Hardware, PoolDefined, WantedDevice, Isolation, Drain, OwnedDrain, LeavingPod),
 )
 """What documents of rows are made of, whole or in part; beside them there are objects of texts, and of counts."""
@@ -77,7 +81,11 @@ def messages() -> list[Message]:
     remediation.set_aside("n1", 11)
     drained = NodeMaintenanceRequested(owner=OWNER, reason="Unhealthy", drain=Drain())
     remediation.record("n2", drained, 12)
-    return [*found, *remediation.messages(number_of(found[-1].sequence))]
+    found += remediation.messages(number_of(found[-1].sequence))
+    last = number_of(found[-1].sequence)
+    sharing = [("/watchers/sharingnodes", labelled()), ("/services/sharing", NodeDevicesShared())]
+    shares = [event(data, "shares", source=source) for source, data in sharing]
+    return [*found, *(message(one, last + at) for at, one in enumerate(shares, 1))]
 
 
 async def documents(projection: Projection) -> list[tuple[str, str]]:

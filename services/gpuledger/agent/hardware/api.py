@@ -20,6 +20,7 @@ class CardFacts(NamedTuple):
     `mig_enabled` is None on a card without MIG; `mig_pending` means that the mode changes with the card's next reset.
     `profiles` are the MIG profiles that the card supports, and `instances` its present partitions. `pci_path` has the
     addresses of the bridges from the processor to the card, `nvlinks` the PCI address of the peer of each active link.
+    `minor` is the number of its device file, `module_id` its place on its board, `socket` the processor beside it.
     """
 
     address: str
@@ -38,6 +39,24 @@ class CardFacts(NamedTuple):
     mig_pending: bool = False
     profiles: tuple[Profile, ...] = ()
     instances: tuple[Instance, ...] = ()
+    minor: int | None = None
+    module_id: int | None = None
+    socket: int | None = None
+
+
+class NicFacts(NamedTuple):
+    """A network card with RDMA: `name` is its RDMA device's, `active` whether a port is; the rest as with cards.
+
+    `functions` are the PCI addresses of its virtual functions, in the kernel's order.
+    """
+
+    name: str
+    address: str
+    active: bool
+    numa_node: int | None = None
+    socket: int | None = None
+    pci_path: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
 
 
 class Survey(NamedTuple):

@@ -1,14 +1,20 @@
 """Creates the hardware that the agent's settings name: the node's own cards, simulated ones, or a recording."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gpuledger.agent.hardware.api import NodeHardware
+from gpuledger.agent.hardware.api import NicFacts, NodeHardware
+from gpuledger.agent.hardware.nic_sysfs import read_nics
 from gpuledger.runtime.settings import SettingsError
 
 NVML: Final = "nvml"
 SIMULATED: Final = "simulated:"
 RECORDED: Final = "recorded:"
+
+ReadNics = Callable[[], tuple[NicFacts, ...]]
+"""Reads the network cards of a node, and may block."""
 
 
 def open_hardware(text: str, node: str) -> NodeHardware:
@@ -26,6 +32,26 @@ def open_hardware(text: str, node: str) -> NodeHardware:
     if text.startswith(RECORDED) and text != RECORDED:
         return _recorded(Path(text.removeprefix(RECORDED)))
     raise SettingsError(f"--hardware: {text!r} is none of nvml, simulated:8xH100 and recorded:FILE.")
+
+
+def open_nics(text: str) -> ReadNics:
+    """What reads the node's network cards, by the same text; a recording has none.
+
+    Raises:
+        SettingsError: there is no such hardware.
+    """
+    if text == NVML:
+        return read_nics
+    if text.startswith(SIMULATED):
+        return partial(_simulated_nics, text.removeprefix(SIMULATED))
+    return tuple
+
+
+def _simulated_nics(spec: str) -> tuple[NicFacts, ...]:
+    from gpuledger.agent.hardware.simulated_models import count_nics, parse_cards  # noqa: PLC0415
+    from gpuledger.agent.hardware.simulated_node import node_nics  # noqa: PLC0415
+
+    return node_nics(count_nics(spec), len(parse_cards(spec)))
 
 
 def _simulated(spec: str, node: str) -> NodeHardware:

@@ -109,6 +109,8 @@ def _described(nvml: Nvml, card: CachedCard) -> CardFacts:
         serial=_text(description.get(nvml.nvmlDeviceGetSerial, handle)),
         product=_text(description.get(nvml.nvmlDeviceGetName, handle)),
         compute=tuple(compute) if compute is not None else None,
+        minor=description.get(nvml.nvmlDeviceGetMinorNumber, handle),
+        module_id=description.get(nvml.nvmlDeviceGetModuleId, handle),
     )
     card.properties = described if description.complete else None
     return described

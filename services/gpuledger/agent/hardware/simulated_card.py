@@ -46,7 +46,13 @@ class SimulatedCard:
             return self.facts._replace(nvlinks=tuple(links))
         address, vendor, device, pci_class = self.facts[:4]
         return CardFacts(
-            address, vendor, device, pci_class, numa_node=self.facts.numa_node, pci_path=self.facts.pci_path
+            address,
+            vendor,
+            device,
+            pci_class,
+            numa_node=self.facts.numa_node,
+            pci_path=self.facts.pci_path,
+            socket=self.facts.socket,
         )
 
     def must_answer(self) -> Self:

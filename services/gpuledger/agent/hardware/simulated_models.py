@@ -80,22 +80,35 @@ CARD_MODELS: Final = {
 _PART = re.compile(r"(\d{1,3})x(\S+)", re.IGNORECASE).fullmatch
 
 
+NIC: Final = None
+"""Stands for a network card in a spec: all that are simulated are alike."""
+
+NIC_NAME: Final = "NIC"
+
+
 def parse_cards(spec: str) -> tuple[CardModel, ...]:
-    """The cards that a spec such as `8xH100` or `2xH200,1xT4` names, in its order.
+    """The cards that a spec such as `8xH100` or `2xH200,1xT4` names, in its order; NICs are none.
 
     Raises:
         HardwareSpecError: it names an unknown model, no card, or too many.
     """
-    cards = tuple(card for part in spec.split(",") for card in _part(part.strip()))
+    cards = tuple(card for part in spec.split(",") for card in _part(part.strip()) if card is not NIC)
     if not 1 <= len(cards) <= CARDS_MAX:
         raise HardwareSpecError(f"{spec!r} are {len(cards)} cards; a simulated node has 1 to {CARDS_MAX}.")
     return cards
 
 
-def _part(part: str) -> tuple[CardModel, ...]:
+def count_nics(spec: str) -> int:
+    """How many network cards with RDMA the spec names, as in `8xH100,4xNIC`."""
+    return sum(found is NIC for part in spec.split(",") for found in _part(part.strip()))
+
+
+def _part(part: str) -> tuple[CardModel | None, ...]:
     match = _PART(part)
     if match is None:
         raise HardwareSpecError(f"{part!r} does not say how many cards of which model; write it as in {EXAMPLE}.")
+    if match[2].upper() == NIC_NAME:
+        return (NIC,) * int(match[1])
     model = CARD_MODELS.get(match[2].upper())
     if model is None:
         raise HardwareSpecError(f"{match[2]!r} is no model that can be simulated; there are {', '.join(CARD_MODELS)}.")

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from typing import Final, NamedTuple
 from uuid import UUID, uuid5
 
-from gpuledger.agent.hardware.api import CardFacts
+from gpuledger.agent.hardware.api import CardFacts, NicFacts
 from gpuledger.agent.hardware.simulated_models import CARDS_MAX, CardModel
 
 PCI_VENDOR: Final = "10de"
@@ -32,9 +32,28 @@ def node_cards(cards: tuple[CardModel, ...], *, node: str, seed: int) -> tuple[C
     """The properties of each card, by address."""
     slots = [_slot(index, len(cards)) for index in range(len(cards))]
     return tuple(
-        _facts(model, slots[index], _nvlink_peers(index, cards, slots), f"{node}/{seed}/{index}")
+        _facts(model, slots[index], _nvlink_peers(index, cards, slots), f"{node}/{seed}/{index}")._replace(minor=index)
         for index, model in enumerate(cards)
     )
+
+
+def node_nics(number: int, cards: int) -> tuple[NicFacts, ...]:
+    """As many NICs, one at each PCIe switch of so many cards in turn, each with two virtual functions."""
+    switches = max(1, (cards + 1) // 2)
+    return tuple(_nic(index, _slot(index % switches * 2, max(1, cards)), index // switches) for index in range(number))
+
+
+def _nic(index: int, slot: PciSlot, round_number: int) -> NicFacts:
+    """A NIC at the switch of a slot, behind further ports of it."""
+    root_port, upstream, _ = slot.pci_path
+    bus = int(upstream.split(":")[1], 16)
+    device = round_number + 2
+    address = f"0000:{bus + 3 + device:02x}:00."
+    path = (root_port, upstream, f"0000:{bus + 1:02x}:{device:02x}.0")
+    return NicFacts(
+        f"mlx5_{index}", f"{address}0", active=True, numa_node=slot.numa_node, socket=slot.numa_node, pci_path=path,
+        functions=(f"{address}1", f"{address}2"),
+    )  # fmt: skip
 
 
 def uuid_of(of: str, what: str) -> str:
@@ -54,6 +73,7 @@ def _facts(model: CardModel, slot: PciSlot, nvlinks: tuple[str, ...], name: str)
         memory_mib=model.memory_mib,
         compute=model.compute,
         numa_node=slot.numa_node,
+        socket=slot.numa_node,
         pci_path=slot.pci_path,
         nvlinks=nvlinks,
         mig_enabled=False if model.profiles else None,

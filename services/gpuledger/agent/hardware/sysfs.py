@@ -30,21 +30,25 @@ class PciCard(NamedTuple):
 
 def pci_cards(root: Path = SYSFS) -> Mapping[str, PciCard]:
     """NVIDIA's display controllers on the bus, by address; none where sysfs shows no bus."""
-    return {card.facts.address: card for card in _cards(root / "bus" / "pci" / "devices")}
+    return {card.facts.address: card for card in _cards(root)}
 
 
-def _cards(devices: Path) -> Iterator[PciCard]:
-    try:
-        folders = sorted(devices.iterdir())
-    except OSError:
-        return
-    for folder in folders:
-        card = _card(folder)
+def _cards(root: Path) -> Iterator[PciCard]:
+    for folder in folders_in(root / "bus" / "pci" / "devices"):
+        card = _card(root, folder)
         if card is not None:
             yield card
 
 
-def _card(folder: Path) -> PciCard | None:
+def folders_in(folder: Path) -> list[Path]:
+    """What is in a folder, by name; nothing where there is no such folder."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _card(root: Path, folder: Path) -> PciCard | None:
     """The card in a device's folder; None for another device, or one that is just leaving the bus.
 
     A virtual function, which a host gives to a virtual machine (`physfn`), is no card.
@@ -57,26 +61,40 @@ def _card(folder: Path) -> PciCard | None:
     if not pci_class.startswith(DISPLAY_CONTROLLER) or (folder / PHYSICAL_FUNCTION).exists():
         return None
     facts = CardFacts(
-        address, vendor, device, pci_class[:4], numa_node=_numa_node(folder), pci_path=_path(folder, address)
+        address,
+        vendor,
+        device,
+        pci_class[:4],
+        numa_node=numa_node(folder),
+        pci_path=bridges_before(folder, address),
+        socket=socket(root, folder),
     )
     return PciCard(facts, _driver(folder))
 
 
 def _hexadecimal(file: Path) -> str | None:
-    text = _text(file)
+    text = read_text(file)
     return text.lower().removeprefix("0x") if text else None
 
 
-def _numa_node(folder: Path) -> int | None:
+def numa_node(folder: Path) -> int | None:
     """The NUMA node; the kernel has -1 where the machine has none, or does not know it."""
-    text = _text(folder / "numa_node")
+    text = read_text(folder / "numa_node")
     return int(text) if text and text.isdecimal() else None
 
 
-def _path(folder: Path, address: str) -> tuple[str, ...]:
+def bridges_before(folder: Path, address: str) -> tuple[str, ...]:
     """The bridges before the card, which its real path names in order, after the root `pci0000:00`."""
     found = (pci_address(part) for part in folder.resolve().parts)
     return tuple(each for each in found if each is not None and each != address)
+
+
+def socket(root: Path, folder: Path) -> int | None:
+    """The processor (package) of the first CPU beside a device; None where the kernel does not know it."""
+    first = (read_text(folder / "local_cpulist") or "").split(",")[0].split("-")[0]
+    topology = root / "devices" / "system" / "cpu" / f"cpu{first}" / "topology"
+    text = read_text(topology / "physical_package_id") if first.isdecimal() else None
+    return int(text) if text and text.isdecimal() else None
 
 
 def _driver(folder: Path) -> str | None:
@@ -84,7 +102,8 @@ def _driver(folder: Path) -> str | None:
     return link.resolve().name if link.exists() else None
 
 
-def _text(file: Path) -> str | None:
+def read_text(file: Path) -> str | None:
+    """The text of a file of sysfs; None where it cannot be read."""
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

@@ -4,7 +4,7 @@ A pool that holds a device keeps it until the device has to leave, and then unti
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_POOLS
 from gpuledger.api.phases import AgentReport, AssignmentPhase, DeviceState
@@ -20,8 +20,11 @@ from gpuledger.domain.pools.spec import approval_requirements, mismatch, selects
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import DeviceAssignmentChanged
 from gpuledger.events.node import CARDS_PER_NODE_MAX
+from gpuledger.events.node_sharing import NodeCardsLeft
 from gpuledger.events.payload import truncated
 from gpuledger.events.position import order
+
+LEFT_TO_SHARING: Final = "A label of the node gives its cards to sharing; remove it to have a pool take the device."
 
 
 class Rationale(NamedTuple):
@@ -91,6 +94,12 @@ def _released(state: PoolFacts, device: PoolDevice) -> DeviceAssignmentChanged:
 
 
 def _step_of_free(state: PoolFacts, device: PoolDevice, current: Assignment | None) -> DeviceAssignmentChanged | None:
+    if state.is_left_to_sharing(device):
+        return _left_to_sharing(current)
+    return _step_to_pool(state, device, current)
+
+
+def _step_to_pool(state: PoolFacts, device: PoolDevice, current: Assignment | None) -> DeviceAssignmentChanged | None:
     request = _request(state, device)
     if request.pool is None and request.problem is None:
         taker = next(_takers(state, device), None)
@@ -107,6 +116,21 @@ def _step_of_free(state: PoolFacts, device: PoolDevice, current: Assignment | No
     if obstacle is None or (current is not None and (current.reason, current.message) == obstacle):
         return None
     return _unassigned(obstacle)
+
+
+def _left_to_sharing(current: Assignment | None) -> DeviceAssignmentChanged | None:
+    """No pool takes the device; `sharing` offers it once that is decided."""
+    if current is not None and current.reason == AssignmentReason.LEFT_TO_SHARING:
+        return None
+    return _unassigned(Rationale(AssignmentReason.LEFT_TO_SHARING, LEFT_TO_SHARING))
+
+
+def cards_left(state: PoolFacts, node: str) -> NodeCardsLeft | None:
+    """The decision that no pool takes cards of a node with the label of sharing; None if it was decided already."""
+    row = state.node.get(node)
+    if row is None or not row.shares or row.sharing_at is None or row.left_as_of == row.sharing_at:
+        return None
+    return NodeCardsLeft(labelled_at=row.sharing_at)
 
 
 def _request(state: PoolFacts, device: PoolDevice) -> _Request:

@@ -6,7 +6,7 @@ decides nothing while the module is disabled, or nothing tells which nodes have 
 
 from collections.abc import Iterator
 
-from gpuledger.deciders.pools.assignment import next_step
+from gpuledger.deciders.pools.assignment import cards_left, next_step
 from gpuledger.deciders.pools.conditions import is_empty, pool_change
 from gpuledger.deciders.pools.orders import orders_change
 from gpuledger.domain.fact import Fact
@@ -56,3 +56,5 @@ def _on_node(state: PoolFacts, causation: Causation, node: str) -> Iterator[Deci
     change, current = orders_change(state, node), state.orders.get(node)
     if change is not None:
         yield causation.decision(node, change, current and current.changed_at)
+    if (left := cards_left(state, node)) is not None:
+        yield causation.decision(node, left)

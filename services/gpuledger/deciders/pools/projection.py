@@ -12,7 +12,7 @@ class PoolsProjection(Projection):
     """Folds facts about pools, devices and pods, and decides the assignments and capacities that follow."""
 
     name = "pools"
-    version = 8
+    version = 9
     specs = SPECS
     handlers = HANDLERS
     state_class = PoolFacts

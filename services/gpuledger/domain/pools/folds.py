@@ -22,10 +22,12 @@ from gpuledger.domain.inventory.state import (
 )
 from gpuledger.domain.inventory.status import device_labels
 from gpuledger.domain.pools.agent_reports import REPORT_HANDLERS, next_request_time, without_report
+from gpuledger.domain.pools.nodes import node_row, put_node
 from gpuledger.domain.pools.orders import ORDER_HANDLERS
 from gpuledger.domain.pools.pods import POD_HANDLERS
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
-from gpuledger.domain.pools.rows import PoolDevice, PoolMark, PoolNode
+from gpuledger.domain.pools.rows import PoolDevice, PoolMark
+from gpuledger.domain.pools.shared_nodes import SHARING_HANDLERS
 from gpuledger.domain.pools.spec import facts_of
 from gpuledger.domain.pools.state import PoolFacts
 from gpuledger.events.device import (
@@ -134,10 +136,10 @@ def _unlabelled(state: PoolFacts, fact: Fact, _data: NodeUnlabelled) -> None:
 
 
 def _label(state: PoolFacts, fact: Fact, labels: str) -> None:
-    before = _node(state, fact.event.subject)
+    before = node_row(state, fact.event.subject)
     if is_late(before.labelled_at, fact.event.time):
         return
-    _put_node(state, fact, before._replace(labels=intern(labels), labelled_at=fact.event.time))
+    put_node(state, fact, before._replace(labels=intern(labels), labelled_at=fact.event.time))
     if before.labels != labels:
         state.touch_node(before.node)
 
@@ -153,8 +155,8 @@ def _bootstrap_withdrawn(state: PoolFacts, fact: Fact, _data: NodeBootstrapWithd
 
 def _set_ready(state: PoolFacts, fact: Fact, *, ready: bool) -> None:
     node = fact.event.subject
-    before = _node(state, node)
-    _put_node(state, fact, before._replace(ready=ready))
+    before = node_row(state, node)
+    put_node(state, fact, before._replace(ready=ready))
     if before.ready != ready:
         state.touch_node(node)
 
@@ -170,29 +172,10 @@ def _node_gone(state: PoolFacts, fact: Fact, _data: NodeGone) -> None:
 
 def _set_aside(state: PoolFacts, fact: Fact, *, aside: bool) -> None:
     node = fact.event.subject
-    before = _node(state, node)
+    before = node_row(state, node)
     if before.aside != aside:
-        _put_node(state, fact, before._replace(aside=aside))
+        put_node(state, fact, before._replace(aside=aside))
         state.touch_node(node)
-
-
-def _put_node(state: PoolFacts, fact: Fact, row: PoolNode) -> None:
-    """Store the row of a node, unless it says nothing, and forget what has ended for long of other nodes."""
-    if row == _unseen_node(row.node):
-        state.node.delete(row.node)
-    else:
-        state.node.put(row)
-        state.node_ends.note(row)
-    state.node_ends.forget(fact)
-    state.order_ends.forget(fact)
-
-
-def _node(state: PoolFacts, node: str) -> PoolNode:
-    return state.node.get(node) or _unseen_node(node)
-
-
-def _unseen_node(node: str) -> PoolNode:
-    return PoolNode(intern(node), ready=False, labels=NO_LABELS, labelled_at=None)
 
 
 def _defined(state: PoolFacts, fact: Fact, data: PoolDefined) -> None:
@@ -287,6 +270,7 @@ HANDLERS: Handlers = {
     **REPORT_HANDLERS,
     **POD_HANDLERS,
     **ORDER_HANDLERS,
+    **SHARING_HANDLERS,
     DeviceAssignmentChanged: _assignment_changed,
     ModulePrerequisiteChanged: _prerequisite_changed,
     SettingsChanged: _settings_changed,

@@ -60,6 +60,8 @@ class PoolNode(NamedTuple):
     """A node: whether its devices may be pooled, its labels (a JSON object) with their time, and whether it is aside.
 
     That is whether its maintenance cordons it, by what is decided, and not by what somebody does to the Node by hand.
+    `shares` says that a label gives its cards to sharing, and `sharing_at` since when it does, or does no more.
+    `left_as_of` and `shared_as_of` are the `sharing_at` that pools and `sharing` decided by last.
     """
 
     node: str
@@ -67,11 +69,33 @@ class PoolNode(NamedTuple):
     labels: str
     labelled_at: datetime | None
     aside: bool = False
+    shares: bool = False
+    sharing_at: datetime | None = None
+    left_as_of: datetime | None = None
+    shared_as_of: datetime | None = None
+
+    def is_left_to_sharing(self) -> bool:
+        """Whether pools leave the node's cards to sharing: while it has the label, and until sharing follows its end.
+
+        Whatever `sharing` has offered is out of the way then, however far behind it was.
+        """
+        if self.sharing_at is None:
+            return False
+        return self.shares or self.shared_as_of is None or self.shared_as_of != self.sharing_at
 
     def ended_at(self) -> datetime | None:
         """Since when the row says nothing that a node without one would not have; None while it does."""
         says_nothing = not self.ready and not self.aside and self.labels == NO_LABELS
-        return self.labelled_at if says_nothing else None
+        if not says_nothing or self.is_left_to_sharing():
+            return None
+        return max((time for time in (self.labelled_at, self.sharing_at) if time is not None), default=None)
+
+
+class PoolSharedCard(NamedTuple):
+    """A card that its node offers for sharing, by its UUID."""
+
+    uuid: str
+    node: str
 
 
 class PoolPod(NamedTuple):
@@ -150,6 +174,7 @@ REFUSED, DRIFTED = "refused", "drifted"
 POOL_DEVICE = TableSpec("pool_device", PoolDevice, ("name",))
 POOL_MARK = TableSpec("pool_mark", PoolMark, ("device",))
 POOL_NODE = TableSpec("pool_node", PoolNode, ("node",))
+POOL_SHARED_CARD = TableSpec("pool_shared_card", PoolSharedCard, ("uuid",))
 POOL_POD = TableSpec("pool_pod", PoolPod, ("pod",))
 POOL_SETUP = TableSpec("pool_setup", SetupReport, ("device",))
 POOL_TALLY = TableSpec("pool_tally", PoolTally, ("pool",))
@@ -163,6 +188,7 @@ SPECS: tuple[TableSpec[Any], ...] = (
     POOL_DEVICE,
     POOL_MARK,
     POOL_NODE,
+    POOL_SHARED_CARD,
     POOL_POD,
     POOL_SETUP,
     POOL_TALLY,

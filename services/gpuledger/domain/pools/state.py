@@ -40,6 +40,7 @@ class PoolFacts(Pools):
         self.device = Table(rows.POOL_DEVICE, "node")
         self.mark = Table(rows.POOL_MARK, "requested_pool", "requested_cluster_pool")
         self.node = Table(rows.POOL_NODE)
+        self.shared_card = Table(rows.POOL_SHARED_CARD, "node")
         self.mark_ends = RowEnds(self.mark, rows.PoolMark.ended_at)
         self.node_ends = RowEnds(self.node, rows.PoolNode.ended_at)
         self.pod = Table(rows.POOL_POD)
@@ -66,6 +67,13 @@ class PoolFacts(Pools):
     def owner(self, name: str) -> Pool | None:
         """The pool that owns the name: of the pools with that name the one that was recorded first."""
         return min(self.pool.where("name", name), key=lambda row: (order(row.position), row.subject), default=None)
+
+    def is_left_to_sharing(self, device: rows.PoolDevice) -> bool:
+        """Whether no pool may take the device: its node's cards are for sharing, or it is offered there still."""
+        node = self.node.get(device.node)
+        if node is not None and node.is_left_to_sharing():
+            return True
+        return device.uuid is not None and self.shared_card.get(device.uuid) is not None
 
     def held_beside(self, device: rows.PoolDevice, pool: str) -> int:
         """How many other devices of the device's node belong to the pool."""
@@ -129,6 +137,10 @@ class PoolFacts(Pools):
         if row is not None:
             self._nodes[row.node] = None
 
+    def touch_agent(self, node: str) -> None:
+        """Decisions about the node as a whole may be due."""
+        self._nodes[node] = None
+
     def touch_orders_of(self, pool: str) -> None:
         """New orders may be due for the agents of the pool's devices."""
         for device in self.assignment.by["pool"].get(pool):
@@ -158,6 +170,7 @@ class PoolFacts(Pools):
         """Any decision may be due."""
         self._devices |= dict.fromkeys(self.device.rows)
         self._pools |= dict.fromkeys(self.pool.rows)
+        self._nodes |= dict.fromkeys(name for name, row in self.node.rows.items() if row.shares)
         self._nodes |= dict.fromkeys(self.orders.rows)
         for device in self.assignment.rows:
             self.touch_orders(device)

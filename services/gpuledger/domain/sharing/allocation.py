@@ -89,10 +89,8 @@ def _near(
     assert rule is not None
     leaders = found[joint.leading(rule)]
     switches = joint.switches_of(leaders)
-    if rule.same_pcie:
-        candidates = [one for one in candidates if one.switch in switches]
     chosen = joint.near(asked, joint.by_switch(ranked(offer, asked, candidates), switches), switches)
-    if len(chosen) < asked.number or (rule.same_pcie and not joint.same_switches(chosen, leaders)):
+    if rule.same_pcie and not joint.same_switches(chosen, leaders):
         return insufficient(offer, asked, candidates, "at the PCIe switches of the other devices")
     return chosen
 

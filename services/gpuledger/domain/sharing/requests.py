@@ -56,17 +56,22 @@ def normalised(amounts: Amounts) -> Mapping[str, Amounts] | Refusal:
 
     Amounts of 0 are left out.
     """
-    by_type: dict[str, dict[str, int]] = {}
-    for resource, amount in amounts.items():
-        if amount < 0:
-            return _refused(f"{resource}: {amount} is negative; leave it out or ask for more than 0")
-        if amount:
-            by_type.setdefault(type_of(resource), {})[resource] = amount
-    for kind, given in by_type.items():
-        problem = _problem_of_gpus(given) if kind == GPU else _problem_of_type(kind, given[kind])
-        if problem is not None:
-            return _refused(problem)
-    return {kind: _split(given) for kind, given in by_type.items()}
+    problem = problem_of(amounts)
+    if problem is not None:
+        return _refused(problem)
+    return {kind: _split(given) for kind, given in _by_type(amounts).items()}
+
+
+def problem_of(amounts: Amounts) -> str | None:
+    """What is wrong with amounts, and what is allowed, as a part of a sentence; None: nothing."""
+    negative = next((resource for resource, amount in amounts.items() if amount < 0), None)
+    if negative is not None:
+        return f"{negative}: {amounts[negative]} is negative; leave it out or ask for more than 0"
+    problems = (
+        _problem_of_gpus(given) if kind == GPU else _problem_of_type(kind, given[kind])
+        for kind, given in _by_type(amounts).items()
+    )
+    return next(filter(None, problems), None)
 
 
 def on_devices(request: TypeRequest, devices: Iterable[Device]) -> TypeRequest | Refusal:
@@ -88,6 +93,14 @@ def count_of(gpus: Amounts) -> int:
     """The number of GPUs that normalised amounts mean."""
     ratio = gpus.get(GPU_MEMORY_RATIO, 0)
     return gpus.get(GPU_SHARED) or _whole_devices(ratio) or 1
+
+
+def _by_type(amounts: Amounts) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for resource, amount in amounts.items():
+        if amount:
+            found.setdefault(type_of(resource), {})[resource] = amount
+    return found
 
 
 def _problem_of_gpus(given: Amounts) -> str | None:

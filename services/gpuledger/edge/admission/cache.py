@@ -16,6 +16,7 @@ import orjson
 from gpuledger.api.conditions import TRUE
 from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.pool_ref import PoolRef
+from gpuledger.api.sharing import SharingNames
 from gpuledger.domain.fact import Fact, Handlers, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, GpuDevice, Inventory, ModuleSettings, json_text
 from gpuledger.domain.pools.pools import POOLS_HANDLERS, PoolCondition, Pools, PoolTotal
@@ -37,6 +38,8 @@ from gpuledger.projection.definition import Projection
 
 LABEL_SETS_MAX: Final = 32_768
 """How many nodes' labels are kept ready to compare."""
+
+DEFAULT_NAMES: Final = SharingNames()
 
 FROM_INVENTORY: Final = (DeviceDetected, DeviceIdentified, DeviceDescribed, SettingsChanged)
 
@@ -101,10 +104,11 @@ def _labels(text: str) -> Mapping[str, str]:
 
 
 class AdmissionCache:
-    """The state of the fold; `home` is the namespace that the product runs in."""
+    """The state of the fold; `home` is the namespace that the product runs in, `sharing` the names of sharing."""
 
-    def __init__(self, home: str = NAMESPACE) -> None:
+    def __init__(self, home: str = NAMESPACE, sharing: SharingNames = DEFAULT_NAMES) -> None:
         self.home = home
+        self.sharing = sharing
         self.inventory = Inventory()
         self.pools = Pools()
         self.prepared = Table(PREPARED_DEVICE)
@@ -217,9 +221,10 @@ class CacheProjection(Projection):
     specs = ()
     handlers = HANDLERS
 
-    def __init__(self, home: str = NAMESPACE) -> None:
+    def __init__(self, home: str = NAMESPACE, sharing: SharingNames = DEFAULT_NAMES) -> None:
         self._home = home
+        self._sharing = sharing
 
     def new_state(self) -> AdmissionCache:
         """An empty cache."""
-        return AdmissionCache(self._home)
+        return AdmissionCache(self._home, self._sharing)

@@ -89,7 +89,8 @@ class AdmissionService:
         self._jitter = jitter
         self._certificate = ServedCertificate(EXPIRES)
         self._callers = CallerTokens()
-        self._kept = KeptFold(CacheProjection(self._settings.namespace), ledger, database_url, self._settings.snapshots)
+        projection = CacheProjection(self._settings.namespace, self._settings.sharing)
+        self._kept = KeptFold(projection, ledger, database_url, self._settings.snapshots)
         self._uses = UseRecorder(ledger, self._settings, clock, jitter)
         self._cache: AdmissionCache | None = None
         self._position = ORIGIN

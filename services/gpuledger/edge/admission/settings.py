@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.webhooks.settings import ServingSettings, WebhookAddress
 from gpuledger.projection.snapshots import SnapshotSettings
 
@@ -18,6 +19,7 @@ class AdmissionSettings(ServingSettings):
 
     Of uses of the break-glass group, so many wait for the ledger at most, a replica records so many in a minute, and
     recognizes a repeat among so many; when it stops, it tries for `drain_timeout_s` to record those that wait.
+    `sharing` are the names of what is about shared devices.
     """
 
     address: WebhookAddress | None = field(default_factory=lambda: WebhookAddress(SERVICE))
@@ -28,3 +30,4 @@ class AdmissionSettings(ServingSettings):
     drain_timeout_s: float = 0.5
     stopped_retry_s: float = 60.0
     snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
+    sharing: SharingNames = field(default_factory=SharingNames)

@@ -3,13 +3,15 @@
 Match conditions keep away what needs no check: pods without GPU resources, which start even while no webhook runs;
 GPUDevices whose labels and annotations stay, or are set by the product; pools whose spec and annotations stay. A pool
 can be deleted while no webhook answers, because a deletion is never denied. Members of the break-glass group change
-GPUDevices unchecked; what they do is only watched. Everything else fails closed.
+GPUDevices unchecked; what they do is only watched. Of pods that ask for no shared devices, only a change of the
+annotation with a pod's devices is looked at, and not the scheduler's own. Everything else fails closed.
 """
 
 from typing import Any, Final
 
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, PODS, Resource
 from gpuledger.api.labels import POOL_RESOURCES
+from gpuledger.api.sharing import NVIDIA_GPU, SharingNames
 from gpuledger.edge.admission.rules.access import BREAK_GLASS, product_group
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.webhooks.configuration import (
@@ -34,19 +36,34 @@ BREAK_GLASS_PATH: Final = "/break-glass"
 """A token follows, which shows that the caller is an API server."""
 
 
-def _requests_units(containers: str) -> str:
-    keys = " || ".join(f"k.startsWith('{prefix}')" for prefix in POOL_RESOURCES)
+def _requested(keys: str) -> str:
+    """In CEL: whether a container of a new pod requests a resource `k` for which this holds."""
     requests = " || ".join(f"(has(c.resources.{kind}) && c.resources.{kind}.exists(k, {keys}))" for kind in _KINDS)
-    return f"{containers}.exists(c, has(c.resources) && ({requests}))"
+    found = (f"{one}.exists(c, has(c.resources) && ({requests}))" for one in _CONTAINERS)
+    plain, init = found
+    return f"{plain} || (has({_CONTAINERS[1]}) && {init})"
 
 
-_KINDS = ("limits", "requests")
+_KINDS: Final = ("limits", "requests")
+_CONTAINERS: Final = ("object.spec.containers", "object.spec.initContainers")
 
-USES_GPUS: Final = (
-    f"{_requests_units('object.spec.containers')} || "
-    f"(has(object.spec.initContainers) && {_requests_units('object.spec.initContainers')})"
-)
+USES_GPUS: Final = _requested(" || ".join(f"k.startsWith('{prefix}')" for prefix in POOL_RESOURCES))
 """In CEL: whether a new pod requests units of a pool, validly or not."""
+
+
+def uses_shares(names: SharingNames) -> str:
+    """In CEL: whether a new pod asks for shared devices, validly or not."""
+    ours = _requested(f"k.startsWith('{names.domain}/')")
+    if names.scheduler is None:
+        return ours
+    is_theirs = f"has(object.spec.schedulerName) && object.spec.schedulerName == '{names.scheduler}'"
+    whole = _requested(f"k == '{NVIDIA_GPU}'")
+    return f"{ours} || ({is_theirs} && ({whole}))"
+
+
+def _annotation(obj: str, key: str) -> str:
+    annotations = f"{obj}.metadata.annotations"
+    return f"(has({annotations}) && '{key}' in {annotations} ? {annotations}['{key}'] : '')"
 
 
 def _changes(name: str) -> str:
@@ -73,6 +90,18 @@ BREAKS_GLASS: Final = f"has(request.userInfo.groups) && '{BREAK_GLASS}' in reque
 """In CEL: whether the request is by a member of the break-glass group."""
 
 
+def allocation_by_others(names: SharingNames, home: str) -> str:
+    """In CEL: whether the annotation with a pod's devices is new, changed or removed, and not by who gives them out.
+
+    A Binding may bring the annotation along. It is one condition, since each costs an API server time with every write
+    to a pod.
+    """
+    new, old = (_annotation(one, names.allocated) for one in ("object", "oldObject"))
+    changes = f"{new} != (oldObject == null ? '' : {old})"
+    others = is_by_others(home) if names.account is None else f"request.userInfo.username != '{names.account}'"
+    return f"{changes} && {others}"
+
+
 def configurations(
     settings: AdmissionSettings, address: WebhookAddress, bundle: bytes, token: str
 ) -> list[Configuration]:
@@ -94,8 +123,28 @@ def configurations(
         *(_deletion_hook(settings, target, kind) for kind in POOL_KINDS),
         _hook(settings, target, GPU_DEVICES, ["UPDATE"], VALIDATE_PATH) | marks,
         _break_glass_hook(settings, target, token),
+        _sharing_hook(settings, target, VALIDATE_PATH),
+        _allocation_hook(settings, target),
     ]
-    return [(MUTATING, configuration(NAME, [hint])), (VALIDATING, configuration(NAME, checks))]
+    rewrite = _sharing_hook(settings, target, MUTATE_PATH) | {"reinvocationPolicy": "IfNeeded"}
+    return [(MUTATING, configuration(NAME, [hint, rewrite])), (VALIDATING, configuration(NAME, checks))]
+
+
+def _sharing_hook(settings: AdmissionSettings, target: WebhookTarget, path: str) -> dict[str, Any]:
+    """About new pods that ask for shared devices."""
+    shares = {"matchConditions": [{"name": "uses-shares", "expression": uses_shares(settings.sharing)}]}
+    return _hook(settings, target, PODS, ["CREATE"], path) | shares | {"name": f"shares.{NAME}.deckhouse.io"}
+
+
+def _allocation_hook(settings: AdmissionSettings, target: WebhookTarget) -> dict[str, Any]:
+    """About the annotation with a pod's devices, by whatever way it gets there."""
+    hook = _hook(settings, target, PODS, ["CREATE", "UPDATE"], VALIDATE_PATH)
+    hook["rules"][0]["resources"] = [PODS.plural, f"{PODS.plural}/status", f"{PODS.plural}/binding"]
+    condition = allocation_by_others(settings.sharing, settings.namespace)
+    return hook | {
+        "name": f"allocations.{NAME}.deckhouse.io",
+        "matchConditions": [{"name": "allocation-by-others", "expression": condition}],
+    }
 
 
 def _deletion_hook(settings: AdmissionSettings, target: WebhookTarget, resource: Resource) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from gpuledger.edge.watchers.resources import (
     nodes,
     pods,
     preflight_pods,
+    sharing_nodes,
     sharing_pods,
     slices,
     taintrules,
@@ -133,6 +134,7 @@ class AllWatchers:
         kinds = (
             *INDEPENDENT_KINDS,
             components.kind(context.settings.components_namespace),
+            sharing_nodes.kind(context.settings.sharing),
             sharing_pods.kind(context.settings.sharing),
         )
         self._independent = [(kind, self._journal(kind)) for kind in kinds]

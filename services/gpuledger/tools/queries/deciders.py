@@ -7,6 +7,7 @@ from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.remediation.projection import RemediationProjection
 from gpuledger.deciders.seals.projection import SealsProjection
+from gpuledger.deciders.sharing.projection import SharingProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.projection.definition import Projection
 
@@ -18,6 +19,7 @@ def deciders() -> list[Projection]:
         InventoryProjection(),
         BootstrapProjection(),
         PoolsProjection(),
+        SharingProjection(),
         HealthProjection(),
         MaintenanceProjection(),
         RemediationProjection(),

@@ -49,6 +49,9 @@ def test_what_is_reported_a_card(two: Bench) -> None:
         False,
         (),
         (),
+        0,
+        1,
+        None,
     )
     assert [profile.name for profile in card.profiles] == [
         "1g.10gb",

@@ -28,6 +28,8 @@ STATIC = (
     "nvmlDeviceGetPciInfo_v3",
     "nvmlDeviceGetUUID",
     "nvmlDeviceGetSerial",
+    "nvmlDeviceGetMinorNumber",
+    "nvmlDeviceGetModuleId",
     "nvmlDeviceGetName",
     "nvmlDeviceGetCudaComputeCapability",
     "nvmlDeviceGetNvLinkRemotePciInfo",

@@ -60,10 +60,10 @@ def test_everything_but_deletions_fails_closed_in_time() -> None:
 
 
 def test_a_service_leads_to_them_or_a_url() -> None:
-    (hook,) = configured()[MUTATING.kind]["webhooks"]
+    hook, _ = configured()[MUTATING.kind]["webhooks"]
     service = {"name": "gpu-control-plane-admission", "namespace": "d8-gpu-operator", "path": "/mutate", "port": 443}
     assert hook["clientConfig"]["service"] == service
-    (hook,) = configured(WebhookAddress(url="https://127.0.0.1:9443"))[MUTATING.kind]["webhooks"]
+    hook, _ = configured(WebhookAddress(url="https://127.0.0.1:9443"))[MUTATING.kind]["webhooks"]
     assert hook["clientConfig"]["url"] == "https://127.0.0.1:9443/mutate"
 
 

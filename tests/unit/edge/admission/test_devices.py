@@ -10,6 +10,7 @@ from gpuledger.edge.admission.rules.access import trusted_groups
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.webhooks.serving.review import CREATE, UPDATE, AdmissionResponse, Requester
 from gpuledger.events.device import DeviceDescribed, DeviceWithdrawn, Hardware
+from gpuledger.events.node import NodeLabelled
 from support.admission import (
     MASTER,
     PRODUCT,
@@ -64,6 +65,10 @@ REFUSED: dict[str, tuple[tuple[Json, list[RecordedFact]], str]] = {
     "DeviceIgnored": (refused(TO_A, *READY, labels={IGNORE: "true"}), "Remove it first"),
     "DeviceInUse": (refused(TO_A, *READY, assigned("d1", f"{TEAM}/local-x")), f"in the pool {TEAM}/local-x"),
     "PoolDeleting": (refused(TO_A, *pool("cluster-a", deleting=True), *device()), "being deleted"),
+    "CardShared": (
+        refused(TO_A, *READY, ("n1", NodeLabelled(uid="u", labels={"node.kooperator/gpu-sharing": "enabled"}))),
+        "whose label node.kooperator/gpu-sharing=enabled shares its cards. Remove the label from the node first",
+    ),
     "InvalidIgnoreLabel": (refused({}, *READY, labels={IGNORE: "yes"}), "Use true or false"),
     "InvalidEvacuateLabel": (refused({}, *READY, labels={EVACUATE: "now"}), "Use one of Immediate, DeleteAfterTimeout"),
     "LabelNotYours": (refused({}, *READY, labels={PRODUCT_LABEL: "h100"}), "gpu.deckhouse.io/product of d1"),

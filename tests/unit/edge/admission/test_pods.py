@@ -4,7 +4,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from gpuledger.api.kinds import NAMESPACE
 from gpuledger.api.pool_ref import PoolRef
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.admission.rules.decide import decide
 from gpuledger.edge.admission.rules.pods import MODULE_DISABLED
 from gpuledger.edge.admission.rules.requests import PoolRequest, containers_with_units, pool_request
@@ -17,9 +19,12 @@ READY = [namespace(), *pool(f"{TEAM}/local-x"), *pool("cluster-a")]
 
 
 class Untouchable:
-    """Knows nothing, and must not be asked."""
+    """Has nothing but settings, and must not be asked for more."""
 
-    def __getattribute__(self, name: str) -> NoReturn:
+    sharing = SharingNames()
+    home = NAMESPACE
+
+    def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(f"{name} was looked up")
 
 

@@ -9,16 +9,27 @@ from typing import Final
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_POOLS, PODS
 from gpuledger.edge.admission.cache import AdmissionCache
 from gpuledger.edge.admission.errors import DenialError
+from gpuledger.edge.admission.rules.allocations import check_allocation
 from gpuledger.edge.admission.rules.devices import review_device
 from gpuledger.edge.admission.rules.pods import review_pod
 from gpuledger.edge.admission.rules.pools import review_pool
-from gpuledger.edge.webhooks.serving.review import ALLOWED, AdmissionRequest, AdmissionResponse
+from gpuledger.edge.admission.rules.sharing import asks_for_shares, review_shares
+from gpuledger.edge.webhooks.serving.review import ALLOWED, CREATE, AdmissionRequest, AdmissionResponse
 
 Rule = Callable[[AdmissionRequest, AdmissionCache], AdmissionResponse]
 """Allows a request, or raises DenialError."""
 
+
+def review_any_pod(request: AdmissionRequest, cache: AdmissionCache) -> AdmissionResponse:
+    """By what the pod asks for: shared devices, units of a pool, or neither."""
+    check_allocation(request, cache.sharing, cache.home)
+    if request.operation == CREATE and not request.subresource and asks_for_shares(request.new, cache.sharing):
+        return review_shares(request.new, cache.sharing)
+    return review_pod(request, cache)
+
+
 RULES: Final[Mapping[str, Rule]] = {
-    PODS.plural: review_pod,
+    PODS.plural: review_any_pod,
     GPU_POOLS.plural: review_pool,
     CLUSTER_GPU_POOLS.plural: review_pool,
     GPU_DEVICES.plural: review_device,

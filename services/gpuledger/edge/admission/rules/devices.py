@@ -18,6 +18,7 @@ from gpuledger.api.labels import (
     is_our_label,
 )
 from gpuledger.api.phases import DeviceState
+from gpuledger.api.sharing import SHARING_ENABLED
 from gpuledger.domain.pools.spec import facts_of, mismatch, selects
 from gpuledger.edge.admission.cache import AdmissionCache, CachedDevice, CachedPool
 from gpuledger.edge.admission.errors import DenialError
@@ -71,6 +72,7 @@ def _check_assignment(request: AdmissionRequest, cache: AdmissionCache) -> None:
     if device is None:
         message = f"gpuledger has not recorded {request.name} yet. Try again once its status has a state."
         raise DenialError("DeviceUnknown", message)
+    _check_owner(device, cache)
     _check_match(device, pool)
     _check_state(request, device, pool)
 
@@ -87,6 +89,14 @@ def _pool(annotation: str, name: str, cache: AdmissionCache) -> CachedPool:
         message = f"There is no {kind} {name}, but the {found[0].ref}. Use the annotation {other}."
         raise DenialError("PoolKindMismatch", message)
     raise DenialError("PoolNotFound", f"There is no {kind} {name!r}. Create the pool first, or check the name.")
+
+
+def _check_owner(device: CachedDevice, cache: AdmissionCache) -> None:
+    """A card is offered by exactly one: a pool, or the sharing of its node."""
+    label, node = cache.sharing.sharing, device.row.node
+    if device.node_labels.get(label) == SHARING_ENABLED:
+        message = f"{device.row.name} is in the node {node}, whose label {label}={SHARING_ENABLED} shares its cards."
+        raise DenialError("CardShared", f"{message} Remove the label from the node first, or annotate another device.")
 
 
 def _check_match(device: CachedDevice, pool: CachedPool) -> None:

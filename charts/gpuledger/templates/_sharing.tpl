@@ -1,0 +1,9 @@
+{{- /* The names of shared devices, as environment variables: every process of an installation has the same. */}}
+{{- define "gpuledger.sharingEnv" -}}
+- name: GPULEDGER_SHARING_DOMAIN
+  value: {{ .Values.sharing.domain | quote }}
+- name: GPULEDGER_SHARING_SCHEDULER
+  value: {{ .Values.sharing.schedulerName | quote }}
+- name: GPULEDGER_SHARING_ACCOUNT
+  value: {{ printf "system:serviceaccount:%s:%s" .Release.Namespace (include "gpuledger.fullname" .) | quote }}
+{{- end }}
