@@ -43,6 +43,7 @@ from gpuledger.edge.webhooks.settings import ServingSettings
 from gpuledger.events.envelope import Event
 from gpuledger.events.sharing import (
     AllocatedDevice,
+    Allocation,
     NodeDevicesShared,
     PodDevicesBound,
     PodDevicesReserved,
@@ -123,7 +124,9 @@ def _fleet(nodes: int) -> list[Event[Any]]:
             if (share := draw.randrange(0, 100, 5))
         )
         observed = PodSharingObserved(uid=f"uid-{number}", node=node, allocation={"gpu": held}, started=True)
-        events.append(Event(f"w{number}", WATCHERS, observed.TYPE, f"default/old-{number}", now, observed, "e1", number + 1))
+        events.append(
+            Event(f"w{number}", WATCHERS, observed.TYPE, f"default/old-{number}", now, observed, "e1", number + 1)
+        )
     return events
 
 
@@ -299,9 +302,10 @@ def _fold(pods: int) -> None:
         event = Event(f"{source}/{number}", source, data.TYPE, subject, now, data, "e1", number)
         ExtenderProjection.handlers[type(data)](state, Fact(event, number, 0), data)
 
-    for node in range(10):
-        fold(SHARER, f"node-{node}", NodeDevicesShared(devices=tuple(gpu(f"node-{node}", one) for one in range(CARDS))))
-    allocation = {"gpu": (AllocatedDevice(minor=0, resources={"gpu-core": 10, "gpu-memory-ratio": 10}),)}
+    for index in range(10):
+        devices = tuple(gpu(f"node-{index}", one) for one in range(CARDS))
+        fold(SHARER, f"node-{index}", NodeDevicesShared(devices=devices))
+    allocation: Allocation = {"gpu": (AllocatedDevice(minor=0, resources={"gpu-core": 10, "gpu-memory-ratio": 10}),)}
     for index in range(pods):
         pod, uid, node = f"default/pod-{index}", f"uid-{index}", f"node-{index % 10}"
         fold(WATCHERS, pod, PodSharingObserved(uid=uid, requests={"gpu": 10}))

@@ -9,11 +9,12 @@ from gpuledger.domain.sharing.model import PodRequest, Refusal
 from gpuledger.domain.sharing.requests import request_of
 from gpuledger.domain.sharing.state import GONE_PODS_MAX
 from gpuledger.edge.extender.holdings import Holdings
-from gpuledger.edge.extender.records import recorded
+from gpuledger.edge.extender.node_shares import recorded
 from gpuledger.edge.extender.state import ExtenderProjection, ExtenderState
 from gpuledger.events.envelope import Event
 from gpuledger.events.sharing import (
     AllocatedDevice,
+    Allocation,
     NodeDevicesShared,
     PodDevicesBound,
     PodDevicesReleased,
@@ -24,7 +25,7 @@ from gpuledger.events.sharing import (
 from support.events import hour
 from support.extending import gpu
 
-HALF = {"gpu": (AllocatedDevice(minor=0, resources={"gpu-core": 50, "gpu-memory-ratio": 50}),)}
+HALF: Allocation = {"gpu": (AllocatedDevice(minor=0, resources={"gpu-core": 50, "gpu-memory-ratio": 50}),)}
 
 
 @dataclass
