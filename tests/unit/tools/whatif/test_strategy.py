@@ -16,7 +16,7 @@ from gpuledger.events.node import NodeGone
 from gpuledger.events.payload import Payload
 from gpuledger.events.sharing import NodeDevicesShared, PodSharingObserved
 from gpuledger.tools.scheduling.strategies import STRATEGIES
-from gpuledger.tools.whatif.arrivals import HANDLERS, NodeShares, PodArrives, RecordedArrivals, request_of_milli
+from gpuledger.tools.whatif.arrivals import HANDLERS, NodeShares, PodArrives, RecordedArrivals, Step, request_of_milli
 from gpuledger.tools.whatif.replayed_cluster import Measured
 from gpuledger.tools.whatif.strategy_replay import AsRecorded, ByStrategy, largest_of, mix_of
 from support.imports import NODE_HEADER, POD_HEADER, openb, write
@@ -39,9 +39,9 @@ SPREAD: tuple[tuple[str, float, Payload], ...] = (
 """Two halves on two cards, so that a pod that needs a whole one waits for two hours."""
 
 
-def _steps(events: Sequence[Decoded], begins_after: int = 0) -> tuple[list, RecordedArrivals]:
+def _steps(events: Sequence[Decoded], begins_after: int = 0) -> tuple[list[Step], RecordedArrivals]:
     """What leads to the position, and what came after it."""
-    state, present = RecordedArrivals(), []
+    state, present = RecordedArrivals(), list[Step]()
     for position, one in enumerate(events, 1):
         if position == begins_after + 1:
             present = state.begin()
@@ -168,7 +168,7 @@ async def test_workloads_of_an_import_are_placed_though_nobody_knows_where_they_
     )
     imported = await openb(nodes, write(tmp_path / "pods.csv", POD_HEADER, *rows))
     events = [one for one in imported.events if type(one.data) in HANDLERS]
-    present, state = _steps(events)
+    _, state = _steps(events)
     assert [one.what.cpu_milli for one in state.steps if isinstance(one.what, NodeShares)] == [8_000]
     assert sum(isinstance(one.what, PodArrives) for one in state.steps) == 3
     was = _replayed(events, None)
