@@ -20,6 +20,7 @@ COMMANDS = LazyCommands(
         "describe": Place("gpuledger.cli.describe.command", "describe"),
         "why": Place(f"{_COMMANDS}.why", "app"),
         "what-if": Place(f"{_COMMANDS}.what_if", "app"),
+        "schedule": Place(f"{_COMMANDS}.schedule", "app"),
         "pool": Place(f"{_COMMANDS}.pool", "app"),
         "device": Place(f"{_COMMANDS}.device", "app"),
         "node": Place(f"{_COMMANDS}.node_drain", "app"),

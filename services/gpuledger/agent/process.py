@@ -93,7 +93,7 @@ async def _work(settings: AgentSettings) -> None:
         parts = (
             *_parts(settings, rules, calls, board, outbox, connection, counts),
             *_gateway(settings, board, outbox, reports, connection),
-            *_runtime_facts(settings, outbox),
+            *_runtime_facts(settings, board, outbox),
         )
         supervisor = Supervisor(settings.node, parts, outbox)
         stack.enter_context(AgentMetrics(board, outbox, counts, reports).registered())
@@ -192,10 +192,10 @@ def _gateway(
     return (gateway,)
 
 
-def _runtime_facts(settings: AgentSettings, outbox: Outbox) -> tuple[Part, ...]:
+def _runtime_facts(settings: AgentSettings, board: Board, outbox: Outbox) -> tuple[Part, ...]:
     """The part that records what a runtime proxy leaves, where the settings name the folder for that."""
     folder = settings.runtime_proxy
-    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder)),)
+    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder), board),)
 
 
 def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:

@@ -5,17 +5,17 @@ recorded once: the files of a batch are named in the same transaction as its fac
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import orjson
 import structlog
 
+from gpuledger.agent.board import Board
 from gpuledger.agent.part import AgentFact, BasePart, DurableStore, Recorder
 from gpuledger.events.errors import EventError
 from gpuledger.events.registry import registry
 from gpuledger.events.shares import NodeDevicesAllocated
-from gpuledger.events.sharing import NodeDevicesShared
 from gpuledger.runtime.clock import Sleep
 from gpuledger.runtimefacts.errors import FactsFolderError, UnreadableFactError
 from gpuledger.runtimefacts.folder import FactsFolder
@@ -25,9 +25,6 @@ POLL_PERIOD_S: Final = 1.0
 STUCK_AFTER_S: Final = 60.0
 BATCH_MAX: Final = 50
 STATE_KEY: Final = "runtime facts"
-
-NodeLists = Callable[[], tuple[NodeDevicesShared | None, NodeDevicesAllocated | None]]
-"""What the ledger says that the node shares, and what pods have of it, at present."""
 
 log = structlog.get_logger("gpuledger.agent")
 
@@ -43,14 +40,14 @@ class RuntimeFacts(BasePart):
         node: str,
         store: DurableStore,
         folder: FactsFolder,
-        lists: NodeLists | None = None,
+        board: Board,
         *,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._node = node
         self._store = store
         self._folder = folder
-        self._lists = lists
+        self._board = board
         self._sleep = sleep
         self._written: object = None
 
@@ -99,10 +96,9 @@ class RuntimeFacts(BasePart):
         return facts
 
     async def _leave_lists(self) -> None:
-        """Leave what the node shares for the proxy, where that has changed."""
-        if self._lists is None:
-            return
-        lists = self._lists()
-        if lists != self._written:
-            await asyncio.to_thread(self._folder.write_node, node_document(*lists))
-            self._written = lists
+        """Leave what the node shares for the proxy, once that is known and whenever it changes."""
+        shared, pods = self._board.state.shared, self._board.state.allocated
+        if shared is not None and (shared, pods) != self._written:
+            document = node_document(shared, NodeDevicesAllocated(pods=pods))
+            await asyncio.to_thread(self._folder.write_node, document)
+            self._written = (shared, pods)

@@ -10,10 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
+from gpuledger.agent.board import Board
 from gpuledger.agent.part import AgentFact
 from gpuledger.agent.runtime_facts import STATE_KEY, RuntimeFacts
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.runtime import NodeContainerDevicesRefused
+from gpuledger.events.shares import NodeDevicesAllocated, PodShare
 from gpuledger.events.sharing import NodeDevicesShared
 from gpuledger.runtimefacts.folder import FACTS, FactsFolder, NodeFile, StoredFact
 from gpuledger.runtimefacts.types import read_node_document
@@ -82,7 +84,7 @@ async def test_facts_are_recorded_in_order_and_removed(folder: FactsFolder) -> N
     store = Store()
     for number in range(120):
         leave(folder, number)
-    await run_until(RuntimeFacts("w1", store, folder), lambda: not folder.names())
+    await run_until(RuntimeFacts("w1", store, folder, Board()), lambda: not folder.names())
     assert store.facts == [AgentFact("w1", refused(number), AT) for number in range(120)]
 
 
@@ -91,7 +93,7 @@ async def test_what_was_recorded_before_a_kill_is_not_recorded_again(folder: Fac
     leave(folder, 0)
     store.values[STATE_KEY] = orjson.dumps(folder.names())
     leave(folder, 1)
-    await run_until(RuntimeFacts("w1", store, folder), lambda: not folder.names())
+    await run_until(RuntimeFacts("w1", store, folder, Board()), lambda: not folder.names())
     assert store.facts == [AgentFact("w1", refused(1), AT)]
 
 
@@ -99,7 +101,7 @@ async def test_facts_wait_on_disk_while_the_spool_is_full(folder: FactsFolder) -
     store = Store()
     store.room = False
     leave(folder, 0)
-    part = RuntimeFacts("w1", store, folder, sleep=lambda _: asyncio.sleep(0))
+    part = RuntimeFacts("w1", store, folder, Board(), sleep=lambda _: asyncio.sleep(0))
     await run_until(part, lambda: part.trouble is not None)
     assert (len(folder.names()), store.facts) == (1, [])
     store.room = True
@@ -113,13 +115,13 @@ async def test_what_no_proxy_may_leave_is_left_out(folder: FactsFolder, tmp_path
     folder.put(StoredFact(NodeContainerDevicesRefused.TYPE, AT, {"pod": 5}), lambda: "y")
     (tmp_path / FACTS / "000000000003-z.json").write_text("{")
     leave(folder, 7)
-    await run_until(RuntimeFacts("w1", store, folder), lambda: not folder.names())
+    await run_until(RuntimeFacts("w1", store, folder, Board()), lambda: not folder.names())
     assert store.facts == [AgentFact("w1", refused(7), AT)]
 
 
 async def test_a_disk_that_fails_is_a_trouble(tmp_path: Path) -> None:
     (tmp_path / FACTS).write_text("")
-    part = RuntimeFacts("w1", Store(), FactsFolder(tmp_path))
+    part = RuntimeFacts("w1", Store(), FactsFolder(tmp_path), Board())
     await run_until(part, lambda: part.trouble is not None)
     assert part.trouble is not None
     assert "disk" in part.trouble
@@ -127,5 +129,13 @@ async def test_a_disk_that_fails_is_a_trouble(tmp_path: Path) -> None:
 
 async def test_the_proxy_gets_what_the_node_shares(folder: FactsFolder, tmp_path: Path) -> None:
     shared = NodeDevicesShared(model="H100")
-    file = NodeFile(tmp_path, read_node_document)
-    await run_until(RuntimeFacts("w1", Store(), folder, lambda: (shared, None)), lambda: file.value() == (shared, None))
+    pod = PodShare(uid="u1", namespace="team", pod="train", allocation={})
+    board, file = Board(), NodeFile(tmp_path, read_node_document)
+    part = RuntimeFacts("w1", Store(), folder, board, sleep=lambda _: asyncio.sleep(0))
+    leave(folder, 0)
+    await run_until(part, lambda: not folder.names())
+    assert file.value() == (None, None), "what is unknown replaces nothing"
+    board.put(shared=shared)
+    await run_until(part, lambda: file.value() == (shared, NodeDevicesAllocated()))
+    board.put(allocated=(pod,))
+    await run_until(part, lambda: file.value() == (shared, NodeDevicesAllocated(pods=(pod,))))

@@ -27,7 +27,8 @@ def allocate(
 ) -> Allocation | Refusal:
     """What the pod gets on the node, by type of device, or why it gets nothing.
 
-    What the `preempted` pods hold, by their UIDs, counts as free.
+    What the `preempted` pods hold, by their UIDs, counts as free. Whether a pod fits depends on the strategy only with
+    SamePCIe: the strategy chooses the GPUs whose switches have to give NICs.
     """
     offer = Offer(node, usage_of(node, preempted), request, scoring)
     found: dict[str, list[FittingDevice]] = {}
