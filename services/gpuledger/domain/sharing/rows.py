@@ -41,6 +41,15 @@ class SharedNode(NamedTuple):
     position: Offset
 
 
+class SharedCheckpoints(NamedTuple):
+    """The GPUs that containers of a node have without an allocation: a JSON array of pods' UIDs with GPUs' UUIDs."""
+
+    node: str
+    checkpoints: str
+    observed_at: datetime
+    position: Offset
+
+
 class SharedPod(NamedTuple):
     """A pod that asks for shared devices or has some. Amounts and allocations are JSON objects as in events.
 
@@ -165,6 +174,7 @@ class SharedAllocation(NamedTuple):
 
 
 SHARED_NODE: Final[TableSpec[SharedNode]] = TableSpec("shared_node", SharedNode, ("node",))
+SHARED_CHECKPOINTS: Final[TableSpec[SharedCheckpoints]] = TableSpec("shared_checkpoints", SharedCheckpoints, ("node",))
 SHARED_POD: Final[TableSpec[SharedPod]] = TableSpec(
     "shared_pod",
     SharedPod,
