@@ -20,7 +20,7 @@ from gpuledger.edge.extender.errors import BindError
 from gpuledger.edge.extender.holdings import Holdings, in_flight_since
 from gpuledger.edge.extender.pods import SchedulablePod
 from gpuledger.edge.extender.records import ReservationRecords
-from gpuledger.edge.extender.settlement import POD_GONE
+from gpuledger.edge.extender.settlement import BOUND_ELSEWHERE, POD_GONE
 from gpuledger.edge.extender.settler import ExtenderTools, Settler
 from gpuledger.edge.extender.state import ExtenderState
 from gpuledger.edge.extender.wire import BindingArgs
@@ -126,14 +126,21 @@ class Binder:
                 await self._bind_without_devices(args)
                 return
             allocation = await self._reserved(args, pod, request, deadline_s)
-            await self._carry_out(args, allocation, deadline_s)
+            await self._carry_out(args, pod, allocation, deadline_s)
             self._seen.forget(args.uid)
 
     def _is_bound(self, args: BindingArgs) -> bool:
-        """Whether the ledger has it that the pod is bound with what was reserved."""
+        """Whether the ledger has it that the pod is bound with what was reserved.
+
+        Raises:
+            BindError: it is bound to another node.
+        """
         row = self._state.pod(args.uid)
-        is_on_node = row is not None and row.state in ON_NODE and row.node == row.reserved_node == args.node
-        return is_on_node and self._state.open(args.uid) is None
+        if row is None or row.state not in ON_NODE or self._state.open(args.uid) is not None:
+            return False
+        if row.node != args.node:
+            raise BindError(BOUND_ELSEWHERE, f"the pod is bound to the node {row.node} already")
+        return row.reserved_node == row.node
 
     async def _leave_other_node(self, args: BindingArgs) -> None:
         """Settle what was reserved on another node: the scheduler has chosen anew."""
@@ -147,7 +154,7 @@ class Binder:
             self._settler.add(args.uid, self._settings.settle_backoff.first_s)
             raise BindError(UNKNOWN, f"what became of the pod on the node {open_.node} is unknown: {error}") from error
         if found.is_bound:
-            raise BindError("BoundElsewhere", f"the pod is bound to the node {open_.node} already")
+            raise BindError(BOUND_ELSEWHERE, f"the pod is bound to the node {open_.node} already")
 
     async def _pod(self, args: BindingArgs) -> SchedulablePod:
         pod = self._seen.get(args.uid)
@@ -191,9 +198,11 @@ class Binder:
             reason = f"{args.node}: the pod {other} was given to it before, and has not started; one comes at a time"
             raise BindError(IN_FLIGHT, reason)
 
-    async def _carry_out(self, args: BindingArgs, allocation: Allocation, deadline_s: float) -> None:
+    async def _carry_out(
+        self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, deadline_s: float
+    ) -> None:
         text = self._text(args.node, allocation)
-        writing = self._writer.annotate(args.namespace, args.name, args.uid, text)
+        writing = self._writer.annotate(pod, text)
         if not await self._stepped(args, writing, NOT_ANNOTATED):
             return
         if asyncio.get_running_loop().time() > deadline_s:
