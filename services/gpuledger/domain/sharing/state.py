@@ -71,6 +71,8 @@ class SharingInMemory(Sharing):
 
     def __init__(self) -> None:
         super().__init__()
+        # A table that pages rows in notes every key that it deletes, for whoever writes it.
+        self.shared_pod = Table(SHARED_POD._replace(retires=None, page_by=()))
         self.shared_checkpoints: Table[SharedCheckpoints] = Table(SHARED_CHECKPOINTS)
         for table in (self.shared_node, self.shared_pod, self.shared_checkpoints):
             table.never_written()
