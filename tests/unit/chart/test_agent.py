@@ -260,11 +260,10 @@ def test_another_kubelets_folder_is_mounted_and_named() -> None:
     assert environ(made)[names.STATE_DIR] == "/data/agent"
 
 
-def test_the_folder_of_the_runtime_proxy_is_mounted_where_there_is_one(tmp_path: Path) -> None:
-    assert settings_of(plain(), tmp_path).runtime_proxy is None
+def test_the_folder_of_the_runtime_proxy_is_mounted_where_there_is_one() -> None:
+    assert names.RUNTIME_PROXY_DIR not in environ(plain())
     made = render(values(runtimeProxyDirectory="/data/proxy"))
-    assert "/data/proxy" in mounts_of(made)
-    assert settings_of(made, tmp_path).runtime_proxy == Path("/data/proxy")
+    assert ("/data/proxy" in mounts_of(made), environ(made)[names.RUNTIME_PROXY_DIR]) == (True, "/data/proxy")
 
 
 def test_health_monitors_have_a_socket_in_a_folder_of_the_node(tmp_path: Path) -> None:
