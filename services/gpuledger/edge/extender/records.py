@@ -45,6 +45,7 @@ class ReservationRecords:
         """Return once the ledger has the reservation, and the fold has it from there.
 
         With it goes what all pods hold of the node, for the node's agent, which is to know it before its kubelet asks.
+        It is not earlier than the last release of the pod, whatever the clock says: that would end it.
 
         Raises:
             EventRefusedError: the ledger will never take it.
@@ -59,7 +60,9 @@ class ReservationRecords:
         )
         folded = self._await(args.uid, event_id, is_open=True)
         shares = self._shares.of(node, pod)
-        await self._recorder.record_together([(args.pod, data, event_id), (args.node, shares, self._new_id())])
+        before = self._state.pod(args.uid)
+        facts = [(args.pod, data, event_id), (args.node, shares, self._new_id())]
+        await self._recorder.record_together(facts, None if before is None else before.released_at)
         await folded
 
     async def bound(self, reservation: OpenReservation) -> None:
