@@ -39,6 +39,9 @@ from bench.availability import AvailabilitySizes, availability
 from bench.cluster import FULL as CLUSTER
 from bench.cluster import QUICK as QUICK_CLUSTER
 from bench.cluster import ClusterSizes, cluster
+from bench.extender import FULL as EXTENDER
+from bench.extender import QUICK as QUICK_EXTENDER
+from bench.extender import ExtenderSizes, extender
 from bench.from_nothing import FULL as FROM_NOTHING
 from bench.from_nothing import QUICK as QUICK_FROM_NOTHING
 from bench.from_nothing import FromNothingSizes, from_nothing
@@ -135,6 +138,7 @@ class Sizes:
     partitions: PartitionsSizes = PARTITIONS
     past: PastSizes = PAST
     quarantine: QuarantineSizes = QUARANTINE
+    extender: ExtenderSizes = EXTENDER
 
 
 FULL = Sizes()
@@ -170,6 +174,7 @@ QUICK = Sizes(
     partitions=QUICK_PARTITIONS,
     past=QUICK_PAST,
     quarantine=QUICK_QUARANTINE,
+    extender=QUICK_EXTENDER,
 )
 NAMES = (
     "publishing",
@@ -199,6 +204,7 @@ NAMES = (
     "partitions",
     "past",
     "quarantine",
+    "extender",
 )
 
 _progress = Console(stderr=True)
@@ -283,6 +289,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "partitions": lambda: partitions(sizes.partitions, sizes.rounds),
         "past": lambda: past(sizes.past),
         "quarantine": lambda: quarantine(database_url, sizes.quarantine),
+        "extender": lambda: extender(database_url, sizes.extender),
     }
     return measures[name]()
 

@@ -30,7 +30,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.publishing import SourceKind
 from gpuledger.events.slot import SlotDeclared
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
-from gpuledger.readmodels.projections import PreflightProjection
+from gpuledger.readmodels.projections import PreflightProjection, SharesProjection
 from support.doc_pages import blocks
 from support.health import REPORTS_OF_HEALTH
 from support.paths import ROOT
@@ -108,7 +108,7 @@ class Folded:
             (workloads.Workloads(), workloads.HANDLERS),
             (allocations.Allocations(), allocations.HANDLERS),
             (Health(), health_fold.HANDLERS),
-            (PreflightProjection().new_state(), PreflightProjection.handlers),
+            *((one.new_state(), one.handlers) for one in (PreflightProjection(), SharesProjection())),
         )
         for position, (at, subject, data) in facts:
             source = "/nodes/n1/agent" if data.PUBLISH_RULE.publishers == (SourceKind.AGENTS,) else "/import/test"

@@ -39,7 +39,11 @@ SINCE = (
     *("seal_chain", "indexed_event", "health_check", "health_report", "incident", "health_departure"),
     "pool_shared_card",
     *("maintenance_request", "maintenance_node", "node_isolation", "node_drain"),
-    *(spec.name for name in ("health", "remediation", "preflight", "sharing") for spec in tables.PROJECTIONS[name]),
+    *(
+        spec.name
+        for name in ("health", "remediation", "preflight", "shares", "sharing")
+        for spec in tables.PROJECTIONS[name]
+    ),
 )
 """Tables that came after the renaming of revision 0008."""
 

@@ -19,6 +19,7 @@ from gpuledger.readmodels.projections import (
     IncidentsProjection,
     NodesProjection,
     PreflightProjection,
+    SharesProjection,
     WorkloadsProjection,
 )
 from gpuledger.tools.queries.backend import all_projections
@@ -33,6 +34,7 @@ from support.fold_snapshots import (
     recorded_messages,
 )
 from support.preflight_results import preflights
+from support.sharing import sharings
 
 every_projection = pytest.mark.parametrize("projection", all_projections(), ids=lambda one: one.name)
 MESSAGES = len(recorded_messages())
@@ -43,6 +45,7 @@ RETIRING = [
     NodesProjection(),
     IncidentsProjection(),
     PreflightProjection(),
+    SharesProjection(),
 ]
 places = st.lists(st.integers(1, MESSAGES), min_size=1, max_size=4, unique=True).map(sorted)
 
@@ -104,7 +107,8 @@ async def test_a_fold_from_a_snapshot_is_the_fold_from_the_start(
 @pytest.mark.parametrize("projection", RETIRING, ids=lambda one: one.name)
 @settings(max_examples=20, deadline=None)
 @given(
-    recorded=st.one_of(recorded_facts, preflights, st.lists(workload_facts, min_size=1, max_size=20)), data=st.data()
+    recorded=st.one_of(recorded_facts, preflights, sharings, st.lists(workload_facts, min_size=1, max_size=20)),
+    data=st.data(),
 )
 async def test_late_facts_find_what_retired_before_the_snapshot(
     projection: Projection, recorded: list[RecordedFact], data: st.DataObject

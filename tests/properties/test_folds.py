@@ -29,6 +29,7 @@ from gpuledger.readmodels.projections import (
     IncidentsProjection,
     NodesProjection,
     PreflightProjection,
+    SharesProjection,
     WorkloadsProjection,
 )
 from support.events import (
@@ -45,6 +46,7 @@ from support.events import (
     workload_facts,
 )
 from support.preflight_results import preflights
+from support.sharing import sharings
 
 READ_MODELS = [
     DevicesProjection(),
@@ -53,20 +55,21 @@ READ_MODELS = [
     AllocationsProjection(),
     IncidentsProjection(),
     PreflightProjection(),
+    SharesProjection(),
 ]
 read_models = pytest.mark.parametrize("projection", READ_MODELS, ids=lambda model: model.name)
 projections = pytest.mark.parametrize("projection", [*READ_MODELS, SourcesProjection()], ids=lambda model: model.name)
 
 
 @projections
-@given(recorded=facts | preflights)
+@given(recorded=facts | preflights | sharings)
 def test_folding_is_deterministic(projection: Projection, recorded: list[RecordedFact]) -> None:
     log = log_of(numbered(recorded))
     assert rows_of(folded(projection, log)) == rows_of(folded(projection, log))
 
 
 @read_models
-@given(recorded=facts | preflights, data=st.data())
+@given(recorded=facts | preflights | sharings, data=st.data())
 def test_repeats_change_nothing(projection: Projection, recorded: list[RecordedFact], data: st.DataObject) -> None:
     events = numbered(recorded)
     with_repeats: list[Decoded] = []
@@ -79,7 +82,7 @@ def test_repeats_change_nothing(projection: Projection, recorded: list[RecordedF
 
 
 @projections
-@given(recorded=facts | preflights, again=st.integers(0, 24))
+@given(recorded=facts | preflights | sharings, again=st.integers(0, 24))
 def test_redelivery_of_what_was_folded_changes_nothing(
     projection: Projection, recorded: list[RecordedFact], again: int
 ) -> None:
@@ -94,7 +97,7 @@ def test_redelivery_of_what_was_folded_changes_nothing(
 
 
 @read_models
-@given(recorded=facts | preflights, data=st.data())
+@given(recorded=facts | preflights | sharings, data=st.data())
 def test_the_order_of_recording_does_not_matter(
     projection: Projection, recorded: list[RecordedFact], data: st.DataObject
 ) -> None:
@@ -105,7 +108,7 @@ def test_the_order_of_recording_does_not_matter(
 
 
 @read_models
-@given(recorded=facts | preflights, until=st.integers(0, 9), data=st.data())
+@given(recorded=facts | preflights | sharings, until=st.integers(0, 9), data=st.data())
 def test_as_of_a_time_is_what_was_true_by_then_in_whatever_order(
     projection: Projection, recorded: list[RecordedFact], until: int, data: st.DataObject
 ) -> None:
@@ -311,7 +314,7 @@ def _retired(table: Table[Any], row: Any) -> bool:
 
 
 @projections
-@given(recorded=facts | preflights, data=st.data())
+@given(recorded=facts | preflights | sharings, data=st.data())
 def test_any_batches_with_any_restarts_store_what_one_batch_does(
     projection: Projection, recorded: list[RecordedFact], data: st.DataObject
 ) -> None:

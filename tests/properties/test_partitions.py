@@ -20,10 +20,12 @@ from gpuledger.readmodels.projections import (
     IncidentsProjection,
     NodesProjection,
     PreflightProjection,
+    SharesProjection,
     WorkloadsProjection,
 )
 from support.events import RecordedFact, facts, folded, log_of, numbered, rows_of
 from support.preflight_results import preflights
+from support.sharing import sharings
 from support.thoroughness import examples
 
 READ_MODELS = [
@@ -33,6 +35,7 @@ READ_MODELS = [
     AllocationsProjection(),
     IncidentsProjection(),
     PreflightProjection(),
+    SharesProjection(),
 ]
 PARTITIONS = st.integers(2, 5)
 
@@ -55,7 +58,7 @@ def partitioned(log: Sequence[Message], partitions: int, data: st.DataObject) ->
 
 @pytest.mark.parametrize("projection", READ_MODELS, ids=lambda model: model.name)
 @examples(0.4)
-@given(recorded=facts | preflights, partitions=PARTITIONS, data=st.data())
+@given(recorded=facts | preflights | sharings, partitions=PARTITIONS, data=st.data())
 def test_the_same_events_give_the_same_tables(
     projection: Projection, recorded: list[RecordedFact], partitions: int, data: st.DataObject
 ) -> None:

@@ -10,9 +10,12 @@ from gpuledger.api.sharing import Strategy
 from gpuledger.domain.sharing.allocation import allocate
 from gpuledger.domain.sharing.fragmentation import Fragmentation, TaskClass
 from gpuledger.domain.sharing.machines import Machine, Needs
+from gpuledger.domain.sharing.mix import ExpectedPods
 from gpuledger.domain.sharing.model import PodRequest, Refusal
 from gpuledger.domain.sharing.placement import Placement
 from gpuledger.domain.sharing.scores import Scoring
+from gpuledger.tools.scheduling.strategies import STRATEGIES, Scheduler
+from gpuledger.tools.scheduling.workload import SimulatedPod, counts
 from support.sharing_nodes import machines, memory, share, whole
 from support.thoroughness import examples
 
@@ -63,6 +66,26 @@ def test_no_strategy_oversells_and_memory_changes_nothing(
         if ends and running:
             node, pod = running.pop(random.randrange(len(running)))
             nodes[node].vacate(pod)
+
+
+@examples(0.5)
+@given(st.sampled_from(STRATEGIES), st.lists(st.tuples(REQUESTS, st.integers(0, 4_000)), max_size=60), st.integers())
+def test_no_simulation_oversells(strategy: str, asked: list[tuple[PodRequest, int]], seed: int) -> None:
+    nodes = machines(1, 2, 2, 4, cpu_milli=16_000)
+    pods = [SimulatedPod(f"pod-{at}", request, Needs(cpu, 100)) for at, (request, cpu) in enumerate(asked)]
+    scheduler = Scheduler(strategy, nodes, ExpectedPods(counts(pods)), Random(seed))
+    for pod in pods:
+        choice = scheduler.choose(pod)
+        if choice is None:
+            assert not any(_has_room(node, pod) for node in nodes.values())
+        else:
+            nodes[choice.node].occupy(pod.name, pod.needs, choice.allocation)
+        _assert_nothing_is_oversold(nodes)
+
+
+def _has_room(node: Machine, pod: SimulatedPod) -> bool:
+    devices = allocate(node, pod.request, Scoring(Strategy.MINOR_ORDER))
+    return node.has_room(pod.needs) and not isinstance(devices, Refusal)
 
 
 def _assert_fits_as_decided(placing: Placement, nodes: Mapping[str, Machine], request: PodRequest) -> None:

@@ -1,12 +1,13 @@
 """Properties of requests for shared devices: amounts are kept, and exactly what the table allows is accepted."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.sharing import SharingNames
-from gpuledger.domain.sharing.admission import admitted
+from gpuledger.domain.sharing.admission import ContainerAmounts, admitted, admitted_pod
 from gpuledger.domain.sharing.annotation import read_allocation, write_allocation
 from gpuledger.domain.sharing.model import Allocated, Allocation, PodRequest, Refusal, VirtualFunction
 from gpuledger.domain.sharing.requests import normalised, request_of
@@ -74,6 +75,16 @@ def test_the_rewrite_means_the_same(given: dict[str, int]) -> None:
         return
     assert request_of(after) == request_of(given)
     assert admitted(after) == after
+
+
+@given(st.lists(amounts, max_size=3))
+def test_the_rewrite_of_several_containers_means_what_they_ask_for_together(given: list[dict[str, int]]) -> None:
+    before = request_of(dict(sum(map(Counter, given), Counter())))
+    after = admitted_pod([ContainerAmounts(f"c{index}", one) for index, one in enumerate(given)])
+    if isinstance(after, Refusal):
+        assert isinstance(before, Refusal)
+    elif not isinstance(before, Refusal):
+        assert request_of(dict(sum(map(Counter, after), Counter()))) == before
 
 
 texts = st.text(min_size=1, max_size=8).filter(lambda one: "\0" not in one and "/" not in one)

@@ -11,11 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger.domain.fact import Touched
-from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, HISTORIES, PREFLIGHT_CHECKS, WORKLOAD_ALLOCATIONS
+from gpuledger.domain.histories import (
+    CONTAINER_ALLOCATIONS,
+    HISTORIES,
+    PREFLIGHT_CHECKS,
+    SHARED_ALLOCATIONS,
+    WORKLOAD_ALLOCATIONS,
+)
 from gpuledger.domain.table import Changes, Table
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.history import HistoryShortened
 from gpuledger.events.preflight import PodPreflightGone
+from gpuledger.events.sharing import PodSharingGone
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.fold import Fold
@@ -26,6 +33,7 @@ from gpuledger.readmodels.projections import (
     AllocationsProjection,
     AvailabilityProjection,
     PreflightProjection,
+    SharesProjection,
     WorkloadsProjection,
 )
 from properties.test_fold_snapshots import refuse, take_at
@@ -44,6 +52,7 @@ from support.events import (
 )
 from support.fold_snapshots import CountingLedger, MemoryObjects, from_snapshot, from_start, recorded_messages
 from support.preflight_results import crash_loop, preflights
+from support.sharing import lives, sharings
 
 OPERATOR = "/operators/eva"
 SECOND = timedelta(seconds=1)
@@ -56,6 +65,7 @@ SHORTENED: Sequence[Projection] = (
     AllocationsProjection(),
     AvailabilityProjection(),
     PreflightProjection(),
+    SharesProjection(),
     WorkloadsProjection(),
 )
 """The projections with histories."""
@@ -183,6 +193,30 @@ def test_checks_are_those_that_a_fold_of_all_would_keep(
     assert rows_of(found, positions=False) == expected
 
 
+@given(recorded=sharings, begins=bounds, data=st.data())
+def test_shared_allocations_are_those_that_a_fold_of_all_would_keep(
+    recorded: list[RecordedFact], begins: int, data: st.DataObject
+) -> None:
+    """Of pods that were gone before the bound nothing more is heard, as no object comes back."""
+    over = {one.data.uid for one in recorded if isinstance(one.data, PodSharingGone) and one.at < begins}
+    facts = [one for one in recorded if one.at < begins or getattr(one.data, "uid", None) not in over]
+    events = data.draw(st.permutations(numbered(facts)))
+    before, after = events[: (place := data.draw(st.integers(0, len(events))))], events[place:]
+    in_time = [one for one in after if one.time >= hour(begins) or one.data.AGGREGATE == "node"]
+    expected = rows_of(folded(SharesProjection(), late_log([*before, *in_time])), positions=False)
+    for name in ("shared_pod", "shared_pod_fact", "shared_allocation"):
+        kept = {key: row for key, row in expected[name].items() if not is_over_before(row, hour(begins))}
+        expected[name] = kept
+    mark = shortened(begins, history=SHARED_ALLOCATIONS.name)
+    found = folded(SharesProjection(), late_log([*before, mark, *after]))
+    assert rows_of(found, positions=False) == expected
+
+
+def is_over_before(row: Any, begins: datetime) -> bool:
+    """Whether a row is of a pod that was over before a time."""
+    return row.over_at is not None and row.over_at < begins
+
+
 def left_memory_alike(
     projection: Projection, history: str, facts: list[RecordedFact], begins: list[int], data: st.DataObject
 ) -> None:
@@ -239,8 +273,8 @@ def test_of_several_bounds_the_latest_holds(facts: list[RecordedFact], begins: l
 @cache
 def whole_log() -> tuple[Message, ...]:
     """A recorded log behind events of types that are newer than it, all recorded much later."""
-    checks = [*crash_loop(2), *crash_loop(3, uid="u3", first=100)[:-1]]
-    first = [one._replace(recorded_ns=recorded_messages()[0].recorded_ns) for one in log_of(checks)]
+    newer = [*crash_loop(2), *crash_loop(3, uid="u3", first=100)[:-1], *lives(3, 9, 20)]
+    first = [one._replace(recorded_ns=recorded_messages()[0].recorded_ns) for one in log_of(newer)]
     return tuple(recorded_later(one) for one in (*first, *recorded_messages()))
 
 

@@ -14,6 +14,7 @@ from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.errors import AlreadyExistsError, UnavailableError
 from gpuledger.edge.kube.ownership import claim, owner
 from gpuledger.events.position import is_at_or_after, number_of
+from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.clock import system_clock
 from gpuledger.runtime.tasks import end
@@ -47,7 +48,7 @@ class NobodyThere(KubeClient):
 class Webhooks:
     """Running webhooks, and the ledger that they follow."""
 
-    def __init__(self, admission: AdmissionService, ledger: MemoryLedger) -> None:
+    def __init__(self, admission: AdmissionService, ledger: Ledger) -> None:
         self.admission = admission
         self._ledger = ledger
         self._numbers: dict[str, int] = {}
@@ -69,7 +70,7 @@ class Webhooks:
 
 @asynccontextmanager
 async def webhooks(
-    client: KubeClient, ledger: MemoryLedger | None = None, sharing: SharingNames | None = None, **more: Any
+    client: KubeClient, ledger: Ledger | None = None, sharing: SharingNames | None = None, **more: Any
 ) -> AsyncIterator[Webhooks]:
     """Webhooks that are configured in an API server of their ledger; `more` are arguments of the service."""
     with suppress(AlreadyExistsError):

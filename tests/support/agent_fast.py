@@ -29,7 +29,7 @@ PAUSES: Final[dict[str, dict[str, float]]] = {
 }
 
 WITH_BACKOFF: Final = (
-    "gpuledger.agent.desired_devices",
+    "gpuledger.agent.newest_list",
     "gpuledger.agent.outbox.outbox",
     "gpuledger.agent.setup.timing",
 )

@@ -12,8 +12,8 @@ from gpuledger.api.kinds import PODS
 from gpuledger.api.sharing import SharingNames
 from gpuledger.db.locks import LockCheck
 from gpuledger.domain.sharing.annotation import read_allocation
+from gpuledger.edge.extender.node_shares import recorded
 from gpuledger.edge.extender.pods import read_pod
-from gpuledger.edge.extender.records import recorded
 from gpuledger.edge.extender.service import Extender, ExtenderLeadership
 from gpuledger.edge.extender.settings import ExtenderSettings
 from gpuledger.edge.kube.client import KubeClient, Object

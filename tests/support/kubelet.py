@@ -92,6 +92,8 @@ class FakeKubelet:
         """Endpoints that registered and did not answer; one whose agent was killed meanwhile cannot."""
         self.complaints: list[str] = []
         self.held: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+        self.pods: set[tuple[str, str]] = set()
+        """Its pods, by namespace and name: also the one that it is about to admit, and those that it rejected."""
         self.unlisted: set[tuple[str, str, str]] = set()
         """Init containers, which its list leaves out."""
         self.lists_served = 0
@@ -168,6 +170,7 @@ class FakeKubelet:
 
         It reuses the units of the init container `after` which it comes, whatever the plugin prefers.
         """
+        self.pods.add((namespace, pod))
         plugin = self.resources[resource]
         taken = {name for had in self.held.values() for name in had.get(resource, [])}
         again = sorted(self.held.get((namespace, pod, after), {}).get(resource, []))[:count]
@@ -197,6 +200,7 @@ class FakeKubelet:
 
     def release(self, pod: str) -> None:
         """The pod's containers are gone, and the plugin gets no notice."""
+        self.pods = {key for key in self.pods if key[1] != pod}
         self.held = {key: had for key, had in self.held.items() if key[1] != pod}
         self.unlisted = {key for key in self.unlisted if key[1] != pod}
 
@@ -269,8 +273,10 @@ class FakeKubelet:
         if not self.hides_pods:
             answer.pod_resources.add(name="agent", namespace="gpuledger").containers.add(name="agent")
         listed = {key: had for key, had in self.held.items() if not self.hides_pods and key not in self.unlisted}
+        names = {} if self.hides_pods else dict.fromkeys((*sorted(self.pods), *(key[:2] for key in listed)))
+        pods = {key: answer.pod_resources.add(namespace=key[0], name=key[1]) for key in names}
         for (namespace, pod, container), had in listed.items():
-            device_lists = answer.pod_resources.add(name=pod, namespace=namespace).containers.add(name=container)
+            device_lists = pods[namespace, pod].containers.add(name=container)
             device_lists.devices.extend(
                 ContainerDevices(resource_name=name, device_ids=[one]) for name, ids in had.items() for one in ids
             )

@@ -199,3 +199,16 @@ def gone(uid: str | None = "u1") -> PodSharingGone:
 def uids(events: Iterable[Decoded]) -> set[str]:
     """The pods that events are about."""
     return {uid for one in events if (uid := getattr(one.data, "uid", None)) is not None}
+
+
+def lives(*ends: float) -> list[Decoded]:
+    """A node, and pods that had half of its first card one after the other, up to these hours; another one goes on."""
+    found: list[tuple[str, float, Payload]] = [("n1", 0, shared(gpu(0), gpu(1)))]
+    at = 0.0
+    for number, end in enumerate(ends):
+        uid, middle = f"l{number}", (at + end) / 2
+        pod = f"ml/{uid}"
+        seen = observed(uid, node="n1", allocation=of_gpus(share(0)), started=True)
+        found += [(pod, at, reserved(uid)), (pod, middle, seen), (pod, end, gone(uid))]
+        at = end
+    return story(*found, ("ml/last", at, observed("last", node="n1", allocation=of_gpus(share(1)))))

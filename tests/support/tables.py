@@ -44,6 +44,7 @@ from gpuledger.domain.quarantine import rows as quarantine
 from gpuledger.domain.remediation import rows as remediation
 from gpuledger.domain.seals import chain as seals
 from gpuledger.domain.sharing import offered_rows as sharing
+from gpuledger.domain.sharing import rows as shares
 from gpuledger.domain.sources import fold as sources
 from gpuledger.domain.table import Sum, TableSpec
 from gpuledger.domain.workloads import allocations
@@ -65,6 +66,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "availability": availability.SPECS,
     "incidents": health.SPECS,
     "preflight": preflight.SPECS,
+    "shares": shares.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
     "health": quarantine.SPECS,
@@ -84,6 +86,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "container_allocation_history": (("device",),),
     "incident": (("incident",), ("device",)),
     "preflight_check": (("pod",),),
+    "shared_pod": (("pod",),),
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
@@ -102,6 +105,7 @@ OTHER_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "incident": (("brin", "opened_at", "ended_at"),),
     "health_report": (("brin", "reported_at"),),
     "preflight_check": (("brin", "first_at"),),
+    "shared_allocation": (("brin", "valid_from"),),
 }
 """Those that are no B-trees: the kind and the columns. They cost a flush less."""
 
@@ -118,6 +122,10 @@ OPEN = {
     "preflight_pod": "uid",
     "preflight_check": "uid",
     "preflight_gang": "gang",
+    "shared_node_history": "node",
+    "shared_pod": "uid",
+    "shared_pod_fact": "uid",
+    "shared_allocation": "uid",
 }
 """A column, mostly of the key, of an index that has the rows alone that have not retired."""
 

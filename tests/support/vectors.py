@@ -16,8 +16,19 @@ SHARING = {**sharing_vectors.OF_REQUESTS, **OF_NODES}
 """All checks of shared devices."""
 
 
+UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError)
+"""What a check raises for a line of another form, or by a fault of ours: that line fails, and the others go on."""
+
+
 def differences(line: Mapping[str, Any]) -> list[str]:
     """Where what we compute is not what the line expects."""
+    try:
+        return _compared(line)
+    except UNREADABLE as error:
+        return [f"{type(error).__name__}: {error}"]
+
+
+def _compared(line: Mapping[str, Any]) -> list[str]:
     if sharing_vectors.is_about_sharing(line):
         return sharing_vectors.differences(line, SHARING)
     return dra_vectors.differences(dict(line))
@@ -27,7 +38,7 @@ def failures(folder: Path) -> Iterator[list[str]]:
     """The differences of every line of every file, none where they agree; the line's name comes first."""
     for line in dra_vectors.vectors(folder):
         found = differences(line)
-        yield [str(line["name"]), *found] if found else []
+        yield [str(line.get("name")), *found] if found else []
 
 
 def main(folder: Path) -> int:

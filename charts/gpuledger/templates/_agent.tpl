@@ -151,6 +151,8 @@ it without.
   value: {{ $agent.hardware | quote }}
 - name: GPULEDGER_ALLOCATE
   value: {{ $agent.allocate | quote }}
+- name: GPULEDGER_SHARING_DOMAIN
+  value: {{ .Values.sharing.domain | quote }}
 {{- if ne $agent.allocate "env" }}
 - name: GPULEDGER_CDI_KIND
   value: {{ $agent.cdi.kind | quote }}

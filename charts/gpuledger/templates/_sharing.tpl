@@ -14,5 +14,10 @@ scheduling.{{ .Values.sharing.domain }}
 - name: GPULEDGER_SHARING_SCHEDULER
   value: {{ .Values.sharing.schedulerName | quote }}
 - name: GPULEDGER_SHARING_ACCOUNT
-  value: {{ printf "system:serviceaccount:%s:%s" .Release.Namespace (include "gpuledger.fullname" .) | quote }}
+  value: {{ printf "system:serviceaccount:%s:%s" .Release.Namespace (include "gpuledger.sharingAccount" .) | quote }}
+{{- end }}
+
+{{- /* The ServiceAccount that writes which devices a pod has: nobody else may. */}}
+{{- define "gpuledger.sharingAccount" -}}
+{{- printf "%s%s" (include "gpuledger.fullname" .) (ternary "-extender" "" .Values.sharing.extender.enabled) }}
 {{- end }}

@@ -44,6 +44,10 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "remediation_quarantined": ("devices",),
     "remediation_fault": ("rulesets",),
     "remediation": ("faults",),
+    "shared_node": ("devices", "not_shared"),
+    "shared_node_history": ("devices", "not_shared"),
+    "shared_pod": ("allocation", "requests", "containers", "annotation", "reservation", "reserved_requests"),
+    "shared_pod_fact": ("allocation",),
     "sharing_hardware": ("cards", "nics"),
     "sharing_offer": ("offer",),
 }

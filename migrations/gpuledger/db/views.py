@@ -43,6 +43,11 @@ REPORTS = (
     "preflight-checks",
     "preflight-failures",
     "preflight-gangs",
+    "shared-gpus",
+    "shared-allocations",
+    "packing",
+    "fragmentation",
+    "oversubscription",
 )
 """The reports by the names a person uses."""
 
@@ -59,6 +64,8 @@ FUNCTIONS_AT = (
     "incidents_at",
     "preflight_checks_at",
     "preflight_gangs_at",
+    "shared_devices_at",
+    "shared_allocations_at",
 )
 """Functions that take a time, and give the rows as they were then."""
 
@@ -108,6 +115,11 @@ _FILES = (
     "preflight",
     "preflight_failures",
     "preflight_gangs",
+    "shared_gpus",
+    "shared_allocations",
+    "packing",
+    "fragmentation",
+    "oversubscription",
     "installations_at",
     *(name for name in FUNCTIONS_AT if name != "installations_at"),
     "grants",

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from gpuledger.agent.hardware.api import Survey, Unread, Unregistered
 from gpuledger.events.allocation import AllocationObserved
 from gpuledger.events.node import WantedDevice
+from gpuledger.events.shares import PodShare
+from gpuledger.events.sharing import NodeDevicesShared
 
 
 class DeviceUnit(NamedTuple):
@@ -39,8 +41,8 @@ class BoardState:
 
     Discovery writes `survey`, health `unfit` (why each unusable card is so, by address), `unregistered` (why errors of
     a card do not reach the agent, by address) and `unread` (the readings that a card's poll failed to get), desired
-    devices `desired`, pod resources `in_use` (the unit ids that containers hold, by resource) and `allocations`, and
-    setup `offers`.
+    devices `desired`, pod resources `in_use` (the unit ids that containers hold, by resource) and `allocations`, setup
+    `offers`, shared devices `shared` and allocated devices `allocated` (what pods hold of those).
     """
 
     survey: Survey | None = None
@@ -51,6 +53,8 @@ class BoardState:
     in_use: Mapping[str, frozenset[str]] | None = None
     allocations: tuple[AllocationObserved, ...] = ()
     offers: tuple[ResourceOffer, ...] = ()
+    shared: NodeDevicesShared | None = None
+    allocated: tuple[PodShare, ...] = ()
 
     @property
     def has_cards(self) -> bool | None:

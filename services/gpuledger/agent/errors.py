@@ -9,6 +9,7 @@ AgentError
     ├── SocketError           the agent cannot make its own socket, or read the folder of sockets
     └── AllocationError       the agent cannot allocate what the kubelet requests
         ├── UnknownUnitError  the request names unknown units, or none
+        ├── NoShareError      nobody can tell which pod the request is for
         └── CdiError          no CDI specification names the devices, so that no runtime could inject them
 
 Errors of the cards are in `gpuledger.agent.hardware.errors`, those of the outbox in `gpuledger.agent.outbox.errors`,
@@ -50,6 +51,10 @@ class AllocationError(KubeletError):
 
 class UnknownUnitError(AllocationError):
     """The request names unknown units, or none."""
+
+
+class NoShareError(AllocationError):
+    """Nobody can tell which pod a request for shared devices is for, so that no container gets another pod's."""
 
 
 class CdiError(AllocationError):

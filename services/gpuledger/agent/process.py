@@ -26,6 +26,7 @@ from gpuledger.agent.health.severity import parse_classes
 from gpuledger.agent.kubelet.pod_resources import PodResources
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.nic_discovery import NicDiscovery
+from gpuledger.agent.node_shares import AllocatedDevicesFollower, SharedDevicesFollower
 from gpuledger.agent.outbox.bounds import DEFAULT_SIZES
 from gpuledger.agent.outbox.entry import QueueBounds
 from gpuledger.agent.outbox.errors import FolderTakenError, OutboxError
@@ -34,6 +35,7 @@ from gpuledger.agent.part import Part
 from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.part import DevicePlugin, PluginSettings
 from gpuledger.agent.plugin.service import PluginCounts
+from gpuledger.agent.runtime_facts import RuntimeFacts
 from gpuledger.agent.settings import AgentSettings, KubeletSettings, NatsSettings, read_agent_settings
 from gpuledger.agent.setup.part import PoolSetup
 from gpuledger.agent.shared_connection import SharedConnection
@@ -45,6 +47,7 @@ from gpuledger.runtime.settings import SettingsError
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 from gpuledger.runtime.telemetry_http import ListenError, serving
+from gpuledger.runtimefacts.folder import FactsFolder
 
 OK, FAILED, USAGE, BUSY = 0, 1, 2, 5
 """Exit codes, with the meaning that they have for every command."""
@@ -90,6 +93,7 @@ async def _work(settings: AgentSettings) -> None:
         parts = (
             *_parts(settings, rules, calls, board, outbox, connection, counts),
             *_gateway(settings, board, outbox, reports, connection),
+            *_runtime_facts(settings, board, outbox),
         )
         supervisor = Supervisor(settings.node, parts, outbox)
         stack.enter_context(AgentMetrics(board, outbox, counts, reports).registered())
@@ -115,7 +119,14 @@ def _parts(
     exporter = ExporterMonitor(
         node, scraper(settings.exporter_url), clock=system_clock, has_cards=lambda: board.state.has_cards
     )
-    pods = PodResources(node, board, outbox, clock=system_clock, socket=settings.kubelet.directory / POD_RESOURCES)
+    pods = PodResources(
+        node,
+        board,
+        outbox,
+        clock=system_clock,
+        socket=settings.kubelet.directory / POD_RESOURCES,
+        names=settings.kubelet.names,
+    )
     health = HealthMonitor(
         calls,
         board,
@@ -129,17 +140,32 @@ def _parts(
     return (
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
         health,
-        NicDiscovery(
-            node,
-            partial(asyncio.to_thread, open_nics(settings.hardware)),
-            clock=system_clock,
-            monotonic=time.monotonic,
-        ),
-        DesiredDevices(node, board, outbox, connection.connect),
+        _nics(settings),
+        *_followers(node, board, outbox, connection),
         PoolSetup(calls, board, outbox, clock=system_clock),
-        DevicePlugin(board, _plugin_settings(settings.kubelet), counts, on_allocated=pods.on_allocated),
+        DevicePlugin(
+            board,
+            _plugin_settings(settings.kubelet),
+            counts,
+            on_allocated=pods.on_allocated,
+            list_pods=pods.list_pods,
+        ),
         pods,
         exporter,
+    )
+
+
+def _nics(settings: AgentSettings) -> NicDiscovery:
+    read = partial(asyncio.to_thread, open_nics(settings.hardware))
+    return NicDiscovery(settings.node, read, clock=system_clock, monotonic=time.monotonic)
+
+
+def _followers(node: str, board: Board, outbox: Outbox, connection: SharedConnection[EdgeLedger]) -> tuple[Part, ...]:
+    """The parts that follow what services decide about the node."""
+    return (
+        DesiredDevices(node, board, outbox, connection.connect),
+        SharedDevicesFollower(node, board, outbox, connection.connect),
+        AllocatedDevicesFollower(node, board, outbox, connection.connect),
     )
 
 
@@ -166,9 +192,16 @@ def _gateway(
     return (gateway,)
 
 
+def _runtime_facts(settings: AgentSettings, board: Board, outbox: Outbox) -> tuple[Part, ...]:
+    """The part that records what a runtime proxy leaves, where the settings name the folder for that."""
+    folder = settings.runtime_proxy
+    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder), board),)
+
+
 def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
     injection = DeviceInjection(kubelet.allocate, kubelet.cdi_kind)
-    return PluginSettings(kubelet.directory / PLUGINS, injection, kubelet.cdi_dirs if injection.by_cdi else ())
+    cdi_folders = kubelet.cdi_dirs if injection.by_cdi else ()
+    return PluginSettings(kubelet.directory / PLUGINS, injection, cdi_folders, kubelet.names)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, cast, get_args
 from urllib.parse import urlsplit
 
+from gpuledger.api.sharing import DEFAULT_NAMES, SharingNames
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.runtime.node_label_settings import DEFAULT_INSTANCE_TYPE_LABEL, read_instance_type_label
 from gpuledger.runtime.settings import (
@@ -18,6 +19,7 @@ from gpuledger.runtime.settings import (
     SettingsError,
     read_nats_identity,
 )
+from gpuledger.runtime.sharing_settings import read_sharing_names
 
 NODE_NAME: Final = "NODE_NAME"
 """A DaemonSet sets it from its pod's `spec.nodeName`."""
@@ -37,6 +39,7 @@ CONTAINER_LOGS: Final = "GPULEDGER_CONTAINER_LOGS"
 PREFLIGHT_NAMESPACES: Final = "GPULEDGER_PREFLIGHT_NAMESPACES"
 SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
 SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
+RUNTIME_PROXY_DIR: Final = "GPULEDGER_RUNTIME_PROXY_DIR"
 
 NATS_SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 EXPORTER_SCHEMES: Final = frozenset({"http", "https"})
@@ -68,12 +71,13 @@ class NatsSettings:
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """Where the kubelet is, and how containers get their devices."""
+    """Where the kubelet is, how containers get their devices, and what shares of devices are called."""
 
     directory: Path = Path(DEFAULT_KUBELET_DIR)
     allocate: Strategy = "env"
     cdi_kind: str = DEFAULT_CDI_KIND
     cdi_dirs: tuple[Path, ...] = tuple(map(Path, DEFAULT_CDI_DIRS.split(":")))
+    names: SharingNames = DEFAULT_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,10 @@ class SpoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """All settings of an agent; `health.classes` parses `xid_classes`."""
+    """All settings of an agent; `health.classes` parses `xid_classes`.
+
+    `runtime_proxy` is the folder that the node's runtime proxy shares; None: there is no such proxy.
+    """
 
     node: str
     nats: NatsSettings
@@ -115,6 +122,7 @@ class AgentSettings:
     health: HealthSettings
     spool: SpoolSettings
     xid_classes: str
+    runtime_proxy: Path | None = None
 
 
 def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
@@ -137,6 +145,7 @@ def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
         _health(environ),
         _spool(environ),
         environ.get(XID_CLASSES, ""),
+        Path(folder).absolute() if (folder := environ.get(RUNTIME_PROXY_DIR)) else None,
     )
 
 
@@ -194,6 +203,7 @@ def _kubelet(environ: Mapping[str, str]) -> KubeletSettings:
         cast("Strategy", strategy),
         environ.get(CDI_KIND) or DEFAULT_CDI_KIND,
         tuple(Path(one) for one in dirs.split(":") if one),
+        read_sharing_names(environ),
     )
 
 

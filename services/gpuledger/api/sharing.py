@@ -116,6 +116,9 @@ class SharingNames(NamedTuple):
         return f"node.{self.domain}/gpu-sharing"
 
 
+DEFAULT_NAMES: Final = SharingNames()
+"""The names of an installation that sets no domain."""
+
 SHARING_ENABLED: Final = "enabled"
 """The value of `SharingNames.sharing` that gives a node's cards to sharing."""
 

@@ -276,7 +276,8 @@ async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, f
 def _webhooks(settings: Settings, parts: EdgeParts, client: KubeClient) -> AdmissionService | None:
     """The webhooks, where the API server can reach them."""
     if not settings.has_cluster:
-        bounds = AdmissionSettings(listen=EMBEDDED_LISTEN, address=None, sharing=parts.sharing)
+        names = local_names(parts.sharing)
+        bounds = AdmissionSettings(listen=EMBEDDED_LISTEN, address=None, sharing=names)
         return AdmissionService(parts.ledger, client, bounds, database_url=parts.database_url)
     listen, namespace = settings.webhooks.listen, settings.webhooks.namespace
     if listen is None:

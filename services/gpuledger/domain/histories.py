@@ -38,10 +38,18 @@ CONTAINER_ALLOCATIONS: Final = History(
 DEVICE_ALLOCATIONS: Final = History("device_allocation", None, "Which claim held which device.")
 POOL_AVAILABILITY: Final = History("pool_availability", None, "How many devices of a DRA pool were in which state.")
 PREFLIGHT_CHECKS: Final = History("preflight_check", None, "How pods that are gone went through preflight checks.")
+SHARED_ALLOCATIONS: Final = History("shared_allocation", None, "What pods that are gone held of shared devices.")
 WORKLOAD_ALLOCATIONS: Final = History("allocation", WorkloadScheduled.AGGREGATE, "Which workload held which device.")
 HISTORIES: Final[Mapping[str, History]] = {
     one.name: one
-    for one in (CONTAINER_ALLOCATIONS, DEVICE_ALLOCATIONS, POOL_AVAILABILITY, PREFLIGHT_CHECKS, WORKLOAD_ALLOCATIONS)
+    for one in (
+        CONTAINER_ALLOCATIONS,
+        DEVICE_ALLOCATIONS,
+        POOL_AVAILABILITY,
+        PREFLIGHT_CHECKS,
+        SHARED_ALLOCATIONS,
+        WORKLOAD_ALLOCATIONS,
+    )
 }
 
 

@@ -80,7 +80,12 @@ class OutcomeRecorder:
 
     async def record_first(self, subject: str, fact: Payload, event_id: str) -> None:
         """Return once the ledger has an event that follows from no other, under the caller's id; raises as `record`."""
-        await self._record([self._outgoing(event_id, subject, self._clock(), fact)])
+        await self.record_together([(subject, fact, event_id)])
+
+    async def record_together(self, facts: Iterable[tuple[str, Payload, str]]) -> None:
+        """As `record_first`, of several events, which are published together in this order."""
+        now = self._clock()
+        await self._record([self._outgoing(event_id, subject, now, fact) for subject, fact, event_id in facts])
 
     async def _record(self, messages: Sequence[Outgoing]) -> None:
         self._waiting |= dict.fromkeys(messages)

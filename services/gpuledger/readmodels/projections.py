@@ -19,6 +19,8 @@ from gpuledger.domain.preflight import results as preflight
 from gpuledger.domain.preflight import results_gangs as gangs
 from gpuledger.domain.preflight.results_rows import SPECS as PREFLIGHT_SPECS
 from gpuledger.domain.preflight.results_rows import Preflight
+from gpuledger.domain.sharing import history as sharing
+from gpuledger.domain.sharing.rows import SPECS as SHARING_SPECS
 from gpuledger.domain.workloads import allocations
 from gpuledger.domain.workloads import fold as workloads
 from gpuledger.events.envelope import Undecoded
@@ -132,6 +134,21 @@ class PreflightProjection(Projection):
         return gangs.touched(state, fact)
 
 
+class SharesProjection(Projection):
+    """Shared devices and who holds what of them, from `node.devices-shared`, `pod.sharing-*` and `pod.devices-*`."""
+
+    name = "shares"
+    version = 1
+    specs = SHARING_SPECS
+    handlers = sharing.HANDLERS
+    pages = True
+    state_class = sharing.SharingHistory
+
+    def touched(self, state: Any, fact: Fact) -> Touched:  # noqa: ANN401 - it is this projection's own
+        """The past of a node where the fact is late, and of a pod that is not in memory."""
+        return sharing.touched(state, fact)
+
+
 class EventIndexProjection(Projection):
     """Where the events about devices, nodes, pools and names that share a subject stand, and some events, by name."""
 
@@ -164,5 +181,6 @@ def read_models() -> list[Projection]:
         AvailabilityProjection(),
         IncidentsProjection(),
         PreflightProjection(),
+        SharesProjection(),
         EventIndexProjection(),
     ]

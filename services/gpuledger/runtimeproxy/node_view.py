@@ -3,14 +3,15 @@
 It completes what a pod's annotation leaves out, and may be missing or late: the proxy works while the agent is away.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from gpuledger.api.sharing import GPU
 from gpuledger.domain.sharing.container_env import ContainerPart
-from gpuledger.domain.sharing.model import Amounts, Device
+from gpuledger.domain.sharing.container_parts import part_of
+from gpuledger.domain.sharing.model import Device
 from gpuledger.events.shares import NodeDevicesAllocated, PodShare
-from gpuledger.events.sharing import ContainerShare, NodeDevicesShared
+from gpuledger.events.sharing import NodeDevicesShared
 
 
 class NodeView(NamedTuple):
@@ -31,8 +32,7 @@ class NodeView(NamedTuple):
             return None
         if share is None:  # only those containers are listed that request devices
             return ContainerPart({}, pod.requests)
-        before = () if share.init else _before(pod.containers, share)
-        return ContainerPart(share.requests, pod.requests, _total(before))
+        return part_of(pod, share)
 
 
 def node_view(shared: NodeDevicesShared | None, allocated: NodeDevicesAllocated | None) -> NodeView:
@@ -43,17 +43,3 @@ def node_view(shared: NodeDevicesShared | None, allocated: NodeDevicesAllocated 
         if one.type == GPU
     }
     return NodeView(gpus, {pod.uid: pod for pod in (allocated.pods if allocated is not None else ())})
-
-
-def _before(containers: Iterable[ContainerShare], share: ContainerShare) -> list[ContainerShare]:
-    """The containers before one that run beside it."""
-    beside = [one for one in containers if not one.init]
-    return beside[: beside.index(share)]
-
-
-def _total(shares: Iterable[ContainerShare]) -> Amounts:
-    total: dict[str, int] = {}
-    for share in shares:
-        for resource, amount in share.requests.items():
-            total[resource] = total.get(resource, 0) + amount
-    return total

@@ -65,8 +65,8 @@ async def test_the_seeds_manifests_have_requests_alone(in_force: Api, requests: 
     spec: Json = {"schedulerName": "sharing-scheduler"} if is_whole else {}
     found = await in_force.made(PATH, pod("p", requests | others, **spec))
     resources = found["spec"]["containers"][0]["resources"]
-    number = {"kooperator/gpu.shared": str(max(1, int(split["kooperator/gpu-core"]) // 100))} if split else {}
-    expected = (split | number) or requests
+    number = "2" if is_whole else "1"
+    expected = (split or requests) | {"kooperator/gpu.shared": number}
     assert resources == {"limits": expected, "requests": expected | others}
     assert found["spec"]["schedulerName"] == "sharing-scheduler"
 

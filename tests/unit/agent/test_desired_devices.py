@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from gpuledger.agent.board import Board
-from gpuledger.agent.desired_devices import RETRY, STATE_KEY, DesiredDevices, ForeignListError, read_stored
+from gpuledger.agent.desired_devices import STATE_KEY, DesiredDevices
+from gpuledger.agent.newest_list import RETRY, ForeignListError, read_stored_list
 from gpuledger.agent.part import AgentFact
 from gpuledger.agent.shared_connection import SharedConnection
 from gpuledger.events.node import NodeDecommissioned, NodeDevicesWanted, WantedDevice
@@ -221,7 +222,7 @@ async def test_what_is_stored_and_cannot_be_read_is_not_known(kept: bytes, edge:
 
 def test_another_nodes_list_is_not_stored_for_this_one() -> None:
     with pytest.raises(ForeignListError, match=r"list of /services/pools for w\.1, not that of pools for w\.2"):
-        read_stored("w.2", b"1/1\n" + order(1).data)
+        read_stored_list(NodeDevicesWanted, "w.2", b"1/1\n" + order(1).data)
 
 
 class Line:

@@ -32,12 +32,13 @@ from gpuledger.projection.definition import Projection
 from gpuledger.projection.replay import fold_until
 from gpuledger.tools.queries.backend import all_projections
 from support.dra_facts import allocated, availability_of, fact_at
-from support.events import event, message
+from support.events import event, log_of, message
 from support.fold_snapshots import CountingLedger, recorded_messages
 from support.maintenance import MaintenanceLog, observed, requested
 from support.offering import labelled
 from support.quarantine import OWNER, QuarantineLog, rules
 from support.remediation import RemediationLog, fault
+from support.sharing import lives
 
 STORED = (
     QuarantineRulesApplied,
@@ -82,10 +83,8 @@ def messages() -> list[Message]:
     drained = NodeMaintenanceRequested(owner=OWNER, reason="Unhealthy", drain=Drain())
     remediation.record("n2", drained, 12)
     found += remediation.messages(number_of(found[-1].sequence))
-    last = number_of(found[-1].sequence)
-    sharing = [("/watchers/sharingnodes", labelled()), ("/services/sharing", NodeDevicesShared())]
-    shares = [event(data, "shares", source=source) for source, data in sharing]
-    return [*found, *(message(one, last + at) for at, one in enumerate(shares, 1))]
+    shares = [event(labelled(), "shares", source="/watchers/sharingnodes"), *lives(3, 9)]
+    return [*found, *log_of(shares, number_of(found[-1].sequence) + 1)]
 
 
 async def documents(projection: Projection) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from gpuledger.healthreports.coalescing import REPEAT_WINDOW_S
 from gpuledger.healthreports.protocol import OVER_TCP, REFUSALS
 from gpuledger.runtime.node_label_settings import INSTANCE_TYPE_LABEL
 from gpuledger.runtime.settings import METRICS_LISTEN, NATS_FILES, NATS_URL
+from gpuledger.runtime.sharing_settings import SHARING_DOMAIN
 from support.agent_metrics import metrics_of_agents
 from support.paths import ROOT
 
@@ -64,7 +65,7 @@ def test_every_variable_is_named_and_has_its_default() -> None:
     values = {value for name, value in vars(names).items() if name.isupper() and not name.startswith("DEFAULT")}
     variables = {value for value in values if re.fullmatch(r"(GPULEDGER|NODE|NATS)_\w+", str(value))}
     documented = {name: defaults for _, cell, defaults in rows("Settings") for name in quoted(cell)}
-    assert documented.keys() == variables | {NATS_URL, METRICS_LISTEN, INSTANCE_TYPE_LABEL, *NATS_FILES}
+    assert documented.keys() == variables | {NATS_URL, METRICS_LISTEN, INSTANCE_TYPE_LABEL, SHARING_DOMAIN, *NATS_FILES}
     for variable, default in (
         (names.HARDWARE, names.DEFAULT_HARDWARE),
         (names.KUBELET_DIR, names.DEFAULT_KUBELET_DIR),

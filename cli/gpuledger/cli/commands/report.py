@@ -44,6 +44,11 @@ ABOUT_NODES = (
     "preflight",
     "preflight-checks",
     "preflight-failures",
+    "shared-gpus",
+    "shared-allocations",
+    "packing",
+    "fragmentation",
+    "oversubscription",
 )
 """Reports with rows about nodes."""
 
@@ -56,6 +61,7 @@ ABOUT_NAMESPACES = (
     "container-hours-by-day",
     "preflight-checks",
     "preflight-gangs",
+    "shared-allocations",
 )
 """Reports with rows about claims or pods of a namespace."""
 

@@ -31,7 +31,7 @@ KUBERNETES = "Kubernetes kinds"
 
 _ASK_LEDGER: Final = "Ask for devices or nodes"
 
-_FILTERED: Final = {"node": "allocations and incidents", "device": "incidents"}
+_FILTERED: Final = {"node": "allocations, incidents, gpus and shares", "device": "incidents"}
 """The options that choose rows by a column, and the kinds of the ledger that have it."""
 
 Kind = Annotated[
@@ -45,15 +45,15 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="After listing, watch
 Kube = Annotated[
     bool, typer.Option("--kube", help="List the Kubernetes kind with that name (nodes).", rich_help_panel=KUBERNETES)
 ]
-Node = Annotated[str | None, typer.Option("--node", help="Only allocations or incidents on this node.")]
+Node = Annotated[str | None, typer.Option("--node", help="Only allocations, incidents, gpus or shares on this node.")]
 Device = Annotated[str | None, typer.Option("--device", metavar="UUID", help="Only incidents of this card.")]
-All = Annotated[bool, typer.Option("--all", help="Also incidents that have ended.")]
+All = Annotated[bool, typer.Option("--all", help="Also incidents and shares that have ended.")]
 Since = Annotated[
     str | None,
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Also incidents that ended after this time: RFC 3339, a date, or relative such as -2h.",
+        help="Also incidents and shares that ended after this time: RFC 3339, a date, or relative such as -2h.",
     ),
 ]
 Namespace = Annotated[
@@ -61,7 +61,7 @@ Namespace = Annotated[
     typer.Option(
         "--namespace",
         "-n",
-        help="Only this namespace; works for claims and allocations, too.",
+        help="Only this namespace; works for claims, allocations and shares, too.",
         rich_help_panel=KUBERNETES,
         show_default="all",
     ),
@@ -212,7 +212,7 @@ def _ledger_query(
 
         return MaintenanceQuery(noun, bare)
     if isinstance(noun, Noun):
-        where = {column: value for column, value in chosen.items() if value is not None}
+        where = dict(noun.always) | {column: value for column, value in chosen.items() if value is not None}
         return TableQuery(noun, bare, where, None if bare or past.ended else _lasting(noun, past.since, now))
     from gpuledger.cli.get.availability import AvailabilityQuery  # noqa: PLC0415 - with all rules of slices
 
@@ -246,7 +246,7 @@ def _refuse_filters(noun: "Noun | AvailabilityNoun | KubeNoun", chosen: Mapping[
         if option not in applying:
             _refuse({f"--{option}": chosen[option]}, f"it is for {kinds}", "Leave it out")
     if not (isinstance(noun, Noun) and noun.ends is not None):
-        _refuse({"--since": past.since, "--all": past.ended or None}, "it is for incidents", "Leave it out")
+        _refuse({"--since": past.since, "--all": past.ended or None}, "it is for incidents and shares", "Leave it out")
     if past.since is not None and past.ended:
         raise CliError("--since and --all exclude each other", "Choose one", ExitCode.USAGE)
 

@@ -14,7 +14,8 @@ class Noun:
     """One kind of thing. `at` names the function that gives its rows at a time, where there is one.
 
     `narrowed_by` are columns by whose value a user may choose rows, beside their names. Where `ends` names the column
-    of the time when a row ended, those that have not are shown by default.
+    of the time when a row ended, those that have not are shown by default. `always` are values of columns by which all
+    rows are chosen, whatever a user chooses.
     """
 
     view: View
@@ -26,6 +27,7 @@ class Noun:
     aliases: tuple[str, ...] = ()
     narrowed_by: tuple[str, ...] = ()
     ends: str | None = None
+    always: tuple[tuple[str, str], ...] = ()
 
     @property
     def source(self) -> RowSource:

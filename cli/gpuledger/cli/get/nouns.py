@@ -14,6 +14,7 @@ from gpuledger.api.kinds import NODES as KUBE_NODES
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.get.incident_view import INCIDENT_VIEW
 from gpuledger.cli.get.noun import KubeNoun, Noun
+from gpuledger.cli.get.sharing_nouns import GPUS, SHARES
 from gpuledger.cli.render import Column, View
 from gpuledger.domain.devices import fold as devices
 from gpuledger.domain.devices import nodes
@@ -69,7 +70,7 @@ DEVICES = Noun(
     devices.DEVICE,
     ("device",),
     "devices_at",
-    aliases=("device", "dev", "gpu", "gpus"),
+    aliases=("device", "dev"),
 )
 
 SLOTS = Noun(
@@ -303,6 +304,8 @@ NOUNS = {
     "contradictions": CONTRADICTIONS,
     "allocations": ALLOCATIONS,
     "incidents": INCIDENTS,
+    "gpus": GPUS,
+    "shares": SHARES,
 }
 
 

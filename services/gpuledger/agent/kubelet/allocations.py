@@ -1,17 +1,20 @@
 """Reads the kubelet's list of pods: which containers hold GPUs, which units are in use, and what changed. Pure.
 
-The kubelet lists every container of every device plugin; only those of GPUs become facts. Names that are invalid or too
-long, and entries beyond the bounds of an event, are left out. Whoever applies the recorded facts in order has the last
-list; a list that may be incomplete ends nothing.
+The kubelet lists every container of every device plugin; only those of GPUs become facts. Of a shared GPU a fact names
+the card alone: how much of it a container has is in its pod's allocation, and a hundred ids say no more. Names that are
+invalid or too long, and entries beyond the bounds of an event, are left out. Whoever applies the recorded facts in
+order has the last list; a list that may be incomplete ends nothing.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.agent.kubelet.podresources_pb2 import ContainerDevices, ContainerResources, ListPodResourcesResponse
 from gpuledger.agent.part import AgentFact
+from gpuledger.agent.setup.offers import unit_base
+from gpuledger.api.sharing import DEFAULT_NAMES, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED, SharingNames
 from gpuledger.events.allocation import (
     RESOURCE_GROUPS,
     RESOURCES_MAX,
@@ -24,7 +27,8 @@ from gpuledger.events.allocation import (
 from gpuledger.events.envelope import SUBJECT_LENGTH_MAX
 from gpuledger.events.payload import NAME_LENGTH_MAX
 
-"""The groups of extended resources that are GPUs."""
+_OF_GPUS: Final = frozenset({GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED})
+"""The resources of shares whose units are parts of GPUs."""
 
 RecordedAllocations = Mapping[str, AllocationObserved | None]
 """The allocations in the ledger by id; None for one that an earlier process recorded."""
@@ -51,12 +55,14 @@ def changes(
     return AllocationChanges(tuple(facts), dict(listed) if complete else {**recorded, **listed})
 
 
-def allocations(node: str, pods: ListPodResourcesResponse) -> Mapping[str, AllocationObserved]:
+def allocations(
+    node: str, pods: ListPodResourcesResponse, names: SharingNames = DEFAULT_NAMES
+) -> Mapping[str, AllocationObserved]:
     """The containers that hold GPUs or claims, by the id of their allocation."""
     found: dict[str, AllocationObserved] = {}
     for pod in pods.pod_resources:
         for container in pod.containers:
-            resources = _resources(container)
+            resources = _resources(container, names)
             claims = _claims(container, UNITS_OF_CONTAINER_MAX - sum(len(held.devices) for held in resources))
             if (resources or claims) and _are_names(pod.namespace, pod.name, container.name):
                 found[subject_of(node, pod.namespace, pod.name, container.name)] = AllocationObserved(
@@ -93,8 +99,10 @@ def _ids(entries: Iterable[ContainerDevices]) -> dict[str, frozenset[str]]:
     return {resource: frozenset(ids) for resource, ids in found.items()}
 
 
-def _resources(container: ContainerResources) -> tuple[AllocatedDevices, ...]:
+def _resources(container: ContainerResources, names: SharingNames) -> tuple[AllocatedDevices, ...]:
     ids = _ids(entry for entry in container.devices if entry.resource_name.startswith(RESOURCE_GROUPS))
+    shares = _ids(entry for entry in container.devices if names.short(entry.resource_name) in _OF_GPUS)
+    ids |= {resource: frozenset(map(unit_base, units)) for resource, units in shares.items()}
     named = {resource: sorted(filter(_are_names, ids[resource])) for resource in sorted(ids) if _are_names(resource)}
     held: list[AllocatedDevices] = []
     room = UNITS_OF_CONTAINER_MAX

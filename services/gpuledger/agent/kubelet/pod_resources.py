@@ -21,6 +21,7 @@ from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesRequest, Li
 from gpuledger.agent.kubelet.rpc import LIST_POD_RESOURCES, call
 from gpuledger.agent.kubelet.sockets import FileIdentity, identity_of
 from gpuledger.agent.part import BasePart, Recorder, StateStore
+from gpuledger.api.sharing import DEFAULT_NAMES, SharingNames
 from gpuledger.runtime.clock import Clock, Sleep
 
 POLL_PERIOD_S: Final = 10.0
@@ -68,6 +69,7 @@ class PodResources(BasePart):
         *,
         clock: Clock,
         socket: Path,
+        names: SharingNames = DEFAULT_NAMES,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.lists = 0
@@ -78,6 +80,7 @@ class PodResources(BasePart):
         self._store = store
         self._clock = clock
         self._socket = socket
+        self._names = names
         self._sleep = sleep
         self._soon = False
         self._requests = 0
@@ -92,6 +95,14 @@ class PodResources(BasePart):
         self._grants.append(_Grant(resource, ids, self._requests + GRANT_LISTS))
         if self._board.state.in_use is not None:
             self._board.put(in_use=_union(self._board.state.in_use, {resource: ids}))
+
+    async def list_pods(self) -> tuple[FileIdentity | None, ListPodResourcesResponse]:
+        """Which kubelet there is, its pods and what their containers have, now.
+
+        Raises:
+            KubeletError: the kubelet does not answer.
+        """
+        return identity_of(self._socket), await self._call()
 
     async def run(self, record: Recorder) -> None:
         """Poll and record until cancelled."""
@@ -132,6 +143,9 @@ class PodResources(BasePart):
             raise KubeletAwayError(f"There is no {self._socket}. Is a kubelet running, and its folder mounted?")
         self._requests += 1
         self._grants = [grant for grant in self._grants if self._requests < grant.until]
+        return await self._call()
+
+    async def _call(self) -> ListPodResourcesResponse:
         request, response = ListPodResourcesRequest(), ListPodResourcesResponse
         return await call(self._socket, LIST_POD_RESOURCES, request, response, timeout_s=LIST_TIMEOUT_S)
 
@@ -148,7 +162,7 @@ class PodResources(BasePart):
 
     async def _record(self, record: Recorder, pods: ListPodResourcesResponse, *, complete: bool) -> None:
         """Record the changes; their ids are stored before, so that a restart cannot miss their ends."""
-        found = changes(self._recorded, allocations(self._node, pods), self._clock(), complete=complete)
+        found = changes(self._recorded, allocations(self._node, pods, self._names), self._clock(), complete=complete)
         if found.facts:
             await self._save(self._stored | found.recorded.keys())
             await record(found.facts)

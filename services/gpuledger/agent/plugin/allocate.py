@@ -5,13 +5,12 @@ A container sees cards and instances by UUID, never by index, which may mean ano
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gpuledger.agent.board import DeviceUnit
 from gpuledger.agent.errors import CdiError, UnknownUnitError
 from gpuledger.agent.settings import DEFAULT_CDI_KIND, Strategy
-
-VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
+from gpuledger.domain.sharing.container_env import VISIBLE_DEVICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,16 @@ def allocate(
         CdiError: the devices go by CDI names that no specification has.
     """
     uuids = _uuids(units, requested)
+    cdi_devices = cdi_devices_of(uuids, how, specified)
+    return ContainerAllocation({VISIBLE_DEVICES: ",".join(uuids)} if how.by_env else {}, cdi_devices)
+
+
+def cdi_devices_of(uuids: Sequence[str], how: DeviceInjection, specified: frozenset[str] | None) -> tuple[str, ...]:
+    """The CDI names of devices, none where they do not go by those; `specified` as in `allocate`.
+
+    Raises:
+        CdiError: no specification has them.
+    """
     cdi_devices = tuple(f"{how.cdi_kind}={uuid}" for uuid in uuids) if how.by_cdi else ()
     missing = [name for name in cdi_devices if specified is not None and name not in specified]
     if missing:
@@ -58,7 +67,7 @@ def allocate(
             f"No CDI specification names {', '.join(missing)}. Write one with `nvidia-ctk cdi generate "
             "--device-name-strategy=uuid --output=/var/run/cdi/nvidia.yaml`, or inject devices by the environment."
         )
-    return ContainerAllocation({VISIBLE_DEVICES: ",".join(uuids)} if how.by_env else {}, cdi_devices)
+    return cdi_devices
 
 
 def _uuids(units: Mapping[str, DeviceUnit], requested: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""The device plugin: the part that offers the units set up for pools to the node's kubelet, one resource per pool.
+"""The device plugin: the part that offers units to the node's kubelet, those set up for pools and shares of devices.
+
+There is one resource per pool, and one for each thing that pods ask of shared devices, such as `kooperator/gpu-core`.
 
 It records nothing: `gpuledger.agent.kubelet.pod_resources` finds out which containers hold which units, and is notified
 of each allocation. A resource that fails must not affect the others.
@@ -18,9 +20,13 @@ from gpuledger.agent.kubelet.sockets import remove_leftovers
 from gpuledger.agent.part import Recorder
 from gpuledger.agent.plugin.allocate import DeviceInjection
 from gpuledger.agent.plugin.cdi import CdiFolders
-from gpuledger.agent.plugin.device_list import device_lists, invalid_ids
+from gpuledger.agent.plugin.device_list import ListedUnit, device_lists, invalid_ids
 from gpuledger.agent.plugin.resource import POLL_PERIOD_S, STREAM_END_POLLS, PluginResource
 from gpuledger.agent.plugin.service import OnAllocated, PluginContext, PluginCounts, PluginService
+from gpuledger.agent.plugin.share_answers import ListPods, ShareAnswers
+from gpuledger.agent.plugin.share_service import ShareService
+from gpuledger.agent.plugin.share_units import share_lists
+from gpuledger.api.sharing import DEFAULT_NAMES, SharingNames
 from gpuledger.runtime.clock import Sleep
 
 STUCK_AFTER_S: Final = 60.0
@@ -37,12 +43,13 @@ class PluginSettings:
     """The kubelet's folder of plugins, and how devices are injected.
 
     The CDI specifications in `cdi_folders` must name a device before it is injected by its CDI name; without folders
-    that is not checked.
+    that is not checked. `names` are those of shared devices.
     """
 
     folder: Path
     injection: DeviceInjection = field(default_factory=DeviceInjection)
     cdi_folders: tuple[Path, ...] = ()
+    names: SharingNames = DEFAULT_NAMES
 
 
 class DevicePlugin:
@@ -58,6 +65,7 @@ class DevicePlugin:
         counts: PluginCounts | None = None,
         *,
         on_allocated: OnAllocated = lambda _resource, _ids: None,
+        list_pods: ListPods | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.counts = counts or PluginCounts()
@@ -66,6 +74,11 @@ class DevicePlugin:
         cdi = CdiFolders(settings.cdi_folders) if settings.cdi_folders else None
         self._context = PluginContext(settings.injection, cdi, on_allocated)
         self._sleep = sleep
+        self._shares = (
+            ShareAnswers(board, settings.names, list_pods, settings.injection, sleep=sleep)
+            if list_pods is not None
+            else None
+        )
         self._resources: dict[str, PluginResource] = {}
         self._invalid: tuple[str, ...] = ()
         self._alive_at: float | None = None
@@ -109,14 +122,25 @@ class DevicePlugin:
 
     def _offer(self, state: BoardState, tasks: asyncio.TaskGroup) -> None:
         """Give every resource its units; one that has none any more ends by itself."""
-        units, cards = device_lists(state), state.survey.cards if state.survey else ()
+        units, cards = self._lists(state), state.survey.cards if state.survey else ()
         for name in [name for name in units if units[name] and name not in self._resources]:
-            service = PluginService(name, self._context, self.counts)
+            service = self._service(name)
             self._resources[name] = PluginResource(service, self._folder, self.counts, sleep=self._sleep)
             tasks.create_task(self._run_resource(name, tasks))
         for name, resource in self._resources.items():
             resource.service.offer(units.get(name, ()), cards)
         self._warn_invalid(invalid_ids(state))
+
+    def _lists(self, state: BoardState) -> Mapping[str, tuple[ListedUnit, ...]]:
+        """The units of all resources; a pool's resource is never one of shared devices, whose domain is theirs."""
+        shares = share_lists(state, self._shares.names) if self._shares is not None else {}
+        return {**device_lists(state), **shares}
+
+    def _service(self, name: str) -> PluginService:
+        short = self._shares.names.short(name) if self._shares is not None else None
+        if self._shares is None or short is None:
+            return PluginService(name, self._context, self.counts)
+        return ShareService(name, self._context, self.counts, short, self._shares)
 
     async def _run_resource(self, name: str, tasks: asyncio.TaskGroup) -> None:
         """Run a resource until it is withdrawn; units that were offered meanwhile start it again."""

@@ -132,7 +132,7 @@ class PluginService:
         self, request: AllocateRequest, context: grpc.aio.ServicerContext[AllocateRequest, AllocateResponse]
     ) -> AllocateResponse:
         try:
-            response = self._allocated(request)
+            response = await self._allocated(request)
         except AllocationError as error:
             self._counts.errors += 1
             log.warning("an allocation failed", resource=self.resource, reason=str(error))
@@ -141,12 +141,12 @@ class PluginService:
         self._context.on_allocated(self.resource, frozenset(_requested(request)))
         return response
 
-    def _allocated(self, request: AllocateRequest) -> AllocateResponse:
+    async def _allocated(self, request: AllocateRequest) -> AllocateResponse:
         how, cdi = self._context.injection, self._context.cdi
         units = {listed.unit.id: listed.unit for listed in self.units}
         specified = cdi.names() if how.by_cdi and cdi is not None else None
         allocations = [allocate(units, one.devices_ids, how, specified) for one in request.container_requests]
-        return AllocateResponse(container_responses=map(_container, allocations))
+        return AllocateResponse(container_responses=map(container_response, allocations))
 
     async def _pre_start(self, _: PreStartContainerRequest, __: object) -> PreStartContainerResponse:
         return PreStartContainerResponse()
@@ -163,7 +163,8 @@ def _device(listed: ListedUnit) -> Device:
     return Device(ID=listed.unit.id, health=health, topology=TopologyInfo(nodes=[NUMANode(ID=listed.numa_node)]))
 
 
-def _container(allocation: ContainerAllocation) -> ContainerAllocateResponse:
+def container_response(allocation: ContainerAllocation) -> ContainerAllocateResponse:
+    """What one container gets, as a message."""
     return ContainerAllocateResponse(
         envs=allocation.envs, cdi_devices=[CDIDevice(name=name) for name in allocation.cdi_devices]
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpuledger.api.sharing import GPU, GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED, NVIDIA_GPU, WHOLE
 from gpuledger.domain.pools.requests import ContainerRequest, units_held
 from gpuledger.domain.sharing.model import Amounts, Refusal
-from gpuledger.domain.sharing.requests import count_of, normalised, problem_of, type_of
+from gpuledger.domain.sharing.requests import count_of, problem_of, request_of, type_of
 
 
 class ContainerAmounts(NamedTuple):
@@ -24,38 +24,39 @@ class ContainerAmounts(NamedTuple):
 
 
 def admitted(amounts: Amounts) -> Amounts | Refusal:
-    """What is to stand in place of the amounts of a container that is the only one with GPUs.
-
-    Only `gpu` and `nvidia.com/gpu` are replaced; their `gpu.shared` is the number of GPUs that they mean. Amounts of 0
-    are left out.
-    """
-    found = normalised(amounts)
-    return found if isinstance(found, Refusal) else _rewritten(amounts, is_alone=True)
+    """What is to stand in place of the amounts of a container that is alone in its pod; amounts of 0 are left out."""
+    found = admitted_pod([ContainerAmounts("", amounts)])
+    return found if isinstance(found, Refusal) else found[0]
 
 
 def admitted_pod(containers: Sequence[ContainerAmounts]) -> tuple[Amounts, ...] | Refusal:
     """What is to stand in place of the amounts of each container.
 
-    `gpu.shared` is left out where several containers ask for GPUs: their numbers would add up to another one than their
-    percentages mean together. The Refusal names the container, if one of them alone is wrong already.
+    `gpu` and `nvidia.com/gpu` are replaced. Containers with GPUs get the number of theirs as `gpu.shared`, the resource
+    by which a device plugin can give them memory; all or none of them, and none where the numbers add up to another one
+    than the pod means without. The Refusal names the container, if one of them alone is wrong already.
     """
     for one in containers:
         # The rewrite would hide what goes together in one container and what does not.
         if _is_replaced(one.amounts) and sum(map(_is_of_gpus, one.amounts.items())) > 1:
             return _refused(f"in the container {one.name}, {problem_of(one.amounts)}")
-    is_alone = sum(any(map(_is_of_gpus, one.amounts.items())) for one in containers) == 1
-    after = tuple(_rewritten(one.amounts, is_alone) for one in containers)
-    problem = problem_of(_held(containers, after))
-    return after if problem is None else _refused(_located(problem, containers))
+    split = tuple(_split(one.amounts) for one in containers)
+    request = request_of(_held(containers, split))
+    if isinstance(request, Refusal):
+        return _refused(_located(str(problem_of(_held(containers, split))), containers))
+    numbered = tuple(map(_numbered, split))
+    return numbered if request_of(_held(containers, numbered)) == request else split
 
 
-def _rewritten(amounts: Amounts, is_alone: bool) -> Amounts:
+def _split(amounts: Amounts) -> Amounts:
     kept = {resource: amount for resource, amount in amounts.items() if amount}
     percent = kept.pop(GPU, 0) + kept.pop(NVIDIA_GPU, 0) * WHOLE
-    if not percent:
-        return kept
-    split = {GPU_CORE: percent, GPU_MEMORY_RATIO: percent}
-    return split | ({GPU_SHARED: count_of(split)} if is_alone else {}) | kept
+    return {GPU_CORE: percent, GPU_MEMORY_RATIO: percent} | kept if percent else kept
+
+
+def _numbered(amounts: Amounts) -> Amounts:
+    gpus = dict(filter(_is_of_gpus, amounts.items()))
+    return {**amounts, GPU_SHARED: count_of(gpus)} if gpus and GPU_SHARED not in gpus else amounts
 
 
 def _held(containers: Sequence[ContainerAmounts], after: Sequence[Amounts]) -> Amounts:
@@ -66,7 +67,12 @@ def _held(containers: Sequence[ContainerAmounts], after: Sequence[Amounts]) -> A
 
 
 def _located(problem: str, containers: Sequence[ContainerAmounts]) -> str:
-    """The problem with the container that has it by itself; else it is one of all of them together."""
+    """The problem with the container that has it by itself; else it is one of all of them together.
+
+    A container without a name stands for amounts alone.
+    """
+    if len(containers) == 1 and not containers[0].name:
+        return problem
     for one in containers:
         if (of_container := problem_of(one.amounts)) is not None:
             return f"in the container {one.name}, {of_container}"

@@ -27,7 +27,8 @@ def allocate(
 ) -> Allocation | Refusal:
     """What the pod gets on the node, by type of device, or why it gets nothing.
 
-    What the `preempted` pods hold, by their UIDs, counts as free.
+    What the `preempted` pods hold, by their UIDs, counts as free. Whether a pod fits depends on the strategy only with
+    SamePCIe: the strategy chooses the GPUs whose switches have to give NICs.
     """
     offer = Offer(node, usage_of(node, preempted), request, scoring)
     found: dict[str, list[FittingDevice]] = {}
@@ -89,10 +90,8 @@ def _near(
     assert rule is not None
     leaders = found[joint.leading(rule)]
     switches = joint.switches_of(leaders)
-    if rule.same_pcie:
-        candidates = [one for one in candidates if one.switch in switches]
     chosen = joint.near(asked, joint.by_switch(ranked(offer, asked, candidates), switches), switches)
-    if len(chosen) < asked.number or (rule.same_pcie and not joint.same_switches(chosen, leaders)):
+    if rule.same_pcie and not joint.same_switches(chosen, leaders):
         return insufficient(offer, asked, candidates, "at the PCIe switches of the other devices")
     return chosen
 

@@ -121,21 +121,26 @@ def _is_designated(device: Device, amounts: Amounts, limits: Mapping[int, Alloca
 def _with_functions(
     offer: Offer, candidates: Iterable[FittingDevice], selector: LabelSelector, limits: Mapping[int, Allocated]
 ) -> Iterator[FittingDevice]:
-    """The candidates that have a free virtual function that the selector selects, each with its first one."""
+    """The candidates that have a free virtual function, each with the one that has the lowest bus id, as text."""
     for one in candidates:
-        device = one.device
-        limit = limits.get(device.minor)
-        allowed = {vf.bus_id for vf in limit.functions} if limit is not None else set()
-        held = offer.usage.functions.get((device.type, device.minor), NO_FUNCTIONS)
-        free = [
-            vf
-            for group in device.function_groups
-            if selects(selector, group.labels)
-            for vf in group.functions
-            if vf.bus_id not in held and (not allowed or vf.bus_id in allowed)
-        ]
+        free = _free_functions(offer, one.device, selector, limits.get(one.device.minor))
         if free:
             yield one._replace(function=min(free, key=lambda vf: vf.bus_id))
+
+
+def _free_functions(
+    offer: Offer, device: Device, selector: LabelSelector, limit: Allocated | None
+) -> list[VirtualFunction]:
+    """The device's functions that the selector selects and nobody holds; if some are designated, only these."""
+    held = offer.usage.functions.get((device.type, device.minor), NO_FUNCTIONS)
+    designated = None if limit is None or not limit.functions else {vf.bus_id for vf in limit.functions}
+    groups = (group.functions for group in device.function_groups if selects(selector, group.labels))
+    return [
+        vf
+        for functions in groups
+        for vf in functions
+        if vf.bus_id not in held and (designated is None or vf.bus_id in designated)
+    ]
 
 
 def ranked(offer: Offer, asked: TypeRequest, candidates: Iterable[FittingDevice]) -> list[FittingDevice]:

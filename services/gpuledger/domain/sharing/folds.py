@@ -4,15 +4,19 @@ A node that is gone shares nothing, and nobody holds anything of it; what its po
 A pod is its UID: a fact that names no pod is about none.
 """
 
+from datetime import datetime
 from sys import intern
 
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.inventory.state import json_text
+from gpuledger.domain.sharing.checkpoints import checkpoints_of, held_text
 from gpuledger.domain.sharing.holding import is_later, settled
-from gpuledger.domain.sharing.rows import NO_DEVICES, SharedNode, SharedPod
-from gpuledger.domain.sharing.state import Sharing
+from gpuledger.domain.sharing.rows import NO_DEVICES, SharedCheckpoints, SharedNode, SharedPod
+from gpuledger.domain.sharing.state import Sharing, SharingInMemory
 from gpuledger.domain.sharing.texts import text_of_allocation, text_of_devices, text_of_not_shared
 from gpuledger.events.node import NodeGone
+from gpuledger.events.position import Offset
+from gpuledger.events.runtime import NodeGpuCheckpointsObserved
 from gpuledger.events.sharing import (
     NodeDevicesShared,
     PodDevicesBound,
@@ -63,20 +67,25 @@ def _with_fact(row: SharedPod, fact: Fact, data: PodPayload) -> SharedPod:
     row = row._replace(first_at=at if row.first_at is None else min(row.first_at, at))
     match data:
         case PodSharingObserved():
-            is_news = not is_later(row.observed_at, row.observed_position, at, position)
-            return _observed(row, fact, data) if is_news else row
+            news = is_news(row.observed_at, row.observed_position, fact)
+            return _observed(row, fact, data) if news else row
         case PodDevicesReserved():
-            is_news = not is_later(row.reserved_at, row.reserved_position, at, position)
-            return _reserved(row, fact, data) if is_news else row
+            news = is_news(row.reserved_at, row.reserved_position, fact)
+            return _reserved(row, fact, data) if news else row
         case PodDevicesBound():
-            is_news = not is_later(row.bound_at, row.bound_position, at, position)
-            return row._replace(bound_at=at, bound_position=position) if is_news else row
+            news = is_news(row.bound_at, row.bound_position, fact)
+            return row._replace(bound_at=at, bound_position=position) if news else row
         case PodDevicesReleased():
-            is_news = not is_later(row.released_at, row.released_position, at, position)
-            return _released(row, fact, data) if is_news else row
+            news = is_news(row.released_at, row.released_position, fact)
+            return _released(row, fact, data) if news else row
         case PodSharingGone():
-            is_news = not is_later(row.gone_at, row.gone_position, at, position)
-            return row._replace(gone_at=at, gone_position=position) if is_news else row
+            news = is_news(row.gone_at, row.gone_position, fact)
+            return row._replace(gone_at=at, gone_position=position) if news else row
+
+
+def is_news(at: datetime | None, position: Offset, fact: Fact) -> bool:
+    """Whether a fact replaces another one of its kind, of this time and position; one that is there again does."""
+    return not is_later(at, position, fact.event.time, fact.sequence)
 
 
 def _observed(row: SharedPod, fact: Fact, data: PodSharingObserved) -> SharedPod:
@@ -91,7 +100,7 @@ def _observed(row: SharedPod, fact: Fact, data: PodSharingObserved) -> SharedPod
         unreadable=data.unreadable,
         started=data.started,
         observed_node=None if data.node is None else intern(data.node),
-        annotation=None if data.allocation is None else text_of_allocation(data.allocation),
+        annotation=text_of_allocation(data.allocation or {}),
         observed_at=fact.event.time,
         observed_position=fact.sequence,
     )
@@ -119,7 +128,7 @@ def _released(row: SharedPod, fact: Fact, data: PodDevicesReleased) -> SharedPod
 
 def _node_changed(state: Sharing, fact: Fact, data: NodeDevicesShared | NodeGone) -> None:
     before, row = state.shared_node.get(fact.event.subject), node_row(fact, data)
-    if before is None or not is_later(before.shared_at, before.position, row.shared_at, row.position):
+    if before is None or is_news(before.shared_at, before.position, fact):
         state.put_node(row)
 
 
@@ -140,3 +149,15 @@ HANDLERS: Handlers = {
     PodDevicesReleased: _pod_changed,
 }
 """Who holds what of which node."""
+
+
+def _checkpoints_observed(state: SharingInMemory, fact: Fact, data: NodeGpuCheckpointsObserved) -> None:
+    before = state.shared_checkpoints.get(fact.event.subject)
+    if before is None or is_news(before.observed_at, before.position, fact):
+        text = held_text(checkpoints_of(data))
+        row = SharedCheckpoints(intern(fact.event.subject), text, fact.event.time, fact.sequence)
+        state.put_checkpoints(row)
+
+
+IN_MEMORY_HANDLERS: Handlers = {**HANDLERS, NodeGpuCheckpointsObserved: _checkpoints_observed}
+"""The same with the GPUs that pods of before sharing have, for a `SharingInMemory`."""

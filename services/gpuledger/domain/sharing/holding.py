@@ -21,17 +21,15 @@ def is_later(at: datetime | None, position: Offset, than: datetime | None, than_
 def settled(row: SharedPod) -> SharedPod:
     """The row with what follows from its facts."""
     observes = is_later(row.observed_at, row.observed_position, row.gone_at, row.gone_position)
-    reserves = (
-        row.reservation is not None
-        and is_later(row.reserved_at, row.reserved_position, row.gone_at, row.gone_position)
-        and is_later(row.reserved_at, row.reserved_position, row.released_at, row.released_position)
+    reserves = is_later(row.reserved_at, row.reserved_position, row.gone_at, row.gone_position) and is_later(
+        row.reserved_at, row.reserved_position, row.released_at, row.released_position
     )
     bound_to = row.observed_node if observes else None
-    annotation = row.annotation if bound_to is not None else None
-    if annotation is not None:
+    annotation = row.annotation if bound_to is not None else NO_ALLOCATION
+    if annotation != NO_ALLOCATION:
         node, allocation = bound_to, annotation
     elif reserves:
-        node, allocation = row.reserved_node, row.reservation or NO_ALLOCATION
+        node, allocation = row.reserved_node, row.reservation
     else:
         node, allocation = bound_to, NO_ALLOCATION
     is_over = not (observes or reserves)
@@ -55,7 +53,6 @@ def _state(row: SharedPod, *, is_over: bool, is_on_node: bool, reserves: bool) -
     return PodState.WAITING
 
 
-def _differs(row: SharedPod, bound_to: str, annotation: str | None) -> bool:
+def _differs(row: SharedPod, bound_to: str, annotation: str) -> bool:
     """Whether what runs on a node is not what was reserved: other devices, another node, or no annotation."""
-    reserved = row.reservation or NO_ALLOCATION
-    return bound_to != row.reserved_node or annotation is None or not is_same_allocation(annotation, reserved)
+    return bound_to != row.reserved_node or not is_same_allocation(annotation, row.reservation)

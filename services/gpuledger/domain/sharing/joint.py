@@ -45,7 +45,7 @@ def switches_of(devices: Iterable[FittingDevice]) -> list[str]:
 def near(asked: TypeRequest, order: Sequence[FittingDevice], switches: Sequence[str]) -> list[FittingDevice]:
     """The first candidates: as many as are asked for, and more where more of the switches have one.
 
-    Each gives the whole amount. With too few candidates fewer are returned than are asked for.
+    Each gives the whole amount. `order` has those of `by_switch`, as many as are asked for at least.
     """
     at_switches = {one.switch for one in order} & set(switches)
     return list(order[: max(asked.number, len(at_switches))])

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from gpuledger.domain.sharing.model import Allocation, NodeState, Refusal
+from gpuledger.domain.sharing.model import Allocation, NodeState
 
 
 class Needs(NamedTuple):
@@ -43,10 +43,6 @@ class Machine(NodeState):
         self.memory_mib += needs.memory_mib
         self.release(pod)
 
-    def refusal_of(self, needs: Needs) -> Refusal | None:
-        """Why the pod cannot run here, devices aside."""
-        if needs.cpu_milli > self.cpu_milli:
-            return Refusal("Insufficient cpu")
-        if needs.memory_mib > self.memory_mib:
-            return Refusal("Insufficient memory")
-        return None
+    def has_room(self, needs: Needs) -> bool:
+        """Whether CPU and memory suffice for the pod."""
+        return needs.cpu_milli <= self.cpu_milli and needs.memory_mib <= self.memory_mib

@@ -6,7 +6,7 @@ have come than it has. Memory is bounded: of too many classes the rarest one giv
 
 from typing import Final
 
-from gpuledger.domain.sharing.fragmentation import Fragmentation, TaskClass
+from gpuledger.domain.sharing.fragmentation import Fragmentation, Mix, TaskClass
 
 CLASSES_MAX: Final = 256
 """So many classes of pods are counted."""
@@ -21,10 +21,11 @@ NEW_MIX_AFTER: Final = 4
 class ExpectedPods:
     """Counts pods by class; `fragmentation` is that of the mix in force, and another object when the mix changes."""
 
-    def __init__(self) -> None:
-        self.fragmentation = Fragmentation({})
-        self._counts: dict[TaskClass, int] = {}
-        self._pods = 0
+    def __init__(self, mix: Mix | None = None) -> None:
+        """Begin with a mix, or with nothing."""
+        self._counts = dict(mix or {})
+        self.fragmentation = Fragmentation(self._counts)
+        self._pods = sum(self._counts.values())
         self._since = 0
 
     def see(self, task: TaskClass) -> None:

@@ -1,6 +1,7 @@
 """Keeps a `NodeState` for each node that shares devices, in step with the fold of who holds what. Pure."""
 
-from gpuledger.domain.sharing.model import NodeState
+from gpuledger.domain.sharing.checkpoints import held_by_pods
+from gpuledger.domain.sharing.model import Allocation, NodeState
 from gpuledger.domain.sharing.partition_tables import table_of
 from gpuledger.domain.sharing.rows import NO_ALLOCATION
 from gpuledger.domain.sharing.state import Sharing, TouchedSharing
@@ -11,7 +12,8 @@ class NodeStates:
     """The nodes that share devices, by name, as of the last `refresh`.
 
     It costs as much as there are changes. What a pod holds of a node that is gone or shares nothing is kept aside, and
-    counts as soon as the node shares devices again.
+    counts as soon as the node shares devices again. What pods have without an allocation counts as held by them, all
+    of each device; an allocation of such a pod takes its place.
     """
 
     def __init__(self, state: Sharing) -> None:
@@ -19,6 +21,7 @@ class NodeStates:
         self._state = state
         self._held: dict[str, tuple[str, str]] = {}
         self._holders: dict[str, dict[str, None]] = {}
+        self._unallocated: dict[str, dict[str, Allocation]] = {}
         self._apply(state.follow())
 
     def refresh(self) -> TouchedSharing:
@@ -26,18 +29,25 @@ class NodeStates:
         touched = self._state.take_touched()
         return self._apply(touched)
 
+    def has_without_allocation(self, node: str, uid: str) -> bool:
+        """Whether a pod has devices of a node that nobody allocated to it; it runs, and ran before sharing came."""
+        return uid in self._unallocated.get(node, ())
+
     def _apply(self, touched: TouchedSharing) -> TouchedSharing:
         nodes = dict.fromkeys(touched.nodes)
         for node in touched.nodes:
             self._set_node(node)
         for uid in touched.pods:
             nodes.update(dict.fromkeys(self._set_pod(uid)))
+        for node in nodes:
+            self._set_unallocated(node)
         return TouchedSharing(tuple(nodes), touched.pods)
 
     def _set_node(self, name: str) -> None:
         row = self._state.shared_node.get(name)
         if row is None or not row.present:
             self.nodes.pop(name, None)
+            self._unallocated.pop(name, None)
             return
         node = self.nodes.get(name)
         if node is None:
@@ -46,6 +56,23 @@ class NodeStates:
                 node.hold(uid, allocation_of(self._held[uid][1]))
         node.partition_policy, node.partitions = row.partition_policy, table_of(None, row.model)
         node.set_devices(devices_of(row.devices))
+
+    def _set_unallocated(self, name: str) -> None:
+        """Follow what pods of a node have without an allocation."""
+        node = self.nodes.get(name)
+        if node is None:
+            return
+        before = self._unallocated.pop(name, {})
+        found = held_by_pods(self._state.checkpoints_of(name), node.devices)
+        now = {uid: allocation for uid, allocation in found.items() if uid not in self._held}
+        for uid in before:
+            if uid not in now and uid not in self._held:
+                node.release(uid)
+        for uid, allocation in now.items():
+            if node.holders.get(uid) != allocation:
+                node.hold(uid, allocation)
+        if now:
+            self._unallocated[name] = now
 
     def _set_pod(self, uid: str) -> list[str]:
         """Follow what a pod holds; returns the nodes that this changes."""

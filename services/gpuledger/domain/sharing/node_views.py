@@ -5,8 +5,8 @@ and what is used of them, so a result that was computed of one node holds for al
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
-from operator import is_not
+from itertools import compress, count
+from operator import is_not, ne
 from typing import Final, NamedTuple
 
 from gpuledger.api.sharing import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
@@ -14,6 +14,9 @@ from gpuledger.domain.sharing.model import Amounts, Device, NodeState
 
 STATES_MAX: Final = 16_384
 """So many states have a number; then they are numbered anew, and what was remembered of the old numbers is lost."""
+
+GONE_MAX: Final = 1_000
+"""So many nodes that are gone may be remembered."""
 
 SHARES: Final = (GPU_CORE, GPU_MEMORY_RATIO)
 """The resources that are percentages of a GPU."""
@@ -66,6 +69,18 @@ class NodeView:
         return self.shape, tuple(used), tuple(sorted(held))
 
 
+class OrderedViews:
+    """All nodes, in one order: their views, versions and stamps."""
+
+    __slots__ = ("nodes", "stamps", "versions", "views")
+
+    def __init__(self, nodes: list[NodeState], views: list[NodeView]) -> None:
+        self.nodes = nodes
+        self.views = views
+        self.versions = [-1] * len(nodes)
+        self.stamps = [-1] * len(nodes)
+
+
 class NodeViews:
     """The views of all nodes of a mapping, which others change, as do the nodes; every call follows them."""
 
@@ -76,6 +91,7 @@ class NodeViews:
         self._numbers = count()
         self._stamps = count()
         self._renumbered = False
+        self._ordered = OrderedViews([], [])
         self.gpu_memory = 0
         """The most memory that a GPU has had, in bytes."""
 
@@ -99,16 +115,21 @@ class NodeViews:
             found.append((name, view if is_current else self.of(name)))
         return found
 
-    def all(self) -> list[NodeView]:
+    def all(self) -> "OrderedViews":
         """All nodes as they are now, in the order of the mapping."""
-        views = list(self._views.values())
-        nodes = list(self._nodes.values())
-        if [view.node for view in views] != nodes:
+        nodes, ordered = list(self._nodes.values()), self._ordered
+        if nodes != ordered.nodes:
             views = [self._view(name, node) for name, node in self._nodes.items()]
             self._views = dict(zip(self._nodes, views, strict=True))
-        for view in [view for view in views if view.version != view.node.version]:
-            self._refresh(view)
-        return views
+            ordered = self._ordered = OrderedViews(nodes, views)
+        versions = [node.version for node in nodes]
+        for place in compress(range(len(nodes)), map(ne, versions, ordered.versions)):
+            view = ordered.views[place]
+            if view.version != versions[place]:
+                self._refresh(view)
+            ordered.stamps[place] = view.stamp
+        ordered.versions = versions
+        return ordered
 
     def take_renumbered(self) -> bool:
         """Whether states were numbered anew since the last call, so that results by older numbers are useless."""
@@ -117,7 +138,11 @@ class NodeViews:
 
     def _view(self, name: str, node: NodeState) -> NodeView:
         view = self._views.get(name)
-        return NodeView(node) if view is None or view.node is not node else view
+        if view is not None and view.node is node:
+            return view
+        if len(self._views) > GONE_MAX + len(self._nodes):
+            self._views = {name: view for name, view in self._views.items() if name in self._nodes}
+        return NodeView(node)
 
     def _refresh(self, view: NodeView) -> None:
         view.refresh()
@@ -141,7 +166,7 @@ def share_of(free: Amounts) -> int:
 def _alike(devices: Mapping[int, Device], free: Sequence[Amounts]) -> Iterator[FreeGpu]:
     seen = set()
     for place, (device, amounts) in enumerate(zip(devices.values(), free, strict=True)):
-        key = (tuple(amounts.items()), device.resources.get(GPU_MEMORY))
+        key = (tuple(amounts.items()), device.resources.get(GPU_MEMORY), tuple(device.labels.items()))
         if amounts and key not in seen:
             seen.add(key)
             yield FreeGpu(place, device, amounts)

@@ -12,7 +12,7 @@ from gpuledger.domain.sharing.allocation import allocate
 from gpuledger.domain.sharing.machines import NO_NEEDS, Machine, Needs
 from gpuledger.domain.sharing.mix import ExpectedPods
 from gpuledger.domain.sharing.model import Allocation, NodeState, PodRequest, Refusal
-from gpuledger.domain.sharing.node_views import NodeView, NodeViews
+from gpuledger.domain.sharing.node_views import NodeView, NodeViews, OrderedViews
 from gpuledger.domain.sharing.ranked import MISFIT, RankedNodes
 from gpuledger.domain.sharing.results import Results
 from gpuledger.domain.sharing.scores import WEIGHTS, Scoring
@@ -20,6 +20,8 @@ from gpuledger.domain.sharing.strategies import NOBODY, Asked, Gradient, Ranking
 from gpuledger.domain.sharing.tasks import task_of
 
 NOT_SHARED: Final = Refusal("the node shares no devices", unresolvable=True)
+
+NO_ALLOCATION: Final[Allocation] = {}
 
 _FITS: Final = Scoring(Strategy.MINOR_ORDER)
 
@@ -29,11 +31,6 @@ class Choice(NamedTuple):
 
     node: str
     allocation: Allocation
-
-
-def first(places: Sequence[int]) -> int:
-    """Of equally good nodes, the first one."""
-    return places[0]
 
 
 class Placement:
@@ -97,21 +94,20 @@ class Placement:
         strategy: str,
         *,
         needs: Needs = NO_NEEDS,
-        tie: Callable[[Sequence[int]], int] = first,
+        tie: Callable[[Sequence[int]], int] | None = None,
     ) -> Choice | None:
-        """The best of all nodes and what the pod gets there; None: it fits nowhere. `tie` picks among the best ones.
+        """The best of all nodes and what the pod gets there; None: it fits nowhere.
 
-        CPU and memory count on a `Machine`.
+        `tie` picks a place among those of the best ones, by default the first. CPU and memory count on a `Machine`.
         """
-        pod, ranking = asked(request, needs), self._ranking(strategy)
-        views = self._current()
-        ranks = self._ranked.update(
-            (pod.key, needs, strategy), ranking.basis, views, lambda view: self._choice_rank(pod, view, ranking)
-        )
+        pod, ranking, nodes = asked(request, needs), self._ranking(strategy), self._current()
+        rank = self._rank_in_choice(pod, strategy, ranking)
+        ranks = self._ranked.update((pod.key, needs, strategy), ranking.basis, nodes, rank)
         best = max(ranks, default=MISFIT)
         if best == MISFIT:
             return None
-        view = views[tie([place for place, rank in enumerate(ranks) if rank == best])]
+        place = ranks.index(best) if tie is None else tie([at for at, one in enumerate(ranks) if one == best])
+        view = nodes.views[place]
         allocation = ranking.allocation(view, pod, NOBODY)
         assert not isinstance(allocation, Refusal), "the pod fits on the node"
         return Choice(view.node.name, allocation)
@@ -121,10 +117,10 @@ class Placement:
         self._forget_old_states()
         return found
 
-    def _current(self) -> list[NodeView]:
-        views = self._views.all()
+    def _current(self) -> OrderedViews:
+        nodes = self._views.all()
         self._forget_old_states()
-        return views
+        return nodes
 
     def _forget_old_states(self) -> None:
         if self._views.take_renumbered():
@@ -153,13 +149,23 @@ class Placement:
         remembered = self._refusals.of(pod.key)
         if view.state in remembered:
             return remembered[view.state]
-        result = allocate(view.node, pod.request, _FITS)
+        result = allocate(view.node, pod.request, _FITS) if pod.request.types else NO_ALLOCATION
         return self._refusals.put(pod.key, view.state, result if isinstance(result, Refusal) else None)
 
-    def _choice_rank(self, pod: Asked, view: NodeView, ranking: Ranking) -> int:
-        node = view.node
-        if isinstance(node, Machine) and node.refusal_of(pod.needs) is not None:
-            return MISFIT
-        if pod.request.types and self._refusal(pod, view) is not None:
-            return MISFIT
-        return ranking.rank(view, pod)
+    def _rank_in_choice(self, pod: Asked, strategy: str, ranking: Ranking) -> Callable[[NodeView], int]:
+        """How a node ranks, or that the pod does not fit there. Equal nodes share a rank that CPU does not change."""
+        refusals, key = self._refusals.of(pod.key), (pod.key, strategy)
+        shared = None if ranking.counts_cpu else self._ranks.of(key)
+
+        def rank(view: NodeView) -> int:
+            node, state = view.node, view.state
+            if isinstance(node, Machine) and not node.has_room(pod.needs):
+                return MISFIT
+            refusal = refusals[state] if state in refusals else self._refusal(pod, view)
+            if refusal is not None:
+                return MISFIT
+            if shared is None:
+                return ranking.rank(view, pod)
+            return shared[state] if state in shared else self._ranks.put(key, state, ranking.rank(view, pod))
+
+        return rank

@@ -2,9 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from itertools import compress
+from operator import ne
 from typing import Final
 
-from gpuledger.domain.sharing.node_views import NodeView
+from gpuledger.domain.sharing.node_views import NodeView, OrderedViews
 
 MISFIT: Final = -(1 << 62)
 """The rank of a node on which a pod does not fit; below every rank."""
@@ -29,18 +31,17 @@ class RankedNodes:
         self._kinds: OrderedDict[Hashable, _Ranks] = OrderedDict()
 
     def update(
-        self, kind: Hashable, basis: object, views: Sequence[NodeView], rank: Callable[[NodeView], int]
+        self, kind: Hashable, basis: object, nodes: OrderedViews, rank: Callable[[NodeView], int]
     ) -> Sequence[int]:
         """The ranks of all nodes; `rank` is called for those that are new or changed, or all if `basis` is another."""
-        stamps = [view.stamp for view in views]
+        stamps = nodes.stamps
         kept = self._kinds.get(kind)
         if kept is None or kept.basis is not basis or len(kept.stamps) != len(stamps):
             kept = self._kinds[kind] = _Ranks(basis, len(stamps))
         self._kinds.move_to_end(kind)
         if len(self._kinds) > KINDS_MAX:
             self._kinds.popitem(last=False)
-        if kept.stamps != stamps:
-            for place in [at for at, stamp in enumerate(stamps) if kept.stamps[at] != stamp]:
-                kept.ranks[place] = rank(views[place])
-            kept.stamps = stamps
+        for place in compress(range(len(stamps)), map(ne, stamps, kept.stamps)):
+            kept.ranks[place] = rank(nodes.views[place])
+        kept.stamps = list(stamps)
         return kept.ranks

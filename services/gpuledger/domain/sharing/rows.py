@@ -1,9 +1,10 @@
-"""The rows of shared devices: what nodes share, and which pods hold what of it, now."""
+"""The rows of shared devices: what nodes share, and which pods hold what of it, now and at any time."""
 
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from gpuledger.domain.histories import SHARED_ALLOCATIONS
 from gpuledger.domain.table import TableSpec
 from gpuledger.events.position import ORIGIN, Offset
 
@@ -40,13 +41,21 @@ class SharedNode(NamedTuple):
     position: Offset
 
 
+class SharedCheckpoints(NamedTuple):
+    """The GPUs that containers of a node have without an allocation: a JSON array of pods' UIDs with GPUs' UUIDs."""
+
+    node: str
+    checkpoints: str
+    observed_at: datetime
+    position: Offset
+
+
 class SharedPod(NamedTuple):
     """A pod that asks for shared devices or has some. Amounts and allocations are JSON objects as in events.
 
     `state`, `node`, `allocation` and `differs` follow from the facts below them: what counts now, and whether its
     annotation and the reservation are not the same. Of each kind of fact the latest is there, with its time and its
-    position. `over_at` is when it was gone for good. `facts` counts its rows of `shared_pod_fact`, where
-    anybody keeps these.
+    position. `over_at` is when it was gone for good. Nothing is `{}`.
     """
 
     uid: str
@@ -67,15 +76,15 @@ class SharedPod(NamedTuple):
     unreadable: str | None = None
     started: bool = False
     observed_node: str | None = None
-    annotation: str | None = None
+    annotation: str = NO_ALLOCATION
     first_at: datetime | None = None
     observed_at: datetime | None = None
     observed_position: Offset = ORIGIN
 
     strategy: str | None = None
     reserved_node: str | None = None
-    reservation: str | None = None
-    reserved_requests: str | None = None
+    reservation: str = NO_ALLOCATION
+    reserved_requests: str = NO_ALLOCATION
     reserved_at: datetime | None = None
     reserved_position: Offset = ORIGIN
 
@@ -88,10 +97,112 @@ class SharedPod(NamedTuple):
     gone_at: datetime | None = None
     gone_position: Offset = ORIGIN
     over_at: datetime | None = None
-    facts: int = 0
+
+
+class SharedDeviceUse(NamedTuple):
+    """A device that a node shares, with what pods hold of it. `memory` is in bytes, `core` and `ratio` in percent.
+
+    `core` and `memory` are of GPUs alone; the `ratio` of other devices is that of the device itself. `holders` are
+    pods, `<namespace>/<name>`, by name and separated by commas, and `pods` is their number.
+    """
+
+    node: str
+    type: str
+    minor: int
+    id: str | None
+    model: str | None
+    healthy: bool
+    core: int | None
+    core_used: int | None
+    memory: int | None
+    memory_used: int | None
+    ratio: int | None
+    ratio_used: int
+    pods: int
+    holders: str
+
+
+class SharedNodeVersion(NamedTuple):
+    """What a node shared from `valid_from` up to, not including, `valid_to`; otherwise as `SharedNode`."""
+
+    node: str
+    valid_from: datetime
+    valid_to: datetime | None
+    position: Offset
+    present: bool
+    model: str | None
+    partition_policy: str | None
+    devices: str
+    not_shared: str
+
+
+class SharedPodFact(NamedTuple):
+    """A fact about a pod, as far as it says who holds what; `over_at` is that of the pod.
+
+    `kind` is the name of its event. Of two of one kind and time the later recorded one is there.
+    """
+
+    uid: str
+    happened_at: datetime
+    kind: str
+    position: Offset
+    node: str | None
+    allocation: str
+    started: bool
+    over_at: datetime | None
+
+
+class SharedAllocation(NamedTuple):
+    """What a pod held of a device of a node from `valid_from` up to, not including, `valid_to`.
+
+    Amounts are as in `SharedDeviceUse`; `over_at` is that of the pod. It holds nothing while the node shares nothing.
+    """
+
+    uid: str
+    node: str
+    type: str
+    minor: int
+    valid_from: datetime
+    valid_to: datetime | None
+    pod: str
+    namespace: str
+    id: str | None
+    core: int | None
+    memory: int | None
+    ratio: int
+    over_at: datetime | None
 
 
 SHARED_NODE: Final[TableSpec[SharedNode]] = TableSpec("shared_node", SharedNode, ("node",))
+SHARED_CHECKPOINTS: Final[TableSpec[SharedCheckpoints]] = TableSpec("shared_checkpoints", SharedCheckpoints, ("node",))
 SHARED_POD: Final[TableSpec[SharedPod]] = TableSpec(
-    "shared_pod", SharedPod, ("uid",), retires=("over_at",), page_by=("uid",)
+    "shared_pod",
+    SharedPod,
+    ("uid",),
+    retires=("over_at",),
+    page_by=("uid",),
+    history=SHARED_ALLOCATIONS.name,
 )
+SHARED_DEVICE: Final[TableSpec[SharedDeviceUse]] = TableSpec(
+    "shared_device", SharedDeviceUse, ("node", "type", "minor")
+)
+SHARED_NODE_HISTORY: Final[TableSpec[SharedNodeVersion]] = TableSpec(
+    "shared_node_history", SharedNodeVersion, ("node", "valid_from"), retires=("valid_to",), page_by=("node",)
+)
+SHARED_POD_FACT: Final[TableSpec[SharedPodFact]] = TableSpec(
+    "shared_pod_fact",
+    SharedPodFact,
+    ("uid", "happened_at", "kind"),
+    retires=("over_at",),
+    page_by=("uid",),
+    history=SHARED_ALLOCATIONS.name,
+)
+SHARED_ALLOCATION: Final[TableSpec[SharedAllocation]] = TableSpec(
+    "shared_allocation",
+    SharedAllocation,
+    ("uid", "node", "type", "minor", "valid_from"),
+    retires=("over_at",),
+    page_by=("uid",),
+    history=SHARED_ALLOCATIONS.name,
+)
+SPECS: Final = (SHARED_NODE, SHARED_POD, SHARED_DEVICE, SHARED_NODE_HISTORY, SHARED_POD_FACT, SHARED_ALLOCATION)

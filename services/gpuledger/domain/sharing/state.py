@@ -7,7 +7,15 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import TableState
-from gpuledger.domain.sharing.rows import SHARED_NODE, SHARED_POD, SharedNode, SharedPod
+from gpuledger.domain.sharing.rows import (
+    NO_DEVICES,
+    SHARED_CHECKPOINTS,
+    SHARED_NODE,
+    SHARED_POD,
+    SharedCheckpoints,
+    SharedNode,
+    SharedPod,
+)
 from gpuledger.domain.table import Table
 
 GONE_PODS_MAX: Final = 10_000
@@ -41,6 +49,10 @@ class Sharing(TableState):
         if self._touched is not None:
             self._touched[1][row.uid] = None
 
+    def checkpoints_of(self, node: str) -> str:  # noqa: ARG002 - only `SharingInMemory` has any
+        """The GPUs that containers of a node have without an allocation, as a row of `SharedCheckpoints` has them."""
+        return NO_DEVICES
+
     def follow(self) -> TouchedSharing:
         """Begin to note what changes, for `take_touched`; returns all that is there."""
         self._touched = ({}, {})
@@ -59,9 +71,23 @@ class SharingInMemory(Sharing):
 
     def __init__(self) -> None:
         super().__init__()
-        for table in (self.shared_node, self.shared_pod):
+        # A table that pages rows in notes every key that it deletes, for whoever writes it.
+        self.shared_pod = Table(SHARED_POD._replace(retires=None, page_by=()))
+        self.shared_checkpoints: Table[SharedCheckpoints] = Table(SHARED_CHECKPOINTS)
+        for table in (self.shared_node, self.shared_pod, self.shared_checkpoints):
             table.never_written()
         self._gone: deque[str] | None = None
+
+    def checkpoints_of(self, node: str) -> str:
+        """The GPUs that containers of a node have without an allocation."""
+        row = self.shared_checkpoints.get(node)
+        return NO_DEVICES if row is None else row.checkpoints
+
+    def put_checkpoints(self, row: SharedCheckpoints) -> None:
+        """Take in what containers of a node have without an allocation."""
+        self.shared_checkpoints.put(row)
+        if self._touched is not None:
+            self._touched[0][row.node] = None
 
     def put_pod(self, row: SharedPod) -> None:
         """Take in how a pod is now; the pods that were gone first leave memory."""

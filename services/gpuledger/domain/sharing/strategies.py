@@ -14,7 +14,12 @@ from gpuledger.domain.sharing.mix import ExpectedPods
 from gpuledger.domain.sharing.model import Allocated, Allocation, Hint, PodRequest, Refusal, TypeRequest
 from gpuledger.domain.sharing.node_views import FreeGpu, NodeView, share_of
 from gpuledger.domain.sharing.request_keys import Key, key_of
+from gpuledger.domain.sharing.results import Results
 from gpuledger.domain.sharing.scores import SCORE_MAX, Scoring, node_score, normalized
+from gpuledger.domain.sharing.selectors import selects
+
+Shares = tuple[int, ...]
+"""What is free of each GPU of a node, in percent."""
 
 NOBODY: Final[Set[str]] = frozenset()
 
@@ -37,7 +42,7 @@ def _share_of_one(request: PodRequest) -> TypeRequest | None:
     if len(request.types) != 1 or request.partition or request.designated is not None:
         return None
     [one] = request.types
-    is_plain = one.hint == Hint() and request.joint is None and request.numa_nodes is None
+    is_plain = one.hint == Hint(one.hint.selector) and request.joint is None and request.numa_nodes is None
     return one if is_plain and one.type == GPU and one.number == 1 and one.shared else None
 
 
@@ -47,6 +52,11 @@ class Ranking(Protocol):
     @property
     def basis(self) -> object:
         """What ranks depend on, besides node and request."""
+        ...
+
+    @property
+    def counts_cpu(self) -> bool:
+        """Whether ranks depend on the CPU of a `Machine` too, and not on its devices alone."""
         ...
 
     def rank(self, view: NodeView, pod: Asked) -> int:
@@ -66,6 +76,7 @@ class Scored:
     """The strategies whose nodes and devices have scores: see `gpuledger.domain.sharing.scores`."""
 
     basis = None
+    counts_cpu = False
 
     def __init__(self, scoring: Scoring) -> None:
         self._scoring = scoring
@@ -86,9 +97,12 @@ class Scored:
 class Gradient:
     """Fragmentation gradient descent: where, and on which GPU, the fragment for the expected pods grows least."""
 
+    counts_cpu = True
+
     def __init__(self, expected: ExpectedPods) -> None:
         self._expected = expected
         self._scoring = Scoring(Strategy.FRAGMENTATION)
+        self._after: Results[list[Shares]] = Results()
 
     @property
     def basis(self) -> object:
@@ -97,9 +111,11 @@ class Gradient:
 
     def rank(self, view: NodeView, pod: Asked) -> int:
         """By how much the best placement on the node makes its fragment smaller."""
-        if pod.share_of_one is None:
-            return self._decrease(view, pod, _after(view, self._plain(view, pod)))
-        return max([self._decrease(view, pod, after) for _, after in _choices(view, pod.share_of_one)])
+        remembered = self._after.of(pod.key)
+        results = remembered.get(view.state)
+        if results is None:
+            results = self._after.put(pod.key, view.state, self._results(view, pod))
+        return max([self._decrease(view, pod, after) for after in results])
 
     def allocation(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
         """The GPU whose share adds least to the fragment; several whole ones are as good as any others."""
@@ -120,36 +136,45 @@ class Gradient:
         below, span = SCORE_MAX - SCORE_MAX // 10 - 1, max(1, best - worst)
         return {name: SCORE_MAX if one == best else below * (one - worst) // span for name, one in ranks.items()}
 
+    def _results(self, view: NodeView, pod: Asked) -> list[Shares]:
+        """The free shares after each placement that may be made on the node."""
+        if pod.share_of_one is None:
+            return [_after(view, self._plain(view, pod))]
+        return [after for _, after in _choices(view, pod.share_of_one)]
+
     def _plain(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
         if not pod.request.types:
             return {}
         return allocate(view.node, pod.request, self._scoring, preempted=preempted)
 
-    def _decrease(self, view: NodeView, pod: Asked, after: list[int]) -> int:
+    def _decrease(self, view: NodeView, pod: Asked, after: Shares) -> int:
         node = view.node
         cpu = node.cpu_milli if isinstance(node, Machine) else None
         left = None if cpu is None else cpu - pod.needs.cpu_milli
         return self._expected.fragmentation.decrease(view.shares, after, cpu, left)
 
 
-def _choices(view: NodeView, asked_for: TypeRequest) -> Iterator[tuple[FreeGpu, list[int]]]:
+def _choices(view: NodeView, asked_for: TypeRequest) -> Iterator[tuple[FreeGpu, Shares]]:
     """GPUs that have room, one of those that are alike, and all shares after a placement there."""
+    selector = asked_for.hint.selector
     for one in view.gpus:
+        if selector is not None and not selects(selector, one.device.labels):
+            continue
         taken = completed(asked_for.per_device, one.device.resources)
         if all(one.free.get(name, 0) >= amount for name, amount in taken.items()):
             after = list(view.shares)
             after[one.place] = share_of({name: free - taken.get(name, 0) for name, free in one.free.items()})
-            yield one, after
+            yield one, tuple(after)
 
 
-def _after(view: NodeView, allocation: Allocation | Refusal) -> list[int]:
+def _after(view: NodeView, allocation: Allocation | Refusal) -> Shares:
     """The free shares of the node's GPUs after an allocation."""
     after = list(view.shares)
     if isinstance(allocation, Refusal):
-        return after
+        return view.shares
     taken = {one.minor: one.resources for one in allocation.get(GPU, ())}
     for place, minor in enumerate(view.node.devices.get(GPU, ())):
         if minor in taken:
             free = view.node.free(GPU, minor)
             after[place] = share_of({name: left - taken[minor].get(name, 0) for name, left in free.items()})
-    return after
+    return tuple(after)

@@ -5,6 +5,7 @@ path has more scopes in use, so that broken-up places are filled first; then the
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from gpuledger.domain.sharing.candidates import FittingDevice, Offer, ranked
@@ -15,6 +16,9 @@ Place = tuple[int | tuple[int, str], ...]
 
 _DEPTHS: Final = {Scope.PCIE: 2, Scope.NUMA: 1, Scope.NODE: 0}
 """How many steps each scope is below the node, the deepest first."""
+
+_SWITCHES_MAX: Final = 4096
+"""Places that are remembered: a cluster has few kinds of machines, and their switches have the same names."""
 
 
 def tree(devices: Iterable[Device]) -> Mapping[int, Mapping[str, list[int]]]:
@@ -77,8 +81,9 @@ def _with_enough(candidates: Sequence[FittingDevice], depth: int, number: int) -
 def _best(offer: Offer, asked: TypeRequest, scopes: Mapping[Place, list[FittingDevice]]) -> list[FittingDevice]:
     """Devices of the scope that is most in use. The strategy counts for a share of one device alone."""
     in_use = _in_use(offer, asked.type)
-    most = max(_steps_in_use(place, in_use) for place in scopes)
-    equal = [place for place in sorted(scopes) if _steps_in_use(place, in_use) == most]
+    steps = {place: _steps_in_use(place, in_use) for place in sorted(scopes)}
+    most = max(steps.values())
+    equal = [place for place, used in steps.items() if used == most]
     if asked.shared:
         return ranked(offer, asked, [one for place in equal for one in scopes[place]])[: asked.number]
     return scopes[equal[0]][: asked.number]
@@ -92,16 +97,17 @@ def _in_use(offer: Offer, kind: str) -> set[Place]:
 
 def _steps_in_use(place: Place, in_use: set[Place]) -> int:
     """How many scopes on the way from the node to this one, itself included, are in use."""
-    return sum(place[:depth] in in_use for depth in range(len(place) + 1))
+    return sum([place[:depth] in in_use for depth in range(len(place) + 1)])
 
 
 def _place(device: Device, depth: int) -> Place:
     """The scope of that depth in which the device is; it has a topology."""
     where = device.topology
     assert where is not None
-    return (where.numa, _switch_order(where.pcie))[:depth]
+    return _switch_place(where.numa, where.pcie)[:depth]
 
 
-def _switch_order(switch: str) -> tuple[int, str]:
-    """Switches by number where they have numbers, and else by name."""
-    return (int(switch), switch) if switch.isdecimal() else (-1, switch)
+@lru_cache(maxsize=_SWITCHES_MAX)
+def _switch_place(numa: int, switch: str) -> Place:
+    """The place of a switch; switches go by number where they have numbers, and else by name."""
+    return (numa, (int(switch), switch) if switch.isdecimal() else (-1, switch))

@@ -61,12 +61,6 @@ def uses_shares(names: SharingNames) -> str:
     return f"{ours} || ({is_theirs} && ({whole}))"
 
 
-def changes_allocation(names: SharingNames) -> str:
-    """In CEL: whether the annotation with a pod's devices is new, changed or removed; a Binding may bring it along."""
-    new, old = (_annotation(one, names.allocated) for one in ("object", "oldObject"))
-    return f"{new} != (oldObject == null ? '' : {old})"
-
-
 def _annotation(obj: str, key: str) -> str:
     annotations = f"{obj}.metadata.annotations"
     return f"(has({annotations}) && '{key}' in {annotations} ? {annotations}['{key}'] : '')"
@@ -96,9 +90,16 @@ BREAKS_GLASS: Final = f"has(request.userInfo.groups) && '{BREAK_GLASS}' in reque
 """In CEL: whether the request is by a member of the break-glass group."""
 
 
-def is_not_by_scheduler(names: SharingNames, home: str) -> str:
-    """In CEL: whether the request is by nobody who gives pods their devices, and who must go on without an answer."""
-    return is_by_others(home) if names.account is None else f"request.userInfo.username != '{names.account}'"
+def allocation_by_others(names: SharingNames, home: str) -> str:
+    """In CEL: whether the annotation with a pod's devices is new, changed or removed, and not by who gives them out.
+
+    A Binding may bring the annotation along. It is one condition, since each costs an API server time with every write
+    to a pod.
+    """
+    new, old = (_annotation(one, names.allocated) for one in ("object", "oldObject"))
+    changes = f"{new} != (oldObject == null ? '' : {old})"
+    others = is_by_others(home) if names.account is None else f"request.userInfo.username != '{names.account}'"
+    return f"{changes} && {others}"
 
 
 def configurations(
@@ -139,13 +140,10 @@ def _allocation_hook(settings: AdmissionSettings, target: WebhookTarget) -> dict
     """About the annotation with a pod's devices, by whatever way it gets there."""
     hook = _hook(settings, target, PODS, ["CREATE", "UPDATE"], VALIDATE_PATH)
     hook["rules"][0]["resources"] = [PODS.plural, f"{PODS.plural}/status", f"{PODS.plural}/binding"]
-    names = settings.sharing
+    condition = allocation_by_others(settings.sharing, settings.namespace)
     return hook | {
         "name": f"allocations.{NAME}.deckhouse.io",
-        "matchConditions": [
-            {"name": "is-not-by-scheduler", "expression": is_not_by_scheduler(names, settings.namespace)},
-            {"name": "changes-allocation", "expression": changes_allocation(names)},
-        ],
+        "matchConditions": [{"name": "allocation-by-others", "expression": condition}],
     }
 
 

@@ -171,7 +171,8 @@ class Binder:
         if isinstance(found, Refusal):
             raise BindError(NO_ROOM, f"{args.node}: {found.reason}")
         try:
-            await self._records.reserve(args, pod, found, self._settings.strategy)
+            node = self._holdings.nodes[args.node]
+            await self._records.reserve(args, pod, found, self._settings.strategy, node)
         except EventRefusedError as error:
             raise BindError(NOT_RECORDED, str(error)) from error
         finally:

@@ -37,11 +37,9 @@ def priorities(names: Iterable[str], scores: Mapping[str, int]) -> list[tuple[st
     As upstream's normalization does, the best becomes the greatest score (vectors, op `normalize`); the others are
     rounded down, so that no worse node ties with it. A node without a score gets 0.
     """
-    chosen = [(name, max(0, scores.get(name, 0))) for name in names]
-    best = max((score for _, score in chosen), default=0)
-    if best == 0:
-        return [(name, 0) for name, _ in chosen]
-    return [(name, score * SCORE_MAX // best) for name, score in chosen]
+    best = max(scores.values(), default=0)
+    scaled = {score: max(0, score) * SCORE_MAX // best for score in set(scores.values())} if best > 0 else {}
+    return [(name, scaled.get(scores.get(name, 0), 0)) for name in names]
 
 
 def helped(args: PreemptionArgs, refusals: Mapping[str, Refusal | None]) -> dict[str, Victims]:

@@ -73,6 +73,8 @@ class Holdings:
             row = self._state.pod(uid)
             if uid == besides or (row is not None and row.state in STARTED_OR_GONE):
                 continue
+            if self._states.has_without_allocation(node, uid):
+                continue
             given_at = None if row is None else row.bound_at or row.reserved_at or row.observed_at
             if given_at is None or given_at >= since:
                 return uid if row is None else row.pod

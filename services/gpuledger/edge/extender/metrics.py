@@ -7,6 +7,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from gpuledger.runtime.telemetry import SECONDS
 
 ACTIVE = Gauge("gpuledger_extender_active", "1 while this process answers kube-scheduler, 0 on standby.")
+LISTENING = Gauge("gpuledger_extender_listening", "1 while this process listens for kube-scheduler, leading or not.")
 LATENCY = Histogram(
     "gpuledger_extender_latency_seconds", "From a request's last byte to the answer.", ["verb"], buckets=SECONDS
 )

@@ -18,11 +18,19 @@ QUANTITIES_KEPT_MAX: Final = 4096
 """Quantities repeat from pod to pod, so what was read is kept."""
 
 
+class ContainerAmounts(NamedTuple):
+    """What one container asks of shared devices, by short name; `is_init`: before the others, or beside them."""
+
+    name: str
+    amounts: tuple[tuple[str, int], ...]
+    is_init: bool = False
+
+
 class SchedulablePod(NamedTuple):
     """A pod as kube-scheduler sends it, or as the API server has it.
 
     `amounts` go by short name. `hint`, `joint`, `partition` and `allocated` are its annotations as they stand; `node`
-    is where it is bound. `is_over`: it has ended, or is being deleted.
+    is where it is bound. `is_over`: it has ended, or is being deleted. `containers` are those that ask for something.
     """
 
     namespace: str
@@ -35,6 +43,7 @@ class SchedulablePod(NamedTuple):
     allocated: str | None = None
     node: str | None = None
     is_over: bool = False
+    containers: tuple[ContainerAmounts, ...] = ()
 
     @property
     def pod(self) -> str:
@@ -46,27 +55,37 @@ def read_pod(obj: Mapping[str, Any], names: SharingNames) -> SchedulablePod:
     """The pod of a core/v1 object."""
     metadata, spec = mapping(obj, "metadata"), mapping(obj, "spec")
     annotations = mapping(metadata, "annotations")
-    amounts = units_held(_containers(spec, names))
+    requests = tuple(_containers(spec, names))
+    amounts = units_held(one for _, one in requests)
     is_over = bool(metadata.get("deletionTimestamp")) or mapping(obj, "status").get("phase") in ENDED
     return SchedulablePod(
         str(metadata.get("namespace") or "default"),
         str(metadata.get("name") or ""),
         str(metadata.get("uid") or ""),
-        tuple(sorted((short, amount) for short, amount in amounts.items() if amount > 0)),
+        _sorted(amounts),
         _text(annotations, names.allocate_hint),
         _text(annotations, names.joint_allocate),
         _text(annotations, names.partition_spec),
         _text(annotations, names.allocated),
         _text(spec, "nodeName"),
         is_over,
+        tuple(ContainerAmounts(name, found, one.is_init) for name, one in requests if (found := _sorted(one.units))),
     )
 
 
-def _containers(spec: Mapping[str, Any], names: SharingNames) -> Iterator[ContainerRequest]:
+def _sorted(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((short, amount) for short, amount in amounts.items() if amount > 0))
+
+
+def _containers(spec: Mapping[str, Any], names: SharingNames) -> Iterator[tuple[str, ContainerRequest]]:
     for one in items(spec, "initContainers"):
-        yield ContainerRequest(_amounts(one, names), is_init=True, is_sidecar=is_sidecar(one))
+        yield _name(one), ContainerRequest(_amounts(one, names), is_init=True, is_sidecar=is_sidecar(one))
     for one in items(spec, "containers"):
-        yield ContainerRequest(_amounts(one, names))
+        yield _name(one), ContainerRequest(_amounts(one, names))
+
+
+def _name(container: object) -> str:
+    return str(mapping(container).get("name") or "")
 
 
 def _amounts(container: object, names: SharingNames) -> Counter[str]:

@@ -8,20 +8,15 @@ import asyncio
 from datetime import datetime
 from typing import NamedTuple
 
-from gpuledger.domain.sharing.model import Allocated, Allocation
+from gpuledger.domain.sharing.model import Allocation, NodeState
 from gpuledger.edge.extender import metrics
+from gpuledger.edge.extender.node_shares import NodeShares, recorded
 from gpuledger.edge.extender.pods import SchedulablePod
 from gpuledger.edge.extender.state import ExtenderState, OpenReservation
 from gpuledger.edge.extender.wire import BindingArgs
 from gpuledger.edge.outcomes import OutcomeRecorder
 from gpuledger.events.payload import Payload, truncated
-from gpuledger.events.sharing import (
-    AllocatedDevice,
-    PodDevicesBound,
-    PodDevicesReleased,
-    PodDevicesReserved,
-    SharedFunction,
-)
+from gpuledger.events.sharing import PodDevicesBound, PodDevicesReleased, PodDevicesReserved
 from gpuledger.runtime.clock import NewId, random_id
 
 
@@ -41,10 +36,15 @@ class ReservationRecords:
         self._state = state
         self._recorder = recorder
         self._new_id = new_id
+        self._shares = NodeShares(state)
         self._awaited: dict[str, tuple[str, bool, asyncio.Future[None]]] = {}
 
-    async def reserve(self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, strategy: str) -> None:
+    async def reserve(
+        self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, strategy: str, node: NodeState
+    ) -> None:
         """Return once the ledger has the reservation, and the fold has it from there.
+
+        With it goes what all pods hold of the node, for the node's agent, which is to know it before its kubelet asks.
 
         Raises:
             EventRefusedError: the ledger will never take it.
@@ -58,7 +58,8 @@ class ReservationRecords:
             strategy=strategy,
         )
         folded = self._await(args.uid, event_id, is_open=True)
-        await self._recorder.record_first(args.pod, data, event_id)
+        shares = self._shares.of(node, pod)
+        await self._recorder.record_together([(args.pod, data, event_id), (args.node, shares, self._new_id())])
         await folded
 
     async def bound(self, reservation: OpenReservation) -> None:
@@ -90,13 +91,3 @@ class ReservationRecords:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited[uid] = (event, is_open, future)
         return future
-
-
-def recorded(allocation: Allocation) -> dict[str, tuple[AllocatedDevice, ...]]:
-    """An allocation as events have it."""
-    return {kind: tuple(map(_device, devices)) for kind, devices in allocation.items()}
-
-
-def _device(one: Allocated) -> AllocatedDevice:
-    functions = tuple(SharedFunction(minor=each.minor, bus_id=each.bus_id) for each in one.functions)
-    return AllocatedDevice(minor=one.minor, id=one.id, resources=dict(one.resources), functions=functions)

@@ -169,7 +169,11 @@ class Extender:
             if not self._listening().done():
                 self._listening().set_result(url)
             following = [] if certificate is None else [certificate.run()]
-            await run_until_one_fails([self._leadership.run(), *following])
+            metrics.LISTENING.set(1)
+            try:
+                await run_until_one_fails([self._leadership.run(), *following])
+            finally:
+                metrics.LISTENING.set(0)
 
     def _listening(self) -> "asyncio.Future[str]":
         if self._url is None:

@@ -8,7 +8,7 @@ from gpuledger.edge.effects.settings import EffectSettings
 from gpuledger.edge.webhooks.settings import ServingSettings
 from gpuledger.runtime.backoff import Backoff
 
-LISTEN: Final = "0.0.0.0:9444"
+LISTEN: Final = "0.0.0.0:9447"
 
 HTTP_TIMEOUT_S: Final = 15.0
 """What the shipped configuration of kube-scheduler gives as `httpTimeout`; all answers come earlier."""

@@ -15,7 +15,7 @@ from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
 from gpuledger.db.json_columns import read_json_as_text
 from gpuledger.domain.devices.fold import SLOT
-from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, PREFLIGHT_CHECKS, History
+from gpuledger.domain.histories import CONTAINER_ALLOCATIONS, PREFLIGHT_CHECKS, SHARED_ALLOCATIONS, History
 from gpuledger.domain.inventory.device_names import place_of
 from gpuledger.domain.table import R, TableSpec
 from gpuledger.events.position import Offset
@@ -60,6 +60,8 @@ CHANGED_IN: Mapping[str, ChangedIn] = {
 HISTORY_OF: Mapping[str, History] = {
     "container_allocations_at": CONTAINER_ALLOCATIONS,
     "preflight_checks_at": PREFLIGHT_CHECKS,
+    "shared_allocations_at": SHARED_ALLOCATIONS,
+    "shared_devices_at": SHARED_ALLOCATIONS,
 }
 """By the function that gives the rows at a time: the history that it looks into, if operators may shorten that."""
 

@@ -61,6 +61,15 @@ def test_as_many_switches_as_have_a_nic() -> None:
     assert chosen(state, near(8)) == {GPU: list(range(8)), RDMA: [2, 3, 4]}
 
 
+def test_switches_give_one_nic_after_the_other() -> None:
+    places = [Topology(0, 0, str(switch)) for switch in (0, 1)]
+    nics_of_both = [nic(minor, places[minor // 3]) for minor in range(5)]
+    state = node(*(gpu(minor, where=place) for minor, place in enumerate(places)), *nics_of_both)
+    assert chosen(state, near(2, 300)) == {GPU: [0, 1], RDMA: [0, 1, 3]}
+    assert chosen(state, near(2, 500, same_pcie=True)) == {GPU: [0, 1], RDMA: [0, 1, 2, 3, 4]}
+    assert chosen(state, near(1, 400, same_pcie=True)) is None
+
+
 def test_gpus_are_not_chosen_again_for_the_nics() -> None:
     state = node(*eight(), held={"a": {**gpus(0), RDMA: (Allocated(1, {RDMA: 100}),)}})
     found = allocate(state, near(3, same_pcie=True), LEAST)
@@ -72,6 +81,7 @@ def test_same_switch_needs_known_switches() -> None:
     where = Topology(0, 0, "0")
     assert chosen(node(gpu(0), nic(0, where)), near(1, same_pcie=True)) is None
     assert chosen(node(gpu(0), nic(0, where)), near(1)) == {GPU: [0], RDMA: [0]}
+    assert chosen(node(gpu(0), nic(0)), near(1, same_pcie=True)) is None
     some = node(gpu(0), gpu(1, where=where), nic(0, where))
     assert chosen(some, near(2, same_pcie=True)) is None
 

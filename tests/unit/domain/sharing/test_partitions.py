@@ -67,10 +67,16 @@ def test_partition_with_any_use_at_all_does_not_fit() -> None:
 
 def test_partition_with_an_unhealthy_gpu_neither_fits_nor_is_worth_anything() -> None:
     state = linked()
-    devices = [gpu(minor, healthy=minor != 1) for minor in range(8)]
-    state.set_devices({GPU: {one.minor: one for one in devices}})
-    assert chosen(state, whole(1)) == {GPU: [0]}
-    assert chosen(state, whole(4)) == {GPU: [4, 5, 6, 7]}
+    state.set_devices({GPU: {minor: gpu(minor, healthy=minor != 7) for minor in range(8)}})
+    assert chosen(state, whole(1)) == {GPU: [6]}
+    assert chosen(state, whole(4)) == {GPU: [0, 1, 2, 3]}
+    assert chosen(state, whole(8)) is None
+
+
+def test_partitions_smaller_than_the_request_are_worth_nothing() -> None:
+    table = {4: LINKED_EIGHT[4], 2: LINKED_EIGHT[2][:2]}
+    assert chosen(linked(table=table), whole(4)) == {GPU: [0, 1, 2, 3]}
+    assert chosen(linked(table={4: LINKED_EIGHT[4], 2: LINKED_EIGHT[2][1:]}), whole(2)) == {GPU: [2, 3]}
 
 
 def test_preferred_partitions_give_way() -> None:
@@ -87,7 +93,9 @@ def test_without_policy_or_spec_the_table_does_not_count() -> None:
 
 
 def test_shares_are_not_partitioned() -> None:
-    assert chosen(linked(0), request({GPU_CORE: 50, GPU_MEMORY_RATIO: 50})) == {GPU: [1]}
+    state = linked()
+    state.hold("a", gpus(0, percent=50))
+    assert chosen(state, request({GPU_CORE: 50, GPU_MEMORY_RATIO: 50})) == {GPU: [0]}
 
 
 def scored(**partitions: int) -> Table:

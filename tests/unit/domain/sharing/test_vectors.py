@@ -37,6 +37,17 @@ def test_a_folder_may_have_lines_of_both_kinds(tmp_path: Path, capsys: pytest.Ca
     assert "gpu-percent-101\n  ok: expected True, found False" in capsys.readouterr().out
 
 
+def test_a_line_of_another_form_fails_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = '{"name":"odd","kind":"validate","config":{"op":"request"},"request":{"resources":7},"expect":{}}\n'
+    new = '{"name":"new","kind":"validate","config":{"op":"forecast"},"expect":{}}\n'
+    (tmp_path / "odd.jsonl").write_text(odd + new + _first(FOLDER / "validate.jsonl", 1)[0])
+    assert vectors.main(tmp_path) == 1
+    shown = capsys.readouterr().out
+    assert "odd\n  AttributeError" in shown
+    assert "new\n  no check for ('validate', 'forecast')" in shown
+    assert "1 passed, 2 failed" in shown
+
+
 def test_a_folder_without_lines_proves_nothing(tmp_path: Path) -> None:
     assert vectors.main(tmp_path) == 1
 

@@ -75,10 +75,10 @@ def resources(after: Json, plural: str = "containers") -> list[Json]:
         (container(requests={GPU: "50"}), {CORE: "50", RATIO: "50", SHARED: "1"}),
         (container({GPU: "200"}, {GPU: "200"}), {CORE: "200", RATIO: "200", SHARED: "2"}),
         (container({NVIDIA: 2, RDMA: "1"}), {CORE: "200", RATIO: "200", SHARED: "2", RDMA: "1"}),
-        (container(requests={CORE: "60", MEMORY: "4Gi"}), {CORE: "60", MEMORY: "4Gi"}),
-        (container({CORE: "60"}, {MEMORY: "4Gi"}), {CORE: "60", MEMORY: "4Gi"}),
-        (container({RATIO: "30"}, {RATIO: 30}), {RATIO: "30"}),
-        (container({MEMORY: "1Gi"}, {MEMORY: "1024Mi"}), {MEMORY: "1Gi"}),
+        (container(requests={CORE: "60", MEMORY: "4Gi"}), {CORE: "60", MEMORY: "4Gi", SHARED: "1"}),
+        (container({CORE: "60"}, {MEMORY: "4Gi"}), {CORE: "60", MEMORY: "4Gi", SHARED: "1"}),
+        (container({RATIO: "30"}, {RATIO: 30}), {RATIO: "30", SHARED: "1"}),
+        (container({MEMORY: "1Gi"}, {MEMORY: "1024Mi"}), {MEMORY: "1Gi", SHARED: "1"}),
         (container({"gpus.example/fpga": "100"}), {"gpus.example/fpga": "100"}),
     ],
 )
@@ -107,7 +107,7 @@ def test_several_containers_mean_together_what_their_percentages_say() -> None:
 
 def test_init_containers_are_rewritten_too() -> None:
     after = admitted(pod(container({GPU: "50"}), init=[container({GPU: "100"}, name="i")]))
-    assert resources(after, "initContainers") == [{CORE: "100", RATIO: "100"}]
+    assert resources(after, "initContainers") == [{CORE: "100", RATIO: "100", SHARED: "1"}]
 
 
 @pytest.mark.parametrize(

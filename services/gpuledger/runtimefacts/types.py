@@ -1,0 +1,40 @@
+"""Which facts the runtime proxy may hand to the agent, and what the agent hands to the proxy. Pure."""
+
+from typing import Any, Final
+
+from gpuledger.events.runtime import (
+    NodeContainerDevicesInjected,
+    NodeContainerDevicesRefused,
+    NodeGpuCheckpointsObserved,
+)
+from gpuledger.events.shares import NodeDevicesAllocated
+from gpuledger.events.sharing import NodeDevicesShared
+
+FACT_TYPES: Final = frozenset(
+    {NodeContainerDevicesInjected.TYPE, NodeContainerDevicesRefused.TYPE, NodeGpuCheckpointsObserved.TYPE}
+)
+"""The agent records nothing else that it finds in the folder."""
+
+SHARED: Final = "shared"
+ALLOCATED: Final = "allocated"
+
+
+def node_document(shared: NodeDevicesShared | None, allocated: NodeDevicesAllocated | None) -> dict[str, Any]:
+    """What the agent knows of the node, as JSON."""
+    return {
+        SHARED: None if shared is None else shared.model_dump(mode="json", exclude_defaults=True),
+        ALLOCATED: None if allocated is None else allocated.model_dump(mode="json", exclude_defaults=True),
+    }
+
+
+def read_node_document(document: Any) -> tuple[NodeDevicesShared | None, NodeDevicesAllocated | None]:  # noqa: ANN401
+    """What the agent knows of the node, of such JSON; None: no agent has written any. Raises ValueError."""
+    if document is None:
+        return None, None
+    if not isinstance(document, dict):
+        raise ValueError("it is no JSON object")
+    shared, allocated = document.get(SHARED), document.get(ALLOCATED)
+    return (
+        None if shared is None else NodeDevicesShared.model_validate(shared),
+        None if allocated is None else NodeDevicesAllocated.model_validate(allocated),
+    )
