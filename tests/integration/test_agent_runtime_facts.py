@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-from pathlib import Path
 from typing import Final
 
 import grpc.aio
@@ -45,7 +44,7 @@ async def test_a_nodes_proxy_and_agent_work_together_also_after_each_was_away(fr
 
             async with jetstream_ledger(fresh_nats.url) as ledger:
                 await publish(ledger, "/services/sharing", NODE, shared(gpu(0), gpu(1)), 1)
-            await eventually(lambda: _exists(root / "dir" / NODE_FILE))
+            await eventually(lambda: asyncio.to_thread((root / "dir" / NODE_FILE).exists))
             await place.agent.kill()
             await unary(kubelet, CREATE, create_request(BY_MINOR).SerializeToString())
             assert [call.method for call in runtime.calls].count(CREATE) == 1
@@ -55,7 +54,3 @@ async def test_a_nodes_proxy_and_agent_work_together_also_after_each_was_away(fr
             assert injected.devices == ("GPU-1",)
             await place.nothing_is_lost()
             assert await asyncio.to_thread(proxy.facts.names) == []
-
-
-async def _exists(path: Path) -> bool:
-    return path.exists()
