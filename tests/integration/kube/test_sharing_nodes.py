@@ -156,7 +156,7 @@ async def test_a_kubelet_that_sets_them_to_zero_is_corrected(sharing: Sharing) -
     await sharing.client.merge_patch(NODES, NODE, status, subresource="status")
 
     async def is_right() -> bool:
-        return (await sharing.resources())[CORE] == "100"
+        return bool((await sharing.resources())[CORE] == "100")
 
     await eventually(is_right)
     assert (await sharing.node())["status"]["allocatable"]["cpu"] == "7"
