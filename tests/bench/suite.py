@@ -86,6 +86,9 @@ from bench.resting import RestingSizes, resting
 from bench.scale import FULL as SCALE
 from bench.scale import QUICK as QUICK_SCALE
 from bench.scale import ScaleSizes, scale
+from bench.scheduling import FULL as SCHEDULING
+from bench.scheduling import QUICK as QUICK_SCHEDULING
+from bench.scheduling import SchedulingSizes, scheduling
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
@@ -139,6 +142,7 @@ class Sizes:
     past: PastSizes = PAST
     quarantine: QuarantineSizes = QUARANTINE
     extender: ExtenderSizes = EXTENDER
+    scheduling: SchedulingSizes = SCHEDULING
 
 
 FULL = Sizes()
@@ -175,6 +179,7 @@ QUICK = Sizes(
     past=QUICK_PAST,
     quarantine=QUICK_QUARANTINE,
     extender=QUICK_EXTENDER,
+    scheduling=QUICK_SCHEDULING,
 )
 NAMES = (
     "publishing",
@@ -205,6 +210,7 @@ NAMES = (
     "past",
     "quarantine",
     "extender",
+    "scheduling",
 )
 
 _progress = Console(stderr=True)
@@ -290,6 +296,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "past": lambda: past(sizes.past),
         "quarantine": lambda: quarantine(database_url, sizes.quarantine),
         "extender": lambda: extender(database_url, sizes.extender),
+        "scheduling": lambda: scheduling(sizes.scheduling, sizes.rounds),
     }
     return measures[name]()
 

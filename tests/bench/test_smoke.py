@@ -41,6 +41,7 @@ FIGURES |= {
     "4 partitions, ",
     "health reports over TCP",
     "checks injected at 200/s",
+    "pods scheduled in memory",
 }
 
 

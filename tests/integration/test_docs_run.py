@@ -24,6 +24,7 @@ from support.doc_stories import (
     NODE_AGENT,
     POOLS,
     PREFLIGHT,
+    SHARES,
     STORIES,
     Story,
     commands_of,
@@ -52,7 +53,7 @@ async def follow(story: Story, folder: Path, replacing: dict[str, str] | None = 
 
 
 def test_every_story_is_one_of_these() -> None:
-    assert STORIES == (FIRST_STEPS, LAB, POOLS, NODE_AGENT, INCIDENT, PREFLIGHT, KUBE_COMMANDS, CHART)
+    assert STORIES == (FIRST_STEPS, LAB, POOLS, SHARES, NODE_AGENT, INCIDENT, PREFLIGHT, KUBE_COMMANDS, CHART)
 
 
 async def test_first_steps(tmp_path: Path) -> None:
@@ -72,6 +73,10 @@ async def test_pools(tmp_path: Path) -> None:
     spec = {"resource": {"unit": "Card"}, "deviceSelector": {"include": {"products": ["NVIDIA A100"]}}}
     (tmp_path / "new.yaml").write_text(yaml.safe_dump({**pool, "spec": spec}))
     await follow(POOLS, tmp_path)
+
+
+async def test_shares_of_a_card(tmp_path: Path) -> None:
+    await follow(SHARES, tmp_path)
 
 
 async def test_an_agent_without_a_gpu(tmp_path: Path) -> None:

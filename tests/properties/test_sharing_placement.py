@@ -14,7 +14,7 @@ from gpuledger.domain.sharing.mix import ExpectedPods
 from gpuledger.domain.sharing.model import PodRequest, Refusal
 from gpuledger.domain.sharing.placement import Placement
 from gpuledger.domain.sharing.scores import Scoring
-from gpuledger.tools.scheduling.strategies import STRATEGIES, Scheduler
+from gpuledger.tools.scheduling.strategies import STRATEGIES, Largest, Scheduler
 from gpuledger.tools.scheduling.workload import SimulatedPod, counts
 from support.sharing_nodes import machines, memory, share, whole
 from support.thoroughness import examples
@@ -73,9 +73,9 @@ def test_no_strategy_oversells_and_memory_changes_nothing(
 def test_no_simulation_oversells(strategy: str, asked: list[tuple[PodRequest, int]], seed: int) -> None:
     nodes = machines(1, 2, 2, 4, cpu_milli=16_000)
     pods = [SimulatedPod(f"pod-{at}", request, Needs(cpu, 100)) for at, (request, cpu) in enumerate(asked)]
-    scheduler = Scheduler(strategy, nodes, ExpectedPods(counts(pods)), Random(seed))
+    scheduler = Scheduler(strategy, nodes, ExpectedPods(counts(pods)), Random(seed), Largest(16_000, 400))
     for pod in pods:
-        choice = scheduler.choose(pod)
+        choice = scheduler.choose(pod.request, pod.needs)
         if choice is None:
             assert not any(_has_room(node, pod) for node in nodes.values())
         else:

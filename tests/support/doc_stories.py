@@ -97,6 +97,22 @@ POOLS: Final = Story(
         Expected("kubectl create -f -", code=1, shows=r"NamespaceNotEnabled"),
     ),
 )
+SHARES: Final = Story(
+    "shares",
+    ((README, "Half a GPU"), ("docs/sharing.md", "Who has which card")),
+    (
+        Expected("kubectl get gpudevices", shows=r" Ready "),
+        Expected("kubectl get pods -w", shows=r"(?s)(half.* 1/1 +Running .*){2}"),
+        Expected("gpuledger get gpus    ", shows=r"100% +100% .*default/half-a-gpu, *default/other-half"),
+        Expected("gpuledger why pod default/third -o json", shows=r"HasDevices"),
+        Expected("gpuledger why pod", shows=r"Insufficient gpu"),
+        Expected("kubectl get pods    ", shows=r"third +1/1 +Running"),
+        Expected("kubectl get pod third", shows=r"scheduling.kooperator/device-allocated"),
+        Expected("gpuledger get gpus -o wide", shows=r" 100% +100% .*default/other-half, *default/third"),
+        Expected("gpuledger get shares --all", shows=r"(?s)half-a-gpu.*other-half.*third"),
+        Expected("gpuledger report packing", shows=r"(?s)all .*node "),
+    ),
+)
 NODE_AGENT: Final = Story(
     "node-agent",
     (("docs/node-agent.md", "Try it without a GPU"), ("docs/node-agent.md", "Health monitors")),
@@ -188,7 +204,7 @@ CHART: Final = Story(
         (INSTALLING, "Uninstall"),
     ),
 )
-STORIES: Final = (FIRST_STEPS, LAB, POOLS, NODE_AGENT, INCIDENT, PREFLIGHT, KUBE_COMMANDS, CHART)
+STORIES: Final = (FIRST_STEPS, LAB, POOLS, SHARES, NODE_AGENT, INCIDENT, PREFLIGHT, KUBE_COMMANDS, CHART)
 
 DRILLS: Final = frozenset({"Take a pair", "Bring back both", "Bring back PostgreSQL alone", "Bring back NATS alone"})
 NOT_RUN: Final = (

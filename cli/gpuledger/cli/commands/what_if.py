@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuledger.events.quarantine import QuarantineRulesApplied
     from gpuledger.tools.whatif.pool import Manifest
     from gpuledger.tools.whatif.quarantine import QuarantineAnswer
+    from gpuledger.tools.whatif.strategy import StrategyAnswer
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -68,6 +69,22 @@ _SET_ASIDE = View(
 )
 
 
+_PLACEMENTS = View(
+    "placement",
+    (
+        Column("placement"),
+        Column("pods", right=True),
+        Column("placed", right=True),
+        Column("waited hours", right=True),
+        Column("gpus", right=True),
+        Column("allocated", right=True),
+        Column("rate", right=True),
+        Column("fragment", right=True),
+        Column("fragment at end", right=True, wide=True),
+    ),
+)
+
+
 @app.callback()
 def what_if() -> None:
     """Show what a change would do, without changing anything."""
@@ -108,6 +125,38 @@ def quarantine(
     render(answer.rows, _SET_ASIDE, output, headers=not no_headers)
     for note in answer.notes:
         message(note)
+
+
+@app.command()
+def strategy(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The strategy.", show_default=False)],
+    since: Past,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="NAME", help="Compare with this strategy, in place of what was recorded."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of what `Random` draws.")] = 1,
+    output: OutputFormat = RowOutput.TABLE,
+    no_headers: NoHeaders = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Show how pods that came since a moment would have been placed on shared GPUs by a strategy, beside how they were.
+
+    ALLOCATED and RATE are means over the time, of the GPUs that pods had. FRAGMENT is how many of the free ones these
+    pods could not use, on average. Pods that had GPUs at the beginning keep them.
+    """
+    answer = run(_strategy(name, since, against, seed, data_dir))
+    render(answer.rows, _PLACEMENTS, output, headers=not no_headers)
+    for note in answer.notes:
+        message(note)
+
+
+async def _strategy(name: str, since: str, against: str | None, seed: int, data_dir: Path | None) -> "StrategyAnswer":
+    from gpuledger.tools.whatif.strategy import what_if_strategy  # noqa: PLC0415 - the code of a scheduler
+
+    when = parse_as_recorded(f"-{since}" if is_duration(since) else since, system_clock())
+    async with open_backend(data_dir, "what-if") as backend:
+        return await what_if_strategy(backend, name, when, against, seed)
 
 
 async def _quarantine(document: "QuarantineRulesApplied", since: str, data_dir: Path | None) -> "QuarantineAnswer":

@@ -3,10 +3,18 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.watchers.decide import AnyKind
 from gpuledger.edge.watchers.journal import Journal
 from gpuledger.edge.watchers.journal_rows import journal_layout
-from gpuledger.edge.watchers.resources import components, moduleconfig, nodes, preflight_pods, sharing_pods
+from gpuledger.edge.watchers.resources import (
+    components,
+    moduleconfig,
+    nodes,
+    preflight_pods,
+    sharing_nodes,
+    sharing_pods,
+)
 from gpuledger.edge.watchers.service import INDEPENDENT_KINDS, SettingsInForce
 from gpuledger.events.position import Offset, events_up_to
 from gpuledger.ledger.api import Ledger
@@ -36,6 +44,7 @@ def compared_journals(ledger: Ledger) -> Iterator[ComparedJournal]:
     """One of each source; what depends on settings is which objects are watched, and not what a record means."""
     yield ComparedJournal(moduleconfig.KIND, ledger, listens=True)
     label_key = SettingsInForce().label_key
-    fixed = (preflight_pods.KIND, sharing_pods.KIND, *INDEPENDENT_KINDS, components.kind(""))
+    shared = (sharing_nodes.kind(SharingNames()), sharing_pods.KIND)
+    fixed = (preflight_pods.KIND, *shared, *INDEPENDENT_KINDS, components.kind(""))
     for kind in (nodes.kind(label_key), *fixed):
         yield ComparedJournal(kind, ledger)

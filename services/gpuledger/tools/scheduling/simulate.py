@@ -6,13 +6,13 @@ The same nodes, pods, strategy and seed give the same outcome.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from gpuledger.api.sharing import GPU, GPU_CORE
+from gpuledger.api.sharing import GPU, WHOLE
 from gpuledger.domain.sharing.fragmentation import Cause, Fragmentation
 from gpuledger.domain.sharing.machines import Machine
 from gpuledger.domain.sharing.mix import ExpectedPods
 from gpuledger.domain.sharing.model import Allocation
-from gpuledger.domain.sharing.node_views import share_of
-from gpuledger.tools.scheduling.strategies import Scheduler
+from gpuledger.domain.sharing.node_views import SHARES, share_of
+from gpuledger.tools.scheduling.strategies import Largest, Scheduler
 from gpuledger.tools.scheduling.workload import Chance, SimulatedNode, SimulatedPod, capacity_of, machines_of
 
 
@@ -49,13 +49,14 @@ def simulate(
     `measured` is what the outcome's fragments are for.
     """
     machines = machines_of(nodes)
-    scheduler = Scheduler(strategy, machines, expected or ExpectedPods(), chance)
+    largest = Largest(max(node.cpu_milli for node in nodes), WHOLE * max(node.gpus for node in nodes))
+    scheduler = Scheduler(strategy, machines, expected or ExpectedPods(), chance, largest)
     number = placed = requested = allocated = 0
     for number, pod in enumerate(pods, start=1):
         if expected is None:
-            scheduler.note(pod)
+            scheduler.note(pod.request, pod.needs)
         requested += pod.gpu_percent
-        choice = scheduler.choose(pod)
+        choice = scheduler.choose(pod.request, pod.needs)
         if choice is not None:
             machines[choice.node].occupy(pod.name, pod.needs, choice.allocation)
             placed += 1
@@ -67,7 +68,7 @@ def simulate(
 
 def percent_of(allocation: Allocation) -> int:
     """How much of GPUs an allocation is, in percent of one."""
-    return sum(one.resources.get(GPU_CORE, 0) for one in allocation.get(GPU, ()))
+    return sum([max(one.resources.get(name, 0) for name in SHARES) for one in allocation.get(GPU, ())])
 
 
 def fragment_of(machines: Iterable[Machine], measured: Fragmentation) -> dict[Cause, float]:

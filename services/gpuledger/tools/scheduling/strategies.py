@@ -4,18 +4,18 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Final
+from typing import Final, NamedTuple
 
 from gpuledger.api.sharing import GPU, GPU_CORE, Strategy
 from gpuledger.domain.sharing.allocation import allocate
-from gpuledger.domain.sharing.machines import Machine
+from gpuledger.domain.sharing.machines import Machine, Needs
 from gpuledger.domain.sharing.mix import ExpectedPods
-from gpuledger.domain.sharing.model import Allocation, NodeState, Refusal
+from gpuledger.domain.sharing.model import Allocation, NodeState, PodRequest, Refusal
 from gpuledger.domain.sharing.node_views import NodeView
 from gpuledger.domain.sharing.placement import Choice, Placement
 from gpuledger.domain.sharing.scores import Scoring, normalized
 from gpuledger.domain.sharing.strategies import Asked
-from gpuledger.tools.scheduling.workload import Chance, SimulatedPod
+from gpuledger.tools.scheduling.workload import Chance
 
 BEST_FIT: Final = "BestFit"
 """The node that has least left afterwards, of CPU and GPUs, each as a part of the largest node; its fullest GPU."""
@@ -27,15 +27,22 @@ STRATEGIES: Final = (*Strategy, BEST_FIT, RANDOM)
 """All of them, by name."""
 
 
+class Largest(NamedTuple):
+    """The CPU and the GPUs of the largest node, in thousandths of a core and in percent of a GPU."""
+
+    cpu_milli: int
+    gpu_percent: int
+
+
 class BestFit:
-    """See `BEST_FIT`; `cpu_milli` and `gpu_percent` are what the largest node has."""
+    """See `BEST_FIT`."""
 
     basis = None
     counts_cpu = True
 
-    def __init__(self, cpu_milli: int, gpu_percent: int) -> None:
-        self._cpu_milli = max(1, cpu_milli)
-        self._gpu_percent = max(1, gpu_percent)
+    def __init__(self, largest: Largest) -> None:
+        self._cpu_milli = max(1, largest.cpu_milli)
+        self._gpu_percent = max(1, largest.gpu_percent)
         self._scoring = Scoring(Strategy.MOST_ALLOCATED)
 
     def rank(self, view: NodeView, pod: Asked) -> int:
@@ -57,22 +64,21 @@ class BestFit:
 
 
 class Scheduler:
-    """Places one pod after the other by a strategy."""
+    """Places one pod after the other by a strategy, on nodes that others change."""
 
-    def __init__(self, strategy: str, nodes: Mapping[str, Machine], expected: ExpectedPods, chance: Chance) -> None:
-        self._nodes: Mapping[str, NodeState] = nodes
-        cpu_milli = max([node.cpu_milli for node in nodes.values()], default=0)
-        gpus = max([len(node.devices.get(GPU, ())) for node in nodes.values()], default=0)
-        self._placement = Placement(self._nodes, expected=expected, others={BEST_FIT: BestFit(cpu_milli, 100 * gpus)})
+    def __init__(
+        self, strategy: str, nodes: Mapping[str, NodeState], expected: ExpectedPods, chance: Chance, largest: Largest
+    ) -> None:
+        self._placement = Placement(nodes, expected=expected, others={BEST_FIT: BestFit(largest)})
         self._strategy = Strategy.MINOR_ORDER if strategy == RANDOM else strategy
         self._tie: Callable[[Sequence[int]], int] | None = None
         if strategy == RANDOM:
             self._tie = lambda places: places[chance.randrange(len(places))]
 
-    def choose(self, pod: SimulatedPod) -> Choice | None:
+    def choose(self, request: PodRequest, needs: Needs) -> Choice | None:
         """Where the pod runs, and on which devices; None: it fits nowhere."""
-        return self._placement.choose(pod.request, self._strategy, needs=pod.needs, tie=self._tie)
+        return self._placement.choose(request, self._strategy, needs=needs, tie=self._tie)
 
-    def note(self, pod: SimulatedPod) -> None:
+    def note(self, request: PodRequest, needs: Needs) -> None:
         """A pod has come: its kind is to be expected."""
-        self._placement.note(pod.request, pod.needs)
+        self._placement.note(request, needs)

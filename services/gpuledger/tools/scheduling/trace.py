@@ -105,11 +105,15 @@ def _pod(row: Sequence[str]) -> SimulatedPod:
     needs = Needs(fields.whole(cpu_milli, "cpu_milli"), fields.whole(memory_mib, "memory_mib"))
     gpus = fields.whole(num_gpu, "num_gpu", SHARED_DEVICES_MAX)
     milli = fields.whole(gpu_milli, "gpu_milli", GPU_MILLI)
-    return SimulatedPod(fields.name(name, "name"), _request(gpus, milli, gpu_spec), needs)
+    return SimulatedPod(fields.name(name, "name"), request_for(gpus, milli, gpu_spec), needs)
 
 
-def _request(gpus: int, milli: int, gpu_spec: str) -> PodRequest:
-    """What the pod asks for: of one GPU a share, of several the whole; without GPUs nothing."""
+def request_for(gpus: int, milli: int, gpu_spec: str = "") -> PodRequest:
+    """What a pod asks for: of one GPU a share, of several the whole; without GPUs nothing.
+
+    Raises:
+        RowError: of one GPU it asks for nothing.
+    """
     if not gpus:
         return NO_DEVICES
     percent = gpus * WHOLE if gpus > 1 else percent_of(milli)
