@@ -217,7 +217,9 @@ class Binder:
             reason = f"{args.node}: the pod {other} was given to it before, and has not started; one comes at a time"
             raise BindError(IN_FLIGHT, reason)
 
-    async def _carry_out(self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, deadline_s: float) -> None:
+    async def _carry_out(
+        self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, deadline_s: float
+    ) -> None:
         text = self._text(args.node, allocation)
         writing = self._writer.annotate(pod, text)
         if not await self._stepped(args, writing, NOT_ANNOTATED):
