@@ -44,6 +44,7 @@ class SchedulablePod(NamedTuple):
     node: str | None = None
     is_over: bool = False
     containers: tuple[ContainerAmounts, ...] = ()
+    priority: int = 0
 
     @property
     def pod(self) -> str:
@@ -70,7 +71,13 @@ def read_pod(obj: Mapping[str, Any], names: SharingNames) -> SchedulablePod:
         _text(spec, "nodeName"),
         is_over,
         tuple(ContainerAmounts(name, found, one.is_init) for name, one in requests if (found := _sorted(one.units))),
+        _priority(spec.get("priority")),
     )
+
+
+def _priority(value: object) -> int:
+    """The pod's priority, which admission has resolved from its class; none is 0."""
+    return value if isinstance(value, int) else 0
 
 
 def _sorted(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
