@@ -135,7 +135,9 @@ class RecorderInMemory(OutcomeRecorder):
             self._ids.add(event_id)
             self._fold([(intent.node, outcome, event_id)])
 
-    async def record_together(self, facts: Iterable[tuple[str, Payload, str]]) -> None:
+    async def record_together(
+        self, facts: Iterable[tuple[str, Payload, str]], not_before: datetime | None = None
+    ) -> None:
         """Facts of the extender."""
         await asyncio.sleep(0)
         self._fold(facts)

@@ -57,7 +57,12 @@ def _chosen(offer: Offer, given: TypeRequest, found: dict[str, list[FittingDevic
     if joint.is_joint(offer.request, asked):
         return _near(offer, asked, candidates, found)
     if joint.must_lead(offer.request, asked):
-        offer, candidates = _leading(offer, asked, candidates)
+        return _free_of_joint(*_leading(offer, asked, candidates), asked)
+    return _free_of_joint(offer, candidates, asked)
+
+
+def _free_of_joint(offer: Offer, candidates: Sequence[FittingDevice], asked: TypeRequest) -> Chosen:
+    """The devices of a type that does not go by those of another one."""
     return _gpus(offer, asked, candidates) if asked.type == GPU else _first(offer, asked, candidates)
 
 

@@ -46,6 +46,7 @@ class ReservationRecords:
         """Return once the ledger has the reservation, and the fold has it from there; it may be over by then.
 
         With it goes what all pods hold of the node, for the node's agent, which is to know it before its kubelet asks.
+        It is not earlier than the last release of the pod, whatever the clock says: that would end it.
 
         Raises:
             EventRefusedError: the ledger will never take it.
@@ -60,8 +61,10 @@ class ReservationRecords:
         )
         folded = self._beginning[event_id] = asyncio.Event()
         shares = self._shares.of(node, pod)
+        before = self._state.pod(args.uid)
+        facts = [(args.pod, data, event_id), (args.node, shares, self._new_id())]
         try:
-            await self._recorder.record_together([(args.pod, data, event_id), (args.node, shares, self._new_id())])
+            await self._recorder.record_together(facts, None if before is None else before.released_at)
             await folded.wait()
         finally:
             del self._beginning[event_id]

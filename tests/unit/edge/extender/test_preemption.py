@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpuledger.events.sharing import AllocatedDevice, PodSharingGone, PodSharingObserved
+from gpuledger.events.sharing import AllocatedDevice, Allocation, PodSharingGone, PodSharingObserved
 from support.extending import gpu, pod_of
 from support.extending_in_memory import ExtenderInMemory
 
@@ -11,7 +11,7 @@ Answered = dict[str, tuple[list[str], int]]
 
 def runs(extender: ExtenderInMemory, uid: str, minor: int, *, percent: int = 50, priority: int = 0) -> None:
     resources = {name: total * percent // 100 for name, total in gpu("n1", minor).resources.items()}
-    allocation = {"gpu": (AllocatedDevice(minor=minor, resources=resources),)}
+    allocation: Allocation = {"gpu": (AllocatedDevice(minor=minor, resources=resources),)}
     data = PodSharingObserved(uid=uid, node="n1", allocation=allocation, priority=priority, started=True)
     extender.record(f"default/{uid}", data)
 
