@@ -136,9 +136,7 @@ class RecorderInMemory(OutcomeRecorder):
             self._fold([(intent.node, outcome, event_id)])
 
     async def record_together(
-        self,
-        facts: Iterable[tuple[str, Payload, str]],
-        not_before: datetime | None = None,
+        self, facts: Iterable[tuple[str, Payload, str]], not_before: datetime | None = None
     ) -> None:
         """Facts of the extender."""
         await asyncio.sleep(0)
