@@ -24,6 +24,8 @@ STORY = story(
     ("dev/b", 3, observed("b", node="n1", allocation=of_gpus(share(0, 25)))),
     ("dev/c", 3, observed("c", node="n2", allocation=HALF)),
     ("dev/c", 5, gone("c")),
+    ("dev/d", 6, observed("d", requests={"gpu": 200})),
+    ("dev/e", 6, reserved("e", share(1, 100))),
 )
 
 
@@ -43,8 +45,8 @@ async def _record(nats_url: str) -> None:
 @pytest.mark.parametrize(
     ("options", "used"),
     [
-        ((), {"GPU-0": 75, "GPU-1": 0, "GPU-9": 0}),
-        (("--node", "n1"), {"GPU-0": 75, "GPU-1": 0}),
+        ((), {"GPU-0": 75, "GPU-1": 100, "GPU-9": 0}),
+        (("--node", "n1"), {"GPU-0": 75, "GPU-1": 100}),
         (("GPU-9",), {"GPU-9": 0}),
         (("gpu/GPU-9",), {"GPU-9": 0}),
         (("--at", format_time(hour(4))), {"GPU-0": 75, "GPU-1": 0, "GPU-9": 50}),
@@ -74,8 +76,8 @@ def test_a_card_is_a_line_that_says_who_has_it(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("options", "pods"),
     [
-        ((), ["dev/b", "ml/a"]),
-        (("--all",), ["dev/b", "dev/c", "ml/a"]),
+        ((), ["dev/b", "dev/e", "ml/a"]),
+        (("--all",), ["dev/b", "dev/c", "dev/e", "ml/a"]),
         (("-n", "ml"), ["ml/a"]),
         (("--node", "n2", "--all"), ["dev/c"]),
         (("--at", format_time(hour(4))), ["dev/b", "dev/c", "ml/a"]),
@@ -134,3 +136,27 @@ def test_the_history_can_be_shortened(cli: Cli) -> None:
 def test_the_reports_answer_as_of_the_past(cli: Cli) -> None:
     then = cli("sql", "--at", format_time(hour(4)), "SELECT id, holders FROM report.shared_gpus", "-o", "json").json()
     assert {row["id"]: row["holders"] for row in then}["GPU-9"] == "dev/c"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "shows"),
+    [
+        (("ml/a",), "HasDevices", "it has gpu 0 (gpu-core 50, gpu-memory 8Gi, gpu-memory-ratio 50) on node n1"),
+        (("ml/a", "--at", format_time(hour(1.5))), "DevicesReserved", "are reserved for it since"),
+        (("dev/c",), "PodGone", "it has ended, or is gone"),
+        (("dev/c", "--at", format_time(hour(4))), "HasDevices", "on node n2"),
+        (("dev/d",), "NoNodeFits", "1 node (n2) with fewer gpu devices than it asks for"),
+        (("dev/d", "--node", "n1"), "NoNodeFits", "at most gpu-core 25 on n1"),
+        (("e", "-n", "dev"), "DevicesReserved", "gpu 1 (gpu-core 100, gpu-memory 16Gi, gpu-memory-ratio 100)"),
+    ],
+)
+def test_why_a_pod_has_its_devices_or_has_none(cli: Cli, options: tuple[str, ...], reason: str, shows: str) -> None:
+    found = cli("why", "pod", *options, "--no-kube", "-o", "json").json()
+    assert found["shares"]["reason"] == reason
+    assert shows in found["answer"]
+    assert shows in cli("why", "pod", *options, "--no-kube").out.replace("\n", " ")
+
+
+def test_a_pod_that_was_not_there_yet(cli: Cli) -> None:
+    result = cli("why", "pod", "dev/d", "--no-kube", "--at", format_time(hour(1)))
+    assert (result.code, "was not found" in result.err) == (1, True)

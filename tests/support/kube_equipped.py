@@ -12,6 +12,7 @@ from gpuledger.api.kinds import (
     NODE_FEATURE_RULES,
     NODE_FEATURES,
     RESOURCE_SLICE_STATUSES,
+    shared_devices,
 )
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, open_client
@@ -21,7 +22,7 @@ from support.waiting import eventually
 
 KINDS = (
     GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, CLUSTER_GPU_POOLS, RESOURCE_SLICE_STATUSES, NODE_FEATURES,
-    NODE_FEATURE_RULES, MODULE_CONFIGS,
+    NODE_FEATURE_RULES, MODULE_CONFIGS, shared_devices(),
 )  # fmt: skip
 
 

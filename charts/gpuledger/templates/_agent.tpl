@@ -147,6 +147,10 @@ it without.
   value: {{ $agent.stateDirectory | quote }}
 - name: GPULEDGER_KUBELET_DIR
   value: {{ $agent.kubeletDirectory | quote }}
+{{- with $agent.runtimeProxyDirectory }}
+- name: GPULEDGER_RUNTIME_PROXY_DIR
+  value: {{ . | quote }}
+{{- end }}
 - name: GPULEDGER_HARDWARE
   value: {{ $agent.hardware | quote }}
 - name: GPULEDGER_ALLOCATE
@@ -259,6 +263,10 @@ readinessProbe:
   mountPath: /tmp
 - name: state
   mountPath: {{ $agent.stateDirectory }}
+{{- with $agent.runtimeProxyDirectory }}
+- name: runtime-proxy
+  mountPath: {{ . }}
+{{- end }}
 - name: device-plugins
   mountPath: {{ $agent.kubeletDirectory }}/device-plugins
 - name: pod-resources
@@ -316,6 +324,10 @@ readinessProbe:
   emptyDir: {sizeLimit: 64Mi}
 - name: state
   hostPath: {path: {{ $agent.stateDirectory }}, type: DirectoryOrCreate}
+{{- with $agent.runtimeProxyDirectory }}
+- name: runtime-proxy
+  hostPath: {path: {{ . }}, type: DirectoryOrCreate}
+{{- end }}
 - name: device-plugins
   hostPath: {path: {{ $agent.kubeletDirectory }}/device-plugins, type: Directory}
 - name: pod-resources

@@ -77,6 +77,12 @@ RESOURCE_SLICE_STATUSES: Final = Resource(
     RESOURCE_STATUS_GROUP, "v1alpha1", "resourceslicestatuses", "ResourceSliceStatus"
 )
 
+
+def shared_devices(group: str = SCHEDULING_GROUP) -> Resource:
+    """The kind that shows what a node shares; its group has the domain of shared devices."""
+    return Resource(group, "v1alpha1", "devices", "Device")
+
+
 FIELD_MANAGER: Final = "gpuledger"
 """Owns what the product writes; statuses and the labels that it keeps on GPUDevices."""
 

@@ -155,7 +155,7 @@ async def _cluster(settings: Settings, parts: EdgeParts) -> AsyncIterator[tuple[
             yield None, client
         return
     async with parts.start_kube() as kubeconfig, open_client(kubeconfig) as client:
-        await crds.install(client, [*crds.shipped(), *crds.foreign()])
+        await crds.install(client, [*crds.shipped(parts.sharing), *crds.foreign()])
         with suppress(AlreadyExistsError):
             await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         if parts.fleet is not None:
@@ -220,6 +220,7 @@ def _edge(
         components=settings.components,
         deployments=settings.deployments,
         coverage_namespace=settings.coverage_namespace,
+        sharing=parts.sharing,
     )
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
     aside = NodeWriterSettings(untouched_namespaces=untouched_namespaces(settings))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.db.engine import connect
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.events.position import events_up_to, is_origin
@@ -34,21 +35,21 @@ async def verify_projections(backend: Backend, names: Sequence[str]) -> list[Ver
     return found
 
 
-async def verify_objects(backend: Backend, access: KubeAccess) -> "KubeVerification":
+async def verify_objects(backend: Backend, access: KubeAccess, names: SharingNames) -> "KubeVerification":
     """Compare the objects in Kubernetes with the log."""
     from gpuledger.edge.statuswriter.reconcile.verify import compare  # noqa: PLC0415 - takes long to import
 
     async with open_kube(access, KubeClient) as client:
         with backend.reporter.progress("Verifying Kubernetes") as advance:
-            return await compare(client, backend.ledger, lambda done, _total: advance.to(done))
+            return await compare(client, backend.ledger, lambda done, _total: advance.to(done), names)
 
 
-async def repair_objects(backend: Backend, access: KubeAccess) -> None:
+async def repair_objects(backend: Backend, access: KubeAccess, names: SharingNames) -> None:
     """Remove the objects in Kubernetes that the log does not have, and name each."""
     from gpuledger.edge.statuswriter.reconcile.repair import remove_strange  # noqa: PLC0415 - takes long to import
 
     async with open_kube(access, KubeClient) as client:
-        for key in await remove_strange(client, backend.ledger):
+        for key in await remove_strange(client, backend.ledger, names):
             backend.reporter.message(f"Removed {key.kind} {key.id}, which the ledger does not have.")
 
 

@@ -23,12 +23,16 @@ from gpuledger.api.kinds import (
     PREFLIGHT_TLS_SECRET,
     SECRETS,
     Resource,
+    shared_devices,
 )
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.admission.webhook_configuration import CONFIGURATIONS as ADMISSION
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
 from gpuledger.edge.preflight.webhook_configuration import CONFIGURATIONS as PREFLIGHT
+from gpuledger.edge.statuswriter.node_resources import ALWAYS_OURS
+from gpuledger.edge.statuswriter.objects import NAMES
 from gpuledger.edge.webhooks.certificates.rotation import remove_webhooks
 
 OUR_DAEMON_SETS: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
@@ -53,7 +57,8 @@ RELEASE_TRIES_MAX: Final = 5
 class Uninstalled(NamedTuple):
     """What was removed, the pools whose finalizer was, and how many pools remain; pools as `NAMESPACE/NAME`.
 
-    `servers` are those that the release brought, if any, and `nodes` counts those that lost our label.
+    `servers` are those that the release brought, if any, and `nodes` counts those that lost our label. `sharing` counts
+    those that share nothing any more.
     """
 
     removed: tuple[str, ...]
@@ -61,9 +66,12 @@ class Uninstalled(NamedTuple):
     pools: int
     servers: BundledServers | None = None
     nodes: int = 0
+    sharing: int = 0
 
 
-async def uninstall(client: KubeClient, namespace: str, servers: BundledServers | None = None) -> Uninstalled:
+async def uninstall(
+    client: KubeClient, namespace: str, servers: BundledServers | None = None, sharing: SharingNames = NAMES
+) -> Uninstalled:
     """Remove what gpuledger keeps in a cluster; `namespace` is the one that it ran in. It can be repeated.
 
     The logins of `servers` that the release brought go as well; their data stay.
@@ -79,7 +87,9 @@ async def uninstall(client: KubeClient, namespace: str, servers: BundledServers 
     at_once = asyncio.Semaphore(OBJECTS_AT_ONCE)
     released = await asyncio.gather(*(_release(client, kind, pool, at_once) for kind, pool in found))
     names = [_name(pool) for (_, pool), was_released in zip(found, released, strict=True) if was_released]
-    return Uninstalled(tuple(removed), tuple(names), len(found), servers, await _unlabel(client, at_once))
+    unlabelled = await _unlabel(client, at_once)
+    shared = await _unshare(client, at_once, sharing)
+    return Uninstalled(tuple(removed), tuple(names), len(found), servers, unlabelled, shared)
 
 
 async def remove_hooks(client: KubeClient, services: Iterable[WebhookService] = WebhookService) -> list[str]:
@@ -96,6 +106,8 @@ def report(done: Uninstalled) -> Iterator[str]:
     yield f"Removed: {', '.join(done.removed) or 'nothing'}."
     if done.nodes:
         yield f"Removed from {done.nodes} Nodes: the label {LABEL_DETECTED}."
+    if done.sharing:
+        yield f"Removed from {done.sharing} Nodes: the resources and the model of shared devices; and their Devices."
     if done.released:
         yield f"Released, so that they can be deleted: {', '.join(done.released)}."
     yield f"Remaining in Kubernetes: {done.pools} pools, the CRDs with all objects of their kinds, the NodeFeatureRule,"
@@ -130,7 +142,35 @@ async def _unlabel(client: KubeClient, at_once: asyncio.Semaphore) -> int:
     return len(nodes)
 
 
-async def _removed(client: KubeClient, resource: Resource, name: str, namespace: str) -> bool:
+async def _unshare(client: KubeClient, at_once: asyncio.Semaphore, sharing: SharingNames) -> int:
+    """Remove from Nodes what they show of shared devices, and the Devices; returns how many Nodes had any."""
+    kind = shared_devices(sharing.group)
+    devices = {one["metadata"]["name"]: one for one in await _pools(client, kind)}
+    nodes = {
+        one["metadata"]["name"]: one for one in (await client.list(NODES, Selection(labels=sharing.gpu_model))).items
+    }
+    await asyncio.gather(
+        *(_unshare_node(client, at_once, sharing, name, devices.get(name)) for name in devices.keys() | nodes.keys())
+    )
+    for name in devices:
+        await _removed(client, kind, name, None)
+    return len(devices.keys() | nodes.keys())
+
+
+async def _unshare_node(
+    client: KubeClient, at_once: asyncio.Semaphore, sharing: SharingNames, name: str, device: Object | None
+) -> None:
+    listed = ((device or {}).get("spec") or {}).get("devices") or ()
+    ours = {sharing.resource(short) for short in ALWAYS_OURS} | {key for one in listed for key in one["resources"]}
+    nothing = dict.fromkeys(sorted(ours))
+    async with at_once:
+        with suppress(NotFoundError):  # the Node is gone, and all that it showed with it
+            await client.merge_patch(NODES, name, {"metadata": {"labels": {sharing.gpu_model: None}}})
+            status = {"status": {"capacity": nothing, "allocatable": nothing}}
+            await client.merge_patch(NODES, name, status, subresource="status")
+
+
+async def _removed(client: KubeClient, resource: Resource, name: str, namespace: str | None) -> bool:
     try:
         await client.delete(resource, name, namespace)
     except NotFoundError:

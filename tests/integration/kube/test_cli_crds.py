@@ -12,6 +12,7 @@ from gpuledger.api.kinds import (
     GPU_NODE_STATES,
     GPU_POOLS,
     RESOURCE_SLICE_STATUSES,
+    shared_devices,
 )
 from gpuledger.cli.errors import ExitCode
 from gpuledger.edge.kube.client import open_client
@@ -40,7 +41,7 @@ def crds(kube: KubeServer, capsys: pytest.CaptureFixture[str]) -> Crds:
 async def test_diff_fails_until_everything_is_installed(crds: Crds) -> None:
     before = await crds("diff", "-o", "json")
     assert before.code == ExitCode.ERROR
-    kinds = (CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, RESOURCE_SLICE_STATUSES)
+    kinds = (CLUSTER_GPU_POOLS, shared_devices(), GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, RESOURCE_SLICE_STATUSES)
     assert [(row["name"], row["state"]) for row in before.json()] == [(kind.full_name, "missing") for kind in kinds]
     installed = await crds("install")
     assert installed.code == ExitCode.OK

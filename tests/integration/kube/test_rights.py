@@ -32,8 +32,10 @@ from gpuledger.api.kinds import (
     RESOURCE_SLICES,
     SECRETS,
     Resource,
+    shared_devices,
 )
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
+from gpuledger.api.sharing import SHARING_ENABLED, SharingNames
 from gpuledger.edge.kube.client import KubeClient, open_client
 from gpuledger.edge.kube.errors import NotFoundError
 from support.chart import NAME, NAMESPACE, WITH_SECRET, Object, needs_helm, render
@@ -59,9 +61,14 @@ STARTED = {Permission(verb, JOBS.group, JOBS.plural, "", NAMESPACE) for verb in 
 PARTS = ("components", "admission", "ledger", "scaling", "coverage")
 """The roles that the services have beside the one of their name."""
 
-SELDOM = {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED | STARTED
+SHOWN = {Permission("patch", "", "nodes/status")}
+
+SELDOM = (
+    {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED | STARTED | SHOWN
+)
 """What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted,
-certificates are renewed months later, and a Job is started after minutes (test_coverage_jobs.py)."""
+certificates are renewed months later, a Job is started after minutes (test_coverage_jobs.py), and only a node with an
+agent shows what it shares (test_sharing_nodes.py)."""
 
 
 @pytest.mark.long
@@ -123,6 +130,7 @@ async def _live(client: KubeClient) -> None:
     await _make_and_leave_a_pool(client)
     await eventually(partial(_are_components, client, 4))
     await eventually(partial(_are_labelled, client, {NODE, "w2"}))
+    await _share_and_stop(client)
     await eventually(partial(_is_counted_after_meddling, client))
     off = {"bootstrap": {name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")}}
     await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": off | {"highAvailability": False}}})
@@ -133,6 +141,19 @@ async def _live(client: KubeClient) -> None:
     await client.delete(RESOURCE_SLICES, "w2")
     for resource in KEPT:
         await eventually(partial(_have_a_status, client, resource, 1))
+
+
+async def _share_and_stop(client: KubeClient) -> None:
+    """A node shares its cards for a while."""
+    sharing = {"metadata": {"labels": {SharingNames().sharing: SHARING_ENABLED}}}
+    await client.merge_patch(NODES, NODE, sharing)
+    await eventually(partial(_are_there, client, {NODE}))
+    await client.merge_patch(NODES, NODE, {"metadata": {"labels": {SharingNames().sharing: None}}})
+    await eventually(partial(_are_there, client, set()))
+
+
+async def _are_there(client: KubeClient, names: set[str]) -> bool:
+    return {one["metadata"]["name"] for one in (await client.list(shared_devices())).items} == names
 
 
 async def _set_aside(client: KubeClient, environ: dict[str, str]) -> None:
@@ -240,6 +261,7 @@ async def _differ(client: KubeClient) -> None:
     for resource, status in zip((*KEPT, *POOLS), statuses, strict=True):
         for obj in (await client.list(resource)).items:
             await _spoil(client, resource, obj["metadata"]["name"], status)
+    await create(client, shared_devices(), {"metadata": {"name": "strange"}, "spec": {"devices": []}})
 
 
 async def test_a_right_that_is_missing_is_noticed(cluster: Cluster, tmp_path: Path) -> None:

@@ -260,6 +260,12 @@ def test_another_kubelets_folder_is_mounted_and_named() -> None:
     assert environ(made)[names.STATE_DIR] == "/data/agent"
 
 
+def test_the_folder_of_the_runtime_proxy_is_mounted_where_there_is_one() -> None:
+    assert names.RUNTIME_PROXY_DIR not in environ(plain())
+    made = render(values(runtimeProxyDirectory="/data/proxy"))
+    assert ("/data/proxy" in mounts_of(made), environ(made)[names.RUNTIME_PROXY_DIR]) == (True, "/data/proxy")
+
+
 def test_health_monitors_have_a_socket_in_a_folder_of_the_node(tmp_path: Path) -> None:
     given = {"directory": "/a", "podLogsDirectory": "/b", "namespaces": ["monitoring", NAMESPACE]}
     made = render(values(healthMonitors=given))

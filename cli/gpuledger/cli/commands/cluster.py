@@ -1,5 +1,6 @@
 """Commands about what a cluster has installed: `crds`, `nfd`, and `admission` and `uninstall` for the chart's hooks."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +15,10 @@ from gpuledger.cli.render import Column, Output, View, message, render
 from gpuledger.cli.run import run
 from gpuledger.domain.inventory.feature_rule import UnknownRuleError
 from gpuledger.edge.kube import crds as definitions
-from gpuledger.edge.kube.client import KubeClient, open_client
+from gpuledger.edge.kube.client import KubeClient, Object, open_client
 from gpuledger.edge.kube.errors import ConflictError
 from gpuledger.edge.kube.kubeconfig import KUBECONFIG
+from gpuledger.runtime.sharing_settings import read_sharing_names
 from gpuledger.tools.cluster import KubeAccess, open_kube
 from gpuledger.tools.nfd_coverage import (
     RARE_NODES,
@@ -159,7 +161,7 @@ def difference_rows(comparison: definitions.Comparison) -> Iterator[Row]:
 async def _install(kubeconfig: Path | None, *, force: bool) -> list[Row]:
     async with open_client(kubeconfig) as client:
         try:
-            return [one._asdict() for one in await definitions.install(client, force=force)]
+            return [one._asdict() for one in await definitions.install(client, _shipped(), force=force)]
         except ConflictError as error:
             owned = "; ".join(f"{cause.field} ({cause.message})" for cause in error.causes)
             hint = "Take them with `gpuledger crds install --force`"
@@ -168,7 +170,11 @@ async def _install(kubeconfig: Path | None, *, force: bool) -> list[Row]:
 
 async def _diff(kubeconfig: Path | None) -> list[definitions.Comparison]:
     async with open_client(kubeconfig) as client:
-        return await definitions.diff(client)
+        return await definitions.diff(client, _shipped())
+
+
+def _shipped() -> tuple[Object, ...]:
+    return definitions.shipped(read_sharing_names(os.environ))
 
 
 async def _coverage(access: KubeAccess) -> Coverage:
@@ -181,7 +187,7 @@ async def _coverage(access: KubeAccess) -> Coverage:
 
 async def _uninstall(kubeconfig: Path | None, namespace: str, servers: BundledServers | None) -> Uninstalled:
     async with open_client(kubeconfig) as client:
-        return await uninstall_from(client, namespace, servers)
+        return await uninstall_from(client, namespace, servers, read_sharing_names(os.environ))
 
 
 async def _remove(kubeconfig: Path | None, services: list[WebhookService]) -> list[str]:

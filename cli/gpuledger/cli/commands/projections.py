@@ -1,5 +1,6 @@
 """`gpuledger verify` and `gpuledger replay`: prove that the tables are what the log says, and rebuild them from it."""
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ from gpuledger.ledger.errors import LogChangedError
 from gpuledger.projection.definition import Projection
 from gpuledger.projection.errors import ProjectionError
 from gpuledger.projection.verify import Verification
+from gpuledger.runtime.sharing_settings import read_sharing_names
 from gpuledger.tools.cluster import KubeAccess
 from gpuledger.tools.kept_snapshots import remedy, verify_snapshots
 from gpuledger.tools.log_proof import GenerationProof, LogProof, prove_log
@@ -157,8 +159,9 @@ async def _verify(
                 return [], None, proof  # that is why
             raise
         if access is not None and repair and not is_altered:
-            await repair_objects(backend, access)
-        objects = None if access is None else await verify_objects(backend, access)
+            await repair_objects(backend, access, read_sharing_names(os.environ))
+        sharing = read_sharing_names(os.environ)
+        objects = None if access is None else await verify_objects(backend, access, sharing)
         return found, objects, proof
 
 

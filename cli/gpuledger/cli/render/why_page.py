@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from gpuledger.cli.render import Column
 from gpuledger.cli.render.page import Page
+from gpuledger.cli.render.why_shares_page import shares_part
 from gpuledger.tools.explain.access import names_and_count
 from gpuledger.tools.explain.dra_wording import WORDS
 from gpuledger.tools.explain.pools import HAS_OR_NEEDS_NONE, Barrier
@@ -43,6 +44,8 @@ def why_page(document: Document) -> Page:
         pod_part(page, document["pod"])
     for pool in document.get("pools") or ():
         pool_part(page, pool)
+    if document.get("shares") is not None:
+        shares_part(page, document["shares"])
     for claim in document["claims"]:
         page.fields({name: claim[key] for name, key in _CLAIM if claim.get(key) is not None})
         if "allocation" in claim:

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import yaml
 
-from gpuledger.api.kinds import CRDS, Resource
+from gpuledger.api.kinds import CRDS, Resource, shared_devices
+from gpuledger.api.sharing import DOMAIN, SharingNames
 from gpuledger.edge.kube.client import KubeClient, KubeRequest, Object
 from gpuledger.edge.kube.errors import CrdError, NotFoundError, TooManyRequestsError
 
@@ -24,6 +25,8 @@ POLL_S: Final = 0.1
 
 SERVER_DEFAULTS: Final = {"conversion": {"strategy": "None"}, "preserveUnknownFields": False}
 """Fields that a server adds to a CRD's spec; they are no difference."""
+
+DEVICES: Final = shared_devices()
 
 ABSENT: Final = None
 """The value of a side that has nothing there."""
@@ -56,9 +59,22 @@ class Comparison:
     differences: tuple[CrdDifference, ...] = ()
 
 
-def shipped() -> tuple[Object, ...]:
-    """The CRDs of the product, by name."""
-    return _load("crds")
+def shipped(names: SharingNames = SharingNames()) -> tuple[Object, ...]:  # noqa: B008 - it is immutable
+    """The CRDs of the product, by name; that of shared devices is under their domain."""
+    found = (_named(one, names) if one["spec"]["group"] == DEVICES.group else one for one in _load("crds"))
+    return tuple(sorted(found, key=lambda one: str(one["metadata"]["name"])))
+
+
+def _named(part: Any, names: SharingNames) -> Any:  # noqa: ANN401 - JSON is any value
+    """A part of the CRD of shared devices under a domain; in paths of fields its dots are escaped."""
+    if isinstance(part, dict):
+        return {key: _named(one, names) for key, one in part.items()}
+    if isinstance(part, list):
+        return [_named(one, names) for one in part]
+    if not isinstance(part, str):
+        return part
+    escaped = names.domain.replace(".", r"\.")
+    return part.replace(DEVICES.group, names.group).replace(rf"node\.{DOMAIN}/", rf"node\.{escaped}/")
 
 
 def foreign() -> tuple[Object, ...]:

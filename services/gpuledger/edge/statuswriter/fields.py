@@ -10,9 +10,11 @@ from typing import Any, Final
 import orjson
 
 from gpuledger.api.conditions import MODULE_CONDITIONS
-from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, OUR_MANAGERS, RESOURCE_SLICES
+from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, FIELD_MANAGER, NODES, OUR_MANAGERS, RESOURCE_SLICES
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER, is_our_label
-from gpuledger.edge.statuswriter.objects import POOL_KINDS, DesiredObject, Document, Key, Kind, ObservedObject
+from gpuledger.api.sharing import SharingNames
+from gpuledger.edge.statuswriter.node_resources import node_resources
+from gpuledger.edge.statuswriter.objects import NAMES, POOL_KINDS, DesiredObject, Document, Key, Kind, ObservedObject
 
 DIGEST_BYTES: Final = 12
 METADATA_FIELDS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
@@ -26,20 +28,32 @@ def digest(document: object) -> bytes:
     return blake2b(orjson.dumps(document, option=orjson.OPT_SORT_KEYS), digest_size=DIGEST_BYTES).digest()
 
 
-def observe(kind: Kind, obj: Document) -> ObservedObject:
-    """What the cache keeps of an object."""
+def observe(kind: Kind, obj: Document, names: SharingNames = NAMES) -> ObservedObject:
+    """What the cache keeps of an object; `names` are those of shared devices."""
     metadata = obj["metadata"]
     return ObservedObject(
         metadata["uid"],
         metadata["resourceVersion"],
-        digest(main_of(kind, obj)),
-        digest(status_of(kind, obj)),
+        digest(main_of(kind, obj, names)),
+        digest(status_of(kind, obj, names)),
         "deletionTimestamp" in metadata,
         _changed_by(metadata),
-        about=(obj.get("spec") or {}).get("sliceUID") if kind is Kind.SLICE else None,
+        about=_about(kind, obj),
         approved=_approved(metadata) if kind is Kind.DEVICE else None,
         generation=metadata.get("generation") or 0,
     )
+
+
+def _about(kind: Kind, obj: Document) -> str | None:
+    """The UID of the object that this one describes."""
+    if kind is Kind.SHARED:
+        return next((one.get("uid") for one in owners_of_kind(obj, NODES.kind)), None)
+    return (obj.get("spec") or {}).get("sliceUID") if kind is Kind.SLICE else None
+
+
+def owners_of_kind(obj: Document, kind: str) -> list[Document]:
+    """The owners of an object that are of a kind."""
+    return [one for one in obj["metadata"].get("ownerReferences") or () if one.get("kind") == kind]
 
 
 def at_generation(kind: Kind, desired: DesiredObject | None, observed: ObservedObject | None) -> DesiredObject | None:
@@ -55,34 +69,45 @@ def at_generation(kind: Kind, desired: DesiredObject | None, observed: ObservedO
     return desired._replace(status=desired.status | {"conditions": conditions}) if conditions else desired
 
 
-def main_of(kind: Kind, obj: Document) -> Document:
+def main_of(kind: Kind, obj: Document, names: SharingNames = NAMES) -> Document:
     """What the product owns of an object outside its status."""
     if kind in (Kind.DEVICE, Kind.KUBE_NODE):
-        return {"labels": our_labels(kind, obj)}
+        return {"labels": our_labels(kind, obj, names)}
+    if kind is Kind.SHARED:
+        owners, checkpoints = owners_of_kind(obj, NODES.kind), owned_annotations(obj["metadata"], FIELD_MANAGER)
+        return {
+            "labels": our_labels(kind, obj, names),
+            "annotations": {key: value for key, value in checkpoints.items() if key == names.checkpoints},
+            "spec": obj.get("spec") or {},
+            "ownerReferences": owners,
+        }
     if kind in POOL_KINDS:
         return {"finalizers": [one for one in obj["metadata"].get("finalizers") or () if one == POOL_FINALIZER]}
     if kind is Kind.SLICE:
-        owners = obj["metadata"].get("ownerReferences") or ()
-        ours = [one for one in owners if one.get("kind") == RESOURCE_SLICES.kind]
-        return {"spec": obj.get("spec") or {}, "ownerReferences": ours}
+        return {"spec": obj.get("spec") or {}, "ownerReferences": owners_of_kind(obj, RESOURCE_SLICES.kind)}
     if kind is Kind.COMPONENT:
         return {"labels": obj["metadata"].get("labels") or {}, "spec": obj.get("spec") or {}}
     return {} if kind is Kind.MODULE else {"spec": obj.get("spec") or {}}
 
 
-def our_labels(kind: Kind, obj: Document) -> dict[str, str]:
-    """The labels of a GPUDevice or a Node that the product owns."""
+def our_labels(kind: Kind, obj: Document, names: SharingNames = NAMES) -> dict[str, str]:
+    """The labels of a GPUDevice, a Node or a Device that the product owns."""
     labels = obj["metadata"].get("labels") or {}
-    if kind is Kind.KUBE_NODE:
-        return {key: value for key, value in labels.items() if key == LABEL_DETECTED}
+    if kind in (Kind.KUBE_NODE, Kind.SHARED):
+        return {key: value for key, value in labels.items() if key in (LABEL_DETECTED, names.gpu_model)}
     return {key: value for key, value in labels.items() if is_our_label(key)}
 
 
-def status_of(kind: Kind, obj: Document) -> Document:
-    """What the product owns of an object's status: all of it, but of a ModuleConfig its own conditions."""
+def status_of(kind: Kind, obj: Document, names: SharingNames = NAMES) -> Document:
+    """What the product owns of an object's status: all of it, but of a ModuleConfig its own conditions.
+
+    Of a Node it owns the resources that are shared.
+    """
     status = obj.get("status") or {}
-    if kind in (Kind.RULE, Kind.COMPONENT, Kind.KUBE_NODE):
+    if kind in (Kind.RULE, Kind.COMPONENT, Kind.SHARED):
         return {}
+    if kind is Kind.KUBE_NODE:
+        return node_resources(obj, names)
     if kind is Kind.MODULE:
         conditions = sorted(status.get("conditions") or (), key=item_name)
         return {"conditions": [one for one in conditions if one.get("type") in MODULE_CONDITIONS]}
@@ -123,13 +148,18 @@ def body(key: Key, part: Document, uid: str | None = None) -> Document:
 
 def _approved(metadata: Document) -> bytes | None:
     """The digest of the annotations that a pool set itself, as far as it still owns them."""
+    kept = owned_annotations(metadata, ASSIGNMENT_FIELD_MANAGER)
+    return digest(kept) if kept else None
+
+
+def owned_annotations(metadata: Document, manager: str) -> dict[str, str]:
+    """The annotations that a field manager owns."""
     owned: Document = {}
     for entry in metadata.get("managedFields") or ():
-        if entry.get("manager") == ASSIGNMENT_FIELD_MANAGER:
+        if entry.get("manager") == manager:
             owned |= ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or {}
     annotations = metadata.get("annotations") or {}
-    kept = {key: value for key, value in annotations.items() if f"f:{key}" in owned}
-    return digest(kept) if kept else None
+    return {key: value for key, value in annotations.items() if f"f:{key}" in owned}
 
 
 def _changed_by(metadata: Document) -> str | None:

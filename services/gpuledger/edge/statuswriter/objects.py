@@ -18,7 +18,9 @@ from gpuledger.api.kinds import (
     NODES,
     RESOURCE_SLICE_STATUSES,
     Resource,
+    shared_devices,
 )
+from gpuledger.api.sharing import SharingNames
 
 Document = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON reads it."""
@@ -27,7 +29,8 @@ Document = dict[str, Any]
 class Kind(StrEnum):
     """The kinds that the product keeps.
 
-    Of a ModuleConfig it keeps its conditions, of pools the finalizer and the status, of Nodes one label.
+    Of a ModuleConfig it keeps its conditions, of pools the finalizer and the status, of Nodes two labels and the
+    resources that are shared.
     """
 
     DEVICE = "GPUDevice"
@@ -39,9 +42,13 @@ class Kind(StrEnum):
     CLUSTER_POOL = "ClusterGPUPool"
     COMPONENT = "DaemonSet"
     KUBE_NODE = "Node"
+    SHARED = "Device"
 
 
 POOL_KINDS: Final = (Kind.POOL, Kind.CLUSTER_POOL)
+
+OWNED_KINDS: Final = (Kind.SLICE, Kind.SHARED)
+"""Kinds whose objects others own, and that may go with these."""
 
 USER_KINDS: Final = frozenset({Kind.MODULE, Kind.KUBE_NODE, *POOL_KINDS})
 """Kinds whose objects people, or kubelets, create and delete."""
@@ -56,7 +63,17 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.CLUSTER_POOL: CLUSTER_GPU_POOLS,
     Kind.COMPONENT: DAEMON_SETS,
     Kind.KUBE_NODE: NODES,
+    Kind.SHARED: shared_devices(),
 }
+"""Where each kind is; that of shared devices under the domain of an installation that sets no other."""
+
+NAMES: Final = SharingNames()
+"""The names of shared devices in an installation that sets no other domain."""
+
+
+def resource_of(kind: Kind, names: SharingNames = NAMES) -> Resource:
+    """Where a kind is."""
+    return shared_devices(names.group) if kind is Kind.SHARED else RESOURCES[kind]
 
 
 class Key(NamedTuple):

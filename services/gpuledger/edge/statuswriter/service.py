@@ -161,7 +161,9 @@ class StatusWriter:
         ACTIVE.set(1)
         now = asyncio.get_running_loop().time
         context = WriteContext(self._client, self._settings, self._clock, now, self._jitter)
-        kept = KeptFold(DesiredProjection(), self._ledger, self._database_url, self._settings.snapshots)
+        kept = KeptFold(
+            DesiredProjection(self._settings.sharing), self._ledger, self._database_url, self._settings.snapshots
+        )
         self._leader = _Leader(self._ledger, kept, context, self._restarts)
         try:
             await run_until_one_fails([self._fold_and_work(self._leader), kept.run(), self._ownership.keep()])
@@ -184,15 +186,14 @@ class _Leader:
         self._kept = kept
         self._context = context
         self._restarts = restarts
-        self._desired = DesiredState()
-        self._fold = Fold(DesiredProjection(), ledger.generations, state=self._desired)
+        components = Components(settings.components, component_daemon_sets())
+        self._desired = DesiredState(settings.sharing, labels_nodes=components.label_nodes)
+        self._fold = Fold(DesiredProjection(settings.sharing), ledger.generations, state=self._desired)
         self._was_enabled = False
         self._settings_before = self._desired.settings_in_force()
         self._is_folded = False
         self._queue = WorkQueue[Key](context.now)
-        components = Components(settings.components, component_daemon_sets())
-        is_kept = {Kind.COMPONENT: components.are_kept, Kind.KUBE_NODE: components.label_nodes}
-        self._kinds = [kind for kind in Kind if is_kept.get(kind, True)]
+        self._kinds = [kind for kind in Kind if kind is not Kind.COMPONENT or components.are_kept]
         self._planner = Planner(self._desired, node_feature_rule(), components)
         self._recorder = EventRecorder(context, _breaker(context, settings.events_per_s, settings.events_burst))
         breaker = _breaker(context, settings.writes_per_s, settings.writes_burst)

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gpuledger.api.kinds import Resource
+from gpuledger.api.sharing import SharingNames
 from gpuledger.db.locks import LockCheck
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.statuswriter.events.series import EVENT_AGE_MAX_S
+from gpuledger.edge.statuswriter.objects import Kind, resource_of
 from gpuledger.projection.snapshots import SnapshotSettings
 from gpuledger.runtime.backoff import Backoff, Jitter
 from gpuledger.runtime.clock import Clock
@@ -33,6 +36,7 @@ class StatusWriterSettings:
     after another ledger took the cluster over.
     `deployments` are those that we run in, where the chart installed them; `scale_check_s` is how often their numbers
     of pods are compared with the settings.
+    `sharing` are the names of what is about shared devices.
     `reclaim_pause_s` is how long who had a cluster lets others claim it, who look more often than that.
     """
 
@@ -59,6 +63,7 @@ class StatusWriterSettings:
     event_age_max_s: float = EVENT_AGE_MAX_S
     series_period_s: float = 600.0
     stopped_retry_s: float = 60.0
+    sharing: SharingNames = field(default_factory=SharingNames)
     ownership_check_s: float = 5.0
     reclaim_pause_s: float = 60.0
     snapshots: SnapshotSettings = field(default_factory=SnapshotSettings)
@@ -79,3 +84,7 @@ class WriteContext:
     clock: Clock
     now: Callable[[], float]
     jitter: Jitter
+
+    def resource(self, kind: Kind) -> Resource:
+        """Where a kind is."""
+        return resource_of(kind, self.settings.sharing)

@@ -38,7 +38,7 @@ async def explain_checks(recorded: PodChecks | None, query: WhyQuery, pod: Queri
         KubeError: Kubernetes has shown this pod, and cannot be read any more.
     """
     if pod.object is None:
-        await _require_readable(query)
+        await require_readable(query)
         return None if recorded is None else ChecksExplanation(checks_document(recorded))
     found, notes = recorded, tuple[str, ...]()
     if query.live_access is not None and not _is_of(recorded, pod):
@@ -54,7 +54,12 @@ def _is_of(recorded: PodChecks | None, pod: QueriedPod) -> bool:
     return recorded is not None and recorded.uid == mapping(pod.object, "metadata").get("uid")
 
 
-async def _require_readable(query: WhyQuery) -> None:
+async def require_readable(query: WhyQuery) -> None:
+    """Return if the user may read pods of the namespace, which nothing else has shown.
+
+    Raises:
+        ToolError: the user may not.
+    """
     may = await readable(query.access, [query.namespace], PODS)
     if not may.may_name(query.namespace):
         hint = "Ask for the right to get pods there"

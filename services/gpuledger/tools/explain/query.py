@@ -12,6 +12,7 @@ from gpuledger.domain.dra.state import Availability
 from gpuledger.domain.pools.pods import units_by_resource
 from gpuledger.domain.pools.rows import PoolPod
 from gpuledger.domain.preflight.pod_checks import PodChecks
+from gpuledger.domain.sharing.rows import SharedPod
 from gpuledger.edge.kube.client import Object
 from gpuledger.edge.watchers.fields import FieldReader
 from gpuledger.edge.watchers.resources.container_requests import ENDED
@@ -110,6 +111,14 @@ def recorded_with_checks(checks: PodChecks | None, problem: str) -> QueriedPod |
     notes = (f"Kubernetes was not asked: {problem}",) if problem else ()
     node = checks.latest[0].node
     return QueriedPod(notes=notes, state=PodState(node))
+
+
+def recorded_with_shares(row: SharedPod | None, problem: str) -> QueriedPod | None:
+    """A pod of which the ledger has its shared devices alone; None where it has none of them either."""
+    if row is None:
+        return None
+    notes = (f"Kubernetes was not asked: {problem}",) if problem else ()
+    return QueriedPod(notes=notes, state=PodState(row.observed_node))
 
 
 def _state_of(spec: Mapping[str, Any], status: Mapping[str, Any], scheduled: Mapping[str, Any]) -> PodState:

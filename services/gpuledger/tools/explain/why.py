@@ -22,11 +22,20 @@ from gpuledger.tools.explain.consumers import (
 )
 from gpuledger.tools.explain.dra_document import Document
 from gpuledger.tools.explain.pod_preflight import ChecksExplanation, explain_checks
+from gpuledger.tools.explain.pod_shares import SharesExplanation, explain_shares
 from gpuledger.tools.explain.pod_units import UnitsExplanation, explain_units
 from gpuledger.tools.explain.pools_document import pod_document, pool_documents, pools_sentences, quota_notes
-from gpuledger.tools.explain.query import QueriedPod, WhyQuery, pod_of, recorded_pod, recorded_with_checks
+from gpuledger.tools.explain.query import (
+    QueriedPod,
+    WhyQuery,
+    pod_of,
+    recorded_pod,
+    recorded_with_checks,
+    recorded_with_shares,
+)
 from gpuledger.tools.present.preflight import has_checks
 from gpuledger.tools.queries.moments import PointInTime
+from gpuledger.tools.queries.shares import RecordedShares
 from gpuledger.tools.queries.source import StateSource
 
 T = TypeVar("T")
@@ -62,7 +71,7 @@ async def why_claim(source: StateSource, query: WhyQuery) -> Document:
 
 
 async def why_pod(source: StateSource, query: WhyQuery) -> Document:
-    """The explanation of a pod: of all its claims, of the units of pools that it requests, and of its preflight checks.
+    """The explanation of a pod: of its claims, the units and shared devices that it requests, and its preflight checks.
 
     Raises:
         ToolError: there is no such pod, or the user may read nothing of what it requests.
@@ -81,9 +90,12 @@ async def why_pod(source: StateSource, query: WhyQuery) -> Document:
     checks = None
     if pod.object is None or has_checks(pod.object):
         checks = await _or_refusal(explain_checks(await states.checks(), query, pod), refusals)
-    if refusals and units is None and claims is None and checks is None:
+    shares = None
+    if (recorded := await states.shares()) is not None:
+        shares = await _or_refusal(explain_shares(recorded, query, pod), refusals)
+    parts = _Parts(units, claims, checks, shares)
+    if refusals and not any(parts):
         raise refusals[0]
-    parts = _Parts(units, claims, checks)
     document = _of_parts(query, pod, parts, [str(one) for one in refusals])
     return document | {"notes": [*document["notes"], *source.notes]}
 
@@ -118,6 +130,7 @@ class _States:
         self._availability: Availability | None = None
         self._pools: PoolFacts | None = None
         self._checks: list[PodChecks | None] = []
+        self._shares: list[RecordedShares | None] = []
 
     async def availability(self) -> Availability:
         """Slices, claims and who holds what."""
@@ -137,6 +150,12 @@ class _States:
             self._checks.append(await self.source.preflight(self._query.name, self._query.at))
         return self._checks[0]
 
+    async def shares(self) -> RecordedShares | None:
+        """Shared devices, and the latest pod of the name."""
+        if not self._shares:
+            self._shares.append(await self.source.shares(self._query.name, self._query.at))
+        return self._shares[0]
+
 
 async def _pod(states: _States, query: WhyQuery) -> QueriedPod | None:
     """The pod, from Kubernetes for the present, and else as the source has it."""
@@ -152,7 +171,9 @@ async def _pod(states: _States, query: WhyQuery) -> QueriedPod | None:
     else:
         row = (await states.source.pods(query.name, query.at)).get(query.name)
     found = recorded_pod(query.name, await states.availability(), row, problem)
-    return recorded_with_checks(await states.checks(), problem) if found is None else found
+    found = found or recorded_with_checks(await states.checks(), problem)
+    shares = None if found is not None else await states.shares()
+    return found if shares is None else recorded_with_shares(shares.pod, problem)
 
 
 async def _with_classes(query: WhyQuery, pod: QueriedPod) -> QueriedPod:
@@ -179,14 +200,16 @@ class _Parts(NamedTuple):
     units: UnitsExplanation | None
     claims: ClaimsExplanation | None
     checks: ChecksExplanation | None
+    shares: SharesExplanation | None
 
 
 def _of_parts(query: WhyQuery, pod: QueriedPod, parts: _Parts, refusals: list[str]) -> Document:
-    """The answer: pools first, then claims, then checks, as they come one after the other."""
-    units, claims, checks = parts
+    """The answer: pools and shared devices first, then claims, then checks, as they come one after the other."""
+    units, claims, checks, shares = parts
     documents = [] if units is None else pool_documents(units)
     sentences = [f"its scheduling gates keep it waiting: {', '.join(pod.gates)}"] if pod.gates else []
     sentences += [] if units is None else pools_sentences(units)
+    sentences += [] if shares is None else [shares.answer]
     sentences += [] if claims is None else [claims.answer]
     sentences += [
         f"DeviceClass {device_class} provides {resource}, and the scheduler makes a claim for it when it places the pod"
@@ -196,10 +219,11 @@ def _of_parts(query: WhyQuery, pod: QueriedPod, parts: _Parts, refusals: list[st
     head = _document(query, "pod", query.node or pod.state.node, "; ".join(sentences) or NOTHING_REQUESTED)
     units_notes = [] if units is None else [*units.notes, *quota_notes(documents)]
     notes = [*pod.notes, *refusals, *units_notes, *(() if claims is None else claims.notes)]
-    notes += [] if checks is None else checks.notes
+    notes += [*(() if shares is None else shares.notes), *(() if checks is None else checks.notes)]
     pod_part = {"pod": pod_document(pod), "podsNamed": None if units is None else units.may.basis, "pools": documents}
+    shares_part = {"shares": None if shares is None else shares.document}
     checks_part = {"preflight": None if checks is None else checks.document}
-    return head | pod_part | _claims_part(claims) | checks_part | {"notes": notes}
+    return head | pod_part | shares_part | _claims_part(claims) | checks_part | {"notes": notes}
 
 
 def _document(query: WhyQuery, kind: str, node: str | None, answer: str) -> Document:

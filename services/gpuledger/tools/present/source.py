@@ -126,6 +126,14 @@ class KubernetesSource:
             self._notes[f"What is there of the pod's gang could not be read: {error}"] = None
             return None
 
+    async def shares(self, name: str, at: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol has it
+        """What is reserved and not bound yet stands in the ledger alone.
+
+        Raises:
+            RequestError: a time in the past is meant.
+        """
+        refuse_past(at)
+
     async def staleness(self) -> None:
         """Nobody can say without the past."""
         return

@@ -16,6 +16,7 @@ from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.moments import NOW, PointInTime, sequence_of
 from gpuledger.tools.queries.pools import current_pools, pools_as_of, requesting_pods
 from gpuledger.tools.queries.preflight import pod_checks
+from gpuledger.tools.queries.shares import RecordedShares, recorded_shares
 from gpuledger.tools.queries.slice_statuses import Staleness, staleness
 
 
@@ -46,6 +47,10 @@ class StateSource(Protocol):
 
     async def preflight(self, name: str, at: datetime | None = None) -> PodChecks | None:
         """The preflight checks of the latest pod of a name, by then; None where it has none."""
+        ...
+
+    async def shares(self, name: str, at: datetime | None = None) -> RecordedShares | None:
+        """Shared devices, who holds what, and the latest pod of a name, by then; None where only a ledger has it."""
         ...
 
     async def staleness(self) -> Staleness | None:
@@ -81,6 +86,10 @@ class LedgerSource:
     async def preflight(self, name: str, at: datetime | None = None) -> PodChecks | None:
         """The checks from their rows, which have the past as well."""
         return await pod_checks(self.backend, name, at)
+
+    async def shares(self, name: str, at: datetime | None = None) -> RecordedShares:
+        """The state from the rows of the read model, which have the past as well."""
+        return await recorded_shares(self.backend, name, at)
 
     async def staleness(self) -> Staleness | None:
         """Since when by the recorded settings."""

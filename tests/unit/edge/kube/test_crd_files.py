@@ -19,6 +19,7 @@ from gpuledger.api.kinds import (
     PRINTED_CATEGORY,
     RESOURCE_SLICE_STATUSES,
     Resource,
+    shared_devices,
 )
 from gpuledger.api.labels import (
     LABEL_DEVICE_COUNT,
@@ -32,13 +33,16 @@ from gpuledger.api.labels import (
 )
 from gpuledger.api.phases import DeviceState
 from gpuledger.api.pool_spec import SELECTOR_OPERATORS
+from gpuledger.api.sharing import SharingNames
 from gpuledger.domain.dra.device_state import AvailabilityState, UnavailableReason
 from gpuledger.domain.dra.reach import OPERATORS
 from gpuledger.edge.kube import crds
+from gpuledger.local.kubeapi.jsonpath import find
 
 SHIPPED = crds.shipped()
 ATOMIC = {
     ".status.devices[].allocations", ".status.poolStatus.validationErrors", ".spec.nodeSelector.matchExpressions",
+    ".spec.devices", ".spec.devices[].vfGroups", ".spec.devices[].vfGroups[].vfs",
     ".spec.deviceAssignment.autoApproveSelector.matchExpressions",
 }  # fmt: skip
 """Lists in an order that we give them."""
@@ -75,7 +79,7 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 
 @pytest.mark.parametrize(
-    "resource", [GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, CLUSTER_GPU_POOLS,
+    "resource", [GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, CLUSTER_GPU_POOLS, shared_devices(),
                  RESOURCE_SLICE_STATUSES, MODULE_CONFIGS, NODE_FEATURES, NODE_FEATURE_RULES]
 )  # fmt: skip
 def test_names_are_those_of_the_code(resource: Resource) -> None:
@@ -123,7 +127,7 @@ def test_kubectl_is_served(crd: dict[str, Any]) -> None:
     assert all(" " not in column["name"] and column["description"] for column in columns)
 
 
-@pytest.mark.parametrize("crd", SHIPPED, ids=ids)
+@pytest.mark.parametrize("crd", [crd for crd in SHIPPED if crd["spec"]["group"] != shared_devices().group], ids=ids)
 def test_conditions_are_a_map_by_type(crd: dict[str, Any]) -> None:
     (conditions,) = (node for path, node in nodes(schema(crd)) if path.endswith(".conditions"))
     assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
@@ -133,8 +137,17 @@ def test_conditions_are_a_map_by_type(crd: dict[str, Any]) -> None:
 @pytest.mark.parametrize("crd", SHIPPED, ids=ids)
 def test_selectable_fields_exist_and_are_scalars(crd: dict[str, Any]) -> None:
     allowed = dict(nodes(schema(crd)))
-    for selectable in version(crd)["selectableFields"]:
+    for selectable in version(crd).get("selectableFields", ()):
         assert allowed[selectable["jsonPath"]]["type"] == "string"
+
+
+@pytest.mark.parametrize("domain", ["kooperator", "gpu.example.com"])
+def test_shared_devices_are_under_their_domain(domain: str) -> None:
+    (crd,) = (one for one in crds.shipped(SharingNames(domain)) if one["spec"]["names"]["kind"] == "Device")
+    assert (crd["metadata"]["name"], crd["spec"]["group"]) == (f"devices.scheduling.{domain}", f"scheduling.{domain}")
+    model = version(crd)["additionalPrinterColumns"][0]["jsonPath"]
+    labels = {SharingNames(domain).gpu_model: "H100"}
+    assert find(model, {"metadata": {"labels": labels}}) == ["H100"]
 
 
 def test_states_are_those_of_the_code() -> None:

@@ -17,7 +17,7 @@ from gpuledger.edge.kube.errors import NotFoundError, UnavailableError
 from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
 from gpuledger.edge.statuswriter.cache.objects import ListedObject, ObservedChange, read
 from gpuledger.edge.statuswriter.metrics.writer import errors_of
-from gpuledger.edge.statuswriter.objects import RESOURCES, Kind, key_of
+from gpuledger.edge.statuswriter.objects import Kind, key_of
 from gpuledger.edge.statuswriter.reconcile.decide import is_drift
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
 from gpuledger.edge.statuswriter.reconcile.writer import ObjectWriter
@@ -68,7 +68,8 @@ class Informer:
     async def _reflect(self, until: asyncio.Timeout) -> None:
         """List and watch until the server is away, or the list is old."""
         reflector = Reflector(
-            self._context.client, RESOURCES[self._kind], partial(read, self._kind),
+            self._context.client, self._context.resource(self._kind),
+            partial(read, self._kind, names=self._context.settings.sharing),
             selection=self._selection(), backoff=self._context.settings.backoff, jitter=self._context.jitter,
         )  # fmt: skip
         async with aclosing(reflector.run()) as run:
@@ -86,7 +87,7 @@ class Informer:
 
     def _interrupted(self, one: Interrupted) -> None:
         self._cache.interrupted()
-        resource = RESOURCES[self._kind]
+        resource = self._context.resource(self._kind)
         if isinstance(one.error, NotFoundError):
             if not self._is_absent:
                 log.info("watch.kind-absent", kind=str(self._kind), resource=resource.full_name)

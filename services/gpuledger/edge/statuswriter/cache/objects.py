@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from sys import intern
 from typing import Final, NamedTuple
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.kube.reflector import Changed
 from gpuledger.edge.statuswriter.fields import observe
-from gpuledger.edge.statuswriter.objects import Document, Key, Kind, ObservedObject, object_id
+from gpuledger.edge.statuswriter.objects import NAMES, Document, Key, Kind, ObservedObject, object_id
 
 HOUR_S: Final = 3600.0
 
@@ -87,9 +88,9 @@ class ListedObject(NamedTuple):
     observed: ObservedObject
 
 
-def read(kind: Kind, obj: Document) -> ListedObject:
-    """What the cache keeps of an object."""
-    seen = observe(kind, obj)
+def read(kind: Kind, obj: Document, names: SharingNames = NAMES) -> ListedObject:
+    """What the cache keeps of an object; `names` are those of shared devices."""
+    seen = observe(kind, obj, names)
     if seen.changed_by is not None:
         seen = seen._replace(changed_by=intern(seen.changed_by))
     metadata = obj["metadata"]

@@ -11,6 +11,7 @@ from gpuledger.api.conditions import (
 )
 from gpuledger.api.phases import DeviceState
 from gpuledger.api.reasons import AssignmentReason, EventReason, WithdrawalReason
+from gpuledger.api.sharing import SharingNames
 from gpuledger.domain.bootstrap.state import BOOTSTRAP_HANDLERS
 from gpuledger.domain.dra.fold import HANDLERS as SLICE_HANDLERS
 from gpuledger.domain.fact import Fact, Handler, Handlers, within
@@ -24,10 +25,11 @@ from gpuledger.edge.statuswriter.desired.module import news_of
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.pools import DevicePartitions, pool_key
 from gpuledger.edge.statuswriter.desired.replicas import HANDLERS as AVAILABILITY_HANDLERS
+from gpuledger.edge.statuswriter.desired.shared import HANDLERS as SHARED_HANDLERS
 from gpuledger.edge.statuswriter.desired.since import since
 from gpuledger.edge.statuswriter.desired.state import WITHDRAWN, DesiredState
 from gpuledger.edge.statuswriter.events.series import Occurrence
-from gpuledger.edge.statuswriter.objects import Key, Kind
+from gpuledger.edge.statuswriter.objects import NAMES, Key, Kind
 from gpuledger.events.device import (
     DeviceAssignmentChanged,
     DeviceDetected,
@@ -48,6 +50,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.pool import PoolChanged
 from gpuledger.events.publishing import is_agent_of
 from gpuledger.events.settings import SettingsChanged
+from gpuledger.events.sharing import NodeDevicesShared
 from gpuledger.events.slice import SlicePublished, SliceWithdrawn
 from gpuledger.projection.definition import Projection
 
@@ -97,6 +100,7 @@ _FOLD: Handlers = _combined(
     within("module_check", MODULE_HANDLERS),
     within("availability", AVAILABILITY_HANDLERS),
     within("slices", SLICE_HANDLERS),
+    within("shared", SHARED_HANDLERS),
 )
 
 
@@ -299,7 +303,19 @@ def _slice_withdrawn(state: DesiredState, fact: Fact, data: SliceWithdrawn) -> N
     _fold(state, fact, data)
 
 
+def _devices_shared(state: DesiredState, fact: Fact, data: NodeDevicesShared) -> None:
+    """A node that offers devices again needs its Device again."""
+    key = Key(Kind.SHARED, fact.event.subject)
+    was_shared = state.shared.of(key.name).payload is not None
+    _fold(state, fact, data)
+    if data.enabled:
+        state.forget_withdrawal(key)
+    elif was_shared:
+        state.withdraw(key)
+
+
 _HANDLERS: Handlers = {
+    NodeDevicesShared: _devices_shared,
     DeviceDetected: _detected,
     DeviceWithdrawn: _withdrawn,
     DeviceStateChanged: _state_changed,
@@ -321,11 +337,14 @@ class DesiredProjection(Projection):
     """Folds the desired state, which stays in memory."""
 
     name = "statuswriter"
-    version = 1
+    version = 2
     specs = DECIDED_SPECS
     handlers = {**_FOLD, **_HANDLERS}
     forgotten_by_effects = frozenset({WITHDRAWN.name})
 
+    def __init__(self, names: SharingNames = NAMES) -> None:
+        self._names = names
+
     def new_state(self) -> DesiredState:
         """An empty state."""
-        return DesiredState()
+        return DesiredState(self._names)

@@ -12,6 +12,7 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.labels import LABEL_DETECTED, LABEL_TRUE
 from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
+from gpuledger.api.sharing import SharingNames
 from gpuledger.domain.bootstrap.state import Bootstrap
 from gpuledger.domain.inventory.state import GpuDevice, Inventory
 from gpuledger.domain.inventory.status import (
@@ -28,12 +29,13 @@ from gpuledger.edge.statuswriter.desired.instances import MigInstances
 from gpuledger.edge.statuswriter.desired.module import ModuleCheck
 from gpuledger.edge.statuswriter.desired.pools import PoolUsage, desired_pool, pool_key
 from gpuledger.edge.statuswriter.desired.replicas import Availability
+from gpuledger.edge.statuswriter.desired.shared import SharedNodes, desired_device, desired_resources
 from gpuledger.edge.statuswriter.desired.since import by_node
 from gpuledger.edge.statuswriter.desired.slices import PresentAvailability, desired_slice
 from gpuledger.edge.statuswriter.desired.young import YoungOccurrences
 from gpuledger.edge.statuswriter.events.series import Occurrence
 from gpuledger.edge.statuswriter.fields import canonical
-from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
+from gpuledger.edge.statuswriter.objects import NAMES, DesiredObject, Document, Key, Kind
 from gpuledger.events.settings import REDACTED
 
 HOLDING = frozenset({AssignmentPhase.PENDING, AssignmentPhase.ASSIGNED})
@@ -60,10 +62,14 @@ class DesiredState(Inventory):
     """Inventory, preparation and pools as decided, the present of slices, withdrawn objects, and young occurrences.
 
     Nothing is written to any table but a snapshot's. Rows of withdrawn objects leave when the API server has none.
+    `names` are those of shared devices. Without `labels_nodes` only Nodes with shared devices are written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: SharingNames = NAMES, *, labels_nodes: bool = True) -> None:
         super().__init__()
+        self.names = names
+        self.labels_nodes = labels_nodes
+        self.shared = SharedNodes()
         self.bootstrap = Bootstrap()
         self.pools = Pools()
         self.pools.end.never_written()
@@ -84,7 +90,7 @@ class DesiredState(Inventory):
         """All that a snapshot has to have."""
         parts = (self.bootstrap, self.pools, self.pool_usage, self.instances, self.coverage, self.module_check)
         tables = dict(super().tables())
-        for part in (*parts, self.availability, self.slices, self.occurrences):
+        for part in (*parts, self.availability, self.slices, self.occurrences, self.shared):
             tables |= part.tables()
         return tables
 
@@ -101,6 +107,8 @@ class DesiredState(Inventory):
         keys |= dict.fromkeys(Key(Kind.MODULE, name) for name in self.module_check.take_touched())
         keys |= dict.fromkeys(self._changed_pools())
         keys |= dict.fromkeys(Key(Kind.SLICE, name) for name in self.slices.take_touched())
+        touched = self.shared.take_touched()
+        keys |= dict.fromkeys(Key(kind, node) for node in touched for kind in (Kind.SHARED, Kind.KUBE_NODE))
         before, self._slice_settings_before = self._slice_settings_before, self._slice_settings()
         if before != self._slice_settings_before:
             keys |= dict.fromkeys(self.keys(Kind.SLICE))
@@ -176,7 +184,8 @@ class DesiredState(Inventory):
         tables: Mapping[Kind, Iterable[str]] = {
             Kind.MODULE: dict.fromkeys([*self.module.rows, *self.module_check.modules()]),
             Kind.NODE: self.node.rows,
-            Kind.KUBE_NODE: self.node.rows,
+            Kind.KUBE_NODE: dict.fromkeys([*(self.node.rows if self.labels_nodes else ()), *self.shared.node.rows]),
+            Kind.SHARED: self.shared.node.rows,
             Kind.DEVICE: self.device.rows,
             Kind.SLICE: self.slices.slice.rows,
         }
@@ -250,9 +259,21 @@ def _node(state: DesiredState, key: Key, rule: Document) -> DesiredObject | None
 
 
 def _kube_node(state: DesiredState, key: Key) -> DesiredObject | None:
-    """The label by which components run on the node; nodes that the inventory does not have are nobody's business."""
-    row = state.node.get(key.name)
-    return None if row is None else DesiredObject({"labels": {LABEL_DETECTED: LABEL_TRUE} if row.present else {}}, {})
+    """The label by which components run on the node, and what it shares.
+
+    Nodes that the inventory does not have, and that never shared anything, are nobody's business.
+    """
+    row, shared = state.node.get(key.name), desired_resources(state.shared, key.name, state.names)
+    if shared is None and (row is None or not state.labels_nodes):
+        return None
+    detected = {LABEL_DETECTED: LABEL_TRUE} if row is not None and row.present else {}
+    if shared is None:
+        return DesiredObject({"labels": detected}, {})
+    return DesiredObject({"labels": detected | shared.main["labels"]}, shared.status)
+
+
+def _shared(state: DesiredState, key: Key) -> DesiredObject | None:
+    return desired_device(state.shared, key.name, state.names)
 
 
 def _module(state: DesiredState, key: Key) -> DesiredObject | None:
@@ -279,6 +300,7 @@ def _pool(state: DesiredState, key: Key) -> DesiredObject | None:
 _DESIRED: Mapping[Kind, Callable[[DesiredState, Key], DesiredObject | None]] = {
     Kind.DEVICE: _device,
     Kind.KUBE_NODE: _kube_node,
+    Kind.SHARED: _shared,
     Kind.MODULE: _module,
     Kind.SLICE: _slice,
     Kind.POOL: _pool,

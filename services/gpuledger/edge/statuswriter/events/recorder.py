@@ -100,7 +100,7 @@ class EventRecorder:
         found = await self._read(series)
         if found is None:
             with suppress(AlreadyExistsError):
-                await self._context.client.create(EVENTS, event_of(series, INSTANCE))
+                await self._context.client.create(EVENTS, event_of(series, INSTANCE, self._context.settings.sharing))
                 return "recorded"
             found = await self._context.client.get(EVENTS, series.name, namespace_of(series.first))
         if count_of(found) >= series.times:

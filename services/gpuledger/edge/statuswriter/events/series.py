@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from gpuledger.api.kinds import EVENT_REPORTER
 from gpuledger.api.reasons import EventReason
+from gpuledger.api.sharing import SharingNames
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.edge.kube.events import event_name, micro_time, note_of
-from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key
+from gpuledger.edge.statuswriter.objects import NAMES, Document, Key, resource_of
 
 NAMESPACE: Final = "default"
 """Where Events about cluster-scoped objects have to be; those about others are in the object's namespace."""
@@ -123,8 +124,8 @@ class RecentSeries:
             del self._series[name]
 
 
-def event_of(series: EventSeries, instance: str) -> Document:
-    """The Event, as `events.k8s.io/v1` takes it."""
+def event_of(series: EventSeries, instance: str, names: SharingNames = NAMES) -> Document:
+    """The Event, as `events.k8s.io/v1` takes it; `names` are those of shared devices."""
     first = series.first
     event = {
         "apiVersion": "events.k8s.io/v1",
@@ -135,7 +136,7 @@ def event_of(series: EventSeries, instance: str) -> Document:
         "reportingInstance": instance,
         "action": ACTIONS.get(first.reason, str(first.reason)),
         "reason": str(first.reason),
-        "regarding": reference(first.key, series.uid),
+        "regarding": reference(first.key, series.uid, names),
         "note": note_of(first.note),
         "type": "Warning" if first.is_warning else "Normal",
     }
@@ -159,8 +160,8 @@ def count_of(event: Document) -> int:
     return int((event.get("series") or {}).get("count") or 1)
 
 
-def reference(key: Key, uid: str | None) -> Document:
+def reference(key: Key, uid: str | None, names: SharingNames = NAMES) -> Document:
     """The object that an Event is about."""
-    found = {"apiVersion": RESOURCES[key.kind].api_version, "kind": str(key.kind), "name": key.name}
+    found = {"apiVersion": resource_of(key.kind, names).api_version, "kind": str(key.kind), "name": key.name}
     found |= {"namespace": key.namespace} if key.namespace else {}
     return found | ({"uid": uid} if uid else {})

@@ -6,23 +6,31 @@ An answer gives what the cache keeps of the object, and which foreign fields it 
 from collections.abc import Iterator
 from typing import Any, Final
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.kube.errors import ConflictError
 from gpuledger.edge.statuswriter.cache.objects import merged
-from gpuledger.edge.statuswriter.fields import digest, item_name, observe, our_labels
-from gpuledger.edge.statuswriter.objects import Document, Key, Kind, ObservedObject
+from gpuledger.edge.statuswriter.fields import digest, item_name, observe, our_labels, status_of
+from gpuledger.edge.statuswriter.node_resources import PLACES
+from gpuledger.edge.statuswriter.objects import NAMES, Document, Key, Kind, ObservedObject
 from gpuledger.edge.statuswriter.reconcile.planner import PlannedStep
 
 SOMEBODY: Final = "somebody"
 
 
-def extra_of(key: Key, part: Document, obj: Document) -> list[Document]:
+def extra_of(key: Key, part: Document, obj: Document, names: SharingNames = NAMES) -> list[Document]:
     """What the object has beyond what was applied, where the product owns all of it and the server sets no defaults."""
     if key.kind in (Kind.MODULE, Kind.COMPONENT) or "finalizers" in part:
         return []
     if "labels" in part:
-        return removals(part["labels"], our_labels(key.kind, obj), "/metadata/labels")
+        return removals(part["labels"], our_labels(key.kind, obj, names), "/metadata/labels")
+    if key.kind is Kind.KUBE_NODE:
+        return removals(_with_places(part["status"]), status_of(key.kind, obj, names), "/status")
     (name, applied), *_ = part.items()
     return removals(applied, obj.get(name) or {}, f"/{name}")
+
+
+def _with_places(status: Document) -> Document:
+    return {place: status.get(place) or {} for place in PLACES}
 
 
 def uid_of(key: Key, step: PlannedStep) -> str | None:
@@ -32,13 +40,15 @@ def uid_of(key: Key, step: PlannedStep) -> str | None:
     return None if step.desired is None else step.desired.uid
 
 
-def observed_after(key: Key, step: PlannedStep, obj: Document, whole_status: bool | None) -> ObservedObject:
+def observed_after(
+    key: Key, step: PlannedStep, obj: Document, whole_status: bool | None, names: SharingNames = NAMES
+) -> ObservedObject:
     """The object after a write; where the server stores what was sent differently, sending it again is no use.
 
     `whole_status` says which part was sent whole: the status, the part outside it, or neither.
     """
     assert step.desired is not None
-    seen = observe(key.kind, obj)
+    seen = observe(key.kind, obj, names)
     if step.observed is not None and step.observed.uid == seen.uid:
         seen = merged(seen, step.observed)
     if whole_status is True:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.kube.client import KubeClient
 from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.edge.kube.errors import NotFoundError
@@ -15,14 +16,15 @@ from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.fields import at_generation, main_of, status_of
 from gpuledger.edge.statuswriter.objects import (
+    NAMES,
     POOL_KINDS,
-    RESOURCES,
     DesiredObject,
     Document,
     Key,
     Kind,
     ObservedObject,
     key_of,
+    resource_of,
 )
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
@@ -33,7 +35,7 @@ from gpuledger.projection.replay import OnProgress, fold_until
 SHOWN_MAX: Final = 20
 """How many differences are shown in full."""
 
-OUR_KINDS: Final = (Kind.DEVICE, Kind.NODE, Kind.SLICE)
+OUR_KINDS: Final = (Kind.DEVICE, Kind.NODE, Kind.SLICE, Kind.SHARED)
 """Kinds whose every object follows from the ledger."""
 
 COMPARED: Final = (*OUR_KINDS, *POOL_KINDS)
@@ -68,8 +70,10 @@ class KubeVerification(NamedTuple):
     left_out: tuple[Kind, ...]
 
 
-async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | None = None) -> KubeVerification:
-    """Compare every GPUDevice, GPUNodeState, pool and ResourceSliceStatus with the ledger.
+async def compare(
+    client: KubeClient, ledger: Ledger, on_progress: OnProgress | None = None, names: SharingNames = NAMES
+) -> KubeVerification:
+    """Compare every GPUDevice, GPUNodeState, Device, pool and ResourceSliceStatus with the ledger.
 
     ResourceSliceStatuses are left out while nobody keeps them; a kind that the server does not have has no objects.
     The API server is listed after the ledger was folded, so what is decided or written meanwhile may show as a
@@ -79,17 +83,17 @@ async def compare(client: KubeClient, ledger: Ledger, on_progress: OnProgress | 
         KubeError: the API server cannot be read.
         ProjectionError: the ledger does not fold.
     """
-    fold = await fold_until(DesiredProjection(), ledger, on_progress=on_progress)
+    fold = await fold_until(DesiredProjection(names), ledger, on_progress=on_progress)
     state = fold.state
     assert isinstance(state, DesiredState)
     kinds = [kind for kind in COMPARED if kind is not Kind.SLICE or state.settings_in_force().dra_availability]
     planner = Planner(state, node_feature_rule())
     planned = {key: planner.desired(key) for kind in kinds for key in planner.keys(kind)}
-    observed = await observed_objects(client, kinds)
+    observed = await observed_objects(client, kinds, names)
     complete = {key: at_generation(key.kind, one, observed.get(key)) for key, one in planned.items()}
     desired = {key: one for key, one in complete.items() if one is not None}
     keys = list(differing(desired, observed))
-    shown = [await _difference(client, key, desired) for key in sorted(keys)[:SHOWN_MAX]]
+    shown = [await _difference(client, key, desired, names) for key in sorted(keys)[:SHOWN_MAX]]
     first = tuple(one for one in shown if one is not None)
     position = ledger.generations.position(fold.sequence)
     left_out = tuple(kind for kind in Kind if kind not in kinds)
@@ -106,10 +110,12 @@ def differing(desired: Mapping[Key, DesiredObject], observed: Mapping[Key, Obser
             yield key
 
 
-def first_difference(key: Key, desired: DesiredObject | None, obj: Document | None) -> ObjectDifference | None:
+def first_difference(
+    key: Key, desired: DesiredObject | None, obj: Document | None, names: SharingNames = NAMES
+) -> ObjectDifference | None:
     """Where an object first differs from its desired form."""
     expected = None if desired is None else {"main": desired.main, "status": desired.status}
-    found = None if obj is None else {"main": main_of(key.kind, obj), "status": status_of(key.kind, obj)}
+    found = None if obj is None else {"main": main_of(key.kind, obj, names), "status": status_of(key.kind, obj, names)}
     if expected is None or found is None:
         return None if expected is found else ObjectDifference(key, "", _flat(expected), _flat(found))
     return next(_walk(key, "", expected, found), None)
@@ -127,27 +133,31 @@ def _walk(key: Key, path: str, expected: object, found: object) -> Iterator[Obje
         yield ObjectDifference(key, path.removeprefix(".main").removeprefix("."), expected, found)
 
 
-async def observed_objects(client: KubeClient, kinds: Iterable[Kind]) -> dict[Key, ObservedObject]:
+async def observed_objects(
+    client: KubeClient, kinds: Iterable[Kind], names: SharingNames = NAMES
+) -> dict[Key, ObservedObject]:
     """The objects of these kinds that are not being deleted."""
     return {
         key_of(kind, one.id): one.observed
         for kind in kinds
-        for one in await _listed(client, kind)
+        for one in await _listed(client, kind, names)
         if not one.observed.deleting
     }
 
 
-async def _listed(client: KubeClient, kind: Kind) -> list[ListedObject]:
+async def _listed(client: KubeClient, kind: Kind, names: SharingNames) -> list[ListedObject]:
     try:
-        return (await client.collect(RESOURCES[kind], partial(read, kind))).items
+        return (await client.collect(resource_of(kind, names), partial(read, kind, names=names))).items
     except NotFoundError:
         return []
 
 
-async def _difference(client: KubeClient, key: Key, desired: Mapping[Key, DesiredObject]) -> ObjectDifference | None:
+async def _difference(
+    client: KubeClient, key: Key, desired: Mapping[Key, DesiredObject], names: SharingNames
+) -> ObjectDifference | None:
     obj: Document | None
     try:
-        obj = await client.get(RESOURCES[key.kind], key.name, key.namespace or None)
+        obj = await client.get(resource_of(key.kind, names), key.name, key.namespace or None)
     except NotFoundError:
         obj = None
-    return first_difference(key, desired.get(key), obj)
+    return first_difference(key, desired.get(key), obj, names)

@@ -27,7 +27,7 @@ from gpuledger.edge.statuswriter.metrics.writer import (
     counted_write,
     errors_of,
 )
-from gpuledger.edge.statuswriter.objects import RESOURCES, Document, Key, Kind, ObservedObject
+from gpuledger.edge.statuswriter.objects import OWNED_KINDS, Document, Key, Kind, ObservedObject
 from gpuledger.edge.statuswriter.reconcile.decide import Action
 from gpuledger.edge.statuswriter.reconcile.planner import PlannedStep, Planner
 from gpuledger.edge.statuswriter.reconcile.responses import SOMEBODY, extra_of, observed_after, owners_of, uid_of
@@ -55,6 +55,7 @@ class ObjectWriter:
     ) -> None:
         self._context = context
         self._client = context.client
+        self._names = context.settings.sharing
         self._planner = planner
         self._cache = planner.cache
         self._queue = queue
@@ -94,7 +95,7 @@ class ObjectWriter:
     def deleted(self, key: Key) -> None:
         """Somebody else deleted an object that was as desired. One with an owner may have gone with that."""
         self._note_drift(key, "somebody who deleted it")
-        grace_s = self._context.settings.orphan_grace_s if key.kind is Kind.SLICE else 0.0
+        grace_s = self._context.settings.orphan_grace_s if key.kind in OWNED_KINDS else 0.0
         self._queue.add(key, self._context.now() + grace_s)
 
     def clear(self) -> None:
@@ -200,7 +201,7 @@ class ObjectWriter:
         try:
             with self._interval.timed(key, step.action), counted_write(key, step.action), catching_up:
                 obj = await self._client.apply(
-                    RESOURCES[key.kind],
+                    self._context.resource(key.kind),
                     body(key, part, uid_of(key, step)),
                     subresource=subresource,
                     force=is_correcting,
@@ -220,11 +221,11 @@ class ObjectWriter:
                 raise
             self._leave_out(key, step, error)
             return
-        if (extra := extra_of(key, part, obj)) and is_correcting:
+        if (extra := extra_of(key, part, obj, self._names)) and is_correcting:
             obj = await self._strip(key, obj, extra, subresource)
         elif extra and drift is None:
-            self._cache.state(key).drift = Drift(observe(key.kind, obj).changed_by or SOMEBODY)
-        self._written(key, observed_after(key, step, obj, None if extra else is_status))
+            self._cache.state(key).drift = Drift(observe(key.kind, obj, self._names).changed_by or SOMEBODY)
+        self._written(key, observed_after(key, step, obj, None if extra else is_status, self._names))
 
     def _leave_out(self, key: Key, step: PlannedStep, error: SchemaError) -> None:
         """ModuleConfig is Deckhouse's kind and may have no conditions; then only Events show them."""
@@ -241,26 +242,34 @@ class ObjectWriter:
         part = body(key, {"annotations": approved}, step.observed.uid)
         try:
             with counted_write(key, step.action):
-                obj = await self._client.apply(RESOURCES[key.kind], part, field_manager=ASSIGNMENT_FIELD_MANAGER)
+                obj = await self._client.apply(
+                    self._context.resource(key.kind), part, field_manager=ASSIGNMENT_FIELD_MANAGER
+                )
         except ConflictError:
             self._cache.state(key).drift = None
             self._written(key, step.observed._replace(sent_approved=digest(approved)))
         else:
-            self._written(key, observed_after(key, step, obj, None))
+            self._written(key, observed_after(key, step, obj, None, self._names))
 
     async def _strip(self, key: Key, obj: Document, extra: list[Document], subresource: str | None) -> Document:
         """Remove fields that somebody else added and that an apply leaves."""
         test = {"op": "test", "path": "/metadata/resourceVersion", "value": obj["metadata"]["resourceVersion"]}
         with counted_write(key, Action.STATUS if subresource else Action.MAIN):
             return await self._client.json_patch(
-                RESOURCES[key.kind], key.name, [test, *extra], key.namespace or None, subresource=subresource
+                self._context.resource(key.kind),
+                key.name,
+                [test, *extra],
+                key.namespace or None,
+                subresource=subresource,
             )
 
     async def _delete(self, key: Key, step: PlannedStep) -> None:
         assert step.observed is not None
         try:
             with counted_write(key, step.action):
-                await self._client.delete(RESOURCES[key.kind], key.name, key.namespace or None, uid=step.observed.uid)
+                await self._client.delete(
+                    self._context.resource(key.kind), key.name, key.namespace or None, uid=step.observed.uid
+                )
         except NotFoundError:
             self._kind(key).gone(key.id)
         else:
@@ -289,7 +298,7 @@ class ObjectWriter:
         self._recorder.record(occurrence, observed.uid if observed else None)
 
     def _failed(self, key: Key, error: KubeError) -> None:
-        errors_of(key.kind).labels(RESOURCES[key.kind].plural).inc()
+        errors_of(key.kind).labels(self._context.resource(key.kind).plural).inc()
         note_sync(key.kind, "failed")
         self.lag.note(key)
         if not is_for_all(error) and not self._cache.state(key).failures:
