@@ -99,14 +99,18 @@ POOLS: Final = Story(
 )
 SHARES: Final = Story(
     "shares",
-    ((README, "Half a GPU"),),
+    ((README, "Half a GPU"), ("docs/sharing.md", "Who has which card")),
     (
         Expected("kubectl get gpudevices", shows=r" Ready "),
         Expected("kubectl get pods -w", shows=r"(?s)(half.* 1/1 +Running .*){2}"),
         Expected("gpuledger get gpus    ", shows=r"100% +100% .*default/half-a-gpu, *default/other-half"),
+        Expected("gpuledger why pod default/third -o json", shows=r"HasDevices"),
         Expected("gpuledger why pod", shows=r"Insufficient gpu"),
         Expected("kubectl get pods    ", shows=r"third +1/1 +Running"),
         Expected("kubectl get pod third", shows=r"scheduling.kooperator/device-allocated"),
+        Expected("gpuledger get gpus -o wide", shows=r" 100% +100% .*default/other-half, *default/third"),
+        Expected("gpuledger get shares --all", shows=r"(?s)half-a-gpu.*other-half.*third"),
+        Expected("gpuledger report packing", shows=r"(?s)all .*node "),
     ),
 )
 NODE_AGENT: Final = Story(

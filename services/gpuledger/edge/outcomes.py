@@ -82,9 +82,11 @@ class OutcomeRecorder:
         """Return once the ledger has an event that follows from no other, under the caller's id; raises as `record`."""
         await self.record_together([(subject, fact, event_id)])
 
-    async def record_together(self, facts: Iterable[tuple[str, Payload, str]]) -> None:
-        """As `record_first`, of several events, which are published together in this order."""
-        now = self._clock()
+    async def record_together(
+        self, facts: Iterable[tuple[str, Payload, str]], not_before: datetime | None = None
+    ) -> None:
+        """As `record_first`, of several events, which are published together in this order; whatever the clock says."""
+        now = self._clock() if not_before is None else max(self._clock(), not_before)
         await self._record([self._outgoing(event_id, subject, now, fact) for subject, fact, event_id in facts])
 
     async def _record(self, messages: Sequence[Outgoing]) -> None:

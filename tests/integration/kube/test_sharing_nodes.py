@@ -1,5 +1,6 @@
 """What Nodes and Devices show of shared devices, on real servers: the label, the decision, and what is written."""
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpuledger.edge.statuswriter.service import StatusWriter
 from gpuledger.events.envelope import Event
 from gpuledger.events.node_sharing import NodeSharingLabelled
 from gpuledger.events.payload import Payload
+from gpuledger.events.runtime import GpuCheckpoint, NodeGpuCheckpointsObserved
 from gpuledger.events.sharing import (
     NodeDevicesShared,
     SharedDevice,
@@ -23,6 +25,7 @@ from gpuledger.events.sharing import (
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.uninstall import uninstall
+from support.enforcing import enforce
 from support.events import outgoing
 from support.statuswriting import CountingClient, all_written, status_writer
 from support.waiting import eventually
@@ -30,6 +33,11 @@ from support.waiting import eventually
 DEVICES = shared_devices()
 NODE, MEMORY_MIB = "w1", 81_559
 CORE, MEMORY, RATIO, RDMA = (f"kooperator/{name}" for name in ("gpu-core", "gpu-memory", "gpu-memory-ratio", "rdma"))
+SOURCES: dict[type[Payload], str] = {
+    NodeDevicesShared: "/services/sharing",
+    NodeSharingLabelled: "/watchers/sharingnodes",
+    NodeGpuCheckpointsObserved: f"/nodes/{NODE}/agent",
+}
 CHECKPOINTS = {"node.kooperator/gpu-checkpoints": "[]"}
 
 
@@ -77,7 +85,7 @@ class Sharing:
         return str(made["metadata"]["uid"])
 
     async def record(self, data: Payload) -> None:
-        source = "/services/sharing" if isinstance(data, NodeDevicesShared) else "/watchers/sharingnodes"
+        source = SOURCES[type(data)]
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
         event = Event(f"{source}#{number}", source, data.TYPE, NODE, system_clock(), data, "e1", number)
         await self.ledger.publish_many([outgoing(event)])
@@ -186,6 +194,30 @@ async def test_a_device_that_others_change_is_put_right_and_keeps_their_annotati
             return False
 
     await eventually(is_back)
+
+
+async def test_a_device_shows_what_pods_have_without_an_allocation(
+    ledger: JetStreamLedger, migrated_url: str, sharing: Sharing
+) -> None:
+    await enforce(ledger, migrated_url)
+    await sharing.begin(gpu(0))
+    assert "annotations" not in (await sharing.device())["metadata"]
+    one = GpuCheckpoint(uid="u1", container="main", resource="nvidia.com/gpu", devices=("GPU-0",))
+    await sharing.record(NodeGpuCheckpointsObserved(checkpoints=(one,)))
+    await all_written(sharing.writer, sharing.ledger)
+    text = (await sharing.device())["metadata"]["annotations"]["node.kooperator/gpu-checkpoints"]
+    expected = {"podUID": "u1", "containerName": "main", "resourceName": "nvidia.com/gpu", "deviceIDs": ["GPU-0"]}
+    assert json.loads(text) == [expected]
+    assert (await compare(sharing.client, sharing.ledger)).differences == 0
+    await sharing.client.merge_patch(DEVICES, NODE, {"metadata": {"annotations": CHECKPOINTS}})
+
+    async def is_right() -> bool:
+        return bool((await sharing.device())["metadata"]["annotations"]["node.kooperator/gpu-checkpoints"] == text)
+
+    await eventually(is_right)
+    await sharing.record(NodeGpuCheckpointsObserved())
+    await all_written(sharing.writer, sharing.ledger)
+    assert (await sharing.device())["metadata"]["annotations"] == CHECKPOINTS
 
 
 async def test_nothing_remains_after_an_uninstallation(

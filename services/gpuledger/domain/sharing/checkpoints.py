@@ -31,8 +31,8 @@ def checkpoints_of(data: NodeGpuCheckpointsObserved) -> tuple[Checkpoint, ...]:
     return tuple(Checkpoint(one.uid, one.container, one.resource, one.devices) for one in data.checkpoints)
 
 
-def checkpoints_text(checkpoints: Iterable[Checkpoint]) -> str | None:
-    """The text of the annotation, always the same for the same checkpoints; None: there is to be none."""
+def checkpoints_text(checkpoints: Iterable[Checkpoint]) -> str:
+    """The text of the annotation, always the same for the same checkpoints."""
     documents = [
         {
             "podUID": one.pod_uid,
@@ -42,7 +42,7 @@ def checkpoints_text(checkpoints: Iterable[Checkpoint]) -> str | None:
         }
         for one in sorted(checkpoints)
     ]
-    return orjson.dumps(documents).decode() if documents else None
+    return orjson.dumps(documents).decode()
 
 
 def held_text(checkpoints: Iterable[Checkpoint]) -> str:

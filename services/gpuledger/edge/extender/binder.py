@@ -20,7 +20,7 @@ from gpuledger.edge.extender.errors import BindError
 from gpuledger.edge.extender.holdings import Holdings, in_flight_since
 from gpuledger.edge.extender.pods import SchedulablePod
 from gpuledger.edge.extender.records import ReservationRecords
-from gpuledger.edge.extender.settlement import POD_GONE
+from gpuledger.edge.extender.settlement import BOUND_BY_OTHERS, BOUND_ELSEWHERE, POD_GONE
 from gpuledger.edge.extender.settler import ExtenderTools, Settler
 from gpuledger.edge.extender.state import ExtenderState
 from gpuledger.edge.extender.wire import BindingArgs
@@ -83,6 +83,8 @@ class Binder:
         if running is not None and running[0] != args:
             raise BindError(BUSY, f"the pod is being bound to the node {running[0].node}; try again")
         if running is None:
+            if self._settler.is_settling(args.uid):
+                raise BindError(BUSY, "what an earlier attempt reserved for the pod is being settled; try again")
             if len(self._attempts) >= self._settings.binds_waiting_max:
                 raise BindError(BUSY, f"{len(self._attempts)} pods wait to be bound; try again")
             task = asyncio.create_task(self._attempt(args))
@@ -100,6 +102,8 @@ class Binder:
     def _ended(self, uid: str, task: "asyncio.Task[None]") -> None:
         del self._attempts[uid]
         error = None if task.cancelled() else task.exception()
+        if isinstance(error, BindError) and self._state.open(uid) is not None:
+            self._settler.add(uid, self._settings.settle_backoff.first_s)
         if error is not None and not isinstance(error, BindError) and not self._broken.done():
             self._broken.set_exception(error)
 
@@ -117,7 +121,10 @@ class Binder:
         async with self._slots:
             if self._is_bound(args):
                 return
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise BindError(TIMED_OUT, "too many pods were to be bound before this one; try again")
             await self._leave_other_node(args)
+            self._check_not_bound(args)
             pod = await self._pod(args)
             request = demand_of(pod)
             if isinstance(request, Refusal):
@@ -125,8 +132,11 @@ class Binder:
             if request is None:
                 await self._bind_without_devices(args)
                 return
-            allocation = await self._reserved(args, pod, request, deadline_s)
-            await self._carry_out(args, allocation, deadline_s)
+            allocation = await self._reserved(args, pod, request)
+            if hindrance := self._hindrance(args, allocation, deadline_s):
+                await self._undo(args, *hindrance)
+            else:
+                await self._carry_out(args, allocation, deadline_s)
             self._seen.forget(args.uid)
 
     def _is_bound(self, args: BindingArgs) -> bool:
@@ -134,6 +144,13 @@ class Binder:
         row = self._state.pod(args.uid)
         is_on_node = row is not None and row.state in ON_NODE and row.node == row.reserved_node == args.node
         return is_on_node and self._state.open(args.uid) is None
+
+    def _check_not_bound(self, args: BindingArgs) -> None:
+        """A pod that is on a node already keeps what it has there, and its annotation."""
+        row = self._state.pod(args.uid)
+        if row is not None and row.state in ON_NODE and self._state.open(args.uid) is None:
+            reason = BOUND_BY_OTHERS if row.node == args.node else BOUND_ELSEWHERE
+            raise BindError(reason, f"the pod is bound to the node {row.node} already")
 
     async def _leave_other_node(self, args: BindingArgs) -> None:
         """Settle what was reserved on another node: the scheduler has chosen anew."""
@@ -147,7 +164,7 @@ class Binder:
             self._settler.add(args.uid, self._settings.settle_backoff.first_s)
             raise BindError(UNKNOWN, f"what became of the pod on the node {open_.node} is unknown: {error}") from error
         if found.is_bound:
-            raise BindError("BoundElsewhere", f"the pod is bound to the node {open_.node} already")
+            raise BindError(BOUND_ELSEWHERE, f"the pod is bound to the node {open_.node} already")
 
     async def _pod(self, args: BindingArgs) -> SchedulablePod:
         pod = self._seen.get(args.uid)
@@ -160,12 +177,25 @@ class Binder:
             raise BindError(POD_GONE, "the pod is gone")
         return pod
 
-    async def _reserved(
-        self, args: BindingArgs, pod: SchedulablePod, request: PodRequest, deadline_s: float
-    ) -> Allocation:
+    async def _reserved(self, args: BindingArgs, pod: SchedulablePod, request: PodRequest) -> Allocation:
         """Reserve devices, or take those that were reserved before: an earlier attempt did not come further."""
         if self._state.open(args.uid) is not None:
             return self._holdings.allocation(args.uid)
+        return await self._newly_reserved(args, pod, request)
+
+    def _hindrance(self, args: BindingArgs, reserved: Allocation, deadline_s: float) -> tuple[str, str] | None:
+        """Why a reservation cannot be carried out, as reason and message: much may be recorded until it is."""
+        if self._state.open(args.uid) is None:
+            return POD_GONE, "the pod ended while devices were being reserved for it"
+        if not self._holdings.is_held(args.uid, args.node):
+            return TAKEN, "the ledger has something later of the pod, or the node shares no devices any more; try again"
+        if self._holdings.is_oversold(args.node, reserved):
+            return TAKEN, "another process has reserved the devices meanwhile, or they are gone; try again"
+        if asyncio.get_running_loop().time() > deadline_s:
+            return TIMED_OUT, "the ledger took too long to record the reservation; try again"
+        return None
+
+    async def _newly_reserved(self, args: BindingArgs, pod: SchedulablePod, request: PodRequest) -> Allocation:
         self._check_in_flight(args)
         found = self._holdings.choose(args.uid, args.node, request, self._settings.strategy)
         if isinstance(found, Refusal):
@@ -177,10 +207,6 @@ class Binder:
             raise BindError(NOT_RECORDED, str(error)) from error
         finally:
             self._holdings.forget(args.uid)
-        if self._holdings.is_oversold(args.node, found):
-            await self._undo(args, TAKEN, "another process has reserved the devices meanwhile, or they are gone")
-        if asyncio.get_running_loop().time() > deadline_s:
-            await self._undo(args, TIMED_OUT, "the ledger took too long to record the reservation")
         return found
 
     def _check_in_flight(self, args: BindingArgs) -> None:

@@ -60,11 +60,16 @@ class Holdings:
             node.release(uid)
 
     def is_oversold(self, node: str, allocation: Allocation) -> bool:
-        """Whether the devices of an allocation are gone, or pods hold more of one than it has."""
+        """Whether the devices of an allocation are gone or replaced, or pods hold more of one than it has."""
         state = self.nodes.get(node)
         return state is None or any(
             _is_oversold(state, kind, one) for kind, devices in allocation.items() for one in devices
         )
+
+    def is_held(self, uid: str, node: str) -> bool:
+        """Whether a pod holds devices of a node, as the ledger has it or by a choice that is not recorded yet."""
+        state = self.nodes.get(node)
+        return state is not None and uid in state.holders
 
     def in_flight(self, node: str, besides: str, since: datetime) -> str | None:
         """The pod that was given to a node, and of which no container has started; older ones than `since` are over."""
@@ -108,7 +113,7 @@ def _with_id(one: Allocated, kind: str, node: NodeState) -> Allocated:
 
 def _is_oversold(node: NodeState, kind: str, one: Allocated) -> bool:
     device = node.devices.get(kind, {}).get(one.minor)
-    if device is None or not device.healthy:
+    if device is None or not device.healthy or (one.id and device.id and one.id != device.id):
         return True
     used = node.used.get(kind, {}).get(one.minor, {})
     if any(used.get(resource, 0) > device.resources.get(resource, 0) for resource in one.resources):

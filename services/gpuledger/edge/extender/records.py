@@ -37,14 +37,16 @@ class ReservationRecords:
         self._recorder = recorder
         self._new_id = new_id
         self._shares = NodeShares(state)
-        self._awaited: dict[str, tuple[str, bool, asyncio.Future[None]]] = {}
+        self._beginning: dict[str, asyncio.Event] = {}
+        self._ending: dict[str, tuple[OpenReservation, asyncio.Event]] = {}
 
     async def reserve(
         self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, strategy: str, node: NodeState
     ) -> None:
-        """Return once the ledger has the reservation, and the fold has it from there.
+        """Return once the ledger has the reservation, and the fold has it from there; it may be over by then.
 
         With it goes what all pods hold of the node, for the node's agent, which is to know it before its kubelet asks.
+        It is not earlier than the last release of the pod, whatever the clock says: that would end it.
 
         Raises:
             EventRefusedError: the ledger will never take it.
@@ -57,10 +59,15 @@ class ReservationRecords:
             allocation=recorded(allocation),
             strategy=strategy,
         )
-        folded = self._await(args.uid, event_id, is_open=True)
+        folded = self._beginning[event_id] = asyncio.Event()
         shares = self._shares.of(node, pod)
-        await self._recorder.record_together([(args.pod, data, event_id), (args.node, shares, self._new_id())])
-        await folded
+        before = self._state.pod(args.uid)
+        facts = [(args.pod, data, event_id), (args.node, shares, self._new_id())]
+        try:
+            await self._recorder.record_together(facts, None if before is None else before.released_at)
+            await folded.wait()
+        finally:
+            del self._beginning[event_id]
 
     async def bound(self, reservation: OpenReservation) -> None:
         """Return once the ledger has that the pod is bound."""
@@ -69,25 +76,26 @@ class ReservationRecords:
     async def released(self, reservation: OpenReservation, reason: str, message: str) -> None:
         """Return once the ledger has that the pod does not get the devices, and the fold has it from there."""
         data = PodDevicesReleased(uid=reservation.uid, node=reservation.node, reason=reason, message=truncated(message))
-        folded = self._await(reservation.uid, reservation.event, is_open=False)
         await self._record(reservation, data)
-        await folded
+        if self._is_open(reservation):
+            _, folded = self._ending.setdefault(reservation.event, (reservation, asyncio.Event()))
+            await folded.wait()
         metrics.UNDONE.labels(reason).inc()
 
     def folded(self) -> None:
         """Tell those who wait what the fold has now."""
-        for uid, (event, is_open, future) in list(self._awaited.items()):
-            found = self._state.open(uid)
-            if (found is not None and found.event == event) is is_open:
-                del self._awaited[uid]
-                if not future.done():
-                    future.set_result(None)
+        for event in self._state.take_reserved():
+            if event in self._beginning:
+                self._beginning[event].set()
+        for reservation, folded in list(self._ending.values()):
+            if not self._is_open(reservation):
+                del self._ending[reservation.event]
+                folded.set()
 
     async def _record(self, reservation: OpenReservation, data: Payload) -> None:
         cause = ReservationCause(reservation.pod, reservation.event, reservation.reserved_at, reservation.correlation)
         await self._recorder.record(cause, data)
 
-    def _await(self, uid: str, event: str, *, is_open: bool) -> "asyncio.Future[None]":
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaited[uid] = (event, is_open, future)
-        return future
+    def _is_open(self, reservation: OpenReservation) -> bool:
+        found = self._state.open(reservation.uid)
+        return found is not None and found.event == reservation.event

@@ -74,6 +74,7 @@ class ExtenderEffects:
 
     def resume(self) -> None:
         """Begin to answer, and settle what is open: the state is folded to the head of the log."""
+        self.state.follow_reservations()
         holdings = Holdings(self.state)
         verbs = Verbs(holdings, self._seen, self._tools.settings)
         binder = Binder(self.state, holdings, self._records, self._settler, self._writer, self._seen, self._tools)

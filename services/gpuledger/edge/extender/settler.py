@@ -49,6 +49,7 @@ class Settler:
         self._queue = WorkQueue[str](asyncio.get_running_loop().time)
         self._failures: dict[str, int] = {}
         self._first: set[str] = set()
+        self._settling: set[str] = set()
         self.looked = asyncio.Event()
         self._holdings: Holdings | None = None
 
@@ -63,6 +64,10 @@ class Settler:
     def add(self, uid: str, pause_s: float = 0.0) -> None:
         """Look at a pod's reservation, after a pause."""
         self._queue.add(uid, self._queue.now_s() + pause_s if pause_s else 0.0)
+
+    def is_settling(self, uid: str) -> bool:
+        """Whether a worker is finding out what becomes of a pod's reservation: nobody is to go on with it."""
+        return uid in self._settling
 
     async def run(self) -> None:
         """Work for ever."""
@@ -99,12 +104,14 @@ class Settler:
     async def _work_on(self, uid: str) -> None:
         reservation = self._state.open(uid)
         if reservation is None or self._is_attempted(uid):
+            self._failures.pop(uid, None)
             self._look_done(uid)
             return
         if (pause_s := self._pause_s(reservation)) > 0:
             self._look_done(uid)
             self._queue.add(uid, self._queue.now_s() + pause_s)
             return
+        self._settling.add(uid)
         try:
             message = "The process that reserved the devices has ended before it bound the pod."
             found = await self.settle(reservation, LEFT_OPEN, message)
@@ -114,6 +121,8 @@ class Settler:
             log.warning("extender.unsettled", pod=reservation.pod, reason=str(error), retry_s=round(pause_s, 3))
             self._queue.add(uid, self._queue.now_s() + pause_s)
             return
+        finally:
+            self._settling.remove(uid)
         log.info("extender.settled", pod=reservation.pod, node=reservation.node, reason=found.reason or "bound")
         self._failures.pop(uid, None)
         self._look_done(uid)

@@ -39,6 +39,7 @@ class ExtenderState(TableState):
         self.sharing = SharingInMemory()
         self.open_reservation = Table(OPEN_RESERVATION)
         self.open_reservation.never_written()
+        self._reserved: list[str] | None = None
 
     def tables(self) -> Mapping[str, Table[Any]]:
         """Every table, by name."""
@@ -48,6 +49,20 @@ class ExtenderState(TableState):
         """The reservation of a pod that has no outcome yet."""
         return self.open_reservation.get(uid)
 
+    def follow_reservations(self) -> None:
+        """Begin to note reservations that are folded, for `take_reserved`."""
+        self._reserved = []
+
+    def take_reserved(self) -> list[str]:
+        """The events of the reservations that were folded since the last call, those that are over by now as well."""
+        taken, self._reserved = self._reserved or [], []
+        return taken
+
+    def note_reserved(self, event: str) -> None:
+        """A reservation was folded."""
+        if self._reserved is not None:
+            self._reserved.append(event)
+
     def pod(self, uid: str) -> SharedPod | None:
         """A pod, as the ledger has it."""
         return self.sharing.shared_pod.get(uid)
@@ -55,6 +70,7 @@ class ExtenderState(TableState):
 
 def _reserved(state: ExtenderState, fact: Fact, data: PodDevicesReserved) -> None:
     event = fact.event
+    state.note_reserved(event.id)
     state.open_reservation.put(
         OpenReservation(
             data.uid,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from gpuledger.api.conditions import MODULE_CONDITIONS
-from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, NODES, OUR_MANAGERS, RESOURCE_SLICES
+from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, FIELD_MANAGER, NODES, OUR_MANAGERS, RESOURCE_SLICES
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER, is_our_label
 from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.statuswriter.node_resources import node_resources
@@ -74,8 +74,13 @@ def main_of(kind: Kind, obj: Document, names: SharingNames = NAMES) -> Document:
     if kind in (Kind.DEVICE, Kind.KUBE_NODE):
         return {"labels": our_labels(kind, obj, names)}
     if kind is Kind.SHARED:
-        owners = owners_of_kind(obj, NODES.kind)
-        return {"labels": our_labels(kind, obj, names), "spec": obj.get("spec") or {}, "ownerReferences": owners}
+        owners, checkpoints = owners_of_kind(obj, NODES.kind), owned_annotations(obj["metadata"], FIELD_MANAGER)
+        return {
+            "labels": our_labels(kind, obj, names),
+            "annotations": {key: value for key, value in checkpoints.items() if key == names.checkpoints},
+            "spec": obj.get("spec") or {},
+            "ownerReferences": owners,
+        }
     if kind in POOL_KINDS:
         return {"finalizers": [one for one in obj["metadata"].get("finalizers") or () if one == POOL_FINALIZER]}
     if kind is Kind.SLICE:
@@ -143,13 +148,18 @@ def body(key: Key, part: Document, uid: str | None = None) -> Document:
 
 def _approved(metadata: Document) -> bytes | None:
     """The digest of the annotations that a pool set itself, as far as it still owns them."""
+    kept = owned_annotations(metadata, ASSIGNMENT_FIELD_MANAGER)
+    return digest(kept) if kept else None
+
+
+def owned_annotations(metadata: Document, manager: str) -> dict[str, str]:
+    """The annotations that a field manager owns."""
     owned: Document = {}
     for entry in metadata.get("managedFields") or ():
-        if entry.get("manager") == ASSIGNMENT_FIELD_MANAGER:
+        if entry.get("manager") == manager:
             owned |= ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or {}
     annotations = metadata.get("annotations") or {}
-    kept = {key: value for key, value in annotations.items() if f"f:{key}" in owned}
-    return digest(kept) if kept else None
+    return {key: value for key, value in annotations.items() if f"f:{key}" in owned}
 
 
 def _changed_by(metadata: Document) -> str | None:

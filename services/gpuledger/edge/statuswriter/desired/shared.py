@@ -14,6 +14,7 @@ from gpuledger.api.sharing import GPU_MEMORY, SharingNames
 from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.quantities import UNIT, Quantity
+from gpuledger.domain.sharing.checkpoints import checkpoints_of, checkpoints_text
 from gpuledger.domain.sharing.offered import totals
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.tombstones import RowEnds
@@ -21,19 +22,22 @@ from gpuledger.edge.statuswriter.node_resources import resources_of
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document
 from gpuledger.events.node_sharing import NodeSharingLabelled
 from gpuledger.events.payload import Payload
+from gpuledger.events.runtime import NodeGpuCheckpointsObserved
 from gpuledger.events.sharing import NodeDevicesShared, SharedDevice, SharedFunctionGroup, SharedTopology
 
 
 class NodeOffer(NamedTuple):
     """What a node offers, as JSON, and the UID of its Node; without an offer it has only got its label.
 
-    `ended_at` is since when it offers nothing any more.
+    `ended_at` is since when it offers nothing any more. `checkpoints` is the text of the annotation with what pods have
+    without an allocation, where the node's runtime proxy reports that.
     """
 
     node: str
     uid: str | None
     offer: str
     ended_at: datetime | None
+    checkpoints: str | None = None
 
     @property
     def payload(self) -> NodeDevicesShared | None:
@@ -80,6 +84,7 @@ def desired_device(state: SharedNodes, node: str, names: SharingNames) -> Desire
     owner = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node, "uid": row.uid}
     main = {
         "labels": model_label(offer, names),
+        "annotations": {} if row.checkpoints is None else {names.checkpoints: row.checkpoints},
         "spec": {"devices": [_device(one, names) for one in offer.devices]},
         "ownerReferences": [owner],
     }
@@ -155,7 +160,14 @@ def _text(data: Payload) -> str:
     return json_text(data.model_dump(mode="json", exclude_none=True))
 
 
+def _checkpoints_observed(state: SharedNodes, fact: Fact, data: NodeGpuCheckpointsObserved) -> None:
+    row, text = state.of(fact.event.subject), checkpoints_text(checkpoints_of(data))
+    if row.checkpoints != text:
+        state.put(fact, row._replace(checkpoints=text))
+
+
 HANDLERS: Handlers = {
     NodeSharingLabelled: _labelled,
+    NodeGpuCheckpointsObserved: _checkpoints_observed,
     NodeDevicesShared: _shared,
 }
