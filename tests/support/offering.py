@@ -15,6 +15,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
 from gpuledger.events.sharing import (
     AllocatedDevice,
+    Allocation,
     NodeDevicesShared,
     PodDevicesReleased,
     PodDevicesReserved,
@@ -83,13 +84,13 @@ def published(*uuids: str) -> SlicePublished:
 
 def reserved(uid: str, number: int, node: str = "n1") -> PodDevicesReserved:
     """A pod is to get half of a card."""
-    allocation = {"gpu": (AllocatedDevice(minor=number, id=uuid(number), resources={"gpu-core": 50}),)}
+    allocation: Allocation = {"gpu": (AllocatedDevice(minor=number, id=uuid(number), resources={"gpu-core": 50}),)}
     return PodDevicesReserved(uid=uid, node=node, allocation=allocation, strategy="LeastAllocated")
 
 
 def bound_elsewhere(uid: str, number: int, node: str = "n1") -> PodSharingObserved:
     """A pod that somebody else gave half of a card, by its minor alone."""
-    allocation = {"gpu": (AllocatedDevice(minor=number, resources={"gpu-core": 50}),)}
+    allocation: Allocation = {"gpu": (AllocatedDevice(minor=number, resources={"gpu-core": 50}),)}
     return PodSharingObserved(uid=uid, node=node, allocation=allocation)
 
 
