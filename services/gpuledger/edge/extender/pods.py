@@ -46,6 +46,7 @@ class SchedulablePod(NamedTuple):
     is_over: bool = False
     containers: tuple[ContainerAmounts, ...] = ()
     has_annotations: bool = False
+    priority: int = 0
 
     @property
     def pod(self) -> str:
@@ -73,7 +74,13 @@ def read_pod(obj: Mapping[str, Any], names: SharingNames) -> SchedulablePod:
         is_over,
         tuple(ContainerAmounts(name, found, one.is_init) for name, one in requests if (found := _sorted(one.units))),
         bool(annotations),
+        _priority(spec.get("priority")),
     )
+
+
+def _priority(value: object) -> int:
+    """The pod's priority, which admission has resolved from its class; none is 0."""
+    return value if isinstance(value, int) else 0
 
 
 def _sorted(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
