@@ -27,9 +27,9 @@ def sharing(*devices: SharedDevice) -> NodeDevicesShared:
 
 def facts() -> list[SubjectFact]:
     """A node whose two cards are ready, and belong to no pool."""
-    known = DeviceDescribed(hardware=Hardware(uuid="GPU-0"), managed=True)
+    described = DeviceDescribed(hardware=Hardware(uuid="GPU-0"), managed=True)
     names = ("w1-0", "w1-1")
-    return [*found(*names), ("w1-0", known), *((name, prepared("Ready")) for name in names), ("w1", ready())]
+    return [*found(*names), ("w1-0", described), *((name, prepared("Ready")) for name in names), ("w1", ready())]
 
 
 def test_shared_devices_are_counted_and_are_not_unassigned() -> None:
@@ -65,7 +65,7 @@ def test_which_resources_are_ours(capacity: dict[str, str], ours: dict[str, str]
 
 
 def test_what_we_wrote_once_is_ours_still() -> None:
-    fields = {"f:status": {"f:capacity": {"f:gpu.example.com/fpga": {}, "f:cpu": {}}}}
+    fields: dict[str, Any] = {"f:status": {"f:capacity": {"f:gpu.example.com/fpga": {}, "f:cpu": {}}}}
     entry = {"manager": "gpuledger", "subresource": "status", "fieldsV1": fields}
     node = {"metadata": {"managedFields": [entry]}, "status": {"capacity": {"gpu.example.com/fpga": "1", "cpu": "8"}}}
     assert node_resources(node, NAMES) == {"capacity": {"gpu.example.com/fpga": "1"}, "allocatable": {}}
