@@ -3,7 +3,7 @@
 Only adds: the build before does not know the tables, and leaves the columns out.
 
 Revision ID: 0041
-Revises: 0038
+Revises: 0039
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0041"
-down_revision = "0038"
+down_revision = "0039"
 branch_labels = None
 depends_on = None
 EXPANDS = True
