@@ -58,8 +58,9 @@ class UnobservedPods:
         """Pods that are bound, as only this service says, and for so long that watchers should have seen them."""
         now, longest_s = self._tools.clock(), self._tools.settings.unobserved_max_s
         for row in self._state.sharing.shared_pod.rows.values():
-            is_unseen = row.state == PodState.BOUND and row.observed_at is None and row.bound_at is not None
-            if is_unseen and (now - row.bound_at).total_seconds() >= longest_s:
+            if row.bound_at is None or row.observed_at is not None or row.state != PodState.BOUND:
+                continue
+            if (now - row.bound_at).total_seconds() >= longest_s:
                 yield row
 
     async def _look_up(self, row: SharedPod) -> None:
